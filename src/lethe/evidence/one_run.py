@@ -22,7 +22,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, gammaln, xlogy
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
-from lethe.evidence.epsilon import CONSTANT, NOTHING, EpsilonBound, gaussian
+from lethe.evidence.epsilon import (
+    CONSTANT,
+    NOTHING,
+    EpsilonBound,
+    check_claim,
+    claim_sentence,
+    gaussian,
+)
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.gdp import (
     approximate_inverse,
@@ -31,6 +38,7 @@ from lethe.evidence.gdp import (
     largest_refuted,
     last_true,
 )
+from lethe.evidence.rules import UNDECIDED
 from lethe.evidence.thresholds import check_scores
 
 FORMS = ("binomial", "tradeoff", "gdp")
@@ -222,6 +230,44 @@ def one_run_bound(
         return EpsilonBound(bound.estimate, delta, "add/remove", bound.mu, True, note)
     odds = None if constant or right == made else max(0.0, math.log(max(right, 1) / (made - right)))
     return EpsilonBound(Estimate(odds, best, None, confidence, method, m), delta, note=note)
+
+
+def judged_claim(
+    bound: EpsilonBound, epsilon: float, delta: float, doubt: str, gdp: bool = False
+) -> tuple[str, str]:
+    """Verdict on a claimed (epsilon, delta) and its sentence.
+
+    Args:
+        doubt: why a larger epsilon may have been overlooked; then a claim that is not contradicted
+            is not "consistent" but ``not-enough-evidence``.
+    """
+    verdict = check_claim(bound, epsilon, delta, gdp=gdp)
+    words = claim_sentence(bound, epsilon, delta, gdp=gdp)
+    if verdict == "contradicts" or not doubt:
+        return verdict, words
+    return UNDECIDED, (
+        f"There is not enough evidence about the claimed ({epsilon:g}, {delta:g})-DP: {doubt}."
+    )
+
+
+def planted_scores(
+    score: ArrayLike, inserted: ArrayLike, kinds: ArrayLike | None = None, seed: int = 0
+) -> NDArray[np.float64]:
+    """(m,) the same scores handed out anew: of each kind, the inserted canaries get the highest.
+
+    The largest leak that scores of these values can carry: where they are tied or constant, its
+    bound says how little they could have shown.
+
+    >>> planted_scores([1.0, 2.0, 3.0], [True, False, False]).tolist()[0]
+    3.0
+    """
+    scores, coins = _canaries(score, inserted)
+    kind = np.zeros(len(scores)) if kinds is None else np.asarray(kinds)
+    lot, planted = np.random.default_rng([seed, 4]).random(len(scores)), scores.copy()
+    for one in np.unique(kind):
+        rows = np.flatnonzero(kind == one)
+        planted[rows[np.lexsort((lot[rows], coins[rows]))]] = np.sort(scores[rows])
+    return planted
 
 
 def _canaries(
