@@ -1,8 +1,7 @@
-"""A pass of a language model is earned: blinded audits never pass, safe ones of adequate size do."""
+"""A pass of a language model is earned: blinded audits never pass, safe ones do."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 
 import numpy as np
 import pytest

@@ -39,9 +39,12 @@ from lethe.evidence.gdp import (
     last_true,
 )
 from lethe.evidence.rules import UNDECIDED
+from lethe.evidence.sight import Plant
 from lethe.evidence.thresholds import check_scores
 
 FORMS = ("binomial", "tradeoff", "gdp")
+_LOTS = 20
+"""Orders among tied scores: of all of them a planted leak must be seen."""
 _UNFAIR = 1e-9
 """Coins less likely than this under fairness are refused: they were not fair coins."""
 
@@ -250,24 +253,47 @@ def judged_claim(
     )
 
 
-def planted_scores(
-    score: ArrayLike, inserted: ArrayLike, kinds: ArrayLike | None = None, seed: int = 0
-) -> NDArray[np.float64]:
-    """(m,) the same scores handed out anew: of each kind, the inserted canaries get the highest.
+def score_plant(
+    score: ArrayLike,
+    inserted: ArrayLike,
+    delta: float = 0.0,
+    *,
+    guesses: Guesses | None = None,
+    confidence: float = 0.95,
+    form: str = "binomial",
+    kinds: ArrayLike | None = None,
+    seed: int = 0,
+) -> Plant:
+    """The largest leak that scores of these values can carry, and the bound that they then give.
 
-    The largest leak that scores of these values can carry: where they are tied or constant, its
-    bound says how little they could have shown.
-
-    >>> planted_scores([1.0, 2.0, 3.0], [True, False, False]).tolist()[0]
-    3.0
+    The scores are handed out anew: of each kind, the inserted canaries get the highest. Where
+    scores are tied or constant, little is seen. The other arguments are those of `one_run_bound`.
     """
     scores, coins = _canaries(score, inserted)
     kind = np.zeros(len(scores)) if kinds is None else np.asarray(kinds)
     lot, planted = np.random.default_rng([seed, 4]).random(len(scores)), scores.copy()
-    for one in np.unique(kind):
-        rows = np.flatnonzero(kind == one)
+    for name in np.unique(kind):
+        rows = np.flatnonzero(kind == name)
         planted[rows[np.lexsort((lot[rows], coins[rows]))]] = np.sort(scores[rows])
-    return planted
+
+    def low(values: ArrayLike, lot: int) -> float:
+        return one_run_bound(
+            values, coins, delta, guesses=guesses, confidence=confidence, form=form, seed=lot
+        ).low
+
+    worst, largest = min(low(planted, seed + at) for at in range(_LOTS)), low(coins, seed)
+    read = Estimate(worst, worst, worst, confidence, "plant", len(scores))
+    words = "canaries with the highest scores"
+    return Plant(words, {"epsilon-lower": largest}, {"epsilon-lower": read})
+
+
+def met(score: ArrayLike, inserted: ArrayLike, seed: int = 0) -> bool:
+    """Whether scores show beyond doubt (p = 0.001) that a training met the inserted canaries."""
+    half = Guesses((0.5,))
+    try:
+        return one_run_bound(score, inserted, guesses=half, confidence=0.999, seed=seed).low > 0
+    except NotMeasurable:
+        return False
 
 
 def _canaries(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.one_run import one_run_bound, planted_scores
+from lethe.evidence.one_run import met, score_plant
 from lethe.evidence.roc import auc_of, rate_at, roc
 from lethe.evidence.rules import Rule
 from lethe.evidence.sight import Plant
@@ -143,26 +143,28 @@ def canary_plants(
     once = next((one for one in rows if one.repetitions == 1 and one.bounds), None)
     if once is None:
         return []
-    reach = {"epsilon-lower": once.largest}
     here = np.array([one.repetitions == 1 for one in plan.canaries])
     kinds = np.array([one.kind for one in plan.canaries])[here]
-    coins = plan.inserted[here]
-    twin = planted_scores(signs.score[here], coins, kinds, plan.seed)
-    low = one_run_bound(twin, coins, delta, confidence=confidence, seed=plan.seed).low
-    found = [Plant("canaries with the highest scores", reach, {"epsilon-lower": _just(low, once)})]
+    alone = signs.score if signs.alone is None else signs.alone
+    once_in = score_plant(
+        alone[here],
+        plan.inserted[here],
+        delta,
+        confidence=confidence,
+        kinds=kinds,
+        seed=plan.seed,
+    )
+    found = [once_in]
     copies = [one for one in rows if one.repetitions > 1 and one.bounds]
     if copies and not (watched and proven):
         most = max(copies, key=lambda one: one.repetitions)
-        read = {"epsilon-lower": _just(most.bounds["binomial"].low, most)}
-        words = f"{most.repetitions} copies of a canary"
-        found.append(Plant(words, {"epsilon-lower": most.largest}, read))
+        rows_of = np.array([one.repetitions == most.repetitions for one in plan.canaries])
+        seen = met(signs.score[rows_of], plan.inserted[rows_of], plan.seed)
+        low = most.bounds["binomial"].low * seen
+        read = Estimate(low, low, low, confidence, "plant", most.canaries)
+        words, leak = f"{most.repetitions} copies of a canary", {"epsilon-lower": most.largest}
+        found.append(Plant(words, leak, {"epsilon-lower": read}))
     elif not watched:
-        found.append(Plant("canaries in a training that nobody watched", reach, {}))
+        words = "canaries in a training that nobody watched"
+        found.append(Plant(words, once_in.leak, {}))
     return found
-
-
-def _just(low: float, row: RepetitionResult) -> Estimate:
-    """A lower limit as both limits: what a rule on it judges."""
-    return Estimate(
-        low, low, low, row.bounds["binomial"].estimate.confidence, "plant", row.canaries
-    )
