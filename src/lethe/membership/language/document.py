@@ -54,14 +54,16 @@ def belongs(study: LanguageStudy) -> Json:
     A longer text has more tokens, and what the model finds unlikely its base finds unlikely too:
     where scores are shuffled among texts neither is so, and no attack could find anything.
     """
-    measured, lengths = study.releases[0].measured, [len(text) for text in study.texts.texts]
-    pairs = {"number of tokens, length of the text": (measured.tokens, np.array(lengths))}
+    measured, texts = study.releases[0].measured, study.texts.texts
+    tokens = measured.tokens.astype(np.float64)
+    lengths = np.array([len(text) for text in texts], np.float64)
+    pairs = {"number of tokens, length of the text": (tokens, lengths)}
     if "ratio" in measured.signals:
         base = measured.mean - measured.signals["ratio"]
         pairs["log-probability of the model, that of its base"] = (measured.mean, base)
     found, failed = [], False
     for name, sides in pairs.items():
-        first, second = (midranks(side.astype(np.float64)) for side in sides)
+        first, second = map(midranks, sides)
         if min(first.std(), second.std()) < _EVEN:
             continue  # nothing varies: nothing can be shown
         z = float(np.corrcoef(first, second)[0, 1]) * math.sqrt(len(lengths) - 1)

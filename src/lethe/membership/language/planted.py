@@ -162,7 +162,9 @@ def canary_plants(
         seen = met(signs.score[rows_of], plan.inserted[rows_of], plan.seed)
         low = most.bounds["binomial"].low * seen
         read = Estimate(low, low, low, confidence, "plant", most.canaries)
-        words, leak = f"{most.repetitions} copies of a canary", {"epsilon-lower": most.largest}
+        # Where nobody watched, copies too few to show as much show nothing of the training.
+        largest = most.largest if watched else max(most.largest, once.largest)
+        words, leak = f"{most.repetitions} copies of a canary", {"epsilon-lower": largest}
         found.append(Plant(words, leak, {"epsilon-lower": read}))
     elif not watched:
         words = "canaries in a training that nobody watched"
