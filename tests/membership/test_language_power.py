@@ -158,6 +158,14 @@ def test_a_blinded_audit_passes_no_rule_that_the_informative_one_fails(informati
     assert "pass" not in outcomes(found).values(), found.rules
 
 
+@pytest.mark.parametrize("kind", ["constant", "both shuffled", "the base itself"])
+def test_nor_without_a_base_to_compare_with(informative, kind):
+    """Of a model that met nothing, its canaries of 16 copies tell."""
+    table, plan, model, _, seen = blinded(np.random.default_rng(2), kind, *informative)
+    found = audited(table, plan, model, None, seen)
+    assert "pass" not in outcomes(found).values(), found.rules
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", BLINDED)

@@ -118,13 +118,13 @@ class Language(Room):
             headline = say("language.elsewhere", unit=unit, **numbers)
             lines.insert(0, say("language.at", value=value, fpr=share_words(self.chance)))
             level = severity(advantage(auc), 0.0)
-        elif level == "not-above-chance" and has_evidence(
-            "language.none", self.document, candidate
-        ):
-            headline = say("language.none", value=value, chance=chance, unit=unit)
-            lines.append(say("language.power", size=share_words(_power(self.document, candidate))))
         elif level == "not-above-chance":
-            headline, level = say("language.unseen", unit=unit), ""
+            size = _power(self.document, candidate)
+            if size is None or not has_evidence("language.none", self.document, candidate):
+                headline, level = say("language.unseen", unit=unit), ""
+            else:
+                headline = say("language.none", value=value, chance=chance, unit=unit)
+                lines.append(say("language.power", size=share_words(size)))
         attack = (candidate.get("risk_from") or {}).get("attack") or ""
         titles = {one["name"]: one["title"] for one in self.document["attacks"]}
         said = ". ".join(text for text in (*lines, detail) if text)

@@ -13,6 +13,7 @@ from lethe.assess.run import Facts, Subject, Verdict, attack, check, outcome_wor
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
+from lethe.evidence.one_run import met
 from lethe.evidence.rules import Rule, lower_for_rule
 from lethe.membership.checks import power
 from lethe.membership.language.attacks import ATTACKS, COMBINED, midranks
@@ -27,6 +28,7 @@ from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]
 MOST_EXPOSED = 100
+_FEW_CANARIES = 24  # of which half may well be guessed right by chance
 _RELATED = 2.33  # standard errors of a rank correlation: shuffled scores have them once in 100
 _EVEN = 0.02  # deviation of ranks in (0, 1), below which nearly all values are equal
 _COMBINED = attack(
@@ -268,6 +270,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             found.append(check("canaries received loss", "warn", words))
         for one in study.releases:
             found += self._against_proof(one)
+            found += self._copies_found(one)
             views = (found_there.rates for found_there in (one.found, *one.views.values()))
             turned = dict(pair for rates in views for pair in rates.items() if pair[1].turned)
             status = "fail" if one.trained_as_is else "warn"
@@ -279,6 +282,25 @@ class LanguageSubject(LanguageNumbers, Subject):
         found += [belongs(study)] if study.from_file else []
         seen = power(self.all_candidates[0].plants or (), settings.fprs(), "every single attack")
         return [*found, seen.to_json(BASELINE)]
+
+    def _copies_found(self, release: Release) -> list[Json]:
+        """Whether a model shows the canaries that stand several times: if not, was it trained so?
+
+        A control of the whole audit, which nobody passes with the model of another training.
+        """
+        plan, signs = self.study.plan, self._writer(release).canaries
+        if plan is None or signs is None:
+            return []
+        times = np.array([one.repetitions for one in plan.canaries])
+        rows, name = times == times.max(), f"{times.max()} copies of a canary are found"
+        if times.max() == 1 or met(signs.score[rows], plan.inserted[rows], plan.seed):
+            return [check(name, "pass", "p below 0.001", release.name)] * bool(times.max() > 1)
+        excused = release.name in self.settings.defence or (
+            release.guarantee.proven and release.trained_as_is and self.watched
+        )
+        words = "they are at chance, as in a model that never met them: is it of this training?"
+        few = rows.sum() < _FEW_CANARIES
+        return [check(name, "warn" if excused or few else "fail", words, release.name)]
 
     def _against_proof(self, release: Release) -> list[Json]:
         """What is proven must not be refuted by the canaries that stand once."""
