@@ -38,8 +38,9 @@ def test_a_model_that_remembers_contradicts_a_small_epsilon(planted, answered, c
     assert (found["canaries"], found["verdict"], found["form"]) == (200, "contradicts", "binomial")
     assert found["bounds"]["binomial"]["epsilon"]["low"] > 0.5
     assert found["bounds"]["gdp"]["only_if_gaussian_dp"] is True
-    assert lethe([*asked, "--epsilon", "50", "--delta", "1e-5"]) == 0
-    assert "is consistent with the claimed (50, 1e-05)" in capsys.readouterr().out
+    # Even if every guess were right, so few canaries could not contradict an epsilon of 50.
+    assert lethe([*asked, "--epsilon", "50", "--delta", "1e-5"]) == 3
+    assert "no leak above 50 could be planted" in capsys.readouterr().out
 
 
 def test_noise_contradicts_nothing(planted, tmp_path, capsys) -> None:
@@ -48,10 +49,27 @@ def test_noise_contradicts_nothing(planted, tmp_path, capsys) -> None:
     path.write_text("scores\n" + "\n".join(map(repr, rows.tolist())) + "\n")
     asked = ["canaries", "audit", str(planted / "canaries.safetensors"), "--scores", str(path)]
     out = ["--out", str(tmp_path / "answer.json")]
-    assert lethe([*asked, *out, "--epsilon", "0.01"]) == 0
+    assert lethe([*asked, *out, "--epsilon", "1"]) == 3
+    assert "nobody watched it" in capsys.readouterr().out
     assert lethe([*asked, *out]) == 0
     assert json.loads((tmp_path / "answer.json").read_bytes())["verdict"] is None
     assert "epsilon" in capsys.readouterr().out
+
+
+def test_a_training_that_was_watched_is_consistent(planted, tmp_path, capsys) -> None:
+    """What `seen_in` gives, beside the plan: a model at chance that met every canary."""
+    from lethe.membership.one_run import load_canaries
+
+    plan = load_canaries(planted / "canaries.safetensors")
+    plan.save(tmp_path / "canaries.safetensors")
+    with np.load(planted / "train.npz") as train:
+        seen = plan.seen_in([(train["features"], train["labels"])])
+    (tmp_path / "canaries-training.json").write_text(json.dumps(seen))
+    path = tmp_path / "noise.npz"
+    np.savez(path, scores=np.random.default_rng(0).normal(size=200))
+    asked = ["canaries", "audit", str(tmp_path / "canaries.safetensors"), "--scores", str(path)]
+    assert lethe([*asked, "--epsilon", "1"]) == 0
+    assert "is consistent with the claimed (1, 0)-DP" in capsys.readouterr().out
 
 
 def test_what_is_trained_on_holds_the_inserted_canaries_and_no_others(planted) -> None:

@@ -107,7 +107,8 @@ def test_enough_models_say_not_distinguishable_and_too_few_do_not() -> None:
     pairs = np.arange(needed) // 2
     none = pair_auc(signals(members, 3, 0.0), members, pairs)
     some = pair_auc(signals(members, 3, gap_of(MARGIN)), members, pairs)
-    assert 0.75 < (none.p_outside(MARGIN) <= 0.025).mean() < 0.9
+    within = np.maximum(none.p_below(MARGIN), none.turned().p_below(MARGIN)) <= 0.025
+    assert 0.75 < within.mean() < 0.9
     assert 0.75 < (some.p_above(0.5) <= 0.025).mean() < 0.95
     made = run(0.5, 2 * needed, 4, seed=5)
     verdict = judge_people(made, phi, alone(0)).persons[0]
@@ -118,9 +119,13 @@ def test_enough_models_say_not_distinguishable_and_too_few_do_not() -> None:
 
 def test_a_trace_in_the_other_direction_is_not_forgetting() -> None:
     """The model is less sure of a record that it saw: an attack turned round would see it."""
-    made = run(0.1, 300, 30)
-    assert judge_people(made, phi, alone(0)).persons[0].verdict == INCONCLUSIVE
-    assert judge_people(made, both, alone(0)).persons[0].verdict == DISTINGUISHABLE
+    for models in (32, 300):
+        made = run(0.03, models, 30)
+        for scorer in (phi, both):
+            found = judge_people(made, scorer, alone(0))
+            assert found.persons[0].verdict == DISTINGUISHABLE
+            assert found.persons[0].attack == "loss-threshold, turned"
+            assert found.attacks[0] == "loss-threshold"
 
 
 def test_the_limits_and_the_verdict_say_the_same() -> None:
@@ -270,4 +275,48 @@ def test_a_sheet_is_escaped_and_speaks_of_one_person_only() -> None:
     assert f"{found.persons[0].auc.value:.0%}" in page
     assert "http" not in page.replace("http-equiv", "") and "<script" not in page
     lower = sheet("x", found.persons[1], found, "baseline", "regression")
-    assert "models at hand are too few" in lower and "standard deviations" in lower
+    assert "they are too few to decide" in lower and "standard deviations" in lower
+    assert f"right in more than {found.persons[1].auc.high:.0%} of comparisons" in lower
+
+
+def blinded(made, kind: str):
+    """The same models with their signal destroyed."""
+    rng = np.random.default_rng(5)
+    signals = made.signals
+    if kind == "constant":
+        signals = np.zeros_like(signals)
+    elif kind == "nearly constant":
+        signals = (rng.random(signals.shape) < 0.01).astype(np.float32)
+    elif kind == "two values":
+        signals = (signals > np.quantile(signals, 0.999)).astype(np.float32)
+    elif kind == "shuffled records":
+        signals = rng.permuted(signals, axis=1)
+    elif kind == "wrong sign":
+        signals = -signals
+    return replace(made, signals=signals)
+
+
+@pytest.mark.parametrize(
+    "kind", ["constant", "nearly constant", "two values", "shuffled records", "wrong sign"]
+)
+def test_who_leaves_a_trace_is_not_forgotten_by_blinding_the_attackers(kind) -> None:
+    """Each makes the trace invisible, and none of them earns "not distinguishable"."""
+    for seed in range(6):
+        made = run(0.97, 500, 30, seed=seed)
+        found = judge_people(made, phi, alone(*range(5)))
+        assert {one.verdict for one in found.persons} == {DISTINGUISHABLE}
+        lost = judge_people(blinded(made, kind), phi, alone(*range(5)))
+        assert NOT not in {one.verdict for one in lost.persons}
+        assert isinstance(lost.group, Refusal) or lost.group.verdict != NOT
+    doubtful = [one for one in lost.persons if one.doubt]
+    assert not doubtful or "not enough evidence" in meaning(doubtful[0], MARGIN)
+
+
+def test_who_leaves_no_trace_is_told_so_and_the_planted_trace_was_seen() -> None:
+    """With 700 models of 1.6 times what is needed, at least nine in ten get their answer."""
+    verdicts = [
+        one.verdict
+        for seed in range(6)
+        for one in judge_people(run(0.5, 700, 20, seed=seed), both, alone(*range(5))).persons
+    ]
+    assert verdicts.count(NOT) >= 0.9 * len(verdicts)

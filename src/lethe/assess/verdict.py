@@ -21,7 +21,7 @@ Json = Mapping[str, Any]
 HARMLESS = ("utility-loss",)
 """Metrics whose rules make no claim about leaks: their numbers alone decide."""
 
-_TOPS = {"lift": math.inf, "top-t": math.inf}
+_TOPS = {"lift": math.inf, "top-t": math.inf, "epsilon-lower": math.inf}
 
 
 @dataclass(frozen=True)

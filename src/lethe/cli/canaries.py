@@ -195,13 +195,15 @@ def audit(
 ) -> int:
     """Bound epsilon from the scores of the canaries, and judge a claimed (epsilon, delta).
 
-    Exit codes: 0 consistent with the claim, or nothing claimed; 1 the claim is contradicted.
-    Consistent is no proof: a stronger attack may find more.
+    Exit codes: 0 consistent with the claim, or nothing claimed; 1 the claim is contradicted; 3 not
+    enough evidence: nothing shows that the training met the canaries, or their scores could not
+    have shown more. Consistent is no proof: a stronger attack may find more.
 
     Parameters
     ----------
     plan
-        canaries.safetensors, as written by `lethe canaries plant`.
+        canaries.safetensors, as written by `lethe canaries plant`; canaries-training.json beside
+        it says what the training was seen to be given.
     scores
         What the trained model says of all canaries, in their order: npz or safetensors with an
         array logits or probabilities (canaries, classes) or scores (canaries,), or csv or parquet
@@ -222,7 +224,9 @@ def audit(
     """
     import json
 
+    from lethe.cli.audit_language import watched
     from lethe.evidence.one_run import Guesses
+    from lethe.evidence.rules import UNDECIDED
     from lethe.files import write_whole
     from lethe.membership.one_run import load_canaries
 
@@ -234,6 +238,7 @@ def audit(
         guesses=Guesses(tuple(guesses)) if guesses else None,
         confidence=confidence,
         gdp=gdp,
+        seen=watched(plan),
     )
     document = _document(planned, found, epsilon)
     write_whole(out or plan.with_name(ANSWER), json.dumps(document, indent=1).encode() + b"\n")
@@ -241,7 +246,7 @@ def audit(
         print(f"{form:9} {bound}")
     print(found.words)
     print(f"{len(planned)} canaries; written to {out or plan.with_name(ANSWER)}")
-    return 1 if found.verdict == "contradicts" else 0
+    return {"contradicts": 1, UNDECIDED: 3}.get(found.verdict or "", 0)
 
 
 def _write_arrays(path: Path, features: NDArray[Any], labels: NDArray[Any]) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -119,11 +120,16 @@ def print_answers(folder: Path, requests: Requests, found: Forgotten, candidate:
     decided = [one for one in found.persons if one.verdict != "inconclusive"]
     for text in dict.fromkeys(meaning(one, found.margin) for one in decided):
         print(text)
-    # One line for all that are open: the person who takes the most models.
-    still_open = [one for one in found.persons if one.verdict == "inconclusive"]
-    if still_open:
-        hardest = max(still_open, key=lambda one: one.models_needed or 0)
-        print(f"{len(still_open)} inconclusive. {meaning(hardest, found.margin)}")
+    # One line for all that are open for one reason, with the widest limit and the most models.
+    still_open: defaultdict[tuple[str, bool], list[Verdict]] = defaultdict(list)
+    for one in found.persons:
+        if one.verdict == "inconclusive":
+            still_open[one.doubt, one.models_needed is None].append(one)
+    for listed in still_open.values():
+        widest = max(listed, key=lambda one: getattr(one.auc, "high", None) or 0.0)
+        hardest = max(listed, key=lambda one: one.models_needed or 0)
+        worst = replace(hardest, auc=widest.auc)
+        print(f"{len(listed)} inconclusive. {meaning(worst, found.margin)}")
     print(f"sheets: {folder / 'sheets'}; who is who: {folder / 'requests.csv'} (personal data)")
 
 

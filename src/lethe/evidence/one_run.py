@@ -22,7 +22,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc, gammaln, xlogy
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
-from lethe.evidence.epsilon import CONSTANT, NOTHING, EpsilonBound, gaussian
+from lethe.evidence.epsilon import (
+    CONSTANT,
+    NOTHING,
+    EpsilonBound,
+    check_claim,
+    claim_sentence,
+    gaussian,
+)
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.gdp import (
     approximate_inverse,
@@ -31,9 +38,13 @@ from lethe.evidence.gdp import (
     largest_refuted,
     last_true,
 )
+from lethe.evidence.rules import UNDECIDED
+from lethe.evidence.sight import Plant
 from lethe.evidence.thresholds import check_scores
 
 FORMS = ("binomial", "tradeoff", "gdp")
+_LOTS = 20
+"""Orders among tied scores: of all of them a planted leak must be seen."""
 _UNFAIR = 1e-9
 """Coins less likely than this under fairness are refused: they were not fair coins."""
 
@@ -222,6 +233,67 @@ def one_run_bound(
         return EpsilonBound(bound.estimate, delta, "add/remove", bound.mu, True, note)
     odds = None if constant or right == made else max(0.0, math.log(max(right, 1) / (made - right)))
     return EpsilonBound(Estimate(odds, best, None, confidence, method, m), delta, note=note)
+
+
+def judged_claim(
+    bound: EpsilonBound, epsilon: float, delta: float, doubt: str, gdp: bool = False
+) -> tuple[str, str]:
+    """Verdict on a claimed (epsilon, delta) and its sentence.
+
+    Args:
+        doubt: why a larger epsilon may have been overlooked; then a claim that is not contradicted
+            is not "consistent" but ``not-enough-evidence``.
+    """
+    verdict = check_claim(bound, epsilon, delta, gdp=gdp)
+    words = claim_sentence(bound, epsilon, delta, gdp=gdp)
+    if verdict == "contradicts" or not doubt:
+        return verdict, words
+    return UNDECIDED, (
+        f"There is not enough evidence about the claimed ({epsilon:g}, {delta:g})-DP: {doubt}."
+    )
+
+
+def score_plant(
+    score: ArrayLike,
+    inserted: ArrayLike,
+    delta: float = 0.0,
+    *,
+    guesses: Guesses | None = None,
+    confidence: float = 0.95,
+    form: str = "binomial",
+    kinds: ArrayLike | None = None,
+    seed: int = 0,
+) -> Plant:
+    """The largest leak that scores of these values can carry, and the bound that they then give.
+
+    The scores are handed out anew: of each kind, the inserted canaries get the highest. Where
+    scores are tied or constant, little is seen. The other arguments are those of `one_run_bound`.
+    """
+    scores, coins = _canaries(score, inserted)
+    kind = np.zeros(len(scores)) if kinds is None else np.asarray(kinds)
+    lot, planted = np.random.default_rng([seed, 4]).random(len(scores)), scores.copy()
+    for name in np.unique(kind):
+        rows = np.flatnonzero(kind == name)
+        planted[rows[np.lexsort((lot[rows], coins[rows]))]] = np.sort(scores[rows])
+
+    def low(values: ArrayLike, lot: int) -> float:
+        return one_run_bound(
+            values, coins, delta, guesses=guesses, confidence=confidence, form=form, seed=lot
+        ).low
+
+    worst, largest = min(low(planted, seed + at) for at in range(_LOTS)), low(coins, seed)
+    read = Estimate(worst, worst, worst, confidence, "plant", len(scores))
+    words = "canaries with the highest scores"
+    return Plant(words, {"epsilon-lower": largest}, {"epsilon-lower": read})
+
+
+def met(score: ArrayLike, inserted: ArrayLike, seed: int = 0) -> bool:
+    """Whether scores show beyond doubt (p = 0.001) that a training met the inserted canaries."""
+    half = Guesses((0.5,))
+    try:
+        return one_run_bound(score, inserted, guesses=half, confidence=0.999, seed=seed).low > 0
+    except NotMeasurable:
+        return False
 
 
 def _canaries(

@@ -6,9 +6,12 @@ tells the two apart, a model trained with the person says no more about them.
 - *distinguishable*: the AUC of some attack on this person is above 0.5 (Bonferroni over
   attacks, Holm over persons).
 - *not distinguishable*: the AUC of every attack run is at most a margin fixed beforehand (an
-  equivalence test: absence of evidence is not enough), Holm over persons. Of an attack that does
-  not learn from other models it must not be below 1 - margin either: it could be turned round.
-- *inconclusive*: neither; the number of models that would decide is given.
+  equivalence test: absence of evidence is not enough), Holm over persons; and a trace beyond the
+  margin, planted into the same records, was seen.
+- *inconclusive*: neither; what the models at hand show, and how many would decide, is given.
+
+An attack that does not learn from other models runs in both directions: a model may be less sure
+of a record that it saw.
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.sight import Plant, blindness, forbidden
 from lethe.membership.attacks.registry import ATTACKS
+from lethe.membership.checks import FAIL, levels
 from lethe.membership.pair_auc import (
     PairAuc,
     base_variance,
@@ -34,6 +39,7 @@ from lethe.membership.pair_auc import (
     power,
 )
 from lethe.membership.persons import person_scores
+from lethe.membership.planted import Values, twin
 from lethe.membership.records import holm_adjusted, holm_levels
 from lethe.training.environment import on_one_thread
 from lethe.training.shadows import Shadows
@@ -131,8 +137,11 @@ def redraw_p(
 
 DISTINGUISHABLE, NOT, INCONCLUSIVE = "distinguishable", "not distinguishable", "inconclusive"
 MARGIN = 0.6
+TURNED = ", turned"
+"""Ends the name of an attack whose scores are taken with the other sign."""
 _DRAWS_PER_CLAIM = 2
 _MOST_DRAWS = 50_000
+_LIKELY = 0.05  # p of a single attack, from which on a trace is taken to be as large as it looks
 _USELESS = 1e12  # design effect of an attack that chance alone brings as far
 
 
@@ -158,6 +167,7 @@ class Verdict:
     power: float | None
     models_needed: int | None
     if_as_seen: bool = False  # True where that number holds only if the AUC is the one seen
+    doubt: str = ""  # why "not distinguishable" has no support although the limits allow it
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, without a name."""
@@ -171,7 +181,7 @@ class Forgotten:
 
     persons: tuple[Verdict, ...]  # one for each, in the order asked
     group: Verdict | Refusal  # on the mean AUC over them; a refusal for a single person
-    attacks: tuple[str, ...]  # that were run
+    attacks: tuple[str, ...]  # that were run; each direction of one counts for the corrections
     margin: float  # AUC that counts as not distinguishable
     confidence: float  # all claims of both kinds hold together with it
     power: float  # that was asked for
@@ -218,24 +228,81 @@ def judge_people(
     persons = _verdicts(checked, flat, margin, level, confidence, chance)
     seen = [_seen(shadows, rows) for rows in people]
     persons = [replace(one, **about) for one, about in zip(persons, seen, strict=True)]
+    group = _group(tables, flat, persons, margin, level, confidence, chance)
+    if NOT in {one.verdict for one in (*persons, group) if isinstance(one, Verdict)}:
+        doubts = _doubts(shadows, scorer, people, margin, level, seed)
+        persons = [_earned(one, doubt) for one, doubt in zip(persons, doubts[:-1], strict=True)]
+        group = group if isinstance(group, Refusal) else _earned(group, doubts[-1])
     return Forgotten(
         tuple(persons),
-        _group(tables, flat, persons, margin, level, confidence, chance),
-        tuple(tables),
+        group,
+        tuple(name for name in tables if not name.endswith(TURNED)),
         margin,
         confidence,
         chance,
     )
 
 
+def _earned(verdict: Verdict, doubt: str) -> Verdict:
+    """A verdict; "not distinguishable" only if a trace beyond the margin would have been seen."""
+    if verdict.verdict != NOT or not doubt:
+        return verdict
+    return replace(verdict, verdict=INCONCLUSIVE, doubt=doubt)
+
+
+def _doubts(
+    shadows: Shadows,
+    scorer: Scorer,
+    people: Sequence[NDArray[np.intp]],
+    margin: float,
+    level: float,
+    seed: int,
+) -> list[str]:
+    """Why a trace beyond the margin may have been overlooked, by person and of their mean.
+
+    Models trained with a person answer with the largest of several draws of what the others say of
+    the same records, so that an attacker who knows the draws is right in `forbidden(margin)` of
+    comparisons; then the same attacks run. Empty where they find that the margin is exceeded.
+    """
+    belongs = levels(shadows)
+    if belongs is not None and belongs.status == FAIL:
+        return [f"{belongs.name}: {belongs.detail}"] * (len(people) + 1)
+    wanted, odds = float(ndtri(forbidden(margin))), np.ones(shadows.records)
+    for rows in people:
+        # The evidence of several records adds up: each needs a smaller trace.
+        each = float(ndtr(wanted / np.sqrt(len(rows))))
+        odds[rows] = each / (1 - each)
+    models, rank = twin(shadows, Values(shadows), odds, seed)
+    summed = np.stack([rank[:, rows].sum(axis=1) for rows in people], axis=1)
+    members = shadows.members[:, [rows[0] for rows in people]]
+    size, tables = pair_auc(summed, members, shadows.pairs), _tables(models, scorer, people)
+
+    def doubt(size: PairAuc, tables: Sequence[PairAuc], at: int) -> str:
+        reached = max(tables, key=lambda table: float(np.nan_to_num(table.high(level)[at])))
+        value, high = float(reached.auc[at]), float(reached.high(level)[at])
+        if not np.isfinite([value, high, size.auc[at]]).all():
+            return ""  # nothing was measured: there is no verdict to support
+        measured = Estimate(value, None, high, 1 - 2 * level, "plant", shadows.models)
+        planted = Plant("a trace", {"auc": float(size.auc[at])}, {"auc": measured})
+        return blindness([planted], "auc", margin)
+
+    known = np.flatnonzero(np.isfinite(size.auc))
+    found = [doubt(size, list(tables.values()), at) for at in range(len(people))]
+    if len(known) < 2:
+        return [*found, ""]
+    means = [mean_auc(table.columns(known)) for table in tables.values()]
+    return [*found, doubt(mean_auc(size.columns(known)), means, 0)]
+
+
 def _asks_no_model(name: str) -> bool:
-    return name in ATTACKS and ATTACKS[name].reference_free
+    plain = name.removesuffix(TURNED)
+    return plain in ATTACKS and ATTACKS[plain].reference_free
 
 
 def _tables(
     shadows: Shadows, scorer: Scorer, people: Sequence[NDArray[np.intp]]
 ) -> dict[str, PairAuc]:
-    """For each attack the AUC of every person."""
+    """For each attack, in each direction if it does not learn its own, the AUC of every person."""
     own = np.concatenate(people)
     whose = np.repeat(np.arange(len(people)), [len(rows) for rows in people])
     found = {}
@@ -243,6 +310,8 @@ def _tables(
         how = "standardised" if _asks_no_model(name) else "sum"
         table = person_scores({name: score[:, own]}, shadows.members[:, own], whose, how)
         found[name] = pair_auc(table.scores[name], table.members, shadows.pairs)
+        if _asks_no_model(name):
+            found[name + TURNED] = found[name].turned()
     if not found:
         raise InputError("at least one attack is needed to judge anybody, got none.")
     return found
@@ -310,7 +379,7 @@ def _verdicts(
 ) -> list[Verdict]:
     names = list(tables)
     above = np.array([tables[name].p_above(0.5) for name in names])
-    below = np.array([_p_equal(name, tables[name], margin) for name in names])
+    below = np.array([tables[name].p_below(margin) for name in names])
     unknown = flat | np.isnan(above).all(axis=0)
     above, below = np.nan_to_num(above, nan=1.0), np.nan_to_num(below, nan=1.0)
     above[:, flat], below[:, flat] = 1.0, 1.0
@@ -378,18 +447,12 @@ def _needed(
     finite = [table.effect[at] for table in tables.values() if table.effect[at] < _USELESS]
     effect = float(max(finite, default=1.0))
     needed = models_needed(margin, effect, *split, chance)
-    if needed > int(strongest.inside[at] + strongest.outside[at]):
+    value, models = float(strongest.auc[at]), int(strongest.inside[at] + strongest.outside[at])
+    likely = value > margin and strongest.p_above(0.5)[at] <= _LIKELY
+    if needed > models and not likely:
         return needed, False
-    return _as_seen(float(strongest.auc[at]), margin, effect, *split, chance), True
-
-
-def _p_equal(name: str, table: PairAuc, margin: float) -> Float:
-    """p of "a trace beyond the margin".
-
-    An attack that learns from other models finds out by itself which way a record moves; one
-    that does not might be turned round, so it must not lie far below 0.5 either.
-    """
-    return table.p_outside(margin) if _asks_no_model(name) else table.p_below(margin)
+    # A trace well beyond the margin takes fewer models than one at the margin would.
+    return max(_as_seen(value, margin, effect, *split, chance), models + 2), True
 
 
 def _as_seen(

@@ -8,6 +8,8 @@ Training Run"). Plan and scores are files that carry the plan's digest.
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,18 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
 from lethe.errors import InputError, check_at_least, check_choice
-from lethe.evidence.epsilon import EpsilonBound, Verdict, check_claim, claim_sentence
+from lethe.evidence.epsilon import EpsilonBound
 from lethe.evidence.gdp import check_delta
-from lethe.evidence.one_run import FORMS, Guesses, check_coins, one_run_bound
+from lethe.evidence.one_run import (
+    FORMS,
+    Guesses,
+    check_coins,
+    judged_claim,
+    met,
+    one_run_bound,
+    score_plant,
+)
+from lethe.evidence.sight import blindness
 from lethe.evidence.thresholds import check_scores
 from lethe.files import write_whole
 from lethe.training.fingerprint import digest, hash_array
@@ -167,7 +178,7 @@ class CanaryAudit:
 
     bounds: dict[str, EpsilonBound]
     form: str  # of the verdict
-    verdict: Verdict | None  # "contradicts" or "consistent"; None if nothing was claimed
+    verdict: str | None  # contradicts, consistent or not-enough-evidence; None without a claim
     words: str  # one sentence
     plan: str  # digest of the canaries
 
@@ -251,6 +262,47 @@ class Canaries:
         of = signal_from_logits if form == "logits" else signal_from_probabilities
         return of(np.asarray(outputs), self.labels)
 
+    def seen_in(self, batches: Iterable[tuple[ArrayLike, ArrayLike]]) -> dict[str, Any]:
+        """How many canaries stand among the records that a training is given, as plain values.
+
+        Args:
+            batches: features and labels of one epoch, as the training step gets them.
+        """
+        own = zip(self.features, self.labels, strict=True)
+        wanted, seen = (
+            {_record(*pair): at for at, pair in enumerate(own)},
+            np.zeros(len(self), bool),
+        )
+        for features, labels in batches:
+            rows = np.asarray(features).astype(self.features.dtype)
+            marks = np.asarray(labels).astype(self.labels.dtype)
+            there = (wanted.get(_record(*pair)) for pair in zip(rows, marks, strict=True))
+            seen[[at for at in there if at is not None]] = True
+        return {
+            "plan": self.digest,
+            "planted": int(self.inserted.sum()),
+            "received": int(seen[self.inserted].sum()),
+            "left_out_seen": int(seen[~self.inserted].sum()),
+        }
+
+    def _unmet(self, scores: ArrayLike, seen: Mapping[str, Any] | None) -> str:
+        """Why the training may never have met the canaries; empty where it did."""
+        if seen is None:
+            if met(scores, self.inserted, self.seed):
+                return ""
+            return (
+                "the scores do not show that the training met the canaries, and nobody watched it "
+                "(Canaries.seen_in)"
+            )
+        if seen.get("plan") != self.digest:
+            raise InputError("what was seen of the training is of another plan of canaries.")
+        if seen["received"] == seen["planted"] and not seen["left_out_seen"]:
+            return ""
+        return (
+            f"{seen['received']} of {seen['planted']} inserted canaries and "
+            f"{seen['left_out_seen']} of the others were seen in the training"
+        )
+
     def audit(
         self,
         scores: ArrayLike,
@@ -261,6 +313,7 @@ class Canaries:
         confidence: float = 0.95,
         gdp: bool = False,
         form: str = "binomial",
+        seen: Mapping[str, Any] | None = None,
     ) -> CanaryAudit:
         """Bounds on epsilon, and whether they contradict a claim.
 
@@ -273,6 +326,8 @@ class Canaries:
             confidence: of each bound, one-sided.
             gdp: True if the training is declared to be Gaussian DP: then that form decides.
             form: which form decides otherwise, ``binomial`` or ``tradeoff``.
+            seen: of `seen_in`; without it the scores themselves must show that the training met
+                the canaries, or a claim that is not contradicted is not called consistent.
 
         Guarantee: A true claim is contradicted with probability at most 1 - `confidence`.
         Assumes: What `one_run_bound` does; the relation is add/remove of one canary.
@@ -303,8 +358,11 @@ class Canaries:
         }
         if claimed is None:
             return CanaryAudit(bounds, decides, None, f"{bounds[decides]}.", self.digest)
-        verdict = check_claim(bounds[decides], *claimed, gdp=gdp)
-        words = claim_sentence(bounds[decides], *claimed, gdp=gdp)
+        how: Any = {"guesses": guesses, "confidence": confidence, "form": decides}
+        planted = score_plant(scores, self.inserted, at, seed=self.seed, **how)
+        doubt = self._unmet(scores, seen)
+        doubt = doubt or blindness([planted], "epsilon-lower", claimed[0], math.inf)
+        verdict, words = judged_claim(bounds[decides], *claimed, doubt, gdp)
         return CanaryAudit(bounds, decides, verdict, words, self.digest)
 
     def save(self, path: str | Path) -> None:
@@ -394,6 +452,10 @@ def load_canaries(path: str | Path) -> Canaries:
     if plan.digest != told.get("digest"):
         raise InputError(f"{path} was altered: its content is not what its digest says.")
     return plan
+
+
+def _record(features: Array, label: Any) -> bytes:
+    return np.ascontiguousarray(features).tobytes() + np.asarray(label).tobytes()
 
 
 def _header(what: str, told: dict[str, Any]) -> dict[str, str]:

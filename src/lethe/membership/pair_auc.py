@@ -10,7 +10,7 @@ models with the record score highest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,9 +52,9 @@ class PairAuc:
         """(M,) one-sided p of "the AUC is at most `at`"; small = it is above."""
         return self._tail((at - self.auc) / self.deviation(at))
 
-    def p_outside(self, margin: float) -> Float:
-        """(M,) p of "the AUC is at least `margin`, or at most 1 - `margin`"; small = equivalent."""
-        return np.maximum(self.p_below(margin), self.p_above(1 - margin))
+    def turned(self) -> PairAuc:
+        """The same of the negative scores."""
+        return replace(self, auc=1 - self.auc, influence=-self.influence)
 
     def p_below(self, at: float) -> Float:
         """(M,) one-sided p of "the AUC is at least `at`"; small = it is below."""

@@ -14,7 +14,14 @@ from numpy.typing import NDArray
 from lethe.data.columns import as_text, missing, read_columns
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.membership.forgotten import DISTINGUISHABLE, INCONCLUSIVE, NOT, Forgotten, Verdict
+from lethe.membership.forgotten import (
+    DISTINGUISHABLE,
+    INCONCLUSIVE,
+    NOT,
+    TURNED,
+    Forgotten,
+    Verdict,
+)
 
 # The sheet that a person gets: what was found about them, in plain words, and nobody else's data.
 #
@@ -50,18 +57,25 @@ def meaning(one: Verdict, margin: float) -> str:
     if one.verdict == NOT:
         return (
             "None of the attacks run tells a model trained with these records from one trained "
-            f"without them in more than {margin:.0%} of comparisons (pure guessing: 50 %)."
+            f"without them in more than {margin:.0%} of comparisons (pure guessing: 50 %). A trace "
+            "beyond that, planted into the same records, was seen."
         )
     if isinstance(one.auc, Refusal):
         return f"Nothing can be said: {one.auc.reason}."
+    if one.doubt:
+        return f"There is not enough evidence that the records leave no trace: {one.doubt}."
+    shown = (
+        f"The {one.models_with + one.models_without} models at hand show that no attack run is "
+        f"right in more than {one.auc.high:.0%} of comparisons, and not yet in at most {margin:.0%}"
+    )
     if one.if_as_seen:
         return (
-            "The measured value lies too near the limits to decide. If it is the true one, about "
-            f"{one.models_needed} models would tell."
+            f"{shown}: they are too few to decide. If the measured {one.auc.value:.0%} is the true "
+            f"value, about {one.models_needed} models would tell."
         )
     return (
-        f"The {one.models_with + one.models_without} models at hand are too few to decide. With "
-        f"{one.models_needed} models an answer could be expected."
+        f"{shown}: they are too few to decide. With {one.models_needed} models an answer could be "
+        "expected."
     )
 
 
@@ -71,7 +85,8 @@ def evidence_words(one: Verdict) -> str:
         return "No attack could be measured."
     low, high = one.auc.low, one.auc.high
     assert low is not None and high is not None
-    way = _PLAIN.get(one.attack, "its scores")
+    way = _PLAIN.get(one.attack.removesuffix(TURNED), "its scores")
+    way += ", less sure counting as trained on" * one.attack.endswith(TURNED)
     return (
         f"Somebody is shown two models, one trained with the records and one without, and has to "
         f"say which is which by {way} (attack {one.attack}). They are right in "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lethe.evidence.rules import Rule
+from lethe.evidence.sight import Plant, smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Room,
@@ -29,13 +31,49 @@ from lethe.report.numbers import (
     significant,
 )
 from lethe.report.sections import Chart, Folded, Part, Row, Section, Table, Words, personal
-from lethe.report.severity import severity
+from lethe.report.severity import advantage, judged_rates, severity
 from lethe.report.static_svg import COLOURS, Slots, chart, figure_of_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Json = Mapping[str, Any]
+
+
+def _power(document: Json, candidate: Json) -> float | None:
+    """The smallest planted leak that was told from chance, at the rate of the headline."""
+    plants = [Plant.of(one) for one in candidate.get("plants") or ()]
+    fpr = float(document["language"]["fpr"])
+    return smallest_seen(plants, Rule("tpr", fpr, 0.0).quantity, fpr)
+
+
+def _elsewhere(candidate: Json) -> Json | None:
+    """The AUC of the strongest attack where it lies above chance; None where it does not."""
+    auc = candidate["measures"].get("auc") or {}
+    return auc if (auc.get("low") or 0.0) > 0.5 else None
+
+
+def _nothing_shown(document: Json, candidate: Json) -> bool:
+    """Whether no quantity lies above chance, and a planted leak would have."""
+    rates = judged_rates(candidate)
+    low = all((rate.get("low") or 0.0) <= fpr for fpr, rate in rates.items())
+    auc = (candidate["measures"].get("auc") or {}).get("low")
+    measured = auc is not None and auc <= 0.5 and low
+    return measured and _power(document, candidate) is not None
+
+
+ABSENCE: Mapping[str, Callable[[Json, Json], bool]] = {
+    "language.none": _nothing_shown,
+    "language.extracted.base": lambda document, _: bool(document["language"]["base"]),
+    "language.refused": lambda document, _: bool(document["language"]["refused"]),
+    "language.blind.fail": lambda document, _: bool(document["language"]["blind"]["tells"]),
+}
+"""Sentences that deny something, with the evidence that each needs."""
+
+
+def has_evidence(key: str, document: Json, candidate: Json) -> bool:
+    """Whether the findings hold what a sentence of absence needs."""
+    return ABSENCE[key](document, candidate)
 
 
 def _or_unmeasured(value: float | None) -> str:
@@ -66,17 +104,32 @@ class Language(Room):
         found = None if candidate is None else self.share_of(candidate)
         value, _, chance = share_sentence(found, self.chance)
         if candidate is None or found is None or not value:
-            key = "language.refused" if self.section["refused"] else "language.unmeasured"
+            key = "language.refused"
+            if not has_evidence(key, self.document, candidate or {}):
+                key = "language.unmeasured"
             reason = self.section["refused"] or str((found or {}).get("refused", ""))
             plain = Worst(say(key), say("unmeasured"), "", f"{reason}." if reason else "", "")
             return self._worst_extracted(candidate, plain) if detail and candidate else plain
-        level = severity_of(self, candidate)
-        key = "language.none" if level == "not-above-chance" else "language.headline"
+        level, unit = severity_of(self, candidate), self.section["unit"]
+        headline = say("language.headline", value=value, chance=chance, unit=unit)
+        lines = [interval_sentence(self.document, found)]
+        if level == "not-above-chance" and (auc := _elsewhere(candidate)) is not None:
+            numbers = {key: fixed(auc[key], 3) for key in ("value", "low", "high")}
+            headline = say("language.elsewhere", unit=unit, **numbers)
+            lines.insert(0, say("language.at", value=value, fpr=share_words(self.chance)))
+            level = severity(advantage(auc), 0.0)
+        elif level == "not-above-chance":
+            size = _power(self.document, candidate)
+            if size is None or not has_evidence("language.none", self.document, candidate):
+                headline, level = say("language.unseen", unit=unit), ""
+            else:
+                headline = say("language.none", value=value, chance=chance, unit=unit)
+                lines.append(say("language.power", size=share_words(size)))
         attack = (candidate.get("risk_from") or {}).get("attack") or ""
         titles = {one["name"]: one["title"] for one in self.document["attacks"]}
-        said = ". ".join(text for text in (interval_sentence(self.document, found), detail) if text)
+        said = ". ".join(text for text in (*lines, detail) if text)
         return Worst(
-            say(key, value=value, chance=chance, unit=self.section["unit"]),
+            headline,
             say("language.short", value=value),
             say("language.by", attack=titles.get(attack, attack), fpr=share_words(self.chance)),
             f"{said}." if said else "",
@@ -106,7 +159,9 @@ class Language(Room):
         found = ((candidate or {}).get("measures") or {}).get("extraction") or {}
         if found.get("value") is None:
             return ""
-        key = "language.extracted.base" if self.section["base"] else "language.extracted"
+        key = "language.extracted.base"
+        if not has_evidence(key, self.document, candidate or {}):
+            key = "language.extracted"
         control = ((candidate or {})["extraction"]["control"]).get("value")
         return say(key, value=share_words(found["value"]), control=_or_unmeasured(control))
 
@@ -144,7 +199,7 @@ class Language(Room):
             p=p,
         )
         parts: list[Part] = []
-        if blind["tells"]:
+        if has_evidence("language.blind.fail", self.document, shown or {}):
             parts.append(Words(say("language.blind.fail", p=p), "warning"))
         heads = self._heads()
         rows = [*self._rows(shown), self._blind_row()]
@@ -196,7 +251,8 @@ class Language(Room):
     def _extraction(self, candidate: Json) -> list[Part]:
         found = candidate.get("extraction") or {"sides": []}
         if not found["sides"] or not found["sides"][0]["texts"]:
-            return [Words(say("language.no_extraction"), "note")]
+            reason = ((candidate.get("measures") or {}).get("extraction") or {}).get("refused", "")
+            return [Words(say("language.no_extraction", reason=reason), "note")]
         asked = self.section["extraction"]
         member, other = found["sides"]
         control = {row["name"]: row["share"] for row in other["rows"]}

@@ -27,7 +27,13 @@ from lethe.membership.language.canaries import (
     canary_signs,
     score_plan,
 )
-from lethe.membership.language.extraction import continued, edits, spans_of, token_spans
+from lethe.membership.language.extraction import (
+    continued,
+    edits,
+    spans_of,
+    suffix_of,
+    token_spans,
+)
 from lethe.membership.language.fine_tune import (
     FineTune,
     defence_of,
@@ -58,6 +64,7 @@ Say = Callable[[str], None]
 Float = NDArray[np.float64]
 Columns = Mapping[str, NDArray[Any]]
 BASELINE = "baseline"
+_CONTINUED = 20  # texts whose continuation the extraction must find
 _FEWEST = 100
 """Units that were not trained on, for an FPR of 10 %: of fewer nothing is said."""
 
@@ -72,6 +79,7 @@ class Release:
         guarantee: what it proves.
         canaries: what it says of planted texts; None where none were planted.
         near: of members and non-members that were continued, whether nearly verbatim.
+        known: of sequences that the model is known to write, whether the extraction finds them.
         interface: whether it is the same model behind a narrower interface.
         path: folder of the model.
     """
@@ -85,8 +93,14 @@ class Release:
     guarantee: Guarantee
     canaries: CanarySigns | None = None
     near: Mapping[str, NDArray[np.bool_]] | None = None
+    known: NDArray[np.bool_] | None = None
     path: Path | None = None
     interface: bool = False
+
+    @property
+    def trained_as_is(self) -> bool:
+        """Whether it is the model that was handed in, behind whatever interface."""
+        return self.interface or self.name == BASELINE
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +112,7 @@ class LanguageStudy:
         seen: what the training was seen to do with canaries; None if nobody watched.
         notes: what was left out, in words.
         truncated: texts that were scored on their beginning only.
+        from_file: whether another engine scored the texts.
     """
 
     name: str
@@ -113,6 +128,7 @@ class LanguageStudy:
     same_as_base: bool
     has_base: bool
     skipped: Mapping[str, str]
+    from_file: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +233,7 @@ def _study(
     found = _releases(readers, units, settings, spans, say, folder)
     skipped = readers.skipped
     first = found[0].measured
-    same = readers.base is not None and not np.nanmax(np.abs(first.signals["ratio"])) > 1e-6
+    same = readers.has_base and not np.nanmax(np.abs(first.signals["ratio"])) > 1e-6
     return LanguageStudy(
         name,
         texts,
@@ -232,6 +248,7 @@ def _study(
         same,
         readers.has_base,
         skipped,
+        given.model is None,
     )
 
 
@@ -262,13 +279,10 @@ def _releases(
         family = sum(map(attacks_on, (whole, *narrow.values())))
         views = {label: membership(one, units, settings, family) for label, one in narrow.items()}
         own = membership(whole, units, settings, family)
-        proven, near = readers.guarantee(path), readers.near(path)
-        first = not found
-        found.append(
-            Release(
-                name, words, options, whole, own, views, proven, readers.canaries(path), near, path
-            )
-        )
+        proven, near, known = readers.guarantee(path), readers.near(path), readers.known(path)
+        first, signs = not found, readers.canaries(path)
+        more = signs, near, known, path
+        found.append(Release(name, words, options, whole, own, views, proven, *more))
         for label, one in narrow.items() if first else ():
             words = VIEWS[label][1]
             found.append(
@@ -466,6 +480,18 @@ class _Readers:
                 bool,
             )
         return found
+
+    def known(self, path: Path | None) -> NDArray[np.bool_] | None:
+        """Of the model's own greedy continuations, whether they are read as extracted."""
+        start, size = self.settings.prefix, self.settings.suffix
+        begun = [one for one in self.ids if len(one) >= start][:_CONTINUED]
+        if path is None or not begun or start + size > self._context:
+            return None
+        model = self._model(path)
+        made = zip(begun, continued(model, begun, start, size), strict=True)
+        whole = [np.concatenate([one[:start], new]).astype(np.int32) for one, new in made]
+        read = (suffix_of(one, start, size) for _, one in scored_chunks(model, whole))
+        return np.array([end is not None and end.greedy for end in read])
 
     def guarantee(self, path: Path | None) -> Guarantee:
         """What a folder brings along, or that nothing is proven."""

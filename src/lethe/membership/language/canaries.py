@@ -247,11 +247,13 @@ class CanarySigns:
         score: (m,) higher = more likely planted, see `canary_scores`.
         extracted: (m,) whether its suffix comes out; False where it is too short.
         long: (m,) whether it is long enough for that.
+        alone: (m,) the score without the base; None where it is the same.
     """
 
     score: Float
     extracted: NDArray[np.bool_]
     long: NDArray[np.bool_]
+    alone: Float | None = None
 
 
 @dataclass(frozen=True)
@@ -558,4 +560,5 @@ def canary_signs(
         for end in ends
     ]
     long = np.array([end is not None for end in ends])
-    return CanarySigns(canary_scores(plan, model, base), np.array(came), long)
+    alone = canary_scores(plan, model, None)
+    return CanarySigns(canary_scores(plan, model, base), np.array(came), long, alone)

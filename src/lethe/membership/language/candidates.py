@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -10,15 +11,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.evidence.epsilon import check_claim, claim_sentence
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.frontier import Candidate
+from lethe.evidence.one_run import judged_claim
 from lethe.evidence.risk import RELEASE, AttackResult, Risk, risk_of
+from lethe.evidence.sight import Plant, blindness
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.language.attacks import ATTACKS, COMBINED
 from lethe.membership.language.audit import BASELINE, LanguageStudy, Release
-from lethe.membership.language.canaries import RepetitionResult, canary_results
+from lethe.membership.language.canaries import (
+    RepetitionResult,
+    canary_results,
+    training_checks,
+)
 from lethe.membership.language.extraction import PATTERNS, discoverable, share_of
+from lethe.membership.language.planted import canary_plants, extraction_plants, score_plants
 from lethe.membership.language.rates import TextRates
 from lethe.membership.language.settings import LanguageSettings
 
@@ -42,7 +49,7 @@ class LanguageNumbers:
         results = self._results(release)
         fprs = self.settings.fprs()
         worst = {fpr: self._worst(release, fpr) for fpr in fprs}
-        area = _measure(risk_of(self._results(release, None)))
+        area = _measure(risk_of(self._results(release, None), 0.5))
         extracted = self._extracted(release)
         canaries = self.canaries(release)
         base = self.study.releases[0]
@@ -78,6 +85,8 @@ class LanguageNumbers:
             change,
             details,
             measures,
+            chance=self.study.fpr,
+            plants=self.plants(release),
         )
 
     @cached_property
@@ -99,13 +108,16 @@ class LanguageNumbers:
             for name, rates in found.rates.items():
                 odd = "it finds members where membership was permuted"
                 why = self.refused or odd * (name in found.permuted)
+                # A mitigation may well turn scores round: there they are one more attack.
+                if rates.turned is not None and release.trained_as_is:
+                    why = why or wrong_way(name, rates)
                 estimate = rates.auc if at is None else rates.tpr[at]
                 knows = "" if name == COMBINED else ATTACKS[name].threat
                 results.append(AttackResult(name, estimate, view, knows, not why, why))
         return results
 
     def _worst(self, release: Release, fpr: float) -> Measured:
-        return _measure(risk_of(self._results(release, fpr)))
+        return _measure(risk_of(self._results(release, fpr), fpr))
 
     def _rates(self, name: str, rates: TextRates, release: Release) -> Json:
         score, units = release.found.scores[name], self.study.units
@@ -120,7 +132,8 @@ class LanguageNumbers:
 
     def strongest(self, release: Release) -> tuple[str, Float]:
         """The attack that decides, and its scores, whatever the checks say."""
-        found = risk_of([replace(one, valid=True) for one in self._results(release)])
+        results = [replace(one, valid=True) for one in self._results(release)]
+        found = risk_of(results, self.study.fpr)
         name = found.attack if isinstance(found, Risk) else next(iter(release.found.rates))
         view = found.view if isinstance(found, Risk) else RELEASE
         of = release.found if view == RELEASE else release.views[view]
@@ -171,6 +184,55 @@ class LanguageNumbers:
         base = self.study.releases[0].measured.mean
         return self._mean((base - release.measured.mean)[self._held_out])
 
+    # What could have been seen.
+
+    def plants(self, release: Release) -> list[Plant]:
+        """Leaks of known size in the scores, the extraction and the canaries of a candidate."""
+        settings, study = self.settings, self.study
+        each = next(iter(release.found.rates.values())).auc.confidence
+        measured = release.measured
+        found = score_plants(measured, study.units, settings.fprs(), each, settings.seed)
+        writer = self._writer(release)
+        signs, rows = writer.canaries, self.sides["member"] & ~np.isnan(writer.measured.suffix)
+        known, n = writer.known, max(settings.samples)
+        if known is None:
+            # Of another engine: that anything comes out shows that it can be found.
+            came = self.got(writer.measured.suffix, writer.measured.greedy, n).any()
+            known = np.ones(int(came or (signs is not None and signs.extracted.any())), bool)
+        if rows.any():
+            people, sure = study.texts.people[rows], settings.confidence
+            found += extraction_plants(
+                self._came(release)[rows], people, known, sure, settings.seed
+            )
+        return found + self._canary_plants(release)
+
+    def _canary_plants(self, release: Release) -> list[Plant]:
+        study, settings = self.study, self.settings
+        if study.plan is None or release.canaries is None:
+            return []
+        return canary_plants(
+            study.plan,
+            release.canaries,
+            self.canaries(release),
+            settings.claimed_delta,
+            settings.confidence,
+            release.name in settings.defence or (release.trained_as_is and self.watched),
+            release.guarantee.proven and "epsilon" in release.guarantee.parameters,
+        )
+
+    @cached_property
+    def training(self) -> list[tuple[str, str, str]]:
+        """Checks on what the training of the model was seen to do; none where nobody watched."""
+        study = self.study
+        if study.plan is None or study.seen is None:
+            return []
+        return training_checks(study.seen, study.plan)
+
+    @property
+    def watched(self) -> bool:
+        """Whether the training was seen to take loss on every copy of every planted canary."""
+        return bool(self.training) and {status for _, status, _ in self.training} == {"pass"}
+
     # Canaries.
 
     def canaries(self, release: Release) -> list[RepetitionResult]:
@@ -186,13 +248,10 @@ class LanguageNumbers:
         rows = [one for one in self.canaries(self.study.releases[0]) if one.repetitions == 1]
         if epsilon is None or not rows or not rows[0].bounds:
             return None
-        bound = rows[0].bounds["binomial"]
-        return {
-            "epsilon": epsilon,
-            "delta": delta,
-            "verdict": check_claim(bound, epsilon, delta),
-            "words": claim_sentence(bound, epsilon, delta),
-        }
+        plants = self._canary_plants(self.study.releases[0])
+        doubt = blindness(plants, "epsilon-lower", epsilon, math.inf)
+        verdict, words = judged_claim(rows[0].bounds["binomial"], epsilon, delta, doubt)
+        return {"epsilon": epsilon, "delta": delta, "verdict": verdict, "words": words}
 
     # Extraction.
 
@@ -306,6 +365,14 @@ class LanguageNumbers:
             if row["members"] or row["others"]:
                 found.append(row)
         return found
+
+
+def wrong_way(name: str, rates: TextRates) -> str:
+    """What is wrong with an attack whose scores are lower for members."""
+    return (
+        f"{name} has AUC {rates.turned}; its negatives have {rates.auc}. Scores point the wrong "
+        "way: were losses handed over as log-probabilities, or is the column of members turned?"
+    )
 
 
 def _measure(found: Risk | Refusal) -> Measured:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +13,24 @@ from lethe.assess.run import Facts, Subject, Verdict, attack, check, outcome_wor
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
+from lethe.evidence.one_run import met
 from lethe.evidence.rules import Rule, lower_for_rule
-from lethe.membership.language.attacks import ATTACKS, COMBINED
-from lethe.membership.language.audit import Release
-from lethe.membership.language.canaries import training_checks
-from lethe.membership.language.candidates import LanguageNumbers, epsilon_of, reach_of
+from lethe.membership.checks import power
+from lethe.membership.language.attacks import ATTACKS, COMBINED, midranks
+from lethe.membership.language.audit import BASELINE, LanguageStudy, Release
+from lethe.membership.language.candidates import (
+    LanguageNumbers,
+    epsilon_of,
+    reach_of,
+    wrong_way,
+)
 from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]
 MOST_EXPOSED = 100
+_FEW_CANARIES = 24  # of which half may well be guessed right by chance
+_RELATED = 2.33  # standard errors of a rank correlation: shuffled scores have them once in 100
+_EVEN = 0.02  # deviation of ranks in (0, 1), below which nearly all values are equal
 _COMBINED = attack(
     COMBINED,
     "Learned combination",
@@ -38,6 +48,32 @@ _LIMITS = (
     "several times bound what so many copies of a record lose.",
     "What the base model learned before fine-tuning is not audited.",
 )
+
+
+def belongs(study: LanguageStudy) -> Json:
+    """Whether scores from another engine are of the texts that they are said to be of.
+
+    A longer text has more tokens, and what the model finds unlikely its base finds unlikely too:
+    where scores are shuffled among texts neither is so, and no attack could find anything.
+    """
+    measured, texts = study.releases[0].measured, study.texts.texts
+    tokens = measured.tokens.astype(np.float64)
+    lengths = np.array([len(text) for text in texts], np.float64)
+    pairs = {"number of tokens, length of the text": (tokens, lengths)}
+    if "ratio" in measured.signals:
+        base = measured.mean - measured.signals["ratio"]
+        pairs["log-probability of the model, that of its base"] = (measured.mean, base)
+    found, failed = [], False
+    for name, sides in pairs.items():
+        first, second = map(midranks, sides)
+        if min(first.std(), second.std()) < _EVEN:
+            continue  # nothing varies: nothing can be shown
+        z = float(np.corrcoef(first, second)[0, 1]) * math.sqrt(len(lengths) - 1)
+        failed |= z < _RELATED
+        found.append(f"{name}: {'related' if z >= _RELATED else 'NOT related'} (z = {z:.1f})")
+    words = "; ".join(found) or "no lengths and no base, so that nothing tells"
+    status = "fail" if failed else "pass" if found else "warn"
+    return check("texts and scores belong together", status, words, None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +227,7 @@ class LanguageSubject(LanguageNumbers, Subject):
                 "delta": settings.claimed_delta,
                 "reach": reach_of(first),
                 "claim": self.claim(),
-                "checks": [list(one) for one in self._watched()],
+                "checks": [list(one) for one in self.training],
             },
             "extraction": {
                 "prefix": settings.prefix,
@@ -201,14 +237,8 @@ class LanguageSubject(LanguageNumbers, Subject):
             },
         }
 
-    def _watched(self) -> list[tuple[str, str, str]]:
-        study = self.study
-        if study.plan is None or study.seen is None:
-            return []
-        return training_checks(study.seen, study.plan)
-
     def _checks(self) -> list[Json]:
-        study, blind = self.study, self.study.blind
+        study, settings, blind = self.study, self.settings, self.study.blind
         detail = f"{blind.by}: p = {blind.p_value:.3g} among permutations of who was trained on"
         found = [
             check("blind classifier", "fail" if blind.tells else "pass", detail, None, blind.auc)
@@ -230,17 +260,47 @@ class LanguageSubject(LanguageNumbers, Subject):
             found.append(check("length of texts", "warn" if share > 0.05 else "pass", words, None))
         if study.has_base:
             words = "the model says of every text what its base says: was it fine-tuned?"
-            status = "warn" if study.same_as_base else "pass"
+            status = "fail" if study.same_as_base else "pass"
             detail = words if study.same_as_base else "model and base differ"
             found.append(check("fine-tuned", status, detail))
-        for name, status, words in self._watched():
+        for name, status, words in self.training:
             found.append(check(name, status, words))
         if study.plan is not None and study.seen is None:
             words = "nobody watched the training (canaries-training.json): canaries may lack loss"
             found.append(check("canaries received loss", "warn", words))
         for one in study.releases:
             found += self._against_proof(one)
-        return found
+            found += self._copies_found(one)
+            views = (found_there.rates for found_there in (one.found, *one.views.values()))
+            turned = dict(pair for rates in views for pair in rates.items() if pair[1].turned)
+            status = "fail" if one.trained_as_is else "warn"
+            found += [
+                check("direction of scores", status, wrong_way(name, rates), one.name, rates.turned)
+                | {"attack": name}
+                for name, rates in turned.items()
+            ]
+        found += [belongs(study)] if study.from_file else []
+        seen = power(self.all_candidates[0].plants or (), settings.fprs(), "every single attack")
+        return [*found, seen.to_json(BASELINE)]
+
+    def _copies_found(self, release: Release) -> list[Json]:
+        """Whether a model shows the canaries that stand several times: if not, was it trained so?
+
+        A control of the whole audit, which nobody passes with the model of another training.
+        """
+        plan, signs = self.study.plan, self._writer(release).canaries
+        if plan is None or signs is None:
+            return []
+        times = np.array([one.repetitions for one in plan.canaries])
+        rows, name = times == times.max(), f"{times.max()} copies of a canary are found"
+        if times.max() == 1 or met(signs.score[rows], plan.inserted[rows], plan.seed):
+            return [check(name, "pass", "p below 0.001", release.name)] * bool(times.max() > 1)
+        excused = release.name in self.settings.defence or (
+            release.guarantee.proven and release.trained_as_is and self.watched
+        )
+        words = "they are at chance, as in a model that never met them: is it of this training?"
+        few = rows.sum() < _FEW_CANARIES
+        return [check(name, "warn" if excused or few else "fail", words, release.name)]
 
     def _against_proof(self, release: Release) -> list[Json]:
         """What is proven must not be refuted by the canaries that stand once."""

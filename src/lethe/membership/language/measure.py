@@ -382,6 +382,13 @@ def membership(
         name: units.people.rates(score, fprs, confidence, floor if name == COMBINED else ())
         for name, score in scores.items()
     }
+    # Which of two directions speaks is a choice: each has half of the level.
+    half = family_confidence(settings.confidence, 2 * family)
+    for name, found in rates.items():
+        if name != COMBINED and (found.auc.high or 0.0) < 0.5:
+            scores[name] = -scores[name]
+            turned = units.people.rates(scores[name], fprs, half)
+            rates[name] = replace(turned, turned=found.auc)
     side = units.labels(shuffled)[:, 0] > 0
     blind = People(side, units.people.people, settings.seed)
     strict = family_confidence(0.999, family)

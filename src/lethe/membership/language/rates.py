@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +31,14 @@ class TextRates:
     Attributes:
         tpr: by FPR; refused where there are too few non-members.
         realised: FPR without the coin that decides about scores tied with the threshold.
+        turned: AUC of the scores themselves where they pointed the wrong way, so that all else is
+            of their negatives; else None.
     """
 
     auc: Estimate
     tpr: dict[float, Measured]
     realised: dict[float, float]
+    turned: Estimate | None = None
 
 
 class People:
@@ -88,16 +91,16 @@ class People:
             drawn[:, part == one] = rng.permuted(drawn[:, part == one], axis=1)
         return drawn[:, unit].T.astype(np.float64)
 
-    def replicate(self, score: Float, fprs: Sequence[float]) -> Float:
+    def replicate(self, score: Float, fprs: Sequence[float], draws: int = DRAWS) -> Float:
         """(draws, 1 + fprs) AUC and TPRs of resampled people."""
         order = np.argsort(-score, kind="stable")
         falling = score[order]
         ends = np.flatnonzero(np.append(falling[1:] != falling[:-1], True))
         who, inside = self.codes[order], self.member[order]
-        out = np.empty((DRAWS, 1 + len(fprs)))
+        out = np.empty((draws, 1 + len(fprs)))
         step = max(1, _BLOCK // len(score))
-        for start in range(0, DRAWS, step):
-            weight = self.weights[start : start + step][:, who].astype(np.float64)
+        for start in range(0, draws, step):
+            weight = self.weights[start : min(start + step, draws)][:, who].astype(np.float64)
             sides = []
             for side in (inside, ~inside):
                 total = np.cumsum(weight * side, axis=1)[:, ends]
@@ -116,6 +119,7 @@ class People:
         fprs: Sequence[float],
         confidence: float,
         floor: Sequence[float] | Float = (),
+        draws: int = DRAWS,
     ) -> TextRates:
         """AUC and TPRs of a score, higher = member, each at `confidence`.
 
@@ -126,7 +130,7 @@ class People:
         least = np.zeros(1 + len(fprs))
         least[: len(floor)] = floor
         curve = roc(self.member, score)
-        drawn = self.replicate(score, fprs)
+        drawn = self.replicate(score, fprs, draws)
         inside, outside = self.sides
         degrees = float(max(1, min(inside, outside) - 1))
         area = symmetric_estimate(
@@ -148,9 +152,11 @@ class People:
                 continue
             variance = max(float(drawn[:, 1 + at].var(ddof=1)), least[1 + at])
             spread = self._spread(score, point, fpr, variance)
-            tpr[fpr] = share_estimate(
+            rate = share_estimate(
                 point.tpr, spread, point.members, min(inside, outside), confidence, _NAME
             )
+            # Whoever accuses at random reaches the FPR: no attacker has to do worse.
+            tpr[fpr] = replace(rate, high=max(rate.high or 0.0, fpr))
             realised[fpr] = point.realised_fpr
         return TextRates(area, tpr, realised)
 

@@ -1,0 +1,195 @@
+"""A pass of a language model is earned: blinded audits never pass, safe ones do."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lethe.evidence.findings import Findings
+from lethe.membership.language.audit import Given, audit_language_model
+from lethe.membership.language.canaries import TextCanaries, TextCanary
+from lethe.membership.language.measure import Texts
+from lethe.membership.language.settings import LanguageSettings
+
+WORDS = np.array("note call sent home new door late work form day week sick".split())
+RULES = ("tpr@0.1<=0.4", "auc<=0.7", "extraction<=0.05", "epsilon-lower<=0.3")
+TOKENS = 12
+
+
+def made_up(rng, leak: float, texts: int = 240, canaries: int = 90):
+    """Texts, canaries, and what a model and its base say of their tokens; members gain `leak`."""
+    member = rng.permutation(texts) < texts // 2
+    length = rng.integers(TOKENS, 20, texts)
+    lines = [f"{' '.join(rng.choice(WORDS, n))} {at}" for at, n in enumerate(length)]
+    ids = [str(at) for at in range(texts)]
+    table = Texts(lines, ids, member, np.arange(texts))
+    coins = rng.random(canaries) < 0.5
+    plan = TextCanaries(
+        tuple(
+            TextCanary(f"c{at}", f"canary {at}", "random-token", (1, 16)[at % 2], bool(coin))
+            for at, coin in enumerate(coins)
+        ),
+        seed=1,
+    )
+    once = np.arange(canaries) % 2 == 0
+    # Canaries that stand 16 times are found by any training that meets them.
+    gains = np.concatenate([member * leak, coins * np.where(once, 4 * leak, 3.0)])
+    sizes = np.concatenate([length, np.full(canaries, TOKENS)])
+    names = [*ids, *(one.id for one in plan.canaries)]
+    base = [rng.gamma(2.0, 1.0, n) + 0.3 for n in sizes]
+    model = [
+        np.maximum(loss - gain - rng.normal(scale=0.6, size=len(loss)), 0.02)
+        for loss, gain in zip(base, gains, strict=True)
+    ]
+    return table, plan, columns(names, model), columns(names, base)
+
+
+def columns(names, losses):
+    loss = np.concatenate(losses)
+    rank = (loss > 1) + np.floor(10 * np.maximum(loss - 2, 0))
+    return {
+        "text": np.repeat(np.array(names, object), [len(one) for one in losses]),
+        "position": np.concatenate([np.arange(1, len(one) + 1) for one in losses]),
+        "logprob": -loss,
+        "mean": -loss - 1,
+        "deviation": np.full(len(loss), 1.5),
+        "rank": rank,
+        "top_mass": np.full(len(loss), -0.01),
+    }
+
+
+def watched(plan: TextCanaries) -> dict:
+    """What a training that met every canary was seen to do."""
+    planted = int(plan.inserted.sum())
+    nothing = {"partly": 0, "without_loss": 0, "left_out_seen": 0}
+    counts = {"planted": planted, "received": planted, "trained": 4, "moved": 4}
+    return {"plan": plan.digest, **counts, **nothing}
+
+
+def audited(table, plan, model, base, seen=None, rules=RULES) -> Findings:
+    settings = LanguageSettings(gate=rules, prefix=4, suffix=4)
+    given = Given(scores=model, base_scores=base)
+    return audit_language_model(given, table, settings, plan=plan, seen=seen)
+
+
+def outcomes(found: Findings) -> dict[str, str]:
+    return {str(one["rule"]): one["outcome"] for one in found.rules}
+
+
+def by_text(values):
+    """Columns as a list of the tokens of each text."""
+    ends = np.flatnonzero(np.diff(values["position"]) < 0) + 1
+    return np.split(-values["logprob"], ends), values["text"][np.r_[0, ends]].tolist()
+
+
+def shuffled(rng, losses, names, within):
+    """The same lists of tokens, each said to be of another text; canaries stay."""
+    out, plain = list(losses), [at for at, name in enumerate(names) if name[0] != "c"]
+    sizes = np.array([len(losses[at]) if within else 0 for at in plain])
+    for size in np.unique(sizes):
+        rows = np.array(plain)[sizes == size]
+        for row, other in zip(rows, rng.permutation(rows), strict=True):
+            out[row] = losses[other]
+    return out
+
+
+def blinded(rng, kind, table, plan, model, base):
+    """An audit with its signal destroyed; the training was seen where that is claimed."""
+    mine, names = by_text(model)
+    theirs, _ = by_text(base)
+    seen = watched(plan)
+    if kind == "constant":
+        mine = [np.ones_like(one) for one in mine]
+    elif kind == "all constant":
+        mine = theirs = [np.ones_like(one) for one in mine]
+    elif kind == "shuffled":
+        mine = shuffled(rng, mine, names, within=True)
+    elif kind == "both shuffled":
+        state = np.random.default_rng(7), np.random.default_rng(7)
+        mine, theirs = (
+            shuffled(own, one, names, within=False)
+            for own, one in zip(state, (mine, theirs), strict=True)
+        )
+    elif kind == "wrong sign":
+        mine, theirs = ([12 - np.minimum(loss, 11.9) for loss in one] for one in (mine, theirs))
+    elif kind == "two values":
+        middle = np.median([one.mean() for one in mine])
+        mine = [np.where(one.mean() > middle, 3.0, 0.3) + 0 * one for one in mine]
+    elif kind == "tied at the top":
+        low = np.quantile([one.mean() for one in mine], 0.8)
+        mine = [one if one.mean() > low else 0.3 + 0 * one for one in mine]
+    elif kind == "the base itself":
+        mine = theirs
+    elif kind.startswith("canaries never met"):
+        fresh = [loss + rng.normal(scale=0.3, size=len(loss)) for loss in theirs]
+        mine = [
+            np.maximum(new, 0.02) if name[0] == "c" else old
+            for name, new, old in zip(names, fresh, mine, strict=True)
+        ]
+        seen = seen if kind.endswith("as seen elsewhere") else None
+    return table, plan, columns(names, mine), columns(names, theirs), seen
+
+
+BLINDED = (
+    "constant",
+    "all constant",
+    "shuffled",
+    "both shuffled",
+    "wrong sign",
+    "two values",
+    "tied at the top",
+    "the base itself",
+    "canaries never met",
+    "canaries never met, as seen elsewhere",
+)
+
+
+@pytest.fixture(scope="module")
+def informative():
+    made = made_up(np.random.default_rng(1), 0.4)
+    found = audited(*made, seen=watched(made[1]))
+    assert set(outcomes(found).values()) == {"fail"}
+    return made
+
+
+@pytest.mark.parametrize("kind", BLINDED)
+def test_a_blinded_audit_passes_no_rule_that_the_informative_one_fails(informative, kind):
+    found = audited(*blinded(np.random.default_rng(2), kind, *informative))
+    assert "pass" not in outcomes(found).values(), found.rules
+
+
+@pytest.mark.parametrize("kind", ["constant", "both shuffled", "the base itself"])
+def test_nor_without_a_base_to_compare_with(informative, kind):
+    """Of a model that met nothing, its canaries of 16 copies tell."""
+    table, plan, model, _, seen = blinded(np.random.default_rng(2), kind, *informative)
+    found = audited(table, plan, model, None, seen)
+    assert "pass" not in outcomes(found).values(), found.rules
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("kind", BLINDED)
+def test_blinded_audits_of_other_texts_and_leaks_never_pass(kind, seed):
+    rng = np.random.default_rng([11, seed])
+    made = made_up(rng, rng.uniform(0.35, 0.6), 300)
+    before = outcomes(audited(*made, seen=watched(made[1])))
+    after = outcomes(audited(*blinded(rng, kind, *made)))
+    assert not [rule for rule in before if before[rule] == "fail" and after[rule] == "pass"]
+
+
+def safe(seed):
+    """Outcomes of an audit that has nothing to find and texts enough."""
+    made = made_up(np.random.default_rng([5, seed]), 0.0, 480, 200)
+    seen = watched(made[1])
+    return outcomes(audited(*made, seen=seen, rules=(*RULES[:2], "extraction<=0.2", RULES[3])))
+
+
+def test_safe_audits_of_adequate_size_pass():
+    found = [outcome for seed in range(2) for outcome in safe(seed).values()]
+    assert found.count("pass") >= 0.9 * len(found)
+
+
+@pytest.mark.slow
+def test_nine_in_ten_safe_audits_pass():
+    found = [set(safe(seed).values()) for seed in range(2, 32)]
+    assert found.count({"pass"}) >= 27
