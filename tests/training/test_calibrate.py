@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from lethe.errors import InputError
 from lethe.training import calibrate as module
 from lethe.training.calibrate import Trial, calibrate, half_of_memory
 from lethe.training.chunks import Spec
@@ -142,3 +143,11 @@ def test_estimators_need_no_layout(tmp_path: Path) -> None:
     with RunFolder(tmp_path / "run", "audit") as folder:
         assert settled_layout(folder, spec(SklearnRecipe(LogisticRegression())), 2) is None
         assert "layout" not in folder.manifest
+
+
+def test_a_classifier_with_too_few_answers_is_refused_in_words() -> None:
+    """One output for two classes ended with an index out of bounds."""
+    recipe = TorchRecipe(lambda: nn.Linear(16, 1), epochs=1)
+    whole = np.ones(60, bool)
+    with pytest.raises(InputError, match="1 numbers a record for 3 classes: .*one logit a class"):
+        calibrate(Trial(recipe, FEATURES, LABELS, whole, 0, 1, half_of_memory()))

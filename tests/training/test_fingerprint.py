@@ -613,3 +613,15 @@ def test_callable_recipes_count_outputs_version_and_captured_data() -> None:
         recipe(outputs="probabilities").hash(),
     }
     assert len(hashes) == 4
+
+
+def test_a_recurrent_layer_is_hashed_by_its_weights() -> None:
+    """It holds weak references to them, which could not be hashed: no LSTM could be audited."""
+
+    def layer(value: float) -> torch.nn.Module:
+        lstm = torch.nn.LSTM(3, 4, batch_first=True)
+        for weight in lstm.parameters():
+            torch.nn.init.constant_(weight, value)
+        return lstm
+
+    assert hash_value(layer(0.5)) == hash_value(layer(0.5)) != hash_value(layer(0.25))

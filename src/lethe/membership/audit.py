@@ -34,7 +34,7 @@ from lethe.membership.onion import onion
 from lethe.membership.persons import person_level
 from lethe.membership.records import identical_rows, write_records
 from lethe.membership.settings import AuditSettings
-from lethe.membership.slices import group_evidence, groups_of, who_bears
+from lethe.membership.slices import check_groups, group_evidence, who_bears
 from lethe.membership.widths import FIRST_LOOK, Stop, grow
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, exponential_weights
@@ -237,7 +237,7 @@ def audit_model(
     show = show or Silent()
     spec = baseline_spec(data, recipe, settings)
     settings.attacks(_available(spec))
-    _check_groups(settings, _columns(data, spec))
+    check_groups(settings.rules(), _columns(data, spec))
     public = functools.partial(settled_public_weights, folder, spec, settings)
     built, skipped = build_candidates(settings, recipe, extra, public)
     here = workers or default_workers()
@@ -313,13 +313,6 @@ def _attacks_to_run(
             for name, job in jobs.items()
         }
     return jobs
-
-
-def _check_groups(settings: AuditSettings, columns: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse rules on groups that do not exist, before anything is trained."""
-    for rule in settings.rules():
-        if rule.group:
-            groups_of(rule, columns)
 
 
 def _with_group_rules(
@@ -439,7 +432,7 @@ def audit_scores(
     measured = measure(shadows, BASELINE, None, settings, targets=targets)
     if targets is None:
         columns = {} if shadows.labels is None else {"label": shadows.labels}
-        _check_groups(settings, columns)
+        check_groups(settings.rules(), columns)
         measured = _with_groups(measured, columns, settings)
         if any(rule.group for rule in settings.rules()):
             measured = _with_group_rules(lambda: measured, columns, settings)

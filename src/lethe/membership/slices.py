@@ -404,6 +404,13 @@ def group_evidence(
     return found
 
 
+def check_groups(rules: Sequence[Rule], columns: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse rules on groups that do not exist, before anything is trained."""
+    for rule in rules:
+        if rule.group:
+            groups_of(rule, columns)
+
+
 def groups_of(
     rule: Rule, columns: Mapping[str, NDArray[Any]]
 ) -> tuple[NDArray[np.str_], list[str]]:

@@ -16,6 +16,7 @@ import inspect
 import json
 import sys
 import sysconfig
+import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path, PurePath
@@ -214,6 +215,8 @@ class _Walk:
                 yield self.value(value.__self__, f"{where}.__self__")
             elif value.__module__:
                 yield str(library_version(value.__module__))
+        elif isinstance(value, weakref.ref):  # recurrent layers hold their weights so, too
+            yield self.value(value(), where)
         elif inspect.isroutine(value) and hasattr(value, "__objclass__"):
             yield f"{value.__objclass__.__module__}.{value.__qualname__}"
         else:

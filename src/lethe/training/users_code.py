@@ -83,6 +83,31 @@ def build_module(make_module: Callable[[], Any], seed: int) -> Any:
     return module
 
 
+def check_logits(module: Any, inputs: Any, classes: int) -> None:
+    """Refuse a classifier that does not answer with one logit a class.
+
+    Args:
+        inputs: a few records as a tensor.
+
+    Raises InputError: other answers; a module that fails on them fails later, where it is trained.
+    """
+    torch = require("torch", "train")
+    mode = module.training
+    try:
+        with torch.no_grad():
+            answer = module.eval()(inputs)
+    except Exception:
+        return
+    finally:
+        module.train(mode)
+    if isinstance(answer, torch.Tensor) and answer.shape[-1] < classes:
+        raise InputError(
+            f"the module answers with {answer.shape[-1]} numbers a record for {classes} classes: "
+            f"it must give one logit a class, such as nn.Linear(..., {classes}); with two classes "
+            "that is two."
+        )
+
+
 def parameter_count(make_module: Callable[[], Any]) -> int:
     """Numbers that training can change, in a module that the factory builds."""
     module = build_module(make_module, 0)
