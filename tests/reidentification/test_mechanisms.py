@@ -185,3 +185,11 @@ def test_randomised_response_keeps_its_epsilon(classes):
 def test_bad_input_is_refused_in_words(call, words):
     with pytest.raises(InputError, match=words):
         call()
+
+
+@pytest.mark.parametrize("diameter", [0.9, 4.9])
+def test_a_diameter_that_two_vectors_exceed_proves_nothing(diameter: float) -> None:
+    rows = np.array([[0.0, 0.0], [3.0, 4.0], [1.0, 1.0]])
+    found = IsotropicNoise(1.0, diameter=diameter).guarantee(rows=rows)
+    assert not found.proven and "two vectors of this release differ by 5" in found.voided_by[0]
+    assert IsotropicNoise(1.0, diameter=5.0).guarantee(rows=rows).proven
