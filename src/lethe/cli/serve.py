@@ -32,7 +32,12 @@ _TABLE: _Kinds = {
     "person": str,
     "rows": int,
     "inside": str,
+    "cells": int,
+    "seconds": _NUMBER,
+    "megabytes": _NUMBER,
+    "stored_megabytes": _NUMBER,
 }
+_LIMITS = ("cells", "seconds", "megabytes")
 _MODEL: _Kinds = {
     "callable": str,
     "kind": str,
@@ -162,6 +167,7 @@ def _check(where: str, given: dict[str, Any], kinds: _Kinds) -> None:
 def _service(settings: dict[str, Any], folder: Path, stack: contextlib.ExitStack) -> QueryService:
     from lethe.errors import InputError
     from lethe.queries.ledger.ledger import URLS, open_ledger
+    from lethe.queries.plan import Limits
     from lethe.queries.service.access import RowCounter
     from lethe.queries.service.query_service import DatasetConfig, QueryService, Served
     from lethe.training.models import load_callable
@@ -176,7 +182,8 @@ def _service(settings: dict[str, Any], folder: Path, stack: contextlib.ExitStack
         DatasetConfig(
             name,
             folder / given["file"],
-            **{"dataset": name, **{key: value for key, value in given.items() if key != "file"}},
+            **{"dataset": name, **{k: v for k, v in given.items() if k not in ("file", *_LIMITS)}},
+            limits=Limits(**{key: given[key] for key in _LIMITS if key in given}),
         )
         for name, given in settings.get("tables", {}).items()
     ]

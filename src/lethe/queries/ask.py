@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +19,13 @@ from lethe.errors import InputError, RunFailed, require
 from lethe.evidence.findings import Findings
 from lethe.files import write_whole
 from lethe.queries.charge import Charge, in_words
+from lethe.queries.lattice import Exact, Groups
 from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of, read_json
-from lethe.queries.ledger.contract import Mismatch, NotSpent
+from lethe.queries.ledger.contract import Mismatch, NotSpent, QueryLimit
 from lethe.queries.ledger.ledger import Ledger, open_ledger, rollback_assumption
-from lethe.queries.plan import Plan, make_plan
-from lethe.queries.privacy import Answer, Answers, Privacy
+from lethe.queries.plan import LIMITS, Limits, Plan, make_plan
+from lethe.queries.privacy import Answer, Answers, Privacy, Scalar
 from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.release import release
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+Progress = Callable[[int, int], None]
 ANALYST = "local"
 _SHOWN = 6
 FREE = "no budget: nobody counts what such answers add up to"
@@ -181,6 +184,8 @@ def ask(
     no_budget: bool = False,
     anchor: str | Path | None = None,
     threads: int | None = None,
+    limits: Limits = LIMITS,
+    progress: Progress | None = None,
 ) -> Reply:
     """Ask a question about a table, with noise, and pay for it from a budget.
 
@@ -203,6 +208,9 @@ def ask(
         anchor: file with the ledger's head, kept where the ledger's keeper cannot change it; an
             old copy of the ledger that was put back is then refused.
         threads: for DuckDB; None = as many as there are cores. They change no number.
+        limits: most values, seconds and bytes of an answer; a question beyond is refused.
+        progress: called with how many groups that the question lists were answered, and of how
+            many; it sees nothing of the rows.
 
     Returns:
         The answers; the stored ones, free, if this analyst has asked the same before.
@@ -227,25 +235,36 @@ def ask(
     registered = find(path, table)
     if budget is None:
         with opened(registered, threads) as data:
-            plan = make_plan(asked, data.schema, privacy, registered.trusted())
+            plan = make_plan(asked, data.schema, privacy, registered.trusted(), limits)
             if not data.is_unchanged():
                 raise Mismatch(words.OTHER_DATA)
-            return Reply(_answered(data, plan), plan, None, None, False)
+            return Reply(_answered(data, plan, progress), plan, None, None, False)
     with (
         opened(registered, threads) as data,
         contextlib.closing(open_ledger(budget, anchor)) as ledger,
     ):
         assumed = (*rollback_assumption(ledger), *registered.trusted())
-        plan = make_plan(asked, data.schema, privacy, assumed)
+        plan = make_plan(asked, data.schema, privacy, assumed, limits)
         name = dataset if dataset is not None else ledger.only_dataset()
-        reply = answer(data, plan, ledger, name, analyst, again=again)
+        reply = answer(data, plan, ledger, name, analyst, again=again, progress=progress)
         return replace(reply, paid_from=(partial(open_ledger, budget, anchor), name))
 
 
 def answer(
-    table: Rows, plan: Plan, ledger: Ledger, dataset: str, analyst: str, *, again: bool = False
+    table: Rows,
+    plan: Plan,
+    ledger: Ledger,
+    dataset: str,
+    analyst: str,
+    *,
+    again: bool = False,
+    room: float = math.inf,
+    progress: Progress | None = None,
 ) -> Reply:
     """Pay for a planned question and answer it, or give the stored answer; as `ask`.
+
+    Args:
+        room: megabytes that this analyst may still add to the ledger.
 
     Raises:
         InputError: refused by the ledger; nothing was spent.
@@ -267,6 +286,8 @@ def answer(
         return Reply(_from_json(read_json(stored)), plan, None, left, True)
     if status.queries > status.answers and not again and ledger.paid(dataset, analyst, key):
         raise PaidUnanswered(words.PAID_UNANSWERED)
+    if plan.megabytes > room:
+        raise QueryLimit(words.NO_ROOM)
     receipt = ledger.spend(
         dataset=dataset,
         analyst=analyst,
@@ -275,14 +296,27 @@ def answer(
         fingerprint=fingerprint,
     )
     try:
-        answers = _answered(table, plan)
+        answers = _answered(table, plan, progress)
         ledger.answered(receipt, json.dumps(answers.to_json(), allow_nan=False))
     except RunFailed as error:
         raise RunFailed(f"{error} The cost was spent.") from error
     return Reply(answers, plan, receipt.charge, receipt.left, False)
 
 
-def _answered(table: Rows, plan: Plan) -> Answers:
+class _Watched(dict[tuple[Scalar, ...], Exact]):
+    """Groups that say how many of them were answered."""
+
+    def __init__(self, groups: Groups, progress: Progress) -> None:
+        super().__init__(groups)
+        self._progress = progress
+
+    def values(self) -> Iterator[Exact]:  # type: ignore[override]  # each is asked for once
+        for done, exact in enumerate(super().values()):
+            self._progress(done, len(self))
+            yield exact
+
+
+def _answered(table: Rows, plan: Plan, progress: Progress | None = None) -> Answers:
     """The answer, which is for nobody to see before it was paid for."""
     privacy = plan.privacy
     groups = measure(table, plan.query, privacy.person, privacy.rows or 1, salt=plan.key)
@@ -291,24 +325,28 @@ def _answered(table: Rows, plan: Plan) -> Answers:
             f"the rows of {table.registered.name} were written while they were read. Ask again "
             "when they rest."
         )
-    answers = release(plan.query, groups, plan.layout, privacy)
+    if progress is not None and not plan.query.finds_groups:
+        groups = _Watched(groups, progress)
+    answers = release(plan.query, groups, plan.layout, privacy, plan.groups)
     if answers.guarantee != plan.released:
         raise RunFailed("the answer costs something else than was planned, so it is not given.")
-    return Answers(answers.rows, plan.guarantee)
+    rows = tuple(replace(row, guarantee=plan.guarantee) for row in answers.rows)
+    return Answers(rows, plan.guarantee)
 
 
 def _from_json(told: Mapping[str, Any]) -> Answers:
+    guarantee = guarantee_of(told["guarantee"])
     rows = tuple(
         Answer(
             **{name: row[name] for name in ("value", "low", "high", "confidence", "mechanism")},
             scale=row["scale"],
-            guarantee=guarantee_of(row["guarantee"]),
+            guarantee=guarantee,
             key=row["key"],
             notes=tuple(row["notes"]),
         )
         for row in told["rows"]
     )
-    return Answers(rows, guarantee_of(told["guarantee"]))
+    return Answers(rows, guarantee)
 
 
 def _charge_json(charge: Charge | None) -> dict[str, Any] | None:

@@ -19,8 +19,8 @@ KEYWORDS = frozenset("among and between bins by false in is not null or step tru
 OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 MIRRORED = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 MOST_BINS = 10_000
-"""Of a histogram, of the groups that a question lists, and candidates of a quantile: noise takes
-some 30 us a cell."""
+"""Of a histogram, and candidates of a quantile; `lethe.queries.plan.Limits` bounds their product
+with the groups."""
 _BARE = re.compile(r"[^\W\d]\w*")
 
 

@@ -274,12 +274,28 @@ class Layout:
 
 
 @dataclass(frozen=True)
+class Sparse:
+    """Counts of `size` cells without those of 0: a table can have as many groups as rows."""
+
+    size: int
+    counts: Mapping[int, int]
+
+    def dense(self) -> tuple[int, ...]:
+        """All of them."""
+        return tuple(self.counts.get(cell, 0) for cell in range(self.size))
+
+
+@dataclass(frozen=True)
 class Exact:
     """Exact numbers of one group; private."""
 
     rows: int  # used
     sums: tuple[int, ...] = ()  # of whole steps, as `Layout.sums` has them
-    cells: tuple[int, ...] = ()  # rows by cell; empty where nothing is counted by cells
+    cells: tuple[int, ...] | Sparse = ()  # rows by cell; empty where nothing is counted by cells
+
+    def counts(self) -> tuple[int, ...]:
+        """Rows by cell, empty cells included."""
+        return self.cells.dense() if isinstance(self.cells, Sparse) else self.cells
 
 
 Groups = Mapping[tuple[Scalar, ...], Exact]

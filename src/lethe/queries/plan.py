@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -10,17 +11,48 @@ from typing import Any
 from scipy.special import ndtr, ndtri
 
 from lethe.data.schema import Schema
-from lethe.errors import InputError
+from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.lattice import Layout
 from lethe.queries.privacy import Answer, Answers, Privacy
 from lethe.queries.query import REFUSED, Query, bind
-from lethe.queries.release import release
+from lethe.queries.release import LONGEST_NAME, release
+
+_GROUP_SECONDS, _CELL_SECONDS = 3e-4, 1.5e-5
+"""Time for noise on one group and on each of its cells, on two cores of 2024, rounded up."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The most that one question may take, set by the operator of the service or the ledger.
+
+    All are compared with what the question and the schema say, before anything is paid for.
+
+    Attributes:
+        cells: values of an answer: groups times bins, or coefficients.
+        seconds: time to draw the noise, estimated; reading the rows takes longer the more there
+            are and is not in it.
+        megabytes: size of the answer as the ledger stores it, estimated.
+    """
+
+    cells: int = 10_000
+    seconds: float = 30.0
+    megabytes: float = 16.0
+
+    def __post_init__(self) -> None:
+        check_at_least("cells", self.cells, 1)
+        check_between("seconds", self.seconds, 0, math.inf, open_low=True, open_high=True)
+        check_between("megabytes", self.megabytes, 0, math.inf, open_low=True, open_high=True)
+
+
+LIMITS = Limits()
 
 MADE_UP = (100, 10_000, 1_000_000)
 """Rows of a group for which a plan tells the error where that depends on them."""
 
+_DIGITS = 80  # by which three numbers can be longer than those of the sample
+_ENTRY_BYTES = 4_000  # of a question and its answer in the ledger, without their texts
 MOST = 10**15
 SMALL_DELTA = 1e-6
 DISTINCT = "no two people share a name in the column of persons, as the schema reads it"
@@ -32,6 +64,8 @@ class Plan:
 
     Attributes:
         released: the guarantee as the mechanism states it, without what is assumed of the data.
+        cells: how many values the answer has; at most so many where the table says which groups
+            there are.
     """
 
     query: Query  # bound to the table's schema
@@ -42,6 +76,10 @@ class Plan:
     sensitivity: str  # how far one person can move the exact numbers, in words
     notes: tuple[str, ...]  # what a reader must know
     released: Guarantee
+    groups: int  # how many are answered, or shown at most
+    cells: int
+    seconds: float  # to draw the noise, estimated
+    megabytes: float  # of the answer in the ledger, estimated
 
     @property
     def key(self) -> str:
@@ -85,11 +123,18 @@ class Plan:
             "errors": [{"rows": rows, "half_width": half} for rows, half in self.errors()],
             "guarantee": self.guarantee.to_json(),
             "notes": list(self.notes),
+            "cells": self.cells,
+            "seconds": self.seconds,
+            "megabytes": self.megabytes,
         }
 
 
 def make_plan(
-    query: Query, schema: Schema, privacy: Privacy, assumptions: tuple[str, ...] = ()
+    query: Query,
+    schema: Schema,
+    privacy: Privacy,
+    assumptions: tuple[str, ...] = (),
+    limits: Limits = LIMITS,
 ) -> Plan:
     """Bind a question to a schema and say what its answer will be like.
 
@@ -98,10 +143,12 @@ def make_plan(
         assumptions: what the guarantee rests on beside the mechanism's own.
 
     Raises:
-        InputError: a column is unknown or of the wrong type, or the mechanism needs another cost.
+        InputError: a column is unknown or of the wrong type, the mechanism needs another cost, or
+            the question is beyond the limits.
     """
     query = bind(query, schema, privacy.person)
     layout = query.aggregate.layout(query.by, schema)
+    groups, cells, seconds = _size(query, schema, layout, limits)
     rehearsal = _rehearsed(query, layout, privacy, MADE_UP[1])
     if not rehearsal.rows:
         rehearsal = _rehearsed(query, layout, privacy, MOST)
@@ -113,7 +160,65 @@ def make_plan(
     assumed = (*released.assumptions, *named, *schema.assumptions(), *assumptions)
     guarantee = replace(released, assumptions=assumed)
     words = query.aggregate.sensitivity(privacy.whose, bool(query.by))
-    return Plan(query, privacy, layout, sample, guarantee, words, notes, released)
+    megabytes = _megabytes(query, sample, cells)
+    _check_limit("megabytes", megabytes, limits.megabytes)
+    if query.finds_groups:
+        largest = f"at most {groups:,} groups are shown, those with the largest noisy counts"
+        notes = (*notes, largest)
+    return Plan(
+        query,
+        privacy,
+        layout,
+        sample,
+        guarantee,
+        words,
+        notes,
+        released,
+        groups,
+        cells,
+        seconds,
+        megabytes,
+    )
+
+
+def _size(query: Query, schema: Schema, layout: Layout, limits: Limits) -> tuple[int, int, float]:
+    """Groups, values, and seconds for their noise; for found groups the most that are shown.
+
+    Raises InputError: beyond the limits.
+    """
+    values = query.aggregate.values(layout)
+    listed = [key.among or schema[key.column].values for key in query.by]
+    groups = math.prod(len(names) if names else limits.cells for names in listed)
+    if query.finds_groups:
+        groups = max(1, min(groups, limits.cells // values))
+    cells = groups * values
+    each = f" ({groups:,} groups, {values:,} of each)" if groups > 1 < values else ""
+    _check_limit("cells", cells, limits.cells, each)
+    seconds = groups * (_GROUP_SECONDS + _CELL_SECONDS * max(layout.cells, values))
+    _check_limit("seconds", seconds, limits.seconds)
+    return groups, cells, seconds
+
+
+def _megabytes(query: Query, sample: Answer, cells: int) -> float:
+    """Size of question and answer in the ledger, which holds JSON as a text in JSON; rounded up."""
+
+    def size(value: Any) -> int:
+        return len(json.dumps(json.dumps(value)))
+
+    lists = [key.among for key in query.by] + [getattr(query.aggregate, "among", ())]
+    names = [LONGEST_NAME if one is None else max(map(size, one), default=0) for one in lists]
+    row = size(sample.to_json()) + sum(names) + _DIGITS
+    return (_ENTRY_BYTES + size(str(query)) + cells * row) / 1e6
+
+
+def _check_limit(name: str, asked: float, most: float, more: str = "") -> None:
+    if asked > most:
+        what = {"cells": "values", "seconds": "seconds of noise"}.get(name, name)
+        raise InputError(
+            f"the answer would take {asked:,.10g} {what}{more}; at most {most:,.10g} are allowed. "
+            "Nothing was spent. Ask for fewer groups, bins or candidates, or in several questions; "
+            f"the operator can allow more ({name})."
+        )
 
 
 def _notes(query: Query, privacy: Privacy) -> tuple[str, ...]:

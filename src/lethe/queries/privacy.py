@@ -218,8 +218,8 @@ class Answer:
             category).
         confidence: of the interval, over the mechanism's noise alone: it does not cover what
             clamping or sampling did to the exact value.
-        guarantee: what this value costs the people behind it; a group-by hands all its values
-            out under one `Answers.guarantee` instead.
+        guarantee: what this value costs the people behind it; values that are answered together
+            have one `Answers.guarantee` instead, which JSON holds once.
         key: values of the group columns, by column; empty without groups.
     """
 
@@ -243,7 +243,6 @@ class Answer:
             "confidence": self.confidence,
             "mechanism": self.mechanism,
             "scale": self.scale,
-            "guarantee": self.guarantee.to_json(),
             "notes": list(self.notes),
         }
 

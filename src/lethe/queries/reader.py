@@ -17,7 +17,6 @@ from lethe.errors import InputError
 from lethe.queries.grammar import (
     KEYWORDS,
     MIRRORED,
-    MOST_BINS,
     OPPOSITE,
     Both,
     Bounds,
@@ -249,10 +248,6 @@ class Reader:
             raise self.wrong(
                 "give 'among' and its values for all columns of 'by', or for none of them."
             )
-        if found[0].among is not None:
-            cells = math.prod(len(key.among or ()) for key in found)
-            if cells > MOST_BINS:
-                raise self.wrong(f"'by' has {cells} groups; at most {MOST_BINS} are answered.")
         return tuple(sorted(found, key=lambda key: key.column))
 
     def condition(self) -> Condition:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -14,15 +15,21 @@ from lethe.queries.query import Query
 
 FOR_KEYS = 1 / 3
 """Part of the cost that finds the groups, where their names are private."""
+LONGEST_NAME = 1_000
+"""Characters, as JSON, of the values that name a found group; longer ones are not shown."""
 
 
-def release(query: Query, groups: Groups, layout: Layout, privacy: Privacy) -> Answers:
+def release(
+    query: Query, groups: Groups, layout: Layout, privacy: Privacy, most: int | None = None
+) -> Answers:
     """Noise on exact numbers.
 
     Args:
         privacy: what it may cost, and whose data it is.
+        most: found groups that are shown; None for all.
 
-    Returns: Answers by group; found groups only where they have enough rows to be shown.
+    Returns: Answers by group; found groups only where they have enough rows to be shown, and of
+        more than `most` those with the largest noisy counts, which is post-processing.
     Guarantee: `Answers.guarantee`.
     Assumes: One row or one person at most changes `groups` as `privacy.whose` says, which `measure`
         sees to.
@@ -44,6 +51,11 @@ def release(query: Query, groups: Groups, layout: Layout, privacy: Privacy) -> A
     counts: dict[Scalar, int] = {text: groups[values].rows for text, values in texts.items()}
     part = spend if query.aggregate.counts_rows else spend.share(FOR_KEYS)
     found = noisy_keys(counts, part, whose, groups=whose.rows, column="group")
+    short = [row for row in found.rows if len(str(row.key["group"])) <= LONGEST_NAME]
+    if most is not None and len(short) > most:
+        largest = heapq.nlargest(most, range(len(short)), key=lambda i: float(short[i].value))
+        short = [short[i] for i in sorted(largest)]
+    found = replace(found, rows=tuple(short))
     shown = {texts[str(row.key["group"])]: row for row in found.rows}
     names = named({values: groups[values] for values in shown})
     if query.aggregate.counts_rows:

@@ -13,6 +13,7 @@ import shutil
 import tempfile
 import types
 import weakref
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -22,7 +23,7 @@ from lethe.data.schema import Schema
 from lethe.data.source import only_table, parquet_sql, read_every_cell
 from lethe.errors import InputError, MissingExtra, RunFailed, require
 from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull, Key
-from lethe.queries.lattice import Exact, Groups, Layout
+from lethe.queries.lattice import Exact, Groups, Layout, Sparse
 from lethe.queries.postgres_table import PostgresTable
 from lethe.queries.privacy import Scalar
 from lethe.queries.query import Query
@@ -260,23 +261,28 @@ def measure(table: Rows, query: Query, person: str | None, rows: int, salt: str)
         cell_of = {value: place for place, value in enumerate(values)}
     sums = len(layout.sums)
     totals: dict[tuple[Scalar, ...], list[int]] = {}
+    cells: dict[tuple[Scalar, ...], Counter[int]] = defaultdict(Counter)
     for line in lines:
         group, numbers = line[:grouped], line[grouped:]
         # Several lines can be of one group: 0.0 and -0.0 are one value.
-        total = totals.setdefault(group, [0] * (1 + sums + layout.cells))
+        total = totals.setdefault(group, [0] * (1 + sums))
         if layout.cells:
             cell, count = numbers
             if cell is None:  # rows without the number
                 continue
             total[0] += int(count)
-            total[1 + (int(cell) if cell_of is None else cell_of[cell])] += int(count)
+            cells[group][int(cell) if cell_of is None else cell_of[cell]] += int(count)
         else:
             for place, number in enumerate(numbers):
                 total[place] += int(number)
             if sums:
                 total[1] -= layout.shift * int(numbers[0])
     groups = {
-        group: Exact(total[0], tuple(total[1 : 1 + sums]), tuple(total[1 + sums :]))
+        group: Exact(
+            total[0],
+            tuple(total[1:]),
+            Sparse(layout.cells, cells[group]) if layout.cells else (),
+        )
         for group, total in totals.items()
     }
     return _all_groups(query, schema, groups, layout)
@@ -293,7 +299,7 @@ def _all_groups(
             if exact.rows
         }
         return {group: found[group] for group in sorted(found, key=lambda g: tuple(map(str, g)))}
-    none = Exact(0, (0,) * len(layout.sums), (0,) * layout.cells)
+    none = Exact(0, (0,) * len(layout.sums), Sparse(layout.cells, {}) if layout.cells else ())
 
     def stored(group: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
         """As DuckDB holds it."""

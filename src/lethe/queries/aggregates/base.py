@@ -69,6 +69,10 @@ class Aggregate(ABC):
         Raises InputError: bounds for which no lattice is fine enough.
         """
 
+    def values(self, layout: Layout) -> int:
+        """How many values each group is answered with."""
+        return 1
+
     @abstractmethod
     def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
         """How far one person can move the exact numbers before noise, in words."""

@@ -89,6 +89,9 @@ class _Cells(_Counted):
     def labels(self) -> Sequence[Scalar]:
         """Names of the cells."""
 
+    def values(self, layout: Layout) -> int:
+        return layout.cells
+
     def answered(
         self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
@@ -97,7 +100,7 @@ class _Cells(_Counted):
     def released(
         self, groups: Groups, names: Names, layout: Layout, spend: Spend, whose: Neighbours
     ) -> Answers:
-        cells = [count for exact in groups.values() for count in exact.cells]
+        cells = [count for exact in groups.values() for count in exact.counts()]
         labels = self.labels()[: len(cells) // len(groups)]
         keys = [{**name, self.column: label} for name in names for label in labels]
         answers = noisy_counts(cells, spend, whose, keys=keys)
@@ -246,7 +249,7 @@ class Mode(_Listed):
     ) -> tuple[Answer, ...]:
         answer = choosing.exponential(
             self.among,
-            exact.cells,
+            exact.counts(),
             sensitivity=whose.rows,
             spend=spend,
             monotone=whose.relation == "add/remove",

@@ -92,7 +92,7 @@ class Quantile(Aggregate):
         self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
         (grid,) = layout.lattices
-        chosen = noisy_quantile(exact.cells, grid, float(self.share), spend, whose)
+        chosen = noisy_quantile(exact.counts(), grid, float(self.share), spend, whose)
         assert isinstance(chosen.value, int | float)
         step = number_text(grid.step * layout.scale)
         clamped = f"values clamped to {self.bounds} and rounded to multiples of {step}"

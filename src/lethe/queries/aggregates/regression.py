@@ -76,6 +76,9 @@ class Regression(Aggregate):
         sums = ("u0", "u1", "u0 * u0", "u0 * u1", "u1 * u1")
         return Layout(keys, units, (self.x, self.y), sums, lattices=grids)
 
+    def values(self, layout: Layout) -> int:
+        return len(layout.lattices)  # the intercept stands in the outcome's place
+
     def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
         return rows_in("the sums of values, squares and products", whose)
 

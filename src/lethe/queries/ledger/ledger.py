@@ -258,6 +258,11 @@ class Ledger:
             _, now = rows.last(dataset)
             return _allowed(rows.account(dataset, analyst), now)
 
+    def megabytes(self, dataset: str, analyst: str) -> float:
+        """What this analyst's questions and answers take; reads all of them."""
+        with self._reading() as rows:
+            return rows.size(dataset, analyst) / 1e6
+
     def check(self) -> None:
         """Refuse a ledger that was cut or put back, as far as that can be told; cheap.
 

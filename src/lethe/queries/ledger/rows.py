@@ -118,6 +118,12 @@ class Rows:
         where = "dataset = ? AND analyst = ? AND key = ? AND kind = 'spend' LIMIT 1"
         return self._one(where, (dataset, analyst, key)) is not None
 
+    def size(self, dataset: str, analyst: str) -> int:
+        """Characters of an analyst's stored questions and answers; reads all of them."""
+        said = "SELECT COALESCE(SUM(LENGTH(body)), 0) FROM lethe_entries "
+        said += "WHERE dataset = ? AND analyst = ?"
+        return int(next(iter(self._execute(said, (dataset, analyst))))[0])
+
     def about(self, dataset: str, analyst: str) -> list[Entry]:
         """All entries about an analyst; about the data set as a whole for an empty name."""
         return list(self._many("dataset = ? AND analyst = ? ORDER BY number", (dataset, analyst)))

@@ -30,6 +30,10 @@ NOBODY = (
     "this budget protects people and does not say which column names them. Nothing was spent; ask "
     "its keeper (`lethe budget create --unit user --person COLUMN --rows N`)."
 )
+NO_ROOM = (
+    "your stored questions and answers leave no room for this answer. Nothing was spent; ask for "
+    "fewer groups or bins, or ask the keeper (stored_megabytes)."
+)
 PAID_UNANSWERED = (
     "this question was paid for before and has no answer: the machine stopped in between, or "
     "another process is still at it. Nothing was spent now, and what was spent stays spent; ask "

@@ -227,7 +227,6 @@ def document() -> Json:
                         "confidence": {"type": "number"},
                         "mechanism": _TEXT,
                         "scale": {"type": ["number", "null"]},
-                        "guarantee": {"type": "object"},
                         "notes": {"type": "array", "items": _TEXT},
                     }
                 ),

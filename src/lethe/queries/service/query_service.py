@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from lethe.errors import (
 from lethe.queries.ask import Reply, answer
 from lethe.queries.ledger.contract import QueryLimit
 from lethe.queries.ledger.ledger import Ledger, rollback_assumption
-from lethe.queries.plan import Plan, make_plan
+from lethe.queries.plan import LIMITS, Limits, Plan, make_plan
 from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
@@ -60,6 +61,11 @@ class DatasetConfig:
     person: str | None = None
     rows: int | None = None  # most rows of a person that are used; with `person`
     inside: str | None = None  # name of the table in a .duckdb file
+    limits: Limits = LIMITS  # of one question
+    stored_megabytes: float = 1_000.0  # of an analyst's questions and answers in the ledger
+
+    def __post_init__(self) -> None:
+        check_between("stored_megabytes", self.stored_megabytes, 0, math.inf, open_high=True)
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,7 @@ class QueryService:
         self._models = {model.name: model for model in models or []}
         self._ledger, self._counter = ledger, counter
         self._tables: dict[str, _Open] = {}
+        self._stored: dict[tuple[str, str], float] = {}  # megabytes, by data set and analyst
         self._lock = threading.Lock()
         if not self._datasets and not self._models:
             raise InputError("there is nothing to serve: name a table or a model.")
@@ -232,8 +239,14 @@ class QueryService:
         """
         config = self._config(table)
         with self._reading(config) as opened:
-            plan = self._planned(config, opened, query, cost)
-            return answer(opened, plan, self._budgets(), config.dataset, analyst, again=again)
+            plan, whose = self._planned(config, opened, query, cost), (config.dataset, analyst)
+            if whose not in self._stored:
+                self._stored[whose] = self._budgets().megabytes(*whose)
+            room = config.stored_megabytes - self._stored[whose]
+            reply = answer(opened, plan, self._budgets(), *whose, again=again, room=room)
+            if not reply.stored:
+                self._stored[whose] += plan.megabytes
+            return reply
 
     def budget(self, table: str, analyst: str) -> dict[str, Any]:
         """This analyst's own account; nothing of the others, nothing of the data set's.
@@ -320,7 +333,7 @@ class QueryService:
             config.rows,
         )
         assumed = () if self._ledger is None else rollback_assumption(self._ledger)
-        return make_plan(parse(query), opened.schema, privacy, assumed)
+        return make_plan(parse(query), opened.schema, privacy, assumed, config.limits)
 
     @contextlib.contextmanager
     def _reading(self, config: DatasetConfig) -> Iterator[Table]:

@@ -17,7 +17,8 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -185,7 +186,9 @@ def _is_here(host: str) -> bool:
 Json = dict[str, Any]
 BODY_SECONDS = 10.0
 """For all of a request's body, however it trickles in."""
-_THREADS = max(2, os.cpu_count() or 1)
+AT_ONCE, MOST_WAITING = 2, 32
+"""Requests of one analyst that are worked on at once, and that wait for them."""
+_SOON = 0.1  # seconds; a client that waited longer may have left
 _COSTS = ("epsilon", "delta", "rho", "mu")
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _ONCE = ("authorization", "content-length", "content-type", "host", "transfer-encoding")
@@ -230,15 +233,12 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
     from starlette.exceptions import HTTPException
     from starlette.routing import Route
 
-    # More threads than this wait for each other: most of an answer is Python, one at a time. A pool
-    # of our own serves in the order of arrival, which a lock does not.
-    threads = ThreadPoolExecutor(_THREADS)
-    guard = _Guard(tokens, limiter, log, threads)
+    guard = _Guard(tokens, limiter, log)
     work = _Work(service)
 
     async def health(request: Request) -> Response:
         try:
-            await asyncio.get_running_loop().run_in_executor(threads, service.healthy)
+            await asyncio.to_thread(service.healthy)
         except Exception:
             return _reply(503, {"status": "unavailable"})
         return _reply(200, {"status": "ok"})
@@ -280,6 +280,40 @@ def _no_such_path(request: Request, analyst: str, given: Json) -> Json:
     raise _Refused(error.status_code, code, words, **(error.headers or {}))
 
 
+class _Lane:
+    """An analyst's own threads: a long question delays nobody else's, and few requests wait."""
+
+    def __init__(self) -> None:
+        self._threads, self._held = ThreadPoolExecutor(AT_ONCE), 0
+
+    def __enter__(self) -> None:
+        if self._held >= AT_ONCE + MOST_WAITING:
+            words = "too many of your requests are waiting; come again when they are answered."
+            raise _Refused(429, "too-fast", words, **{"retry-after": "10"})
+        self._held += 1
+
+    def __exit__(self, *error: object) -> None:
+        self._held -= 1
+
+    async def run(self, request: Request, work: Callable[[], Json]) -> Json:
+        """Work in the order of arrival; nothing is done, or paid, for a client that has left.
+
+        Raises ClientDisconnect: it left while its request was waiting.
+        """
+        from starlette.requests import ClientDisconnect
+
+        loop, came = asyncio.get_running_loop(), time.monotonic()
+
+        def turn() -> Json:
+            if time.monotonic() - came > _SOON:
+                left = asyncio.run_coroutine_threadsafe(request.is_disconnected(), loop)
+                if left.result():
+                    raise ClientDisconnect
+            return work()
+
+        return await loop.run_in_executor(self._threads, turn)
+
+
 @dataclass(frozen=True)
 class _Guard:
     """Token, rate, body, then the work in a thread; whatever happens is one line in the log."""
@@ -287,7 +321,7 @@ class _Guard:
     tokens: Tokens
     limiter: RateLimiter
     log: AuditLog
-    threads: ThreadPoolExecutor
+    lanes: dict[str, _Lane] = field(default_factory=dict)
 
     def endpoint(self, handler: Handler, *, body: bool) -> Callable[[Request], Awaitable[Response]]:
         from starlette.requests import ClientDisconnect
@@ -301,11 +335,11 @@ class _Guard:
                 _check_framing(request)
                 analyst = facts["analyst"] = _analyst(request, self.tokens)
                 _check_rate(self.limiter.wait(analyst))
-                given = await _body(request) if body else {}
-                content = await asyncio.get_running_loop().run_in_executor(
-                    self.threads, handler, request, analyst, given
-                )
-                status = 200
+                lane = self.lanes.setdefault(analyst, _Lane())
+                with lane:
+                    given = await _body(request) if body else {}
+                    work = partial(handler, request, analyst, given)
+                    content, status = await lane.run(request, work), 200
             except _Refused as refused:
                 status, headers = refused.status, refused.headers
                 content = {"error": refused.code, "message": refused.words}
