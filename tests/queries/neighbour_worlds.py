@@ -377,9 +377,9 @@ def outcome(world: World, question: str, privacy: Privacy) -> Outcome:
     caught: list[Groups] = []
     real = releasing.release
 
-    def release(query: Any, groups: Groups, layout: Any, privacy: Any) -> Any:
+    def release(query: Any, groups: Groups, *rest: Any) -> Any:
         caught.append(groups)
-        return real(query, groups, layout, privacy)
+        return real(query, groups, *rest)
 
     before = world.ledger.status("t").entries
     plan = None

@@ -243,7 +243,7 @@ def test_nothing_is_told_that_costs_more_than_was_paid(
     from lethe.queries.privacy import Privacy
     from lethe.queries.release import release
 
-    def dearer(query: Any, groups: Any, layout: Any, privacy: Any) -> Any:
+    def dearer(query: Any, groups: Any, layout: Any, privacy: Any, most: int) -> Any:
         return release(query, groups, layout, Privacy(epsilon=5.0))
 
     monkeypatch.setattr(asking, "release", dearer)

@@ -36,11 +36,11 @@ MECHANISMS = {
         GAUSSIAN,
     ),
     "discrete laplace": (
-        lambda v: additive.discrete_laplace(int(v), sensitivity=1, epsilon=1.0),
+        lambda v: noisy_count(int(v), Spend(epsilon=1.0)),
         {"epsilon": 1.0},
     ),
     "discrete gaussian": (
-        lambda v: additive.discrete_gaussian(int(v), sensitivity=1, rho=RHO),
+        lambda v: noisy_count(int(v), Spend(rho=RHO)),
         {"epsilon": 2.0, "delta": 0.01},
     ),
     "count mu": (

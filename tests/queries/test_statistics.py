@@ -282,7 +282,7 @@ def test_sensitivity_is_no_truth_value():
     """As every number that `lethe.errors` checks."""
     for ask in (
         lambda: additive.laplace(1.0, sensitivity=True, epsilon=1.0),
-        lambda: additive.discrete_laplace(1, sensitivity=True, epsilon=1.0),
+        lambda: additive.noised([1], l1=True, l2=1.0, spend=s.Spend(epsilon=1.0)),
         lambda: additive.gaussian(1.0, sensitivity=True, spend=s.Spend(rho=0.1)),
         lambda: choosing.exponential([1], [1], sensitivity=True, spend=s.Spend(epsilon=1.0)),
         lambda: choosing.noisy_max([1], [1], sensitivity=True, epsilon=1.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from lethe.queries.privacy import Answer
 
 FLAG = Parameter(negative=())
+_PRINTED = 1_000  # values in the table; rich needs minutes for a hundred thousand
 
 
 def query(
@@ -39,6 +41,9 @@ def query(
     as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
     again: Annotated[bool, FLAG] = False,
     no_budget: Annotated[bool, FLAG] = False,
+    cells: int = 10_000,
+    seconds: float = 30.0,
+    megabytes: float = 32.0,
 ) -> int:
     """Ask a question about a table; the rows stay where they are.
 
@@ -91,21 +96,28 @@ def query(
         Pay once more for a question that was paid for but, after a crash, has no answer.
     no_budget
         Answer though nobody counts what the answers add up to.
+    cells
+        Most values of an answer: groups times bins of each; more are refused before payment.
+    seconds
+        Most time to draw the noise, as estimated from the question.
+    megabytes
+        Most that question and answer take in the ledger, as estimated.
     """
     import json
     import sys
 
+    from lethe.cli.progress import Progress
     from lethe.queries.ask import ANALYST, FREE, ask
+    from lethe.queries.plan import Limits, make_plan
     from lethe.queries.plan import explain as explained
-    from lethe.queries.plan import make_plan
     from lethe.queries.privacy import Privacy
     from lethe.queries.query import parse
     from lethe.queries.registration import find
 
-    asked_relation = relation or "add/remove"
+    asked_relation, limits = relation or "add/remove", Limits(cells, seconds, megabytes)
     if dry_run or explain:
         privacy = Privacy(epsilon, delta, rho, mu, asked_relation, person, rows)
-        plan = make_plan(parse(question), find(path, table).schema, privacy)
+        plan = make_plan(parse(question), find(path, table).schema, privacy, (), limits)
         words = explained(plan) if explain else []
         if dry_run:
             if as_json:
@@ -132,6 +144,8 @@ def query(
         again=again,
         anchor=anchor,
         no_budget=no_budget,
+        limits=limits,
+        progress=partial(Progress().part, "groups answered"),
     )
     if no_budget:
         print(f"lethe: {FREE}. Use this on made-up data only.", file=sys.stderr)
@@ -151,6 +165,8 @@ def _print_plan(plan: Plan, words: Sequence[str], budget: str | None, dataset: s
         print(f"privacy: {plan.privacy}; {plan.guarantee.kind} of a {plan.guarantee.unit}")
         print(f"mechanism: {plan.noise}")
         print(f"sensitivity: {plan.sensitivity}")
+        size = plan.size
+        print(f"size: at most {size.cells:,} values, {size.megabytes:.2g} MB, {size.seconds:.2g} s")
         for rows, half in plan.errors():
             where = "" if rows is None else f" ({rows:,} rows in a group)"
             print(f"expected 95 % error of the noise: +- {half:.4g}{where}")
@@ -172,10 +188,12 @@ def _print_reply(reply: Reply) -> None:
     rows = reply.answers.rows
     keys = list(dict.fromkeys(name for row in rows for name in row.key))
     table = Table(*keys, "answer", "95 % error interval", "noise scale", box=SIMPLE_HEAD)
-    for row in rows:
+    for row in rows[:_PRINTED]:
         cells = [str(row.key.get(name, "")) for name in keys]
         table.add_row(*map(Text, [*cells, _number(row.value), _interval(row), _scale(row)]))
     console.print(table)
+    if len(rows) > _PRINTED:
+        console.print(f"and {len(rows) - _PRINTED:,} more; --json prints all.")
     if not rows:
         console.print("No group has enough rows to be shown.")
     notes = dict.fromkeys(note for row in rows for note in row.notes)

@@ -24,7 +24,7 @@ from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of, read_json
 from lethe.queries.ledger.contract import Mismatch, NotSpent, QueryLimit
 from lethe.queries.ledger.ledger import Ledger, open_ledger, rollback_assumption
-from lethe.queries.plan import LIMITS, Limits, Plan, make_plan
+from lethe.queries.plan import LIMITS, Limits, Plan, entry_megabytes, make_plan
 from lethe.queries.privacy import Answer, Answers, Privacy, Scalar
 from lethe.queries.query import parse
 from lethe.queries.registration import find
@@ -56,6 +56,7 @@ class Reply:
         left: what the analyst can still spend of an own budget; None without one.
         stored: whether this is the stored answer of an earlier time.
         paid_from: opens the budget, with the name of the data set in it; None without one.
+        megabytes: added to the ledger now, about.
     """
 
     answers: Answers
@@ -64,6 +65,7 @@ class Reply:
     left: Charge | None
     stored: bool
     paid_from: tuple[Callable[[], Ledger], str] | None = field(default=None, compare=False)
+    megabytes: float = field(default=0.0, compare=False)
 
     def __repr__(self) -> str:
         """The question, its first answers, and what they cost."""
@@ -286,7 +288,7 @@ def answer(
         return Reply(_from_json(read_json(stored)), plan, None, left, True)
     if status.queries > status.answers and not again and ledger.paid(dataset, analyst, key):
         raise PaidUnanswered(words.PAID_UNANSWERED)
-    if plan.megabytes > room:
+    if plan.size.megabytes > room:
         raise QueryLimit(words.NO_ROOM)
     receipt = ledger.spend(
         dataset=dataset,
@@ -297,10 +299,12 @@ def answer(
     )
     try:
         answers = _answered(table, plan, progress)
-        ledger.answered(receipt, json.dumps(answers.to_json(), allow_nan=False))
+        text = json.dumps(answers.to_json(), allow_nan=False)
+        ledger.answered(receipt, text)
     except RunFailed as error:
         raise RunFailed(f"{error} The cost was spent.") from error
-    return Reply(answers, plan, receipt.charge, receipt.left, False)
+    added = entry_megabytes(key, text)
+    return Reply(answers, plan, receipt.charge, receipt.left, False, megabytes=added)
 
 
 class _Watched(dict[tuple[Scalar, ...], Exact]):

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from scipy.special import ndtr, ndtri
 
 from lethe.data.schema import Schema
-from lethe.errors import InputError, check_at_least, check_between
+from lethe.errors import InputError, check_between
 from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.lattice import Layout
@@ -19,31 +19,31 @@ from lethe.queries.privacy import Answer, Answers, Privacy
 from lethe.queries.query import REFUSED, Query, bind
 from lethe.queries.release import LONGEST_NAME, release
 
-_GROUP_SECONDS, _CELL_SECONDS = 3e-4, 1.5e-5
-"""Time for noise on one group and on each of its cells, on two cores of 2024, rounded up."""
+_SECONDS = (3e-4, 1.5e-5, 1e-6)
+"""Time for noise: of a group, of a value, of a candidate; on two cores of 2024, rounded up."""
+_ROW_BYTES, _ENTRY_BYTES = 600, 4_000  # of a value, and of a question, without texts and names
 
 
 @dataclass(frozen=True)
 class Limits:
     """The most that one question may take, set by the operator of the service or the ledger.
 
-    All are compared with what the question and the schema say, before anything is paid for.
+    All are compared with what question and schema say, before anything is paid for.
 
     Attributes:
         cells: values of an answer: groups times bins, or coefficients.
-        seconds: time to draw the noise, estimated; reading the rows takes longer the more there
-            are and is not in it.
-        megabytes: size of the answer as the ledger stores it, estimated.
+        seconds: time to draw the noise, estimated. Reading the rows takes longer the more there
+            are, and is not in it.
+        megabytes: question and answer in the ledger, estimated.
     """
 
     cells: int = 10_000
     seconds: float = 30.0
-    megabytes: float = 16.0
+    megabytes: float = 32.0
 
     def __post_init__(self) -> None:
-        check_at_least("cells", self.cells, 1)
-        check_between("seconds", self.seconds, 0, math.inf, open_low=True, open_high=True)
-        check_between("megabytes", self.megabytes, 0, math.inf, open_low=True, open_high=True)
+        for name, most in vars(self).items():
+            check_between(name, most, 0, math.inf, open_low=True, open_high=True)
 
 
 LIMITS = Limits()
@@ -51,8 +51,6 @@ LIMITS = Limits()
 MADE_UP = (100, 10_000, 1_000_000)
 """Rows of a group for which a plan tells the error where that depends on them."""
 
-_DIGITS = 80  # by which three numbers can be longer than those of the sample
-_ENTRY_BYTES = 4_000  # of a question and its answer in the ledger, without their texts
 MOST = 10**15
 SMALL_DELTA = 1e-6
 DISTINCT = "no two people share a name in the column of persons, as the schema reads it"
@@ -64,8 +62,8 @@ class Plan:
 
     Attributes:
         released: the guarantee as the mechanism states it, without what is assumed of the data.
-        cells: how many values the answer has; at most so many where the table says which groups
-            there are.
+        groups: how many are answered; where the table says which there are, the most that show.
+        size: what the answer takes, as estimated.
     """
 
     query: Query  # bound to the table's schema
@@ -76,10 +74,8 @@ class Plan:
     sensitivity: str  # how far one person can move the exact numbers, in words
     notes: tuple[str, ...]  # what a reader must know
     released: Guarantee
-    groups: int  # how many are answered, or shown at most
-    cells: int
-    seconds: float  # to draw the noise, estimated
-    megabytes: float  # of the answer in the ledger, estimated
+    groups: int
+    size: Limits
 
     @property
     def key(self) -> str:
@@ -123,9 +119,7 @@ class Plan:
             "errors": [{"rows": rows, "half_width": half} for rows, half in self.errors()],
             "guarantee": self.guarantee.to_json(),
             "notes": list(self.notes),
-            "cells": self.cells,
-            "seconds": self.seconds,
-            "megabytes": self.megabytes,
+            "size": asdict(self.size),
         }
 
 
@@ -148,7 +142,7 @@ def make_plan(
     """
     query = bind(query, schema, privacy.person)
     layout = query.aggregate.layout(query.by, schema)
-    groups, cells, seconds = _size(query, schema, layout, limits)
+    groups, size = _size(query, schema, layout, limits)
     rehearsal = _rehearsed(query, layout, privacy, MADE_UP[1])
     if not rehearsal.rows:
         rehearsal = _rehearsed(query, layout, privacy, MOST)
@@ -160,65 +154,52 @@ def make_plan(
     assumed = (*released.assumptions, *named, *schema.assumptions(), *assumptions)
     guarantee = replace(released, assumptions=assumed)
     words = query.aggregate.sensitivity(privacy.whose, bool(query.by))
-    megabytes = _megabytes(query, sample, cells)
-    _check_limit("megabytes", megabytes, limits.megabytes)
     if query.finds_groups:
         largest = f"at most {groups:,} groups are shown, those with the largest noisy counts"
         notes = (*notes, largest)
-    return Plan(
-        query,
-        privacy,
-        layout,
-        sample,
-        guarantee,
-        words,
-        notes,
-        released,
-        groups,
-        cells,
-        seconds,
-        megabytes,
-    )
+    return Plan(query, privacy, layout, sample, guarantee, words, notes, released, groups, size)
 
 
-def _size(query: Query, schema: Schema, layout: Layout, limits: Limits) -> tuple[int, int, float]:
-    """Groups, values, and seconds for their noise; for found groups the most that are shown.
+def _size(query: Query, schema: Schema, layout: Layout, limits: Limits) -> tuple[int, Limits]:
+    """How many groups are answered and what that takes; of found groups as many as fit.
 
-    Raises InputError: beyond the limits.
+    Raises InputError: more than the limits, in words that say nothing of the rows.
     """
     values = query.aggregate.values(layout)
-    listed = [key.among or schema[key.column].values for key in query.by]
-    groups = math.prod(len(names) if names else limits.cells for names in listed)
+    lists = [key.among or () for key in query.by] + [getattr(query.aggregate, "among", ())]
+    texts = [max(map(_size_of, names), default=0) for names in lists]
+    texts += [_size_of(key.column) for key in query.by]
+    texts += [2 * _size_of(name) for name in query.aggregate.columns]  # in notes too
+    row = _ROW_BYTES + sum(texts) + (LONGEST_NAME if query.finds_groups else 0)
+    seconds = sum(
+        time * number for time, number in zip(_SECONDS, (1, values, layout.cells), strict=True)
+    )
+    fixed = entry_megabytes(str(query))
+    named = [key.among or schema[key.column].values for key in query.by]
+    groups = math.prod(len(names) if names else limits.cells for names in named)
     if query.finds_groups:
-        groups = max(1, min(groups, limits.cells // values))
-    cells = groups * values
-    each = f" ({groups:,} groups, {values:,} of each)" if groups > 1 < values else ""
-    _check_limit("cells", cells, limits.cells, each)
-    seconds = groups * (_GROUP_SECONDS + _CELL_SECONDS * max(layout.cells, values))
-    _check_limit("seconds", seconds, limits.seconds)
-    return groups, cells, seconds
+        room = 1e6 * (limits.megabytes - fixed) / (values * row)
+        fitting = (limits.cells // values, limits.seconds / seconds, room)
+        groups = max(1, min(groups, *map(int, fitting)))
+    size = Limits(groups * values, groups * seconds, fixed + groups * values * row / 1e6)
+    for name, most in vars(limits).items():
+        if (asked := getattr(size, name)) > most:
+            raise InputError(
+                f"the answer has {groups:,} groups with {values:,} values each and would take "
+                f"{name} {asked:,.6g}, where at most {most:,.6g} are allowed. Nothing was spent: "
+                "ask for fewer groups, bins or candidates, or have the operator allow more."
+            )
+    return groups, size
 
 
-def _megabytes(query: Query, sample: Answer, cells: int) -> float:
-    """Size of question and answer in the ledger, which holds JSON as a text in JSON; rounded up."""
-
-    def size(value: Any) -> int:
-        return len(json.dumps(json.dumps(value)))
-
-    lists = [key.among for key in query.by] + [getattr(query.aggregate, "among", ())]
-    names = [LONGEST_NAME if one is None else max(map(size, one), default=0) for one in lists]
-    row = size(sample.to_json()) + sum(names) + _DIGITS
-    return (_ENTRY_BYTES + size(str(query)) + cells * row) / 1e6
+def entry_megabytes(*texts: str) -> float:
+    """Size of a question and answer with these texts in the ledger, about."""
+    return (_ENTRY_BYTES + sum(map(_size_of, texts))) / 1e6
 
 
-def _check_limit(name: str, asked: float, most: float, more: str = "") -> None:
-    if asked > most:
-        what = {"cells": "values", "seconds": "seconds of noise"}.get(name, name)
-        raise InputError(
-            f"the answer would take {asked:,.10g} {what}{more}; at most {most:,.10g} are allowed. "
-            "Nothing was spent. Ask for fewer groups, bins or candidates, or in several questions; "
-            f"the operator can allow more ({name})."
-        )
+def _size_of(value: Any) -> int:
+    """Characters in the ledger, which holds JSON as a text in JSON."""
+    return len(json.dumps(json.dumps(value)))
 
 
 def _notes(query: Query, privacy: Privacy) -> tuple[str, ...]:

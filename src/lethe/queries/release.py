@@ -16,7 +16,7 @@ from lethe.queries.query import Query
 FOR_KEYS = 1 / 3
 """Part of the cost that finds the groups, where their names are private."""
 LONGEST_NAME = 1_000
-"""Characters, as JSON, of the values that name a found group; longer ones are not shown."""
+"""Characters, as the ledger has them, of what names a found group; longer ones are not shown."""
 
 
 def release(
@@ -51,7 +51,7 @@ def release(
     counts: dict[Scalar, int] = {text: groups[values].rows for text, values in texts.items()}
     part = spend if query.aggregate.counts_rows else spend.share(FOR_KEYS)
     found = noisy_keys(counts, part, whose, groups=whose.rows, column="group")
-    short = [row for row in found.rows if len(str(row.key["group"])) <= LONGEST_NAME]
+    short = [row for row in found.rows if len(json.dumps(row.key["group"])) <= LONGEST_NAME]
     if most is not None and len(short) > most:
         largest = heapq.nlargest(most, range(len(short)), key=lambda i: float(short[i].value))
         short = [short[i] for i in sorted(largest)]

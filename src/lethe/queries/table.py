@@ -277,14 +277,14 @@ def measure(table: Rows, query: Query, person: str | None, rows: int, salt: str)
                 total[place] += int(number)
             if sums:
                 total[1] -= layout.shift * int(numbers[0])
-    groups = {
-        group: Exact(
-            total[0],
-            tuple(total[1:]),
-            Sparse(layout.cells, cells[group]) if layout.cells else (),
-        )
-        for group, total in totals.items()
-    }
+    groups = {}
+    for group, total in totals.items():
+        counts: Sparse | tuple[int, ...] = ()
+        if layout.cells:
+            counts = Sparse(layout.cells, cells[group])
+            # Groups that are found can be as many as the rows.
+            counts = counts if query.finds_groups else counts.dense()
+        groups[group] = Exact(total[0], tuple(total[1:]), counts)
     return _all_groups(query, schema, groups, layout)
 
 
@@ -299,7 +299,7 @@ def _all_groups(
             if exact.rows
         }
         return {group: found[group] for group in sorted(found, key=lambda g: tuple(map(str, g)))}
-    none = Exact(0, (0,) * len(layout.sums), Sparse(layout.cells, {}) if layout.cells else ())
+    none = Exact(0, (0,) * len(layout.sums), (0,) * layout.cells)
 
     def stored(group: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
         """As DuckDB holds it."""

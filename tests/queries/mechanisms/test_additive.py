@@ -95,12 +95,11 @@ def test_reach_of_sums_covers_and_is_near(weights, name):
 @settings(max_examples=40)
 @given(st.floats(1e-3, 20.0), st.integers(1, 1000))
 def test_what_is_recorded_is_at_least_what_the_scale_costs(epsilon, moved):
-    answer = additive.discrete_laplace(0, sensitivity=moved, epsilon=epsilon)
-    assert moved / answer.scale <= answer.guarantee.parameters["epsilon"] * (1 + 1e-15)
-    assert answer.guarantee.parameters == {"epsilon": epsilon}
-    rho = additive.discrete_gaussian(0, sensitivity=moved, rho=epsilon)
+    laplace = additive.noised([0], l1=moved, l2=moved, spend=Spend(epsilon=epsilon)).law
+    assert moved / laplace.scale <= epsilon * (1 + 1e-15)
+    rho = additive.noised([0], l1=moved, l2=moved, spend=Spend(rho=epsilon)).law
     assert moved**2 / (2 * rho.scale**2) <= epsilon * (1 + 1e-15)
-    assert answer.scale == pytest.approx(moved / epsilon)  # and no more noise than that
+    assert laplace.scale == pytest.approx(moved / epsilon)  # and no more noise than that
     assert rho.scale == pytest.approx(moved / math.sqrt(2 * epsilon))
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
 from lethe.errors import InputError
-from lethe.queries.mechanisms import additive, choosing, threshold
+from lethe.queries.mechanisms import choosing, threshold
 from lethe.queries.privacy import Neighbours, Spend
 
 FALSE_ALARM = 1e-7
@@ -109,7 +107,7 @@ def test_a_mu_buys_the_epsilon_that_it_is_charged_for():
 
     answer = choosing.exponential(["a", "b"], [1, 0], sensitivity=1, spend=Spend(mu=1.0))
     epsilon = 2 / answer.scale
-    cost = charge_of(additive.discrete_laplace(0, sensitivity=1, epsilon=epsilon).guarantee, "mu2")
+    cost = charge_of(Neighbours().guarantee(Spend(epsilon=epsilon)), "mu2")
     assert cost.amount == pytest.approx(1.0, rel=1e-6)
 
 
@@ -129,60 +127,6 @@ def test_randomized_response(k):
     with pytest.raises(InputError) as caught:
         choosing.randomized_response(["secret"], categories=options, epsilon=1.0)
     assert "secret" not in str(caught.value)
-
-
-def test_the_stream_by_its_exact_probability():
-    """One query: above when the difference of two discrete Laplace noises reaches the gap."""
-    runs, gap = 3000, 4
-    stream = threshold.AboveThreshold(10, sensitivity=1, epsilon=2.0)
-    k = np.arange(-800, 801)
-    first, second = (
-        np.exp(-np.abs(k) / scale) / np.exp(-np.abs(k) / scale).sum()
-        for scale in (stream.query_scale, stream.threshold_scale)
-    )
-    difference = np.convolve(first, second[::-1])
-    at = np.arange(-1600, 1601)
-    exact = float(difference[at >= gap].sum())
-    above = sum(
-        threshold.AboveThreshold(10, sensitivity=1, epsilon=2.0).ask(10 - gap) for _ in range(runs)
-    )
-    low, high = binom.ppf([FALSE_ALARM / 2, 1 - FALSE_ALARM / 2], runs, exact)
-    assert low <= above <= high
-
-
-@pytest.mark.parametrize(("most", "monotone"), [(1, False), (3, False), (3, True)])
-def test_the_stream_splits_its_budget_as_the_proof_needs(most, monotone):
-    stream = threshold.AboveThreshold(0, sensitivity=2, epsilon=1.0, most=most, monotone=monotone)
-    times = most if monotone else 2 * most
-    assert 2 / stream.threshold_scale + times * 2 / stream.query_scale <= 1.0
-    assert stream.query_scale / stream.threshold_scale == pytest.approx(times ** (1 / 3))
-    for _ in range(most):
-        assert stream.ask(10**6)
-    with pytest.raises(InputError, match="ended"):
-        stream.ask(0)
-
-
-def test_threads_that_share_a_stream_end_it_together():
-    """Noise that lets the other threads run shows a check that is not one with its payment."""
-    for _ in range(20):
-        stream = threshold.AboveThreshold(0, sensitivity=1, epsilon=1.0)
-        draw = stream._noise
-
-        def slow(value, draw=draw):
-            time.sleep(0.001)
-            return draw(value)
-
-        stream._noise = slow
-
-        def asked(_, stream=stream):
-            try:
-                return stream.ask(10**6)
-            except InputError:
-                return False
-
-        with ThreadPoolExecutor(4) as threads:
-            assert sum(threads.map(asked, range(12))) == 1
-        assert stream.finished
 
 
 def test_a_person_alone_in_a_group_is_hidden():

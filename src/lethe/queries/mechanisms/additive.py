@@ -307,37 +307,6 @@ def gaussian(
     return stated(drawn, Law("gaussian", scale), spend, whose, confidence)
 
 
-def discrete_laplace(
-    value: int,
-    *,
-    sensitivity: int,
-    epsilon: float,
-    whose: Neighbours | None = None,
-    confidence: float = 0.95,
-) -> Answer:
-    """A whole number with discrete Laplace (two-sided geometric) noise; as `laplace`."""
-    return _whole(value, sensitivity, Spend(epsilon=epsilon), whose, confidence)
-
-
-def discrete_gaussian(
-    value: int,
-    *,
-    sensitivity: int,
-    rho: float,
-    whose: Neighbours | None = None,
-    confidence: float = 0.95,
-) -> Answer:
-    """A whole number with discrete Gaussian noise of rho-zCDP; as `laplace`."""
-    return _whole(value, sensitivity, Spend(rho=rho), whose, confidence)
-
-
-def _whole(
-    value: int, sensitivity: int, spend: Spend, whose: Neighbours | None, confidence: float
-) -> Answer:
-    drawn = noised([value], l1=sensitivity, l2=sensitivity, spend=spend)
-    return stated(int(drawn.values[0]), drawn.law, spend, whose, confidence)
-
-
 def stated(
     value: float,
     law: Law,

@@ -244,8 +244,7 @@ class QueryService:
                 self._stored[whose] = self._budgets().megabytes(*whose)
             room = config.stored_megabytes - self._stored[whose]
             reply = answer(opened, plan, self._budgets(), *whose, again=again, room=room)
-            if not reply.stored:
-                self._stored[whose] += plan.megabytes
+            self._stored[whose] += reply.megabytes
             return reply
 
     def budget(self, table: str, analyst: str) -> dict[str, Any]:
