@@ -382,7 +382,7 @@ def outcome(world: World, question: str, privacy: Privacy) -> Outcome:
         return real(query, groups, *rest)
 
     before = world.ledger.status("t").entries
-    plan = None
+    plan, found_groups = None, False
     with mock.patch.object(asking, "release", release):
         try:
             plan = make_plan(parse(question), world.table.schema, privacy)
@@ -401,16 +401,24 @@ def outcome(world: World, question: str, privacy: Privacy) -> Outcome:
         except LetheError as error:
             seen = (type(error).__name__, str(error), error.exit_code)
     entries = [
-        (entry.kind, entry.analyst, _public(entry))
+        (entry.kind, entry.analyst, entry.key, _public(entry, found_groups))
         for entry in world.ledger.entries("t")
         if entry.number >= before
     ]
     return Outcome(seen, caught[-1] if caught else None, entries, plan)
 
 
-def _public(entry: Any) -> Any:
+def _public(entry: Any, found_groups: bool) -> Any:
+    """The entry without what is drawn; of groups that are found, not which."""
     body = json.loads(entry.body)
-    return {name: body[name] for name in ("charge", "guarantee") if name in body}
+    if entry.kind != "answer":
+        return entry.body
+    answer = json.loads(body["answer"])
+    for row in answer["rows"]:
+        row.update({name: row[name] is None for name in ("value", "low", "high", "scale")})
+    if found_groups:
+        answer["rows"] = None
+    return json.dumps(answer)
 
 
 def _shape(row: Answer) -> tuple[Any, ...]:

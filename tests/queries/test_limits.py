@@ -149,6 +149,7 @@ def test_an_answer_takes_no_more_than_was_planned(people, tmp_path, aggregate, b
         assert 0 < len(first.answers.rows) <= first.plan.size.cells
         assert ledger.megabytes("people", "local") <= first.plan.size.megabytes
         assert ledger.megabytes("people", "local") <= first.megabytes and not again.megabytes
+        assert first.megabytes <= first.plan.size.megabytes
         bodies = [entry.body for entry in ledger.entries("people") if entry.kind != "create"]
         assert [body.count("voided_by") for body in bodies] == [1, 1]
         assert json.dumps(first.to_json()).count("voided_by") == 1

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import jsonschema
@@ -24,6 +25,7 @@ from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.ledger import open_ledger
+from lethe.queries.plan import Limits
 from lethe.queries.registration import find
 from lethe.queries.service import web
 from lethe.queries.service.access import (
@@ -664,3 +666,91 @@ def test_a_count_is_never_above_its_limit_in_several_processes(tmp_path):
     assert counters[0].take("m", "a", 11, 10) is None
     for counter in counters:
         counter.close()
+
+
+LONG = "histogram(age) in [0, 100] bins 10 by county among ['Kent', 'Essex']"
+
+
+def test_a_long_question_delays_nobody_elses_and_a_client_that_left_pays_nothing(world):
+    """Alice's threads are held; bob is answered; what alice gave up on is never paid for."""
+    held, asked = threading.Event(), threading.Semaphore(0)
+    real = world.service.ask
+
+    def slow(table, query, cost, analyst, **more):
+        if analyst == "alice":
+            asked.release()
+            assert held.wait(600)
+        return real(table, query, cost, analyst, **more)
+
+    world.service.ask = slow
+    threads = [threading.Thread(target=world.ask, args=(LONG, 0.1 + at / 100)) for at in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in threads:
+        asked.acquire()
+    assert world.ask("count()", 0.01, "bob").status_code == 200  # all of alice's threads are held
+    before = world.spent()
+    # One more of alice's, whose client leaves while it waits.
+    body = json.dumps({"table": "people", "query": "count()", "epsilon": 0.3}).encode()
+    leaving = threading.Thread(target=by_hand, args=(world, [body], "leave", True))
+    leaving.start()
+    leaving.join(2 * web._SOON)
+    assert leaving.is_alive() and world.spent() == before
+    held.set()
+    for thread in (*threads, leaving):
+        thread.join(600)
+    assert world.spent() == before + round((0.1 + 0.11) * 10**9)
+    gone = [
+        line for line in map(json.loads, world.log.getvalue().splitlines()) if "query" not in line
+    ]
+    assert [line["status"] for line in gone] == [499]
+
+
+def test_few_requests_of_an_analyst_wait(world, monkeypatch):
+    monkeypatch.setattr(web, "MOST_WAITING", 1)
+    held, real = threading.Event(), world.service.tables
+    world.service.tables = lambda: (held.wait(600), real())[1]
+    told = []
+    ask = lambda: told.append(world.clients["alice"].get("/v1/tables"))  # noqa: E731
+    threads = [threading.Thread(target=ask) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    while len(told) < 2:
+        threading.Event().wait(0.01)
+    held.set()
+    for thread in threads:
+        thread.join(600)
+    assert sorted(answer.status_code for answer in told) == [200, 200, 200, 429, 429]
+    refused = next(answer for answer in told if answer.status_code == 429)
+    assert refused.headers["retry-after"] == "10" and refused.json()["error"] == "too-fast"
+
+
+def test_an_analysts_room_in_the_ledger_is_bounded(tmp_path, people):
+    """By what the analyst stored, before and after a restart; what is stored stays free."""
+    world = World(tmp_path, people, {"alice": 1.0, "bob": 0.2})
+    config = world.service._datasets["people"]
+    world.service._datasets["people"] = replace(config, stored_megabytes=0.03)
+    statuses = [world.ask(LONG, 0.01 + at / 1000).status_code for at in range(5)]
+    assert statuses[0] == 200 and statuses[-1] == 403
+    full = world.ask(LONG, 0.1)
+    assert full.json()["error"] == "query-limit" and "no room" in full.json()["message"]
+    spent = world.spent()
+    assert (
+        world.ask(LONG, 0.01).json()["stored"] and world.ask("count()", 0.1, "bob").json()["rows"]
+    )
+    assert world.spent() == spent + 10**8
+    world.service._stored.clear()  # as a restart does
+    assert world.ask(LONG, 0.2).status_code == 200  # counted as it is, and no longer as estimated
+    world.close()
+
+
+def test_limits_stand_in_the_plan_and_refuse_beyond_them(world):
+    plan = {"table": "people", "query": LONG, "epsilon": 0.1}
+    size = world.clients["alice"].post("/v1/plan", json=plan).json()["size"]
+    assert size["cells"] == 20 and set(size) == {"cells", "seconds", "megabytes"}
+    config = world.service._datasets["people"]
+    world.service._datasets["people"] = replace(config, limits=Limits(cells=19))
+    for path in ("/v1/plan", "/v1/queries"):
+        told = world.clients["alice"].post(path, json=plan)
+        assert told.status_code == 400 and "at most 19" in told.json()["message"]
+    assert world.spent() == 0

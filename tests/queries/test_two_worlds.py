@@ -25,7 +25,8 @@ from lethe.evidence.guarantee import Guarantee
 from lethe.queries.charge import Charge
 from lethe.queries.ledger import contract, words
 from lethe.queries.ledger import ledger as ledgers
-from lethe.queries.ledger.ledger import open_ledger
+from lethe.queries.ledger.ledger import Ledger, open_ledger
+from lethe.queries.plan import Limits
 from lethe.queries.service.access import AuditLog, RateLimiter, RowCounter, Tokens, issue_token
 from lethe.queries.service.openapi import document
 from lethe.queries.service.query_service import DatasetConfig, QueryService, Served
@@ -56,6 +57,7 @@ class World:
 
     folder: Path
     client: TestClient
+    ledger: Ledger
     headers: dict[str, dict[str, str]]
     close: list
 
@@ -82,17 +84,29 @@ def without_noise(content):
     return content
 
 
-def people(changed):
+OTHER = (424_242.25, "Rutland", 99)
+ODD = [
+    (np.inf, None, 99),
+    (-np.inf, "x" * 100_000, 2**62),
+    (np.nan, "", -(2**62)),
+    (1e308, "\0\n\u2028", 0),
+    (-0.0, "kent", None),
+    (5e-324, "K" * 999, 2**31),
+]
+"""Incomes, counties and ages that one record alone has."""
+
+
+def people(changed, other=OTHER):
     """40 records; one of them is another one in the other world."""
     income = np.full(40, 1000.0)
     county = np.array(["Kent", "Essex"] * 20, dtype=object)
-    age = np.arange(40) + 20
+    age = np.array(range(20, 60), dtype=object)
     if changed:
-        income[7], county[7], age[7] = 424_242.25, "Rutland", 99
+        income[7], county[7], age[7] = other
     return {"age": age, "county": county, "income": income}
 
 
-def served(folder, rows, others, *, limits=LIMITS, per_minute=1e6):
+def served(folder, rows, others, *, limits=LIMITS, per_minute=1e6, delta=0, **room):
     """A service over these rows, after what the other analysts did.
 
     The one place that knows how a table comes to be served.
@@ -104,14 +118,14 @@ def served(folder, rows, others, *, limits=LIMITS, per_minute=1e6):
     fingerprint = registered(path).fingerprint()
     ledger.create(
         "people",
-        Charge("epsilon", 6 * ONE),
+        Charge("epsilon", 6 * ONE, delta),
         fingerprint=fingerprint,
         relation="add/remove",
         unit="record",
-        analysts=None if limits is None else {n: Charge("epsilon", u) for n, u in limits.items()},
+        analysts=limits and {name: Charge("epsilon", u, delta) for name, u in limits.items()},
     )
     if limits is not None:
-        ledger.grant("people", "erin", Charge("epsilon", ONE), queries=1)
+        ledger.grant("people", "erin", Charge("epsilon", ONE, delta), queries=1)
     for at, (analyst, units) in enumerate(others.asked):
         receipt = ledger.spend(
             dataset="people",
@@ -125,7 +139,8 @@ def served(folder, rows, others, *, limits=LIMITS, per_minute=1e6):
     counter = RowCounter(folder / "counts.db")
     counter.take("label", "bob", 1 + len(others.asked), 10)
     model = Served("label", lambda rows: rows, "label", 2, 3)
-    service = QueryService([DatasetConfig("people", path, "people")], ledger, [model], counter)
+    config = DatasetConfig("people", path, "people", limits=Limits(cells=12), **room)
+    service = QueryService([config], ledger, [model], counter)
     names = ("alice", "dave", "erin", "nobody")
     tokens = {name: issue_token(folder / "t.json", name, None) for name in names}
     limiter = RateLimiter(per_minute, clock=lambda: 0.0)
@@ -134,7 +149,7 @@ def served(folder, rows, others, *, limits=LIMITS, per_minute=1e6):
     client = TestClient(app)
     client.__enter__()  # one thread for all requests
     close = [lambda: client.__exit__(None, None, None), service.close, ledger.close, counter.close]
-    return World(folder, client, {**headers, "stranger": {}}, close)
+    return World(folder, client, ledger, {**headers, "stranger": {}}, close)
 
 
 @pytest.fixture
@@ -142,11 +157,11 @@ def pair(tmp_path):
     """Makes two worlds with one record and all other analysts' doings between them."""
     opened = []
 
-    def make(**settings):
+    def make(other=OTHER, **settings):
         quiet = Others((("bob", 3 * ONE), ("bob", ONE // 2)), True)
         busy = Others((("carol", 10**8),) * 34 + (("bob", 2 * 10**7),) * 4, False)
         worlds = [
-            served(tmp_path / str(len(opened) + at), people(bool(at)), others, **settings)
+            served(tmp_path / str(len(opened) + at), people(at, other), others, **settings)
             for at, others in enumerate((quiet, busy))
         ]
         opened.extend(worlds)
@@ -188,6 +203,12 @@ BAD = [
     {"content": b"{}", "headers": {"content-type": "text/plain"}},
 ]
 HUGE = {"content": b" " * (4 * 2**20 + 1), "headers": {"content-type": "application/json"}}
+LARGE = [
+    question("histogram(income) in [0, 5000] bins 13"),
+    question("histogram(age) in [0, 99] bins 4 by county among ['Kent', 'Essex', 'Rutland', 'x']"),
+    question("mean(age) in [0, 99] by age among [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]"),
+    question("histogram(income) in [0, 5000] bins 13 by county", delta=1e-6),
+]
 GOOD = [
     question("count()", epsilon=0.05),
     question("count() where income > 2000", epsilon=0.05),
@@ -221,7 +242,7 @@ def test_no_endpoint_in_no_state_sees_the_other_record_or_the_other_analysts(pai
         same(who, "GET", BUDGET, 403 if who == "nobody" else 200)
         same(who, "GET", "/v1/tables/peple/budget", 404)
         same(who, "POST", ASK, 404, **question("count()", table="peple"))
-        for bad in BAD if who == "alice" else BAD[:3]:
+        for bad in (*BAD, *LARGE) if who == "alice" else BAD[:3]:
             for path in (PLAN, ASK):
                 status, _ = both(worlds, who, "POST", path, **bad)
                 assert status < 500
@@ -271,6 +292,37 @@ def test_no_endpoint_in_no_state_sees_the_other_record_or_the_other_analysts(pai
         (world.folder / "t.json").unlink()
     same("alice", "GET", "/v1/tables", 503)
     assert {*templates, ASK, PLAN, BUDGET} <= asked
+
+
+@pytest.mark.parametrize("other", ODD, ids=lambda cells: str(cells[0]))
+def test_no_cell_of_one_record_shows_in_a_status_a_header_a_body_or_the_ledger(pair, other):
+    """Answers, questions beyond a limit, and an analyst whose room in the ledger is used up."""
+    worlds = pair(other, stored_megabytes=0.06, delta=10**12)
+    statuses = []
+    many = [question("count()", epsilon=k / 1e4) for k in range(1, 9)]
+    for asked in (*LARGE, *GOOD, *GOOD[:2], *many):
+        plan = {"json": {**asked["json"]}}
+        statuses += [both(worlds, "alice", "POST", path, **plan)[0] for path in (PLAN, ASK)]
+    assert statuses[: 2 * len(LARGE)] == [400] * 2 * len(LARGE)
+    assert {200, 403} == set(statuses[2 * len(LARGE) :])
+    found = question("count() by county", epsilon=0.2, delta=1e-6)  # "dave" has room
+    for world in worlds:
+        told = world.client.post(ASK, headers=world.headers["dave"], **found)
+        assert told.status_code == 200 and len(told.content) < 10_000
+    kept = [
+        [
+            (entry.kind, entry.key, entry.answers is None, without_noise(_inside(entry.body)))
+            for entry in world.ledger.entries("people")
+            if entry.analyst == "alice"
+        ]
+        for world in worlds
+    ]
+    assert kept[0] == kept[1] and len(kept[0]) > 2 * len(GOOD)
+
+
+def _inside(body):
+    found = json.loads(body)
+    return json.loads(found["answer"]) if "answer" in found else found
 
 
 def fails(*rest, **named):

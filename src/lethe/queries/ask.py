@@ -24,7 +24,7 @@ from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of, read_json
 from lethe.queries.ledger.contract import Mismatch, NotSpent, QueryLimit
 from lethe.queries.ledger.ledger import Ledger, open_ledger, rollback_assumption
-from lethe.queries.plan import LIMITS, Limits, Plan, entry_megabytes, make_plan
+from lethe.queries.plan import LIMITS, Limits, Plan, make_plan
 from lethe.queries.privacy import Answer, Answers, Privacy, Scalar
 from lethe.queries.query import parse
 from lethe.queries.registration import find
@@ -56,7 +56,7 @@ class Reply:
         left: what the analyst can still spend of an own budget; None without one.
         stored: whether this is the stored answer of an earlier time.
         paid_from: opens the budget, with the name of the data set in it; None without one.
-        megabytes: added to the ledger now, about.
+        megabytes: added to the ledger now, as estimated.
     """
 
     answers: Answers
@@ -299,11 +299,10 @@ def answer(
     )
     try:
         answers = _answered(table, plan, progress)
-        text = json.dumps(answers.to_json(), allow_nan=False)
-        ledger.answered(receipt, text)
+        ledger.answered(receipt, json.dumps(answers.to_json(), allow_nan=False))
     except RunFailed as error:
         raise RunFailed(f"{error} The cost was spent.") from error
-    added = entry_megabytes(key, text)
+    added = plan.megabytes_of(len(answers.rows))
     return Reply(answers, plan, receipt.charge, receipt.left, False, megabytes=added)
 
 

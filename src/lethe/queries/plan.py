@@ -92,6 +92,11 @@ class Plan:
         where = f" of the answer at {MADE_UP[1]:,} rows in a group" if rows_matter else ""
         return f"{self.sample.mechanism}, scale {scale:.4g}{where}"
 
+    def megabytes_of(self, values: int) -> float:
+        """What so many values of it take in the ledger; never a function of what they are."""
+        fixed = _fixed_megabytes(self.query)
+        return fixed + (self.size.megabytes - fixed) * values / self.size.cells
+
     def errors(self) -> tuple[tuple[int | None, float], ...]:
         """Half width of the 95 % error interval, of noise alone, in units of the value.
 
@@ -174,7 +179,7 @@ def _size(query: Query, schema: Schema, layout: Layout, limits: Limits) -> tuple
     seconds = sum(
         time * number for time, number in zip(_SECONDS, (1, values, layout.cells), strict=True)
     )
-    fixed = entry_megabytes(str(query))
+    fixed = _fixed_megabytes(query)
     named = [key.among or schema[key.column].values for key in query.by]
     groups = math.prod(len(names) if names else limits.cells for names in named)
     if query.finds_groups:
@@ -192,9 +197,8 @@ def _size(query: Query, schema: Schema, layout: Layout, limits: Limits) -> tuple
     return groups, size
 
 
-def entry_megabytes(*texts: str) -> float:
-    """Size of a question and answer with these texts in the ledger, about."""
-    return (_ENTRY_BYTES + sum(map(_size_of, texts))) / 1e6
+def _fixed_megabytes(query: Query) -> float:
+    return (_ENTRY_BYTES + _size_of(str(query))) / 1e6
 
 
 def _size_of(value: Any) -> int:
