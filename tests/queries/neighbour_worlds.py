@@ -401,18 +401,18 @@ def outcome(world: World, question: str, privacy: Privacy) -> Outcome:
         except LetheError as error:
             seen = (type(error).__name__, str(error), error.exit_code)
     entries = [
-        (entry.kind, entry.analyst, entry.key, _public(entry, found_groups))
+        (entry.kind, entry.analyst, public(entry, found_groups))
         for entry in world.ledger.entries("t")
         if entry.number >= before
     ]
     return Outcome(seen, caught[-1] if caught else None, entries, plan)
 
 
-def _public(entry: Any, found_groups: bool) -> Any:
-    """The entry without what is drawn; of groups that are found, not which."""
+def public(entry: Any, found_groups: bool = False) -> Any:
+    """An entry without what is drawn and the keyed hash; of groups that are found, not which."""
     body = json.loads(entry.body)
     if entry.kind != "answer":
-        return entry.body
+        return {**body, "query": body.get("query", "").rpartition(" | ")[0]}
     answer = json.loads(body["answer"])
     for row in answer["rows"]:
         row.update({name: row[name] is None for name in ("value", "low", "high", "scale")})

@@ -285,7 +285,6 @@ def test_sensitivity_is_no_truth_value():
         lambda: additive.noised([1], l1=True, l2=1.0, spend=s.Spend(epsilon=1.0)),
         lambda: additive.gaussian(1.0, sensitivity=True, spend=s.Spend(rho=0.1)),
         lambda: choosing.exponential([1], [1], sensitivity=True, spend=s.Spend(epsilon=1.0)),
-        lambda: choosing.noisy_max([1], [1], sensitivity=True, epsilon=1.0),
         lambda: additive.laplace(1.0, sensitivity=1.0, epsilon=True),
     ):
         with pytest.raises(InputError):

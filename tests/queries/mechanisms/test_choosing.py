@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 
 import numpy as np
@@ -24,18 +23,6 @@ def fits(seen: list[int], probabilities: np.ndarray) -> bool:
     expected = n * probabilities
     statistic = float(((np.asarray(seen) - expected) ** 2 / expected).sum())
     return statistic < float(chi2.isf(FALSE_ALARM, len(seen) - 1))
-
-
-def permute_and_flip(utility: list[float], scale: float) -> np.ndarray:
-    """Naive: all orders; in each, coins are thrown until one falls on heads."""
-    heads = np.exp((np.array(utility) - max(utility)) / scale)
-    chosen = np.zeros(len(utility))
-    for order in itertools.permutations(range(len(utility))):
-        left = 1 / math.factorial(len(utility))
-        for i in order:
-            chosen[i] += left * heads[i]
-            left *= 1 - heads[i]
-    return chosen
 
 
 def test_the_teaching_example_of_the_days():
@@ -73,16 +60,6 @@ def test_the_exponential_mechanism_has_its_probabilities(spend, monotone, epsilo
     assert drawn.guarantee.parameters == spend.parameters
 
 
-def test_noisy_max_is_permute_and_flip():
-    utility = [0, 1, 3, 2]
-    exact = choosing.permute_and_flip_probabilities(utility, sensitivity=1, epsilon=0.8)
-    assert exact == pytest.approx(permute_and_flip(utility, 2 / 0.8))
-    seen = [0] * 4
-    for _ in range(5000):
-        seen[choosing.noisy_max(range(4), utility, sensitivity=1, epsilon=0.8).value] += 1
-    assert fits(seen, exact)
-
-
 @settings(max_examples=60)
 @given(
     st.lists(st.integers(0, 30), min_size=2, max_size=8),
@@ -94,12 +71,12 @@ def test_probabilities_keep_epsilon_exactly(utility, data, epsilon, monotone):
     low = 0 if monotone else -1
     moves = data.draw(st.lists(st.integers(low, 1), min_size=len(utility), max_size=len(utility)))
     other = [u + d for u, d in zip(utility, moves, strict=True)]
-    for law in (choosing.exponential_probabilities, choosing.permute_and_flip_probabilities):
-        first, second = (
-            law(u, sensitivity=1, epsilon=epsilon, monotone=monotone) for u in (utility, other)
-        )
-        assert first.sum() == pytest.approx(1)
-        assert np.abs(np.log(first / second)).max() <= epsilon * (1 + 1e-9)
+    first, second = (
+        choosing.exponential_probabilities(u, sensitivity=1, epsilon=epsilon, monotone=monotone)
+        for u in (utility, other)
+    )
+    assert first.sum() == pytest.approx(1)
+    assert np.abs(np.log(first / second)).max() <= epsilon * (1 + 1e-9)
 
 
 def test_a_mu_buys_the_epsilon_that_it_is_charged_for():
@@ -184,7 +161,7 @@ def test_bad_input_of_choices():
     with pytest.raises(InputError, match="one to each"):
         choosing.exponential(["a"], [1, 2], sensitivity=1, spend=Spend(epsilon=1.0))
     with pytest.raises(InputError, match="finite"):
-        choosing.noisy_max(["a", "b"], [1.0, math.nan], sensitivity=1, epsilon=1.0)
+        choosing.exponential(["a", "b"], [1.0, math.nan], sensitivity=1, spend=Spend(epsilon=1.0))
     with pytest.raises(InputError, match="monotone"):
         choosing.exponential(
             ["a", "b"],

@@ -69,11 +69,9 @@ def _built(law: str, kind: str, space: str, scale: float) -> Any:
     if law in ("laplace", "gaussian"):
         make = dp.m.make_laplace if law == "laplace" else dp.m.make_gaussian
         return make(*(scalar(kind) if space == "scalar" else vector(kind, space)), scale=scale)
-    pure = law == "report noisy max"
-    divergence = dp.max_divergence() if pure else dp.zero_concentrated_divergence()
     domain = dp.vector_domain(_atom(kind))
     metric = dp.linf_distance(T=kind, monotonic=space == "monotone")
-    return dp.m.make_noisy_max(domain, metric, divergence, scale=scale)
+    return dp.m.make_noisy_max(domain, metric, dp.zero_concentrated_divergence(), scale=scale)
 
 
 @functools.lru_cache(maxsize=256)
@@ -85,7 +83,7 @@ def fitted(
     The map rounds up, so the scale grows by as much as is needed. A measurement holds no state.
 
     Args:
-        law: "laplace", "gaussian", "exponential" or "report noisy max".
+        law: "laplace", "gaussian" or "exponential".
         kind: of the exact values: ``i64`` or ``f64``.
         space: "scalar", "l1" or "l2" of numbers; "monotone" or "any" of scores.
         distance: of neighbours, as the map wants it.

@@ -1,9 +1,7 @@
 """Choosing one of several candidates by private scores.
 
 `exponential` is the exponential mechanism (McSherry and Talwar 2007), drawn as the largest score
-with Gumbel noise. `noisy_max`, under pure DP, is the largest score with exponential noise:
-permute-and-flip (McKenna and Sheldon 2020; Ding et al. 2021), never worse in expected score at
-equal epsilon.
+with Gumbel noise.
 """
 
 from __future__ import annotations
@@ -156,25 +154,6 @@ def exponential(
     return replace(answer, notes=(*notes, *answer.notes))
 
 
-def noisy_max(
-    candidates: Sequence[Scalar],
-    utility: Score,
-    *,
-    sensitivity: float,
-    epsilon: float,
-    monotone: bool = False,
-    whose: Neighbours | None = None,
-) -> Answer:
-    """One candidate, that of the largest utility with exponential noise; as `exponential`.
-
-    Guarantee: epsilon-DP, by OpenDP's map.
-    """
-    law = "report noisy max (OpenDP, exponential noise: permute-and-flip)"
-    drawn = ("report noisy max", epsilon, epsilon)
-    price = Spend(epsilon=epsilon)
-    return _drawn(candidates, utility, sensitivity, monotone, whose, drawn, price, law)
-
-
 def exponential_probabilities(
     utility: Score, *, sensitivity: float, epsilon: float, monotone: bool = False
 ) -> NDArray[np.float64]:
@@ -199,28 +178,6 @@ def exponential_probabilities(
     check_between("sensitivity", sensitivity, 0, math.inf, open_low=True, open_high=True)
     tilt = np.asarray(utility, dtype=np.float64) * (epsilon / (_factor(monotone) * sensitivity))
     return np.asarray(np.exp(tilt - logsumexp(tilt)))
-
-
-def permute_and_flip_probabilities(
-    utility: Score, *, sensitivity: float, epsilon: float, monotone: bool = False
-) -> NDArray[np.float64]:
-    """With which probability `noisy_max` draws each candidate.
-
-    With x_j = exp((u_j - max u)/scale), candidate i has x_i times the integral over t in (0, 1) of
-    the product over the others of 1 - t x_j; a polynomial, integrated exactly by Gauss-Legendre.
-
-    >>> permute_and_flip_probabilities([1, 0], sensitivity=1, epsilon=2.0).round(3).tolist()
-    [0.816, 0.184]
-    """
-    check_between("epsilon", epsilon, 0, math.inf, open_low=True, open_high=True)
-    check_between("sensitivity", sensitivity, 0, math.inf, open_low=True, open_high=True)
-    numbers = np.asarray(utility, dtype=np.float64)
-    x = np.exp((numbers - numbers.max()) * (epsilon / (_factor(monotone) * sensitivity)))
-    nodes, weights = np.polynomial.legendre.leggauss(len(x) // 2 + 1)
-    t = (nodes + 1) / 2
-    factors = 1 - t[:, None] * x
-    whole = np.prod(factors, axis=1)
-    return np.asarray(x * ((weights / 2 * whole) @ (1 / factors)))
 
 
 def shortfall(scale: float, candidates: int, confidence: float = 0.95) -> float:
