@@ -142,3 +142,33 @@ def test_more_rows_of_a_person_than_noise_can_hide(
     assert asked(people, "mode(county) among ['Kent', 'Essex']", *words) == 2
     assert "rows=5000000000 of a person: at most 1,000,000" in capsys.readouterr().err
     assert spent(budget) == 0
+
+
+def test_a_question_beyond_a_limit_is_refused_and_the_limit_can_be_raised(
+    people: Path, budget: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ages = ", ".join(map(str, range(20, 70)))
+    query = f"histogram(county) among ['Kent', 'Essex'] by age among [{ages}]"
+    paid = ("--epsilon", 0.1, "--budget", budget)
+    for option, most in (("cells", 99), ("seconds", 1e-3), ("megabytes", 1e-2)):
+        assert asked(people, query, *paid, f"--{option}", most) == 2
+        told = capsys.readouterr()
+        assert f"take {option}" in told.err and "Nothing was spent" in told.err and not told.out
+    assert spent(budget) == 0
+    assert asked(people, query, *paid, "--cells", 100, "--dry-run") == 0
+    assert "size: at most 100 values" in capsys.readouterr().out
+    assert asked(people, query, *paid, "--cells", 100) == 0
+
+
+def test_of_a_large_table_the_first_values_are_printed(
+    people: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lethe.cli.query._PRINTED", 3)
+    numbers = ", ".join(map(str, range(8)))
+    words = (people, f"count() by age among [{numbers}]", "--epsilon", 1, "--no-budget")
+    assert asked(*words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(line.lstrip().startswith(tuple("01234567")) for line in lines) == 3
+    assert "and 5 more; --json prints all." in lines
+    assert asked(*words, "--json") == 0
+    assert len(json.loads(capsys.readouterr().out)["rows"]) == 8

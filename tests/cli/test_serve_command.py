@@ -37,6 +37,7 @@ def place(tmp_path):
     (tmp_path / "label.py").write_text("def label(rows):\n    return rows\n")
     (tmp_path / "s.toml").write_text(
         'budget = "b.db"\nlog = "audit.jsonl"\n[tables.people]\nfile = "people.csv"\n'
+        "cells = 1\nseconds = 5\nmegabytes = 1.5\nstored_megabytes = 2\n"
         '[models.m]\ncallable = "label.py:label"\nkind = "label"\nfeatures = 2\nqueries = 5\n'
     )
     return tmp_path
@@ -89,6 +90,8 @@ def test_from_a_file_to_an_answer_and_a_clean_end(place, end):
             post(f"{base}/v1/queries", token, {**question, "query": "count() where age > 3"})[0]
             == 403
         )
+        large = {**question, "query": "count() by age among [20, 21]"}
+        assert "at most 1 are allowed" in post(f"{base}/v1/queries", token, large)[1]["message"]
         assert post(f"{base}/v1/models/m", token, {"rows": [[1, 0]]}) == (
             200,
             {"answers": [0], "left": 4},
@@ -96,7 +99,7 @@ def test_from_a_file_to_an_answer_and_a_clean_end(place, end):
         server.send_signal(end)
         assert server.wait(600) == 0
     lines = [json.loads(line) for line in (place / "audit.jsonl").read_text().splitlines()]
-    assert [line["status"] for line in lines] == [200, 403, 200]
+    assert [line["status"] for line in lines] == [200, 403, 400, 200]
 
 
 @pytest.mark.parametrize(
@@ -111,6 +114,9 @@ def test_from_a_file_to_an_answer_and_a_clean_end(place, end):
         (('kind = "label"', 'kind = "labels"'), "kind='labels'"),
         (("label.py:label", "label.py:nothing"), "nothing"),
         (("[tables.people]", "[tables.folk]"), "folk"),
+        (("cells = 1", "cells = 0"), "cells=0"),
+        (("seconds = 5", "seconds = true"), "seconds=True"),
+        (("stored_megabytes = 2", "stored_megabytes = -1"), "stored_megabytes=-1"),
         (("[tables.people]", "tables"), "not valid TOML"),
     ],
 )

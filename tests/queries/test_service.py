@@ -252,8 +252,12 @@ def test_a_header_that_is_repeated_is_refused(world, name, path):
     assert world.spent() == 0
 
 
-def test_parameters_in_the_url_are_refused(world):
+def test_parameters_in_the_url_and_encoded_bodies_are_refused(world):
     body = {"table": "people", "query": "count()", "epsilon": 0.1}
+    told = world.clients["alice"].post(
+        "/v1/queries", json=body, headers={"content-encoding": "gzip"}
+    )
+    assert told.status_code == 400 and "Content-Encoding" in told.json()["message"]
     for text in ("epsilon=1", "epsilon=1&epsilon=2", "access_token=x"):
         told = world.clients["alice"].post(f"/v1/queries?{text}", json=body)
         assert told.status_code == 400 and "send a JSON body" in told.json()["message"]

@@ -441,6 +441,8 @@ def _check_framing(request: Request) -> None:
     words = ""
     if {"content-length", "transfer-encoding"} <= set(names):
         words = "the request has both Content-Length and Transfer-Encoding: send one."
+    elif "content-encoding" in names:
+        words = "the request has a Content-Encoding, which is not read: send the body as it is."
     elif repeated:
         words = f"the request repeats the header {repeated[0]}: send it once."
     elif request.url.query:
