@@ -160,8 +160,8 @@ def make_plan(
     guarantee = replace(released, assumptions=assumed)
     words = query.aggregate.sensitivity(privacy.whose, bool(query.by))
     if query.finds_groups:
-        largest = f"at most {groups:,} groups are shown, those with the largest noisy counts"
-        notes = (*notes, largest)
+        which = f"those with the largest noisy counts and names below {LONGEST_NAME:,} characters"
+        notes = (*notes, f"at most {groups:,} groups are shown, {which}")
     return Plan(query, privacy, layout, sample, guarantee, words, notes, released, groups, size)
 
 

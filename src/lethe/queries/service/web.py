@@ -15,6 +15,7 @@ import os
 import signal
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -188,7 +189,8 @@ BODY_SECONDS = 10.0
 """For all of a request's body, however it trickles in."""
 AT_ONCE, MOST_WAITING = 2, 32
 """Requests of one analyst that are worked on at once, and that wait for them."""
-_SOON = 0.1  # seconds; a client that waited longer may have left
+_SOON, _SECONDS_TO_SAY = 0.1, 10.0
+"""A client that waited longer than the first may have left; the loop has the second to say so."""
 _COSTS = ("epsilon", "delta", "rho", "mu")
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _ONCE = ("authorization", "content-length", "content-type", "host", "transfer-encoding")
@@ -286,11 +288,12 @@ class _Lane:
     def __init__(self) -> None:
         self._threads, self._held = ThreadPoolExecutor(AT_ONCE), 0
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _Lane:
         if self._held >= AT_ONCE + MOST_WAITING:
             words = "too many of your requests are waiting; come again when they are answered."
             raise _Refused(429, "too-fast", words, **{"retry-after": "10"})
         self._held += 1
+        return self
 
     def __exit__(self, *error: object) -> None:
         self._held -= 1
@@ -307,7 +310,7 @@ class _Lane:
         def turn() -> Json:
             if time.monotonic() - came > _SOON:
                 left = asyncio.run_coroutine_threadsafe(request.is_disconnected(), loop)
-                if left.result():
+                if left.result(_SECONDS_TO_SAY):
                     raise ClientDisconnect
             return work()
 
@@ -321,7 +324,7 @@ class _Guard:
     tokens: Tokens
     limiter: RateLimiter
     log: AuditLog
-    lanes: dict[str, _Lane] = field(default_factory=dict)
+    lanes: dict[str, _Lane] = field(default_factory=lambda: defaultdict(_Lane))
 
     def endpoint(self, handler: Handler, *, body: bool) -> Callable[[Request], Awaitable[Response]]:
         from starlette.requests import ClientDisconnect
@@ -335,8 +338,7 @@ class _Guard:
                 _check_framing(request)
                 analyst = facts["analyst"] = _analyst(request, self.tokens)
                 _check_rate(self.limiter.wait(analyst))
-                lane = self.lanes.setdefault(analyst, _Lane())
-                with lane:
+                with self.lanes[analyst] as lane:
                     given = await _body(request) if body else {}
                     work = partial(handler, request, analyst, given)
                     content, status = await lane.run(request, work), 200
