@@ -237,7 +237,7 @@ def ask(
     if budget is None:
         with opened(registered, threads) as data:
             plan = make_plan(asked, data.schema, privacy, (), limits)
-            if not data.is_unchanged():
+            if not registered.is_unchanged():
                 raise Mismatch(words.OTHER_DATA)
             return Reply(_answered(data, plan, progress), plan, None, None, False)
     with (
@@ -271,7 +271,7 @@ def answer(
         RunFailed: paid for and not told.
     """
     status = ledger.status(dataset)
-    fingerprint = table.fingerprint()
+    fingerprint = table.registered.fingerprint()
     if not status.fingerprint:
         raise Mismatch(words.UNBOUND)
     if status.unit == "user" and plan.privacy.person is not None:

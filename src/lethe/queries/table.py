@@ -108,14 +108,6 @@ class Table:
         """A mark that changes when the file is written anew; not of its content."""
         return self.registered.version
 
-    def fingerprint(self) -> str:
-        """As `Registered.fingerprint`."""
-        return self.registered.fingerprint()
-
-    def is_unchanged(self) -> bool:
-        """Whether rows and schema are those that were registered."""
-        return self.registered.is_unchanged()
-
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a statement about the table `rows`; for aggregates, not for rows of people.
 
