@@ -232,7 +232,7 @@ def test_a_file_that_is_no_keepers_file(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql://me:hunter2@host/db", "postgres:///db?password=hunter2"]
+    "url", ["postgresql://me:hunter2@host/db", "PostgreS:///db?password=hunter2"]
 )
 def test_a_table_in_postgresql_is_refused_with_the_way_out(
     tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, url: str

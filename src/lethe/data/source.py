@@ -44,7 +44,7 @@ MOST_LISTED = 50
 def check_not_url(data: str | Path) -> None:
     """Raise InputError for the URL of a database: not shown, for it can hold a password."""
     # A path folds the two slashes of a URL into one, and may have a folder before it.
-    if re.search(r"(^|/)postgres(ql)?:/", str(data)):
+    if re.search(r"(^|/)postgres(ql)?:/", str(data), re.IGNORECASE):
         raise InputError(
             "rows are read from files, and not from PostgreSQL: export the table to Parquet, such "
             "as with DuckDB's COPY ... TO 'people.parquet', and `lethe register` that file."
