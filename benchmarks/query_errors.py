@@ -45,7 +45,7 @@ from composition import bounds, pld_of_laplace
 from lethe.data.columns import read_columns
 from lethe.evidence.guarantee import Guarantee
 from lethe.queries import statistics as private
-from lethe.queries.mechanisms.additive import opendp, scalar, vector
+from lethe.queries.mechanisms.additive import opendp, vector
 
 COLUMNS = {
     "adult age": ("adult/adult.parquet", "age", (17, 100)),
@@ -124,7 +124,7 @@ def by_hand(x: np.ndarray[Any, Any], limits: tuple[int, int], epsilon: float) ->
     top = max(map(abs, limits))
 
     def noisy(value: int, moved: int, part: float) -> float:
-        space = scalar("i64")
+        space = dp.atom_domain(T="i64"), dp.absolute_distance(T="i64")
         return float(dp.m.make_laplace(*space, scale=moved / (epsilon * part))(int(value)))
 
     def mean() -> float:

@@ -108,6 +108,7 @@ def test_from_a_file_to_an_answer_and_a_clean_end(place, end):
         (('budget = "b.db"\n', ""), "without a budget"),
         (('"b.db"', '"none.db"'), "lethe budget create"),
         (("people.csv", "peple.csv"), "does not exist"),
+        (("people.csv", "postgresql://me:hunter2@host/db"), "export the table to Parquet"),
         (("file =", "fille ="), "Did you mean 'file'?"),
         (("queries = 5", 'queries = "5"'), "must be a whole number"),
         (("queries = 5\n", ""), "lacks 'queries'"),

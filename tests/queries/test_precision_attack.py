@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from precision_attack import has_fine_bits, precision_attack
 
-from lethe.queries.mechanisms import additive
 from lethe.queries.privacy import Spend
 from lethe.queries.statistics import Lattice, noisy_count, noisy_mean, noisy_sum, noisy_variance
 
@@ -22,19 +21,6 @@ def _units(value: float, lattice: Lattice) -> tuple[int, int]:
 
 
 MECHANISMS = {
-    "laplace": (lambda v: additive.laplace(v, sensitivity=1.0, epsilon=1.0), {"epsilon": 1.0}),
-    "gaussian rho": (
-        lambda v: additive.gaussian(v, sensitivity=1.0, spend=Spend(rho=RHO)),
-        {"epsilon": 2.0, "delta": 0.01},
-    ),
-    "gaussian mu": (
-        lambda v: additive.gaussian(v, sensitivity=1.0, spend=Spend(mu=MU)),
-        {"epsilon": 2.0, "delta": 0.01},
-    ),
-    "gaussian delta": (
-        lambda v: additive.gaussian(v, sensitivity=1.0, spend=Spend(**GAUSSIAN)),
-        GAUSSIAN,
-    ),
     "discrete laplace": (
         lambda v: noisy_count(int(v), Spend(epsilon=1.0)),
         {"epsilon": 1.0},
@@ -47,6 +33,7 @@ MECHANISMS = {
         lambda v: noisy_count(int(v), Spend(mu=MU)),
         {"epsilon": 2.0, "delta": 0.01},
     ),
+    "count delta": (lambda v: noisy_count(int(v), Spend(**GAUSSIAN)), GAUSSIAN),
     "sum": (
         lambda v: noisy_sum(1, _units(v, UNIT)[0], UNIT, Spend(epsilon=1.0)),
         {"epsilon": 1.0},
@@ -66,7 +53,7 @@ MECHANISMS = {
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_bits_tell_no_more_than_was_claimed(name):
     build, claim = MECHANISMS[name]
-    runs = 1500 if name in ("laplace", "gaussian rho") else 500
+    runs = 1500 if name in ("count mu", "count delta") else 500
     found = precision_attack(lambda value: float(build(value).value), runs=runs, **claim)
     assert not found.broken, found
 

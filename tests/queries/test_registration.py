@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -257,6 +258,45 @@ def test_a_file_that_is_no_keepers_file(tmp_path: Path, text: str) -> None:
         find(tmp_path / "x.keeper")
     with pytest.raises(InputError, match="cannot be read"):
         find(tmp_path / "gone.keeper")
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql://me:hunter2@host/db", "PostgreS:///db?password=hunter2"]
+)
+def test_a_table_in_postgresql_is_refused_with_the_way_out(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    keeper = register(written(tmp_path, ".parquet"), SCHEMA).keeper
+    # As `lethe register URL` wrote it while questions could be asked in PostgreSQL.
+    document = json.loads(keeper.read_text())
+    document |= {"rows": None, "url": url, "table": "public.people", "name": "public.people"}
+    old = tmp_path / "public.people.keeper"
+    old.write_text(json.dumps(document))
+    before = sorted(tmp_path.iterdir())
+    for data in (url, str(old)):
+        for command in (
+            ["query", data, "count()", "--epsilon", "1", "--no-budget"],
+            ["query", data, "count()", "--epsilon", "1", "--dry-run"],
+            ["budget", "create", "b.db", "--data", data, "--epsilon", "1"],
+            ["budget", "forget-data", data],
+        ):
+            assert run(command) == 2, command
+    for command in (
+        ["schema", url],
+        ["register", url],
+        ["register", url, "--table", "public.people", "--schema", "people.toml"],
+    ):
+        assert run(command) == 2, command
+    printed = capsys.readouterr()
+    lines = printed.err.splitlines()
+    assert len(lines) == 11 and all("export the table to Parquet" in line for line in lines)
+    assert "hunter2" not in printed.out + printed.err
+    for door in (find, lambda data: register(data, SCHEMA), lambda data: File(Path(data))):
+        with pytest.raises(InputError, match="export the table to Parquet") as caught:
+            door(url)
+        assert "hunter2" not in str(caught.value)
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_rows_in_a_log_beside_the_file_are_asked_nothing(tmp_path: Path) -> None:

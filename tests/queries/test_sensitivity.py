@@ -40,7 +40,7 @@ class Asked:
 
     def noised(self, exact: Sequence[int], *, l1: int, l2: float, spend: s.Spend) -> Noised:
         self.calls.append((np.array(list(exact), dtype=object), {"l1": l1, "l2": l2}))
-        return Noised(tuple(exact), Law("laplace", 1.0))
+        return Noised(tuple(exact), Law("discrete laplace", 1.0))
 
     def exponential(self, candidates, utility, *, sensitivity, spend, whose) -> Answer:
         self.calls.append((np.array(list(utility), dtype=object), {"linf": sensitivity}))
@@ -51,7 +51,7 @@ class Asked:
         moved = {"l0": groups, "l1": total, "linf": largest}
         exact = [held[name] for name in range(GROUPS)]
         self.calls.append((np.array(exact, dtype=object), moved))
-        return Found({}, 0, Law("laplace", 1.0))
+        return Found({}, 0, Law("discrete laplace", 1.0))
 
 
 def watched(monkeypatch: pytest.MonkeyPatch) -> Asked:

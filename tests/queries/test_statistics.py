@@ -281,11 +281,10 @@ def test_cells_and_shares_are_numbers(odd):
 def test_sensitivity_is_no_truth_value():
     """As every number that `lethe.errors` checks."""
     for ask in (
-        lambda: additive.laplace(1.0, sensitivity=True, epsilon=1.0),
         lambda: additive.noised([1], l1=True, l2=1.0, spend=s.Spend(epsilon=1.0)),
-        lambda: additive.gaussian(1.0, sensitivity=True, spend=s.Spend(rho=0.1)),
+        lambda: additive.noised([1], l1=1, l2=True, spend=s.Spend(rho=0.1)),
         lambda: choosing.exponential([1], [1], sensitivity=True, spend=s.Spend(epsilon=1.0)),
-        lambda: additive.laplace(1.0, sensitivity=1.0, epsilon=True),
+        lambda: additive.noised([1], l1=1, l2=1.0, spend=s.Spend(epsilon=True)),
     ):
         with pytest.raises(InputError):
             ask()

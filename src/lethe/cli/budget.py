@@ -312,7 +312,7 @@ def create(
         A file on a local disk, or postgresql://... ; made if it is not there.
     data
         File that the budget is for: it is bound to its content and schema, and named after it.
-        What is not registered yet is registered. A table in PostgreSQL: its keeper's file.
+        What is not registered yet is registered.
     schema
         Of the data. [DATA.schema.toml, which `lethe schema` writes]
     prepared
@@ -358,8 +358,7 @@ def create(
             "and how many of each count; without --unit user there is no --person."
         )
     found = None if data is None else _registered(data, schema, prepared, table)
-    of_server = found is not None and found.url is not None
-    name = dataset or str(found.name if found and of_server else data and data.name)
+    name = dataset or str(data and data.name)
     with _opened(where) as ledger:
         ledger.create(
             name,
@@ -492,12 +491,12 @@ def _registered(
     """What is registered, or is now."""
     from lethe.cli.register import registered
     from lethe.errors import InputError
-    from lethe.queries.registration import SUFFIX, find, is_made_of, is_url, keeper_of
+    from lethe.queries.registration import SUFFIX, find, is_made_of, keeper_of
 
-    known = is_url(data) or data.suffix == SUFFIX or keeper_of(data, table).exists()
-    if not known or (not is_url(data) and (schema is not None or prepared is not None)):
+    known = data.suffix == SUFFIX or keeper_of(data, table).exists()
+    if not known or schema is not None or prepared is not None:
         return registered(data, schema, prepared, table=table)
-    found = find(data, table)  # which refuses a URL
+    found = find(data, table)
     is_raw = data.suffix != SUFFIX and data.exists()
     if not found.is_unchanged() or (is_raw and not is_made_of(found, data)):
         raise InputError(

@@ -45,17 +45,11 @@ def schema(
     from lethe.data.source import File, drafted, infer_schema, left_out
     from lethe.errors import InputError
     from lethe.files import write_for_owner
-    from lethe.queries.registration import is_url
 
-    if is_url(data):
-        raise InputError(
-            "lethe schema reads files. For a table in PostgreSQL write the schema by hand: "
-            "[columns.NAME] with a type for each, from what is known without the rows."
-        )
+    file = File(data, table, delimiter, encoding)
     place = schema_of(data) if out is None else out
     if place.exists():
         raise InputError(f"{place} exists already: look it over, delete it, or name another --out.")
-    file = File(data, table, delimiter, encoding)
     draft, unused = infer_schema(file), left_out(file)
     head = HEAD.format(name=data.name).splitlines()
     head += [f"Left out, because no question reads it: {n} ({kind})." for n, kind in unused.items()]
@@ -74,7 +68,7 @@ def schema(
 
 
 def register(
-    data: str,
+    data: Path,
     /,
     *,
     schema: Path | None = None,
@@ -89,28 +83,21 @@ def register(
     Parameters
     ----------
     data
-        .parquet, .csv or .duckdb. Of a .csv file a typed copy is made, which questions read. Or
-        postgresql://user@host/database, without a password; the rows stay there.
+        .parquet, .csv or .duckdb. Of a .csv file a typed copy is made, which questions read.
     schema
         What the columns are. [DATA.schema.toml, which `lethe schema` writes]
     prepared
         Place of the typed copy: personal data, for its owner alone. [DATA.rows]
     keeper
-        Place of the keeper's file, which holds the key of the data's hash. [DATA.keeper; for
-        PostgreSQL TABLE.keeper]
+        Place of the keeper's file, which holds the key of the data's hash. [DATA.keeper]
     table
-        In a .duckdb file [the only one]; in PostgreSQL as SCHEMA.TABLE.
+        In a .duckdb file. [the only one]
     delimiter
         Between the cells of a .csv file.
     encoding
         Of a .csv file, such as latin-1.
     """
-    from lethe.queries.registration import is_url
-
-    if is_url(data):
-        found = _in_server(data, schema, prepared, keeper, table)
-    else:
-        found = registered(Path(data), schema, prepared, keeper, table, delimiter, encoding)
+    found = registered(data, schema, prepared, keeper, table, delimiter, encoding)
     print(f"{found.name}: {len(found.schema)} columns, registered in {found.keeper}.")
     return 0
 
@@ -142,29 +129,9 @@ def registered(
         size = data.stat().st_size / 2**20
         print(f"A typed copy of {data.name} is made: personal data, at most about {size:.0f} MB.")
     found = settle(file, settled, prepared=prepared, keeper=keeper)
-    _note(found)
-    return found
-
-
-def _in_server(
-    url: str, schema: Path | None, prepared: Path | None, keeper: Path | None, table: str | None
-) -> Registered:
-    from lethe.errors import InputError
-    from lethe.queries.registration import register as settle
-
-    if schema is None:
-        raise InputError(
-            "a table in PostgreSQL needs --schema FILE, which says what its columns are: write "
-            "[columns.NAME] with a type for each, from what is known without the rows."
-        )
-    found = settle(url, schema, prepared=prepared, keeper=keeper, table=table)
-    _note(found)
-    return found
-
-
-def _note(found: Registered) -> None:
     for assumption in found.schema.assumptions():
         print(f"Note: {assumption}.")
+    return found
 
 
 def schema_of(data: Path) -> Path:

@@ -41,6 +41,16 @@ MOST_LISTED = 50
 """Different values up to which a draft of a schema lists those of a column of text."""
 
 
+def check_not_url(data: str | Path) -> None:
+    """Raise InputError for the URL of a database: not shown, for it can hold a password."""
+    # A path folds the two slashes of a URL into one, and may have a folder before it.
+    if re.search(r"(^|/)postgres(ql)?:/", str(data), re.IGNORECASE):
+        raise InputError(
+            "rows are read from files, and not from PostgreSQL: export the table to Parquet, such "
+            "as with DuckDB's COPY ... TO 'people.parquet', and `lethe register` that file."
+        )
+
+
 @dataclass(frozen=True)
 class File:
     """A raw file of rows.
@@ -54,6 +64,7 @@ class File:
     encoding: str = "utf-8"  # of a .csv file
 
     def __post_init__(self) -> None:
+        check_not_url(self.path)
         suffix = self.path.suffix.lower()
         if suffix not in SUFFIXES:
             listed = ", ".join(SUFFIXES)

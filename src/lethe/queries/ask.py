@@ -29,7 +29,7 @@ from lethe.queries.privacy import Answer, Answers, Privacy, Scalar
 from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.release import release
-from lethe.queries.table import Rows, measure, opened
+from lethe.queries.table import Table, measure, opened
 
 if TYPE_CHECKING:
     import pandas
@@ -192,8 +192,7 @@ def ask(
     """Ask a question about a table, with noise, and pay for it from a budget.
 
     Args:
-        path: registered data, or their keeper's file; see `lethe.register`. Data in PostgreSQL
-            are named by their keeper's file.
+        path: registered data, or their keeper's file; see `lethe.register`.
         query: such as ``mean(age) in [18, 100] by county``.
         budget: the ledger: a file that `lethe budget create` made, or ``postgresql://...``.
         epsilon: cost; alone it means Laplace noise.
@@ -237,23 +236,22 @@ def ask(
     registered = find(path, table)
     if budget is None:
         with opened(registered, threads) as data:
-            plan = make_plan(asked, data.schema, privacy, registered.trusted(), limits)
-            if not data.is_unchanged():
+            plan = make_plan(asked, data.schema, privacy, (), limits)
+            if not registered.is_unchanged():
                 raise Mismatch(words.OTHER_DATA)
             return Reply(_answered(data, plan, progress), plan, None, None, False)
     with (
         opened(registered, threads) as data,
         contextlib.closing(open_ledger(budget, anchor)) as ledger,
     ):
-        assumed = (*rollback_assumption(ledger), *registered.trusted())
-        plan = make_plan(asked, data.schema, privacy, assumed, limits)
+        plan = make_plan(asked, data.schema, privacy, rollback_assumption(ledger), limits)
         name = dataset if dataset is not None else ledger.only_dataset()
         reply = answer(data, plan, ledger, name, analyst, again=again, progress=progress)
         return replace(reply, paid_from=(partial(open_ledger, budget, anchor), name))
 
 
 def answer(
-    table: Rows,
+    table: Table,
     plan: Plan,
     ledger: Ledger,
     dataset: str,
@@ -273,7 +271,7 @@ def answer(
         RunFailed: paid for and not told.
     """
     status = ledger.status(dataset)
-    fingerprint = table.fingerprint()
+    fingerprint = table.registered.fingerprint()
     if not status.fingerprint:
         raise Mismatch(words.UNBOUND)
     if status.unit == "user" and plan.privacy.person is not None:
@@ -319,7 +317,7 @@ class _Watched(dict[tuple[Scalar, ...], Exact]):
             yield exact
 
 
-def _answered(table: Rows, plan: Plan, progress: Progress | None = None) -> Answers:
+def _answered(table: Table, plan: Plan, progress: Progress | None = None) -> Answers:
     """The answer, which is for nobody to see before it was paid for."""
     privacy = plan.privacy
     groups = measure(table, plan.query, privacy.person, privacy.rows or 1, salt=plan.key)

@@ -14,19 +14,14 @@ import hmac
 import json
 import os
 import secrets
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lethe.data.schema import Schema
-from lethe.data.source import File, in_place, misfits, write_typed
+from lethe.data.source import File, check_not_url, in_place, misfits, write_typed
 from lethe.errors import InputError, RunFailed
 from lethe.files import write_for_owner
 from lethe.queries.ledger.chain import read_json
-
-if TYPE_CHECKING:
-    from lethe.queries.postgres_table import PostgresTable
 
 FORMAT = "lethe-keeper/1"
 SUFFIX = ".keeper"
@@ -45,8 +40,6 @@ class Registered:
         key: 32 random bytes; secret.
         keeper: the keeper's file.
         settled: `fingerprint` as it was when the data were registered.
-        url: of the PostgreSQL database where `table` is, without a password; None for a file, and
-            `rows` is nothing where there is one.
     """
 
     name: str
@@ -57,7 +50,6 @@ class Registered:
     key: bytes = field(repr=False)
     keeper: Path
     settled: str = ""
-    url: str | None = None
 
     @property
     def version(self) -> str:
@@ -86,12 +78,8 @@ class Registered:
         """The keyed hash of rows and schema that a ledger keeps; for comparison, never shown.
 
         Raises:
-            InputError: a table in PostgreSQL does not fit its schema any more.
             RunFailed: the rows cannot be read.
         """
-        if self.url is not None:
-            with _server_table(self) as table:
-                return table.fingerprint()
         facts = json.dumps([self.schema.canonical(), self.table, self.copied])
         return _fingerprint(self.key, str(self.rows), self.version, facts)
 
@@ -116,15 +104,6 @@ class Registered:
             found |= {"person": person, "rows": rows}
         return json.dumps(found, separators=(",", ":"))
 
-    def trusted(self) -> tuple[str, ...]:
-        """What guarantees of answers about these data rest on beside the schema's assumptions."""
-        if self.url is None:
-            return ()
-        return (
-            "the database server, its administrator, the table's owner and the role that reads are "
-            "honest, and others do not see what they see",
-        )
-
     def is_unchanged(self) -> bool:
         """Whether rows and schema are those that were registered."""
         return hmac.compare_digest(self.settled, self.fingerprint())
@@ -136,22 +115,17 @@ def register(
     *,
     prepared: Path | None = None,
     keeper: Path | None = None,
-    table: str | None = None,
 ) -> Registered:
     """Read data once, check them against their schema, and write the keeper's file.
 
     A .parquet or .duckdb file is read in place; of a .csv file, and of a Parquet file whose cells
-    DuckDB cannot read without failing, a typed copy is made. Both are personal data. The rows of a
-    table in PostgreSQL stay there.
+    DuckDB cannot read without failing, a typed copy is made. Both are personal data.
 
     Args:
-        data: .parquet, .csv or .duckdb; as a `File` with its table, delimiter or encoding; or
-            ``postgresql://user@host/database``, without a password.
+        data: .parquet, .csv or .duckdb; as a `File` with its table, delimiter or encoding.
         schema: of its columns, or a file that holds it.
         prepared: place of the typed copy; beside the data by default.
-        keeper: place of the keeper's file; beside the data by default, and for PostgreSQL in the
-            working folder, named after the table.
-        table: in PostgreSQL, as ``schema.table``.
+        keeper: place of the keeper's file; beside the data by default.
 
     Returns:
         What was registered; what is already registered with the same content and schema as it is.
@@ -159,14 +133,7 @@ def register(
     Raises:
         InputError: the file is malformed or does not fit the schema, or other data or another
             schema are registered there. Nothing was written.
-        RunFailed: the server cannot be used.
     """
-    if is_url(data):
-        if prepared is not None:
-            raise InputError(f"--prepared={prepared}: rows in PostgreSQL stay there; leave it out.")
-        return _in_server(str(data), schema, table, keeper)
-    if table is not None:
-        raise InputError(f"table={table!r} is for PostgreSQL; give a .duckdb file as a File.")
     file = data if isinstance(data, File) else File(Path(data))
     schema = schema if isinstance(schema, Schema) else Schema.load(schema)
     place = keeper_of(file.path, file.table) if keeper is None else keeper
@@ -175,13 +142,20 @@ def register(
         raise InputError(
             f"--prepared={prepared}: {file.path} is read in place and needs no typed copy."
         )
-    _must_fit("file", misfits(file, schema))
+    for name, count in misfits(file, schema).items():
+        raise InputError(
+            f"columns.{name}.missing=false, but {count} cell{'s' if count > 1 else ''} of the file "
+            "are missing or do not fit. Repair the file, or declare missing = true."
+        )
     rows = file.path if direct else prepared or file.path.with_name(f"{file.path.name}.rows")
     if place.exists():
         before = load(place)
         if before.schema == schema and _same(before, file, rows):
             return before
-        raise _other(before, file.path)
+        raise InputError(
+            f"{before.keeper} says that {before.name} is registered with another schema or "
+            f"content. `lethe budget forget-data {file.path}` forgets it, or name another --keeper."
+        )
     if not direct:
         write_typed(file, schema, rows)
     made = Registered(
@@ -203,61 +177,13 @@ def register(
     return made
 
 
-def _in_server(
-    url: str, schema: Schema | str | Path, table: str | None, keeper: Path | None
-) -> Registered:
-    """As `register`, for a table in PostgreSQL."""
-    schema = schema if isinstance(schema, Schema) else Schema.load(schema)
-    place = keeper or Path(f"{table}{SUFFIX}")
-    key = secrets.token_bytes(32)
-    made = Registered(table or "", schema, Path(), table, False, key, place, url=url)
-    with _server_table(made) as rows:
-        _must_fit("table", rows.misfits())
-        made = replace(made, settled=rows.fingerprint())
-    if place.exists():
-        before = load(place)
-        same = (before.schema, before.url, before.table) == (schema, url, table)
-        if same and before.is_unchanged():
-            return before
-        raise _other(before, place)
-    _write(made, None)
-    return made
-
-
-def _server_table(registered: Registered) -> PostgresTable:
-    from lethe.queries.postgres_table import PostgresTable
-
-    return PostgresTable(registered)
-
-
-def is_url(data: object) -> bool:
-    """Whether data are named by the URL of a PostgreSQL database."""
-    return isinstance(data, str | Path) and str(data).startswith(("postgresql:/", "postgres:/"))
-
-
-def _must_fit(what: str, wrong: Mapping[str, int]) -> None:
-    for name, count in wrong.items():
-        raise InputError(
-            f"columns.{name}.missing=false, but {count} cell{'s' if count > 1 else ''} of the "
-            f"{what} are missing or do not fit. Repair the {what}, or declare missing = true."
-        )
-
-
-def _other(before: Registered, data: Path) -> InputError:
-    return InputError(
-        f"{before.keeper} says that {before.name} is registered with another schema or content. "
-        f"`lethe budget forget-data {data}` forgets it, or name another --keeper."
-    )
-
-
 def _write(made: Registered, source: str | None) -> None:
     """Write the keeper's file."""
     inside = os.path.relpath(made.rows, made.keeper.resolve().parent)
     document = {
         "format": FORMAT,
         "name": made.name,
-        "rows": inside if made.url is None else None,
-        **({} if made.url is None else {"url": made.url}),
+        "rows": inside,
         "table": made.table,
         "copied": made.copied,
         "source": source,
@@ -278,22 +204,23 @@ def load(path: Path) -> Registered:
         document = read_json(path.read_bytes())
         if document["format"] != FORMAT:
             raise KeyError("format")
-        url = document.get("url")
-        return Registered(
+        rows = document.get("url") or document["rows"]
+        made = Registered(
             str(document["name"]),
             Schema.of(document["schema"]["columns"], str(path)),
-            (path.resolve().parent / document["rows"]).resolve() if url is None else Path(),
+            (path.resolve().parent / rows).resolve(),
             document["table"],
             bool(document["copied"]),
             bytes.fromhex(document["key"]),
             path,
             str(document["settled"]),
-            url,
         )
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no keeper's file. `lethe register` writes one.") from error
+    check_not_url(made.rows)  # earlier versions asked tables in PostgreSQL
+    return made
 
 
 def find(path: str | Path, table: str | None = None) -> Registered:
@@ -305,11 +232,7 @@ def find(path: str | Path, table: str | None = None) -> Registered:
 
     Raises InputError: these data are not registered.
     """
-    if is_url(path):
-        raise InputError(
-            "a table in PostgreSQL is named by its keeper's file, which `lethe register URL "
-            "--table SCHEMA.TABLE --schema FILE` writes: SCHEMA.TABLE.keeper."
-        )
+    check_not_url(path)
     given = Path(path)
     if given.suffix == SUFFIX and table is None:
         return load(given)

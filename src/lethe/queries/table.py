@@ -16,15 +16,14 @@ import weakref
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from lethe.data.casts import engine_type, quoted, rows_sql, text_sql, typed_sql
 from lethe.data.schema import Schema
 from lethe.data.source import only_table, parquet_sql, read_every_cell
-from lethe.errors import InputError, MissingExtra, RunFailed, require
+from lethe.errors import InputError, RunFailed, require
 from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull, Key
 from lethe.queries.lattice import Exact, Groups, Layout, Sparse
-from lethe.queries.postgres_table import PostgresTable
 from lethe.queries.privacy import Scalar
 from lethe.queries.query import Query
 from lethe.queries.registration import Registered
@@ -36,31 +35,6 @@ _LOCKED = {
     "python_enable_replacements": "false",
 }
 _INSIDE = "rows"  # what the table is called in every statement
-
-
-class Rows(Protocol):
-    """An open table, wherever its rows are: `Table` reads a file, `PostgresTable` a server."""
-
-    registered: Registered
-    schema: Schema
-    opened: str
-
-    @property
-    def version(self) -> str:
-        """A mark that changes when the rows do; `opened` is what it was."""
-        ...
-
-    def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Rows of a statement about the table `rows`; for aggregates, not for rows of people."""
-        ...
-
-    def fingerprint(self) -> str:
-        """As `Registered.fingerprint`, of what `run` reads."""
-        ...
-
-    def is_unchanged(self) -> bool:
-        """Whether rows and schema are those that were registered."""
-        ...
 
 
 class Table:
@@ -108,7 +82,10 @@ class Table:
         except InputError:
             self.close()
             # What is wrong would tell of the file that lies there now.
-            raise _not_as_registered(registered, "file") from None
+            raise RunFailed(
+                f"{registered.name} has no longer the columns that were registered. Put the file "
+                "back, or register the new data with a budget of their own."
+            ) from None
 
     def __enter__(self) -> Table:
         return self
@@ -130,14 +107,6 @@ class Table:
     def version(self) -> str:
         """A mark that changes when the file is written anew; not of its content."""
         return self.registered.version
-
-    def fingerprint(self) -> str:
-        """As `Registered.fingerprint`."""
-        return self.registered.fingerprint()
-
-    def is_unchanged(self) -> bool:
-        """Whether rows and schema are those that were registered."""
-        return self.registered.is_unchanged()
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a statement about the table `rows`; for aggregates, not for rows of people.
@@ -183,34 +152,18 @@ class Table:
         )
 
 
-def _not_as_registered(registered: Registered, what: str) -> RunFailed:
-    return RunFailed(
-        f"{registered.name} has no longer the columns that were registered. Put the {what} "
-        "back, or register the new data with a budget of their own."
-    )
-
-
 @contextlib.contextmanager
-def opened(registered: Registered, threads: int | None = None) -> Iterator[Rows]:
+def opened(registered: Registered, threads: int | None = None) -> Iterator[Table]:
     """A table for one question, as `Table`; the next one about the same data finds it open.
 
     Opening DuckDB takes longer than a question about few rows. A .duckdb file is closed each time,
-    for nobody could write to it meanwhile; and a server sees one transaction a question.
+    for nobody could write to it meanwhile.
 
     Raises:
         RunFailed: the rows are gone, cannot be read, or are not as they were registered.
-        MissingExtra: DuckDB, or what PostgreSQL needs, is not installed.
+        MissingExtra: DuckDB is not installed.
     """
-    if registered.url is not None:
-        try:
-            server = PostgresTable(registered)
-        except MissingExtra:
-            raise
-        except InputError:
-            raise _not_as_registered(registered, "table") from None
-        with server:
-            yield server
-    elif registered.rows.suffix.lower() == ".duckdb":
+    if registered.rows.suffix.lower() == ".duckdb":
         with Table(registered, threads=threads) as table:
             yield table
     else:
@@ -237,7 +190,7 @@ def _kept_open(registered: Registered, version: str, threads: int | None, proces
 # multiplied was clamped to a lattice before.
 
 
-def measure(table: Rows, query: Query, person: str | None, rows: int, salt: str) -> Groups:
+def measure(table: Table, query: Query, person: str | None, rows: int, salt: str) -> Groups:
     """Exact numbers by group.
 
     Args:

@@ -88,24 +88,6 @@ def test_a_mu_buys_the_epsilon_that_it_is_charged_for():
     assert cost.amount == pytest.approx(1.0, rel=1e-6)
 
 
-@pytest.mark.parametrize("k", [2, 5])
-def test_randomized_response(k):
-    options = list(range(k))
-    n, epsilon = 4000, 1.0
-    told = choosing.randomized_response([0] * n, categories=options, epsilon=epsilon)
-    truth = math.e / (math.e + k - 1)
-    assert told.truth == pytest.approx(truth)
-    assert math.log(told.truth / told.other) <= epsilon * (1 + 1e-12)
-    assert told.truth + (k - 1) * told.other == pytest.approx(1)
-    seen = [told.values.count(i) for i in options]
-    assert fits(seen, np.array([truth] + [(1 - truth) / (k - 1)] * (k - 1)))
-    share = told.share(0, confidence=1 - 1e-7)
-    assert share.low <= 1 <= share.high
-    with pytest.raises(InputError) as caught:
-        choosing.randomized_response(["secret"], categories=options, epsilon=1.0)
-    assert "secret" not in str(caught.value)
-
-
 def test_a_person_alone_in_a_group_is_hidden():
     found = threshold.found_keys(
         {0: 1, 1: 5000}, groups=1, largest=1, total=1, spend=Spend(epsilon=1.0, delta=1e-9)

@@ -1,4 +1,4 @@
-"""Numbers with noise: Laplace and Gaussian, on whole and on real numbers.
+"""Whole numbers with Laplace or Gaussian noise.
 
 OpenDP draws the discrete laws exactly (Canonne, Kamath and Steinke 2020), the others on a lattice
 of 2^-1074, then rounded to a float. So the likelihood of an output never depends on the low bits of
@@ -25,7 +25,7 @@ from lethe.queries.privacy import Answer, Neighbours, Spend
 _LEAST, _MOST = 1e-9, 1e100  # of a scale, in units of the value
 _WHOLE = 2**62  # exact values beyond are clamped, which moves no two of them apart
 _EXACT = 2**53  # the same for noise on real numbers
-LAWS = ("laplace", "discrete laplace", "gaussian", "discrete gaussian")
+LAWS = ("discrete laplace", "gaussian", "discrete gaussian")
 _OUT = 1 + 1e-12  # limits are rounded outwards
 _SUMMED = 1e4  # sd up to which the discrete Gaussian is summed term by term
 _APART = 1.02  # scales of a sum of Laplace noises are widened until they differ by this
@@ -47,13 +47,8 @@ def opendp() -> Any:
     return SimpleNamespace(m=measurements, **known)
 
 
-def scalar(kind: str) -> tuple[Any, Any]:
-    """Domain and metric of one number, ``i64`` or ``f64``."""
-    return _atom(kind), opendp().absolute_distance(T=kind)
-
-
 def vector(kind: str, norm: str) -> tuple[Any, Any]:
-    """Domain and metric of many numbers; `norm` is ``l1`` or ``l2``."""
+    """Domain and metric of many numbers, ``i64`` or ``f64``; `norm` is ``l1`` or ``l2``."""
     dp = opendp()
     metric = dp.l1_distance(T=kind) if norm == "l1" else dp.l2_distance(T="f64")
     return dp.vector_domain(_atom(kind)), metric
@@ -68,7 +63,7 @@ def _built(law: str, kind: str, space: str, scale: float) -> Any:
     dp = opendp()
     if law in ("laplace", "gaussian"):
         make = dp.m.make_laplace if law == "laplace" else dp.m.make_gaussian
-        return make(*(scalar(kind) if space == "scalar" else vector(kind, space)), scale=scale)
+        return make(*vector(kind, space), scale=scale)
     domain = dp.vector_domain(_atom(kind))
     metric = dp.linf_distance(T=kind, monotonic=space == "monotone")
     return dp.m.make_noisy_max(domain, metric, dp.zero_concentrated_divergence(), scale=scale)
@@ -85,7 +80,7 @@ def fitted(
     Args:
         law: "laplace", "gaussian" or "exponential".
         kind: of the exact values: ``i64`` or ``f64``.
-        space: "scalar", "l1" or "l2" of numbers; "monotone" or "any" of scores.
+        space: "l1" or "l2" of numbers; "monotone" or "any" of scores.
         distance: of neighbours, as the map wants it.
         most: of the loss, in the measure's own currency.
 
@@ -109,8 +104,6 @@ def fitted(
 class Law:
     """A symmetric noise law.
 
-    >>> Law("laplace", 1.0).reach(0.95) > 2.9957
-    True
     >>> Law("discrete laplace", 1.0).reach(0.95)
     3.0
     """
@@ -141,8 +134,6 @@ class Law:
         """The least q with P(|noise| > q) <= 1 - confidence, rounded outwards."""
         check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
         miss = 1 - confidence
-        if self.name == "laplace":
-            return -self.scale * math.log(miss) * _OUT
         if self.name == "discrete laplace":
             return float(_discrete_laplace(self.scale, miss))
         if self.name == "gaussian":
@@ -251,60 +242,6 @@ def noised(exact: Sequence[int], *, l1: int, l2: float, spend: Spend) -> Noised:
     return Noised(tuple(measure(clamped)), Law("gaussian", scale))
 
 
-def laplace(
-    value: float,
-    *,
-    sensitivity: float,
-    epsilon: float,
-    whose: Neighbours | None = None,
-    confidence: float = 0.95,
-) -> Answer:
-    """A real number with Laplace noise of scale sensitivity / epsilon.
-
-    Args:
-        sensitivity: most that neighbours move it as computed, rounding included: a sum of
-            floating-point numbers moves by more than the largest of them.
-        epsilon: > 0.
-        whose: neighbours that `sensitivity` is about; one row added or removed if left out.
-
-    Guarantee: epsilon-DP, by OpenDP's map.
-    """
-    spend = Spend(epsilon=epsilon)
-    check_between("sensitivity", sensitivity, 0, math.inf, open_low=True, open_high=True)
-    measure, scale = fitted(
-        "laplace", "f64", "scalar", sensitivity / epsilon, float(sensitivity), epsilon
-    )
-    drawn = float(measure(check_finite(value)))
-    return stated(drawn, Law("laplace", scale), spend, whose, confidence)
-
-
-def gaussian(
-    value: float,
-    *,
-    sensitivity: float,
-    spend: Spend,
-    whose: Neighbours | None = None,
-    confidence: float = 0.95,
-) -> Answer:
-    """A real number with Gaussian noise.
-
-    Args:
-        spend: rho, mu, or epsilon with delta; sigma is sensitivity / sqrt(2 rho), sensitivity /
-            mu, or the least that the exact curve of (epsilon, delta) allows.
-        whose, confidence: as in `laplace`.
-
-    Guarantee:
-        As spent: rho by OpenDP's map; mu and (epsilon, delta) by sensitivity / sigma, for noise on
-        a lattice of 2^-1074 that differs from the continuous one by less than one part in 10^600.
-    """
-    check_between("sensitivity", sensitivity, 0, math.inf, open_low=True, open_high=True)
-    rho = spend.rho if spend.rho is not None else _mu(spend) ** 2 / 2
-    scale = sensitivity / math.sqrt(2 * rho)
-    measure, scale = fitted("gaussian", "f64", "scalar", scale, float(sensitivity), rho)
-    drawn = float(measure(check_finite(value)))
-    return stated(drawn, Law("gaussian", scale), spend, whose, confidence)
-
-
 def stated(
     value: float,
     law: Law,
@@ -346,13 +283,6 @@ def whole_numbers(exact: Iterable[int]) -> list[int]:
         raise InputError(
             "exact numbers must be whole numbers, each by itself: count or sum lattice units first."
         ) from None
-
-
-def check_finite(value: float) -> float:
-    """Return `value` as a float if it is a finite number."""
-    if not math.isfinite(value):
-        raise InputError("the exact value is not finite: clamp the rows and leave out NaN.")
-    return float(value)
 
 
 def _mu(spend: Spend) -> float:

@@ -378,11 +378,6 @@ def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
 def _opened(config: DatasetConfig) -> Table:
     """One thread a question: several questions share the cores better than the parts of one."""
     registered = find(config.path, config.inside)
-    if registered.url is not None:
-        raise InputError(
-            f"{config.path}: the service reads files. Ask about a table in PostgreSQL by "
-            "`lethe query` or `lethe.ask`."
-        )
     small = registered.rows.is_file() and registered.rows.stat().st_size <= KEPT
     return Table(registered, threads=1 if small else None, keep=small)
 
