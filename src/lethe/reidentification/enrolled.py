@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
 from lethe.errors import NotMeasurable
 from lethe.reidentification.gallery import Index, covariance_within
@@ -41,7 +40,8 @@ MOST_PEOPLE = 5000
 """People in the gallery, at most, for softmax and for one-to-one assignment."""
 _NEIGHBOURS = 5
 _BANDWIDTHS = tuple(2.0**power for power in range(-8, 4))
-_PRIORS = (1.0, 2.0, 4.0, 16.0, 64.0, 1024.0)  # degrees of freedom
+_RATIOS = 2.0 ** np.arange(-10, 7)  # of a person's variance to the pooled one
+_SCATTERS, _ROUNDS = 30_000, 30  # scatters that their distribution is fitted to, and steps of EM
 _SAMPLE = 400  # enrolled rows whose leave-one-out likelihood chooses a bandwidth
 _STEPS, _PENALTY = 20, 0.1
 _AT_ONCE = 1 << 23  # numbers of a table of guesses
@@ -223,21 +223,30 @@ def _density(held: _Rows) -> Score:
 def _gaussian(held: _Rows) -> Score:
     """log-density with each person's variances, drawn to the pooled ones.
 
-    How far is chosen for each person by the marginal likelihood of their scatter under a scaled
-    inverse chi-square prior: few people who vary in a way of their own among many who do not keep
-    it.
+    How far is learned from all people: the distribution of a variance over the pooled one is fitted
+    to their scatter (maximum likelihood on a grid, Kiefer and Wolfowitz 1956, by EM), and each
+    variance is its posterior geometric mean.
     """
     pooled, freedom = held.spread(), held.counts[:, None] - 1.0
     squares = np.add.reduceat(held.within**2, held.starts, axis=0) / pooled
 
-    def marginal(prior: float) -> Float:
-        half = (prior + freedom) / 2
-        each = gammaln(half) - gammaln(prior / 2) - freedom / 2 * np.log(prior)
-        return np.asarray((each - half * np.log1p(squares / prior)).sum(axis=1))
+    def likelihood(squares: Float, freedom: Float) -> Float:
+        log = -freedom[..., None] / 2 * np.log(_RATIOS) - squares[..., None] / (2 * _RATIOS)
+        return np.asarray(np.exp(log - log.max(axis=-1, keepdims=True)))
 
-    likely = np.stack([marginal(prior) for prior in _PRIORS]).argmax(axis=0)
-    prior = np.array(_PRIORS)[likely][:, None]
-    variance = pooled * (prior + squares) / (prior + freedom)
+    some = slice(None, None, -(-squares.size // _SCATTERS))
+    known = likelihood(squares[some], np.broadcast_to(freedom[some], squares[some].shape))
+    known = known.reshape(-1, len(_RATIOS))
+    weight = np.where(_RATIOS == 1, 1.0, 0.01)  # at first nearly all have the pooled one
+    weight /= weight.sum()
+    for _ in range(_ROUNDS):
+        weight = weight / len(known) * (known.T @ (1 / (known @ weight)))
+    ratio, step = np.empty_like(squares), max(1, _SCATTERS // squares.shape[1])
+    for start in range(0, len(ratio), step):
+        part = slice(start, start + step)
+        chance = weight * likelihood(squares[part], freedom[part])
+        ratio[part] = np.exp(chance @ np.log(_RATIOS) / chance.sum(axis=-1))
+    variance = pooled * ratio
     between = np.maximum(held.means.var(axis=0) - pooled * (1 / held.counts).mean(), 1e-6 * pooled)
     left = variance / held.counts[:, None]
     keep = between / (between + left)  # a mean of few rows is drawn to that of all
