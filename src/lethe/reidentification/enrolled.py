@@ -40,7 +40,7 @@ MOST_PEOPLE = 5000
 """People in the gallery, at most, for softmax and for one-to-one assignment."""
 _NEIGHBOURS = 5
 _BANDWIDTHS = tuple(2.0**power for power in range(-8, 4))
-_RATIOS = 2.0 ** np.arange(-10, 7)  # of a person's variance to the pooled one
+_RATIOS = 2.0 ** np.arange(-10, 6.5, 0.5)  # of a person's variance to the pooled one
 _SCATTERS, _ROUNDS = 30_000, 30  # scatters that their distribution is fitted to, and steps of EM
 _SAMPLE = 400  # enrolled rows whose leave-one-out likelihood chooses a bandwidth
 _STEPS, _PENALTY = 20, 0.1
