@@ -134,7 +134,7 @@ def test_assignment_is_that_of_the_highest_total_and_softmax_has_a_limit():
 @settings(max_examples=12)
 @given(**NOISE)
 def test_the_proofs_hold_for_attackers_of_rows(seed, users, dimension, apart, sigma, draws, clean):
-    """One released vector: limits of Top-1 on those who know less than the best attacker there is."""
+    """One released vector: nobody who keeps rows beats the limits on every attacker."""
     check_game(seed, users, dimension, apart, sigma, draws, clean)
 
 

@@ -14,12 +14,18 @@ from typing import Any
 
 from lethe.evidence.estimate import Measured
 from lethe.evidence.rules import PASS, UNDECIDED, Rule, judge
-from lethe.evidence.sight import Plant, blindness
+from lethe.evidence.sight import Plant, blindness, smallest_seen
 
 Json = Mapping[str, Any]
 
 HARMLESS = ("utility-loss",)
 """Metrics whose rules make no claim about leaks: their numbers alone decide."""
+
+PROVEN = ("bound",)
+"""Metrics that limit every attacker, seen or not."""
+
+_BESIDE = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain")
+"""Metrics without a plant of their own: the attackers must see those that are planted for `lift`."""
 
 _TOPS = {"lift": math.inf, "top-t": math.inf}
 
@@ -56,9 +62,14 @@ def decide(
         return Decision(outcome)
     name = None if candidate is None else candidate["name"]
     doubts = [*_failed_attacks(candidate), *_failed_checks(checks, name)]
-    if not doubts and candidate is not None and candidate.get("plants") is not None:
-        plants = [Plant.of(one) for one in candidate["plants"]]
-        unseen = blindness(plants, rule.quantity, rule.limit, _TOPS.get(rule.metric, 1.0))
+    planted = None if candidate is None else candidate.get("plants")
+    if not doubts and planted is not None and rule.metric not in PROVEN:
+        plants = [Plant.of(one) for one in planted]
+        if rule.metric in _BESIDE:
+            seen = smallest_seen(plants, "lift", 1.0) is not None
+            unseen = "" if seen else "the attacks see none of the leaks that were planted"
+        else:
+            unseen = blindness(plants, rule.quantity, rule.limit, _TOPS.get(rule.metric, 1.0))
         doubts += [f"{unseen}: no pass without the power to fail"] if unseen else []
     return Decision(UNDECIDED, "; ".join(doubts)) if doubts else Decision(PASS)
 

@@ -55,7 +55,7 @@ _CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
-_DENSE_HITS = 16  # expected by chance of attackers who score every pair, who draw no more often
+_DENSE_HITS = 20  # expected by chance of attackers who score every pair, who draw no more often
 
 
 @dataclass(frozen=True, eq=False)
@@ -352,7 +352,7 @@ def tallies(
         views: further functions of the release, affine in a row; on them only attackers that are
             `projected` run.
         single: draws that attackers of single vectors get, who have more probes; all by default.
-            Those that score every pair get as many as give 16 hits by chance, 2 at least.
+            Those that score every pair get as many as give 20 hits by chance, 2 at least.
         skipped: filled with name and reason of attackers who cannot run.
 
     Returns: One tally an attacker and view, the release's first, in their order.

@@ -118,9 +118,11 @@ class _Rows:
         noise = np.zeros(rows.shape[1]) if seen.noise is None else seen.noise
         scatter = np.diag(noise)
         within = rows - (seen.gallery - self.centre)[self.user]
-        self.scattered = (
-            self.freedom > 0 and float(np.abs(within).max()) > 1e-9 * np.abs(rows).max()
-        )
+        rounding = 1e-12 * np.abs(seen.rows).max()
+        if np.abs(rows).max() <= rounding:
+            rows, within = np.zeros_like(rows), np.zeros_like(within)
+        self.rounding = rounding
+        self.scattered = self.freedom > 0 and bool(np.abs(within).max() > rounding)
         if self.scattered:
             scatter = scatter + covariance_within(within, self.freedom)
         elif not noise.any():
@@ -131,12 +133,13 @@ class _Rows:
         self.map = root / deviation[:, None]
         self.rows = rows @ self.map
         self.within = within @ self.map
-        self.means = (seen.gallery - self.centre) @ self.map
+        self.means = self.mapped(seen.gallery)
         self.noise = (noise[:, None] * self.map**2).sum(axis=0)
         self.halves = (self.rows**2).sum(axis=1) / 2
 
     def mapped(self, probes: Float) -> Float:
-        return np.asarray((probes - self.centre) @ self.map)
+        apart = probes - self.centre
+        return np.asarray(np.where(np.abs(apart) <= self.rounding, 0.0, apart) @ self.map)
 
     def nearness(self, mapped: Float) -> Float:
         """(n, R) minus half the squared distance to every row."""
