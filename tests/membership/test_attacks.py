@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from lethe.membership.power import exchanged, planted
 from simulated import DESIGNS, gaps, paired, shadows, signals
 
 from lethe.errors import InputError
@@ -16,7 +17,6 @@ from lethe.membership.attacks.registry import ATTACKS, AUTO, choose_attacks
 from lethe.membership.audit import audit_scores
 from lethe.membership.checks import null_audit
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.power import exchanged, planted
 from lethe.membership.scoring import score, score_targets
 from lethe.membership.settings import AuditSettings
 from lethe.training.shadows import Shadows

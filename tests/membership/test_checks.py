@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from lethe.membership.power import exchanged
 from simulated import (
     audit,
     balanced,
@@ -34,7 +35,6 @@ from lethe.membership.checks import (
     trained_alike,
 )
 from lethe.membership.measure import run_attacks
-from lethe.membership.power import exchanged
 from lethe.training.shadows import Shadows
 
 MAKERS = [

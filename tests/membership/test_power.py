@@ -8,6 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lethe.membership.power import (
+    LARGEST_T,
+    Scorer,
+    exchanged,
+    minimum_detectable_auc,
+    planted,
+    smallest_effect,
+)
 from scipy.special import ndtr
 from scipy.stats import norm
 from simulated import audit, balanced, coins, paired, shadows, signals
@@ -19,14 +27,6 @@ from lethe.evidence.twoway import Spread, mean_spread
 from lethe.membership import power as module
 from lethe.membership.checks import PASS, WARN, power_check
 from lethe.membership.measure import run_attacks
-from lethe.membership.power import (
-    LARGEST_T,
-    Scorer,
-    exchanged,
-    minimum_detectable_auc,
-    planted,
-    smallest_effect,
-)
 
 ONLINE = Scorer("lira-online")
 

@@ -11,13 +11,13 @@ Sources: Cover and Hart 1967 (nearest neighbour), Parzen 1962 (density), Greene 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from lethe.errors import NotMeasurable
-from lethe.reidentification.gallery import Index, covariance_within
+from lethe.reidentification.gallery import Index, covariance_within, means
 from lethe.reidentification.sight import Sight
 from lethe.reidentification.vectors import Float
 
@@ -39,12 +39,13 @@ ENROLLED = {
 MOST_PEOPLE = 5000
 """People in the gallery, at most, for softmax and for one-to-one assignment."""
 _NEIGHBOURS = 5
+_REACH = 3.0  # robust deviations from the median, beyond which coordinates are cut
 _BANDWIDTHS = tuple(2.0**power for power in range(-8, 4))
 _RATIOS = 2.0 ** np.arange(-10, 6.5, 0.5)  # of a person's variance to the pooled one
 _SCATTERS, _ROUNDS = 30_000, 30  # scatters that their distribution is fitted to, and steps of EM
 _SAMPLE = 400  # enrolled rows whose leave-one-out likelihood chooses a bandwidth
 _STEPS, _PENALTY = 20, 0.1
-_AT_ONCE = 1 << 23  # numbers of a table of guesses
+_AT_ONCE = 1 << 20  # numbers of a table of guesses
 
 
 Score = Callable[[Float, Index | None], Float]
@@ -97,8 +98,20 @@ def enrol(metric: str, seen: Sight) -> Enrolment:
         SOFTMAX: _softmax,
     }
     linear = metric in (GAUSSIAN, SOFTMAX)
-    held = _Rows(seen)
+    held = _Rows(_cut(seen) if metric == GAUSSIAN else seen)
     return Enrolment(fit[metric](held), len(seen.gallery) if linear else len(seen.rows), held)
+
+
+def _cut(seen: Sight) -> Sight:
+    """Enrolled vectors whose coordinates are cut far from the median: one value may not decide."""
+    middle = np.median(seen.rows, axis=0)
+    spread = 1.4826 * np.median(np.abs(seen.rows - middle), axis=0)
+    noise = 0.0 if seen.noise is None else seen.noise
+    reach = np.where(spread > 0, _REACH * np.sqrt(spread**2 + noise), np.inf)
+    rows = np.clip(seen.rows, middle - reach, middle + reach)
+    people = len(seen.gallery)
+    gallery = means(rows, np.arange(len(rows)), seen.user, people)
+    return replace(seen, rows=rows, gallery=gallery, cut=(middle - reach, middle + reach))
 
 
 class _Rows:
@@ -121,7 +134,7 @@ class _Rows:
         rounding = 1e-12 * np.abs(seen.rows).max()
         if np.abs(rows).max() <= rounding:
             rows, within = np.zeros_like(rows), np.zeros_like(within)
-        self.rounding = rounding
+        self.rounding, self.cut = rounding, seen.cut
         self.scattered = self.freedom > 0 and bool(np.abs(within).max() > rounding)
         if self.scattered:
             scatter = scatter + covariance_within(within, self.freedom)
@@ -138,6 +151,8 @@ class _Rows:
         self.halves = (self.rows**2).sum(axis=1) / 2
 
     def mapped(self, probes: Float) -> Float:
+        if self.cut is not None:
+            probes = np.clip(probes, *self.cut)
         apart = probes - self.centre
         return np.asarray(np.where(np.abs(apart) <= self.rounding, 0.0, apart) @ self.map)
 
@@ -275,18 +290,17 @@ def _softmax(held: _Rows) -> Score:
     people, count = len(held.means), len(held.rows)
     if people > MOST_PEOPLE:
         raise NotMeasurable(f"softmax is fitted to {MOST_PEOPLE:,} people at most, got {people:,}.")
-    rows = np.asarray(held.rows, np.float32)
     step = max(1, _AT_ONCE // people)
 
     def loss(flat: Float) -> tuple[float, Float]:
         weight = flat.reshape(-1, people)
-        narrow, slope, total = weight.astype(np.float32), _PENALTY * weight, 0.0
+        slope, total = _PENALTY * weight, 0.0
         for start in range(0, count, step):
-            part, user = rows[start : start + step], held.user[start : start + step]
-            guess = part @ narrow
+            part, user = held.rows[start : start + step], held.user[start : start + step]
+            guess = part @ weight
             guess -= guess.max(axis=1, keepdims=True)
             place = np.arange(len(part))
-            right = guess[place, user].astype(np.float64)
+            right = guess[place, user]
             np.exp(guess, out=guess)
             mass = guess.sum(axis=1, keepdims=True)
             total += float((np.log(mass[:, 0]) - right).sum())
@@ -295,7 +309,7 @@ def _softmax(held: _Rows) -> Score:
             slope += part.T @ guess
         return total + _PENALTY / 2 * float((flat**2).sum()), slope.ravel()
 
-    start = np.zeros(rows.shape[1] * people)
+    start = np.zeros(held.rows.shape[1] * people)
     found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
     weight = held.map @ found.x.reshape(-1, people)
 

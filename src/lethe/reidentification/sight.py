@@ -41,6 +41,7 @@ class Sight:
     owner: Index  # (P,) person of each probe; some may have none
     sizes: Index | None = None  # (P,) successive rows of `probes` that are scored as one probe
     noise: Float | None = None  # (d,) variance of what probes have beyond the enrolled rows
+    cut: tuple[Float, Float] | None = None  # (d,) limits of what an attacker reads of a coordinate
 
     @property
     def counts(self) -> Float:
