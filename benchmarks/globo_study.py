@@ -9,7 +9,7 @@ in, it gives the answer away, and the AUC is 0.96. `readers.globo` takes it out.
 the BiLSTM with attention of `examples/reader_engagement` are trained on the first period; a fifth
 of the readers are blind, no model sees them; a tenth of the others decide when to stop.
 
-Then every attacker of `lethe.reidentification.attackers`, three times: gallery and probes both from
+Then every attacker of `lethe.reidentification.family`, three times: gallery and probes both from
 the second period; gallery from the first and probes from the second, where no click is an input on
 both sides; and the latter among blind readers alone. Within a period the inputs of a person overlap
 from row to row (the last 20 clicks), so the attack there measures copied input; across periods it
@@ -44,7 +44,8 @@ from training import SETTINGS, export, held_out, represent, save_head, train
 
 from lethe.evidence.estimate import Estimate
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Panel, allowed, permuted_lift
+from lethe.reidentification.attackers import Panel, permuted_lift
+from lethe.reidentification.family import allowed
 from lethe.reidentification.gallery import Split, split_periods, split_rows
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings

@@ -37,7 +37,7 @@ from ranks import argsort
 from scipy.stats import kstest
 from threadpoolctl import threadpool_limits
 
-from lethe.reidentification.attackers import Attacker
+from lethe.reidentification.family import Attacker
 from lethe.reidentification.gallery import split_rows
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings

@@ -13,8 +13,8 @@ from lethe.assess.judged import metrics_of
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.rules import OPTED, judge, parse_rule
-from lethe.reidentification.attackers import allowed
 from lethe.reidentification.audit import audit_released
+from lethe.reidentification.family import allowed
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.texts import Texts

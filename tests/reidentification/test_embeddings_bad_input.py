@@ -81,11 +81,12 @@ def test_constant_vectors_are_chance_and_said_to_be_tied(value):
     assert {one["name"] for one in attacks} == {
         "cosine",
         "l2",
-        "2 vectors",
-        "5 vectors",
         "all vectors",
+        "nearest row",
+        "nearest row, all vectors",
+        "softmax, all vectors",
     }
-    assert [one["lift"]["1"]["value"] for one in attacks] == pytest.approx([1.0] * 5)
+    assert [one["lift"]["1"]["value"] for one in attacks] == pytest.approx([1.0] * 6)
     ties = next(one for one in found.checks if one["name"] == "ties")
     assert ties["status"] == "warn" and ties["detail"].startswith("100.00%")
 

@@ -14,8 +14,10 @@ from sklearn.covariance import ledoit_wolf
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.rules import UNDECIDED
 from lethe.reidentification import attackers
-from lethe.reidentification.attackers import ATTACKERS, Panel, allowed, permuted_lift, tallies
+from lethe.reidentification.attackers import Panel, permuted_lift, tallies
 from lethe.reidentification.audit import VectorsSubject, _permuted, audit_embeddings, measure
+from lethe.reidentification.enrolled import ENROLLED
+from lethe.reidentification.family import ATTACKERS, FURTHER, NORMALISED, allowed
 from lethe.reidentification.gallery import covariance_within, sampled, split_periods, split_rows
 from lethe.reidentification.released import Released
 from lethe.reidentification.sight import ALL, folds, learn, pooled, sight_of
@@ -23,7 +25,8 @@ from lethe.reidentification.surface import operating_point
 from lethe.reidentification.sweep import Battery, sample_of
 from lethe.reidentification.task import task_of
 
-NAMES = {attacker.name: attacker for attacker in ATTACKERS}
+EVERY = (*ATTACKERS, *FURTHER)
+NAMES = {attacker.name: attacker for attacker in EVERY}
 FAST = {"plays": 0, "radius_points": 20, "radius_draws": 50, "refine": 0, "surface": ()}
 
 
@@ -39,7 +42,7 @@ def drifting(users=300, dimensions=12, rows=5, seed=0):
     return vectors + 0.4 * rng.standard_normal(vectors.shape), owner, period
 
 
-def lifts(vectors, split, attackers=ATTACKERS, clean=None):
+def lifts(vectors, split, attackers=EVERY, clean=None):
     sight = sight_of(vectors, split)
     panel = Panel(attackers, folds(len(split.users)))
     held = sight if clean is None else sight_of(clean, split)
@@ -201,23 +204,24 @@ def test_who_joins_all_vectors_is_left_out_where_everybody_has_one():
     asked = quick(**FAST)
     battery = Battery(model, split, sample_of(model, split), asked)
     noisy, plain = ([a.name for a in battery.panel(noise=n).attackers] for n in (True, False))
-    assert noisy == [
-        *("cosine", "l2", "whitened", "within-class", "lda", "plda", "clean gallery"),
-        "plda, clean gallery, all vectors",
-    ]
-    assert plain == noisy[:6]
+    joining = ("all vectors", "plda, clean gallery, all vectors", "gaussian, all vectors")
+    assert noisy == ["cosine", "l2", "plda", "nearest row", *joining, "softmax, all vectors"]
+    models = ("density, all vectors", "gaussian, all vectors", "softmax, all vectors")
+    assert plain == [*noisy[:4], *models]
 
 
 def test_a_threat_model_rules_attackers_out():
-    assert {a.name for a in allowed()} == set(NAMES)
+    assert allowed() == ATTACKERS and allowed(normalised=True)[-2:] == NORMALISED
     assert all(a.vectors == 1 for a in allowed(vectors=1))
-    assert {a.vectors for a in allowed(vectors=2)} == {1, 2}
+    assert {a.vectors for a in allowed(vectors=3)} == {1, 3}
+    names = [a.name for a in allowed(vectors=3)]
+    assert {"3 vectors", "plda, 3 vectors"} < set(names) and len(set(names)) == len(names)
     assert not any(a.clean_gallery for a in allowed(clean_gallery=False))
     some = audit_embeddings(**population(), settings=quick(**FAST, vectors=1, clean_gallery=False))
     run = {r["attack"] for c in some.candidates for r in c["risk_from"]["results"]}
     assert run <= {a.name for a in allowed(False, 1)}
     not_run = {row["name"] for row in some.attacks_not_run}
-    assert {"all vectors", "clean gallery"} <= not_run
+    assert {"all vectors", "plda, all vectors"} <= not_run
 
 
 # ---------------------------------------------------------------- controls
@@ -228,8 +232,8 @@ def test_whoever_the_owner_is_a_fixed_metric_is_ranked_once(decimals):
     """With ties, and without: as ranking the probes anew for every permutation."""
     vectors, owner, period = drifting()
     sight = sight_of(np.round(vectors, decimals) + 0.0, split_periods(owner, period, 1, 2))
-    panel, rng = Panel(ATTACKERS, folds(300)), np.random.default_rng(0)
-    for attacker in ATTACKERS:
+    panel, rng = Panel(EVERY, folds(300)), np.random.default_rng(0)
+    for attacker in EVERY:
         if attacker.metric in attackers.LEARNED:
             continue
         seen = panel.seen(attacker, sight, sight)
@@ -240,7 +244,7 @@ def test_whoever_the_owner_is_a_fixed_metric_is_ranked_once(decimals):
             for one in others
         ]
         fast = attackers._credit_of_others(panel, attacker, seen, others)
-        np.testing.assert_array_equal(fast, np.stack(slow), err_msg=attacker.name)
+        np.testing.assert_allclose(fast, np.stack(slow), atol=1e-12, err_msg=attacker.name)
 
 
 @pytest.mark.parametrize("pairs", [4e9, 1e6])
@@ -268,6 +272,8 @@ def test_an_attacker_who_finds_people_under_other_names_decides_nothing(monkeypa
         lambda self, attacker, seen: (
             ()
             if attacker.metric in ("cosine", "l2")
+            else (attackers.enrol(attacker.metric, seen),)
+            if attacker.metric in ENROLLED
             else (learn("plda", seen, np.ones(len(seen.gallery), bool)),)
         ),
     )

@@ -13,7 +13,8 @@ from scipy.integrate import quad
 from scipy.stats import norm
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.reidentification.attackers import Panel, allowed
+from lethe.reidentification.attackers import Panel
+from lethe.reidentification.family import allowed
 from lethe.reidentification.gallery import split_rows
 from lethe.reidentification.scored import Scorer, adjusted_rand, grouped, pairs_of, singling_out
 from lethe.reidentification.sight import folds, sight_of

@@ -14,12 +14,18 @@ from typing import Any
 
 from lethe.evidence.estimate import Measured
 from lethe.evidence.rules import PASS, UNDECIDED, Rule, judge
-from lethe.evidence.sight import Plant, blindness
+from lethe.evidence.sight import Plant, blindness, smallest_seen
 
 Json = Mapping[str, Any]
 
 HARMLESS = ("utility-loss",)
 """Metrics whose rules make no claim about leaks: their numbers alone decide."""
+
+PROVEN = ("bound",)
+"""Metrics that limit every attacker, seen or not."""
+
+_BESIDE = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain")
+"""Metrics without a plant of their own: the attackers must see those that are planted for `lift`."""
 
 _TOPS = {"lift": math.inf, "top-t": math.inf, "epsilon-lower": math.inf}
 
@@ -56,16 +62,24 @@ def decide(
         return Decision(outcome)
     name = None if candidate is None else candidate["name"]
     doubts = [*_failed_attacks(candidate), *_failed_checks(checks, name)]
-    if not doubts and candidate is not None and candidate.get("plants") is not None:
-        plants = [Plant.of(one) for one in candidate["plants"]]
-        # Groups are attacked with the whole: whoever sees nothing there sees nothing in a group.
-        quantity, limit = replace(rule, group="").quantity, rule.limit
-        if rule.metric == "tau" and rule.fpr is not None:  # the logarithm of a rate that is planted
-            quantity = replace(rule, metric="tpr").quantity
-            limit = min(rule.fpr * math.exp(limit), 1.0)
-        unseen = blindness(plants, quantity, limit, _TOPS.get(rule.metric, 1.0))
+    planted = None if candidate is None else candidate.get("plants")
+    if not doubts and planted is not None and rule.metric not in PROVEN:
+        unseen = _unseen(rule, [Plant.of(one) for one in planted])
         doubts += [f"{unseen}: no pass without the power to fail"] if unseen else []
     return Decision(UNDECIDED, "; ".join(doubts)) if doubts else Decision(PASS)
+
+
+def _unseen(rule: Rule, plants: Sequence[Plant]) -> str:
+    """Why the attacks could not have seen what the rule forbids; empty where they could."""
+    if rule.metric in _BESIDE:
+        seen = smallest_seen(plants, "lift", 1.0) is not None
+        return "" if seen else "the attacks see none of the leaks that were planted"
+    # Groups are attacked with the whole: whoever sees nothing there sees nothing in a group.
+    quantity, limit = replace(rule, group="").quantity, rule.limit
+    if rule.metric == "tau" and rule.fpr is not None:  # the logarithm of a rate that is planted
+        quantity = replace(rule, metric="tpr", group="").quantity
+        limit = min(rule.fpr * math.exp(limit), 1.0)
+    return blindness(plants, quantity, limit, _TOPS.get(rule.metric, 1.0))
 
 
 def _failed_attacks(candidate: Json | None) -> list[str]:

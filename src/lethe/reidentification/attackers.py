@@ -1,10 +1,7 @@
-"""Every attacker on released vectors, in one shape: what it holds, what it learns, whom it names.
+"""Attackers at work on released vectors: what they learn, whom they name, and how often rightly.
 
-An attacker enrols people by the mean of their earlier vectors and looks up whose is nearest to a
-new one. What differs (distance, learned metric, noise-free enrolment, vectors known to be of one
-person) is knowledge of the adversary, in `Attacker.knows`; a function of the release is a view.
-
-Metrics are learned in two person-disjoint folds, on the release as the adversary sees it.
+Who they are is in `family`; a function of the release that they look at is a view. Metrics are
+learned in two person-disjoint folds, on the release as the adversary sees it.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -24,123 +21,41 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import RELEASE
 from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
+from lethe.reidentification.enrolled import ENROLLED, NEAREST, SOFTMAX, Enrolment, enrol
+from lethe.reidentification.family import PLAIN, Attacker
 from lethe.reidentification.gallery import Index
 from lethe.reidentification.geometry import nearest
 from lethe.reidentification.ranks import Ranks, ranks
-from lethe.reidentification.sight import ALL, LEARNED, Learned, Sight, learn, pooled, whitened
+from lethe.reidentification.sight import (
+    LEARNED,
+    Learned,
+    Sight,
+    grouped,
+    learn,
+    pooled,
+    whitened,
+)
 from lethe.reidentification.vectors import Float, one_blas_thread
+from lethe.training.fingerprint import hash_array
 
 T = TypeVar("T")
 R = TypeVar("R")
 
+Fits = tuple[Learned | Enrolment, ...]
+"""What an attacker learned: nothing, one for all probes, or one for each fold."""
 View = Callable[[Float], Float]
 """A function of released rows (n, d) to (n, c), affine: of a mean it is the mean."""
 
-PLAIN = ("cosine", "l2")
-_PAPERS = {
-    "cosine": "gallery and probe protocol of biometric identification (ISO/IEC 19795-1)",
-    "whitened": "Mahalanobis distance; shrinkage by Ledoit and Wolf 2004",
-    "within-class": "Hatch, Kajarekar and Stolcke 2006",
-    "lda": "Fisher 1936; Belhumeur, Hespanha and Kriegman 1997",
-    "plda": "Ioffe 2006; Garcia-Romero and Espy-Wilson 2011",
-}
+COHORT = 200
+"""The nearest other people by whose scores a score is normalised."""
 _GUESSES = 2500  # probes on which the agreement of two draws is looked at
 _PRECISE = 0.01
 """Half an interval as a share of its value, from which on further draws would say nothing new."""
 _CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
-_TOGETHER = 200_000  # probes that are ranked at once
 _AT_ONCE = 1_000_000  # numbers of a table of scores
-_DENSE = 2  # noise draws of attackers who score every pair
-
-
-@dataclass(frozen=True)
-class Attacker:
-    """One attacker: a distance and what the adversary holds.
-
-    Attributes:
-        metric: ``cosine``, ``l2``, ``whitened`` (scatter of enrolled rows), ``within-class``,
-            ``lda`` or ``plda`` (learned from other people's pairs).
-        vectors: new vectors that are known to be of one person and are averaged; `ALL` of them.
-    """
-
-    name: str  # unique in the registry; what rules, tables and findings call it
-    title: str  # in words
-    metric: str
-    clean_gallery: bool = False  # people were enrolled before the noise was introduced
-    vectors: int = 1
-    projected: bool = False  # also runs on a view of fewer dimensions, such as the logits
-    normalised: bool = False  # scores are normalised by those of other people (AS-norm)
-
-    @property
-    def paper(self) -> str:
-        """Where its metric comes from."""
-        paper = _PAPERS.get(self.metric, _PAPERS["cosine"])
-        return f"{paper}; Matejka et al. 2017" if self.normalised else paper
-
-    @property
-    def knows(self) -> str:
-        """What the adversary holds, in one line."""
-        held = "without noise" if self.clean_gallery else "as released"
-        parts = [f"earlier vectors of the same people, {held}"]
-        if self.metric in LEARNED:
-            parts.append("both vectors of other people, to learn the metric from")
-        if self.normalised:
-            parts.append("vectors of other people, to normalise scores by")
-        joined = {1: "one new vector", ALL: "all new vectors of a person, known to be of one"}
-        parts.append(joined.get(self.vectors, f"{self.vectors} new vectors of one person"))
-        return "; ".join(parts)
-
-
-ATTACKERS = (
-    Attacker("cosine", "Nearest enrolled mean, cosine distance", "cosine"),
-    Attacker("l2", "Nearest enrolled mean, Euclidean distance", "l2", projected=True),
-    Attacker("whitened", "Nearest in the metric of the scatter within enrolment", "whitened"),
-    Attacker("within-class", "Within-class covariance of other people's pairs", "within-class"),
-    Attacker("lda", "Linear discriminants of other people", "lda"),
-    Attacker("plda", "Probabilistic linear discriminants of other people", "plda"),
-    Attacker("clean gallery", "Nearest clean mean, Euclidean distance", "l2", True),
-    Attacker("2 vectors", "Mean of 2 vectors against clean means", "l2", True, 2),
-    Attacker("5 vectors", "Mean of 5 vectors against clean means", "l2", True, 5),
-    Attacker("all vectors", "Mean of all vectors against clean means", "l2", True, ALL, True),
-    Attacker("plda, all vectors", "PLDA of the mean of all vectors", "plda", False, ALL),
-    Attacker(
-        "plda, clean gallery, all vectors",
-        "PLDA of the mean of all vectors against clean means",
-        "plda",
-        True,
-        ALL,
-    ),
-)
-"""The registry: all are run on every candidate and every noise level."""
-NORMALISED = (
-    Attacker("cosine, as-norm", "Cosine, scores normalised", "cosine", normalised=True),
-    Attacker("plda, as-norm", "PLDA, scores normalised", "plda", normalised=True),
-)
-"""Run where score normalisation is asked for."""
-COHORT = 200
-"""The nearest other people by whose scores a score is normalised."""
-
-
-def allowed(
-    clean_gallery: bool = True, vectors: int = ALL, normalised: bool = False
-) -> tuple[Attacker, ...]:
-    """The attackers that a threat model allows.
-
-    Args:
-        normalised: whether those of `NORMALISED` are among them.
-        clean_gallery: whether the adversary may hold vectors from before the noise.
-        vectors: the most vectors of a person that it may know to belong together; `ALL` of them.
-
-    >>> [attacker.name for attacker in allowed(clean_gallery=False, vectors=1)]
-    ['cosine', 'l2', 'whitened', 'within-class', 'lda', 'plda']
-    """
-    return tuple(
-        attacker
-        for attacker in (*ATTACKERS, *(NORMALISED if normalised else ()))
-        if (clean_gallery or not attacker.clean_gallery)
-        and (vectors == ALL or (attacker.vectors != ALL and attacker.vectors <= vectors))
-    )
+_SLACK = 1e-9  # relative difference of scores that rounding may explain
+_DENSE_HITS = 20  # expected by chance of attackers who score every pair, who draw no more often
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,13 +66,19 @@ class Panel:
     fold: NDArray[np.bool_]  # (G,) see `folds`
     backend: str = "auto"  # see `ranks`
     workers: int = 1  # attackers that run at the same time
+    fitted: dict[str, Enrolment] = field(default_factory=dict)
 
     def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
         """The release with what this attacker holds beside it."""
         if attacker.clean_gallery:
-            sight = replace(sight, rows=clean.rows, gallery=clean.gallery)
+            noise = ((sight.rows - clean.rows) ** 2).mean(axis=0)
+            sight = replace(sight, rows=clean.rows, gallery=clean.gallery, noise=noise)
         if attacker.vectors == 1:
             return sight
+        if attacker.metric in ENROLLED:
+            order, sizes = grouped(sight.owner, attacker.vectors)
+            owner = sight.owner[order][np.cumsum(sizes) - sizes]
+            return replace(sight, probes=sight.probes[order], owner=owner, sizes=sizes)
         probes, owner = pooled(sight.probes, sight.owner, attacker.vectors)
         return replace(sight, probes=probes, owner=owner)
 
@@ -168,26 +89,34 @@ class Panel:
         with one_blas_thread(), ThreadPoolExecutor(self.workers) as threads:
             return list(threads.map(work, items))
 
-    def fits(self, attacker: Attacker, seen: Sight) -> tuple[Learned, ...]:
+    def fits(self, attacker: Attacker, seen: Sight) -> Fits:
         """Metrics to attack fold False and fold True with, each learned on the other.
 
         Raises NotMeasurable: too few people, or nothing to learn from.
         """
         if attacker.metric in PLAIN:
             return ()
+        if attacker.metric == SOFTMAX:  # reads the enrolled rows alone, and they are often the same
+            key = hash_array(seen.rows)
+            if key not in self.fitted:
+                self.fitted.clear()
+                self.fitted[key] = enrol(attacker.metric, seen)
+            return (self.fitted[key],)
+        if attacker.metric in ENROLLED:
+            return (enrol(attacker.metric, seen),)
         if attacker.metric == "whitened":
             return (whitened(seen),)
         return tuple(learn(attacker.metric, seen, self.fold != half) for half in (False, True))
 
-    def rank(self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]) -> Ranks:
+    def rank(self, attacker: Attacker, seen: Sight, fits: Fits) -> Ranks:
         """Rank of the owner for every probe of what an attacker sees."""
         closer, tied = (np.zeros(len(seen.owner), np.int64) for _ in range(2))
-        if attacker.normalised:
-            for rows, scores in self._normalised(attacker, seen, fits):
+        if attacker.dense:
+            for rows, scores in self.tables(attacker, seen, fits):
                 true = scores[np.arange(len(rows)), seen.owner[rows]][:, None]
-                near = np.abs(scores - true) <= 1e-9 * (1 + np.abs(true))
-                closer[rows] = ((scores > true) & ~near).sum(axis=1)
-                tied[rows] = near.sum(axis=1) - 1
+                slack = _SLACK * (1 + np.abs(true))
+                closer[rows] = (scores > true + slack).sum(axis=1)
+                tied[rows] = (scores >= true - slack).sum(axis=1) - closer[rows] - 1
             return Ranks(closer, tied, len(seen.gallery), "numpy", 1.0)
         name, again = "", 0.0
         for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
@@ -202,27 +131,47 @@ class Panel:
             name, again = found.backend, again + found.decided_in_float64 * float(mine.mean())
         return Ranks(closer, tied, len(seen.gallery), name, again)
 
-    def named(self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]) -> Index:
+    def credit(self, attacker: Attacker, seen: Sight, fits: Fits) -> Float:
+        """(P,) chance that the owner is named first, ties broken at random."""
+        if not attacker.dense:
+            return first_credit(self.rank(attacker, seen, fits))
+        credit, rest = np.zeros(len(seen.owner)), seen
+        still = np.arange(len(seen.owner))
+        if attacker.metric == NEAREST and seen.sizes is None:
+            (enrolment,) = fits
+            assert isinstance(enrolment, Enrolment)
+            probes, rows, nearest = enrolment.pairs(seen)
+            found = ranks(probes, rows, nearest, "l2", backend=self.backend)
+            credit[(found.closer == 0) & (found.tied == 0)] = 1.0
+            still = np.flatnonzero((found.closer == 0) & (found.tied > 0))
+            rest = replace(seen, probes=seen.probes[still], owner=seen.owner[still])
+        for part, scores in self.tables(attacker, rest, fits) if len(still) else ():
+            true = scores[np.arange(len(part)), rest.owner[part]]
+            slack = _SLACK * (1 + np.abs(true))
+            first = np.flatnonzero(true >= scores.max(axis=1) - slack)
+            near = scores[first] >= (true - slack)[first, None]
+            credit[still[part[first]]] = 1 / near.sum(axis=1)
+        return credit
+
+    def named(self, attacker: Attacker, seen: Sight, fits: Fits) -> Index:
         """(P,) whom an attacker names for every probe; of several at one distance the first."""
         user = np.zeros(len(seen.owner), np.intp)
-        if attacker.normalised:
-            for rows, scores in self._normalised(attacker, seen, fits):
+        if attacker.dense:
+            for rows, scores in self.tables(attacker, seen, fits):
                 user[rows] = scores.argmax(axis=1)
             return user
         for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
             user[mine] = nearest(probes, gallery, metric).user
         return user
 
-    def scores(
-        self, attacker: Attacker, seen: Sight, fits: Sequence[Learned], whom: Index
-    ) -> Float:
+    def scores(self, attacker: Attacker, seen: Sight, fits: Fits, whom: Index) -> Float:
         """(P, k) scores of every probe with k enrolled people (P, k); higher = nearer.
 
         Raises InputError: zero vectors under cosine.
         """
         found = np.empty(whom.shape)
-        if attacker.normalised:
-            for rows, table in self._normalised(attacker, seen, fits):
+        if attacker.dense:
+            for rows, table in self.tables(attacker, seen, fits):
                 found[rows] = np.take_along_axis(table, whom[rows], axis=1)
             return found
         for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
@@ -238,8 +187,24 @@ class Panel:
                     found[some] = -((left - right) ** 2).sum(axis=2)
         return found
 
+    def tables(self, attacker: Attacker, seen: Sight, fits: Fits) -> Iterator[tuple[Index, Float]]:
+        """Probes (rows,) and their scores with everybody (rows, G), higher = nearer."""
+        if attacker.normalised:
+            yield from self._normalised(attacker, seen, fits)
+        elif fits and isinstance(fits[0], Enrolment):
+            yield from _enrolled_tables(fits[0], seen)
+        else:
+            for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
+                cosine = metric == "cosine"
+                if cosine:
+                    probes, gallery = _unit(probes), _unit(gallery)
+                rows, step = np.flatnonzero(mine), max(1, _AT_ONCE // len(gallery))
+                for first in range(0, len(rows), step):
+                    table = _table(probes[first : first + step], gallery, cosine)
+                    yield rows[first : first + step], table
+
     def _normalised(
-        self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]
+        self, attacker: Attacker, seen: Sight, fits: Fits
     ) -> Iterator[tuple[Index, Float]]:
         """Rows of probes and their normalised scores (rows, G): adaptive symmetric norm.
 
@@ -257,7 +222,7 @@ class Panel:
                 raise NotMeasurable(f"normalising scores needs 20 other people, got {len(cohort)}.")
             fit = fits[int(half)] if fits else None
             probes, gallery = seen.probes[mine], seen.gallery
-            if fit is not None:
+            if isinstance(fit, Learned):
                 probes, gallery = fit.probes(probes), fit.gallery(gallery)
             cosine = attacker.metric == "cosine"
             if cosine:
@@ -274,7 +239,7 @@ class Panel:
                 yield mine[first : first + step], scores / 2
 
     def _mapped(
-        self, attacker: Attacker, seen: Sight, fits: Sequence[Learned]
+        self, attacker: Attacker, seen: Sight, fits: Fits
     ) -> Iterator[tuple[NDArray[np.bool_], Float, Float, str]]:
         """Which probes, these and the gallery in the coordinates of a metric, and its name."""
         every = np.ones(len(seen.owner), bool)
@@ -282,9 +247,24 @@ class Panel:
             yield every, seen.probes, seen.gallery, attacker.metric
             return
         for half, fit in zip((False, True), fits, strict=False):
+            assert isinstance(fit, Learned)
             mine = every if len(fits) == 1 else self.fold[seen.owner] == half
             if mine.any():
                 yield mine, fit.probes(seen.probes[mine]), fit.gallery(seen.gallery), "l2"
+
+
+def _enrolled_tables(enrolment: Enrolment, seen: Sight) -> Iterator[tuple[Index, Float]]:
+    """Scores of single probes, or of those that are known to be of one person together."""
+    sizes = np.ones(len(seen.owner), np.intp) if seen.sizes is None else seen.sizes
+    ends = np.cumsum(sizes)
+    starts, step = ends - sizes, max(1, _AT_ONCE // enrolment.width)
+    first = 0
+    while first < len(sizes):
+        last = max(first + 1, int(np.searchsorted(ends, starts[first] + step, "right")))
+        probes = seen.probes[starts[first] : ends[last - 1]]
+        joined = None if seen.sizes is None else sizes[first:last]
+        yield np.arange(first, last), enrolment.score(probes, joined)
+        first = last
 
 
 def _unit(vectors: Float) -> Float:
@@ -372,12 +352,14 @@ def tallies(
         views: further functions of the release, affine in a row; on them only attackers that are
             `projected` run.
         single: draws that attackers of single vectors get, who have more probes; all by default.
-            Those that normalise scores get 2 at most.
+            Those that score every pair get as many as give 20 hits by chance, 2 at least.
         skipped: filled with name and reason of attackers who cannot run.
 
     Returns: One tally an attacker and view, the release's first, in their order.
     """
     users = len(clean.gallery)
+    trials = len(np.unique(clean.owner)), len(clean.owner)
+    dense = [max(2, -(-_DENSE_HITS * users // number)) for number in trials]
     functions: dict[str, View | None] = {RELEASE: None, **views}
 
     def through(sight: Sight) -> dict[str, Sight]:
@@ -398,7 +380,7 @@ def tallies(
             run
             for run in runs
             if (run.attacker.vectors != 1 or single is None or number < single)
-            and (not run.attacker.normalised or number < _DENSE)
+            and (not run.attacker.dense or number < dense[run.attacker.vectors == 1])
             and not run.tally.precise
         ]
         if not asked:
@@ -425,7 +407,7 @@ class _Run:
     held: Sight  # the release without noise
     tally: Tally  # so far
     source: Sight | None = None
-    fits: tuple[Learned, ...] = ()
+    fits: Fits = ()
     guess: Index | None = None
 
     @property
@@ -442,7 +424,7 @@ def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Si
             run.source = source[view]
             run.fits = panel.fits(attacker, panel.seen(attacker, source[view], run.held))
         seen = panel.seen(attacker, looked[view], run.held)
-        credit = first_credit(panel.rank(attacker, seen, run.fits))
+        credit = panel.credit(attacker, seen, run.fits)
         agreement = tally.agreement
         if attacker.vectors != 1 and tally.draws < 2:
             few = slice(None, None, -(-len(seen.owner) // _GUESSES))
@@ -501,8 +483,8 @@ def permuted_lift(
     lifts: list[float] = []
     for owner in others:
         permuted = replace(seen, owner=owner)
-        found = panel.rank(attacker, permuted, panel.fits(attacker, permuted))
-        lifts.append(users * float(first_credit(found).mean()))
+        credit = panel.credit(attacker, permuted, panel.fits(attacker, permuted))
+        lifts.append(users * float(credit.mean()))
     return mean_of_pools(lifts, confidence)
 
 
@@ -511,18 +493,14 @@ def _credit_of_others(
 ) -> Float:
     """(m, P) `first_credit` of a fixed metric with each of m owners (P,) of the probes.
 
-    Whom it names does not hang on who the owner is; probes with several nearest are ranked.
+    Whom it names does not hang on who the owner is.
     """
     fits = panel.fits(attacker, seen)
-    named = panel.named(attacker, seen, fits)
-    found = panel.rank(attacker, replace(seen, owner=named), fits)
-    rest = np.flatnonzero((found.closer > 0) | (found.tied > 0))
-    credit: Float = (np.stack(others) == named).astype(np.float64)
-    step = max(1, _TOGETHER // max(1, len(rest)))
-    for start in range(0, len(others) if len(rest) else 0, step):
-        some = [owner[rest] for owner in others[start : start + step]]
-        probes = np.tile(seen.probes[rest], (len(some), 1))
-        again = replace(seen, probes=probes, owner=np.concatenate(some))
-        ranked = first_credit(panel.rank(attacker, again, fits))
-        credit[start : start + step, rest] = ranked.reshape(len(some), -1)
+    credit = np.empty((len(others), len(seen.owner)))
+    for rows, scores in panel.tables(attacker, seen, fits):
+        best = scores.max(axis=1, keepdims=True)
+        first = scores >= best - _SLACK * (1 + np.abs(best))
+        chance = first / first.sum(axis=1, keepdims=True)
+        for number, owner in enumerate(others):
+            credit[number, rows] = chance[np.arange(len(rows)), owner[rows]]
     return credit

@@ -23,7 +23,7 @@ from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.rules import UNDECIDED, Ruling
-from lethe.reidentification.attackers import ATTACKERS
+from lethe.evidence.sight import Plant, smallest_seen
 from lethe.reidentification.beyond import (
     asked_further,
     attributes_of,
@@ -39,6 +39,7 @@ from lethe.reidentification.candidates import (
     evaluate,
 )
 from lethe.reidentification.clean import attack_clean, split_of
+from lethe.reidentification.family import allowed
 from lethe.reidentification.radius import study_radii
 from lethe.reidentification.released import Released, check_same_people
 from lethe.reidentification.section import (
@@ -290,6 +291,34 @@ def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[Json]:
     return rows
 
 
+def _power(on: str, plants: Sequence[Plant], users: int) -> Json:
+    """What the audit could have seen of leaks planted into its own vectors."""
+    seen = smallest_seen(plants, "top-1", 1 / users)
+    if seen is not None:
+        detail = f"every kind of planted leak was seen from a Top-1 of {seen:.2g} on"
+        return check("power", "pass", detail, on)
+    detail = (
+        "not every kind of planted leak was told from chance: a low number says little here"
+        if plants
+        else "these vectors have too few values to carry a leak that could be planted"
+    )
+    return check("power", "warn", detail, on)
+
+
+def _useful(on: str | None, task: Task, level: TaskLevel) -> Json:
+    """Vectors that do not serve the labels they come with may be those of other rows."""
+    commonest = np.unique(task.labels, return_counts=True)[1].max() / len(task.labels)
+    chance = 0.5 if task.logits.ndim == 1 else float(commonest)
+    fails = level.value.low is None or level.value.low <= chance
+    detail = f"{task.measure} of the head on these vectors: {level.value}"
+    if fails:
+        detail += (
+            f"; not shown above {chance:.2g}, as if vectors and labels were of different rows: "
+            "check their order, or leave the head out"
+        )
+    return check("vectors and labels belong together", "fail" if fails else "pass", detail, on)
+
+
 def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> list[Json]:
     """Self-checks of one model."""
     on = _label(audit, audit.candidates[0].candidate.name, several)
@@ -300,7 +329,8 @@ def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> li
         for level in audit.curve.levels
         if (level.share.low or 0.0) > audit.bounds[level.sigma]
     ]
-    single = {attacker.name for attacker in ATTACKERS if attacker.vectors == 1}
+    every = allowed(settings.clean_gallery, settings.vectors, settings.score_norm)
+    single = {attacker.name for attacker in every if attacker.vectors == 1}
     above = [
         f"{evaluated.candidate.name} ({result.attack})"
         for evaluated in audit.candidates
@@ -335,6 +365,9 @@ def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> li
             on,
         ),
     ]
+    checks.append(_power(on, audit.candidates[0].judged.plants, len(audit.split.users)))
+    if audit.task is not None and audit.utility:
+        checks.append(_useful(on if several else None, audit.task, audit.utility[0.0]))
     checks += further_checks(on, audit.further)
     if clean.shared is not None:
         copied = bool(clean.shared.columns) and settings.known is None

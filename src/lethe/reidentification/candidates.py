@@ -40,7 +40,7 @@ from lethe.reidentification.mechanisms import (
 )
 from lethe.reidentification.radius import RadiusStudy
 from lethe.reidentification.released import LinearHead, Released
-from lethe.reidentification.scored import Scorer
+from lethe.reidentification.scored import Scorer, closed_world
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.sight import sight_of
 from lethe.reidentification.smoothing import smooth
@@ -162,6 +162,8 @@ class Evaluation:
             details=details,
             measures={"lift": lift, "top-1": top_1, "bound": bound, "utility-loss": None},
             further=tuple(_of_an_audit(label) for label in further),
+            chance=1.0,
+            plants=judged.plants,
         )
         return Evaluated(candidate, judged, task, limit, sigma, release)
 
@@ -248,15 +250,24 @@ def evaluate(context: Evaluation, curve: Curve, recommended: float | None) -> It
 def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
     """A candidate with verification and attribute inference, where they were asked for."""
     release, settings = evaluated.release, context.settings
-    if release is None or not (settings.verification or context.people or context.untested):
+    shown = evaluated.candidate.name in (BASELINE, RECOMMENDED, settings.release)
+    asked = settings.verification or context.people or context.untested
+    if release is None or not (shown or asked):
         return evaluated
     rows = release.rows(settings.seed)
     details, measures = dict(evaluated.candidate.details), dict(evaluated.candidate.measures)
+    panel = context.battery.panel(noise=release.clean is not None, projected=release.projected)
+    sight = sight_of(rows, context.split)
+    clean = sight if release.clean is None else sight_of(release.clean, context.split)
+    if shown:
+        results, sure = evaluated.candidate.attacks, settings.confidence
+        try:
+            closed = closed_world(panel, results, sight, clean, sure)
+            details["closed_world"] = closed.to_json()
+        except (InputError, NotMeasurable) as error:
+            context.skipped[f"closed world, {evaluated.candidate.name}"] = str(error)
     if settings.verification:
-        panel = context.battery.panel(noise=release.clean is not None, projected=release.projected)
         scorer = Scorer(panel, settings.confidence, settings.seed, context.unsound)
-        sight = sight_of(rows, context.split)
-        clean = sight if release.clean is None else sight_of(release.clean, context.split)
         found = scorer.scored(sight, clean, curve=evaluated.sigma == 0)
         details["verification"] = found.to_json()
         measures |= found.worst

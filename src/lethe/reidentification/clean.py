@@ -14,8 +14,9 @@ from lethe.errors import InputError, NotMeasurable, check_at_least, check_betwee
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import family_confidence
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Attacker, Panel, permuted_lift
+from lethe.reidentification.attackers import Panel, permuted_lift
 from lethe.reidentification.by_user import mean_by_user
+from lethe.reidentification.family import Attacker
 from lethe.reidentification.gallery import (
     Split,
     check_users,

@@ -15,10 +15,12 @@ import numpy as np
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
+from lethe.evidence.risk import RELEASE, AttackResult, Risk, family_confidence, risk_of
 from lethe.reidentification.attack import measure
-from lethe.reidentification.attackers import Attacker, Panel
-from lethe.reidentification.by_user import scaled
+from lethe.reidentification.attackers import Panel
+from lethe.reidentification.by_user import scaled, share_of_users
+from lethe.reidentification.enrolled import MOST_PEOPLE, assigned
+from lethe.reidentification.family import Attacker
 from lethe.reidentification.gallery import Index
 from lethe.reidentification.sight import Sight, pooled
 from lethe.reidentification.vectors import Float
@@ -228,6 +230,61 @@ class Scorer:
             for a, found in zip(self.panel.attackers, ran, strict=True)
             if found is not None
         }
+
+
+@dataclass(frozen=True)
+class ClosedWorld:
+    """What assigning all people at once finds, where the adversary knows that all are in both.
+
+    It is another threat model than that of the headline, whose attackers know nothing of the kind.
+
+    Attributes:
+        attack: whose scores are assigned.
+        top_1: share of people who are assigned to themselves.
+    """
+
+    attack: str
+    knows: str
+    top_1: Estimate
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `findings.json`."""
+        return {"attack": self.attack, "knows": self.knows, "top_1": self.top_1.to_json()}
+
+
+def closed_world(
+    panel: Panel, results: Sequence[AttackResult], sight: Sight, clean: Sight, confidence: float
+) -> ClosedWorld:
+    """Assign every person's new vectors to one enrolled person each.
+
+    The scores are those of the strongest attacker of all vectors of a person; limits hold for all
+    that it was chosen from.
+
+    Raises NotMeasurable: no such attacker, people without new vectors, or more than 5,000.
+    """
+    users = len(sight.gallery)
+    joining = [a for a in panel.attackers if a.vectors != 1]
+    found = {
+        one.attack: one.estimate.low or 0.0
+        for one in results
+        if one.valid and one.view == RELEASE and isinstance(one.estimate, Estimate)
+    }
+    able = [a for a in joining if a.name in found]
+    if not able or users > MOST_PEOPLE or len(np.unique(sight.owner)) < users:
+        raise NotMeasurable(
+            f"one-to-one assignment needs vectors known to be of one person, for everybody, and "
+            f"{MOST_PEOPLE:,} people at most."
+        )
+    attacker = max(able, key=lambda a: found[a.name])
+    seen = panel.seen(attacker, sight, clean)
+    scores = np.empty((users, users))
+    for rows, table in panel.tables(attacker, seen, panel.fits(attacker, seen)):
+        scores[rows] = table - table.max(axis=1, keepdims=True)
+    hits = assigned(scores)
+    share = share_of_users(hits, np.ones(users), family_confidence(confidence, len(able)))
+    share = replace(share, confidence=confidence, method=f"{share.method}; one assignment of all")
+    knows = f"{attacker.knows}; that everybody is in both periods (closed world)"
+    return ClosedWorld(attacker.name, knows, share)
 
 
 def _signed(one: Estimate, sign: int) -> Estimate:

@@ -10,10 +10,10 @@ import numpy as np
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.guarantee import Guarantee
 from lethe.reidentification.attack import Attack
-from lethe.reidentification.attackers import ATTACKERS, NORMALISED, Attacker, allowed
 from lethe.reidentification.by_user import scaled
 from lethe.reidentification.candidates import RECOMMENDED, Evaluated, ModelAudit
 from lethe.reidentification.clean import INPUTS
+from lethe.reidentification.family import ATTACKERS, Attacker, allowed
 from lethe.reidentification.gallery import Split
 from lethe.reidentification.radius import NOT_ANONYMITY, Radii
 from lethe.reidentification.settings import EmbeddingSettings
@@ -88,10 +88,11 @@ def attacks_run(first: ModelAudit, settings: EmbeddingSettings) -> list[dict[str
 def not_run(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[dict[str, str]]:
     """What was left out, and why."""
     rows = [{"name": name, "why": why} for name, why in measured[0].clean.skipped.items()]
+    kept = {attacker.name for attacker in allowed(settings.clean_gallery, settings.vectors)}
     rows += [
         {"name": attacker.name, "why": "the threat model of this audit rules its knowledge out"}
         for attacker in ATTACKERS
-        if attacker not in allowed(settings.clean_gallery, settings.vectors)
+        if attacker.name not in kept
     ]
     rows.append(
         {
@@ -182,7 +183,8 @@ def points(measured: Sequence[ModelAudit]) -> list[str]:
 def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
     """What was found on one model, for a reader of nothing else."""
     judged, users = audit.candidates[0].judged, len(audit.split.users)
-    lift, attacker = judged.risk.estimate, _named(judged.risk.attack)
+    lift, attacker = judged.risk.estimate, _named(judged.risk.attack, settings)
+    knows = next(one.knows for one in judged.attacks if one.attack == attacker.name)
     share, low, high = (100 * (x or 0) / users for x in (lift.value, lift.low, lift.high))
     if attacker.vectors == 1:
         whom = f"the owner of {share:.2g} % of vectors"
@@ -191,12 +193,20 @@ def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
     words = [
         f"The strongest attacker ({attacker.name}) identifies {whom} "
         f"({low:.2g} to {high:.2g} %, allowing for {len(judged.attacks)} attacks); a random guess "
-        f"identifies {100 / users:.2g} %. It knows {attacker.knows}."
+        f"identifies {100 / users:.2g} %. It knows {knows}."
     ]
     if audit.split.people:
         words.append(
             f"The gallery holds {users:,} people, drawn at random from {audit.split.people:,}: "
             "among more people an attacker usually identifies fewer of them."
+        )
+    closed = audit.candidates[0].candidate.details.get("closed_world")
+    if closed is not None:
+        share, low, high = (100 * (closed["top_1"][end] or 0) for end in ("value", "low", "high"))
+        words.append(
+            f"If it also knows that everybody is in both periods, and assigns all people at once "
+            f"({closed['attack']}), it identifies {share:.3g} % ({low:.3g} to {high:.3g} %). This "
+            "is another threat model; no rule and no other number reads it."
         )
     noisy = next((e for e in audit.candidates if e.candidate.name == RECOMMENDED), None)
     if noisy is not None and noisy.limit is not None:
@@ -209,8 +219,9 @@ def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
     return words
 
 
-def _named(name: str) -> Attacker:
-    return next(one for one in (*ATTACKERS, *NORMALISED) if one.name == name)
+def _named(name: str, settings: EmbeddingSettings) -> Attacker:
+    every = allowed(settings.clean_gallery, settings.vectors, settings.score_norm)
+    return next(attacker for attacker in every if attacker.name == name)
 
 
 Json = dict[str, Any]

@@ -39,6 +39,9 @@ class Sight:
     gallery: Float  # (G, d) enrolled mean of each person, of as many rows
     probes: Float  # (P, d) rows whose owner is looked for; none of them is enrolled
     owner: Index  # (P,) person of each probe; some may have none
+    sizes: Index | None = None  # (P,) successive rows of `probes` that are scored as one probe
+    noise: Float | None = None  # (d,) variance of what probes have beyond the enrolled rows
+    cut: tuple[Float, Float] | None = None  # (d,) limits of what an attacker reads of a coordinate
 
     @property
     def counts(self) -> Float:
@@ -49,12 +52,15 @@ class Sight:
         """Of some people (G,) alone, numbered anew in their order."""
         number = np.cumsum(people) - 1
         rows, probes = people[self.user], people[self.owner]
+        sizes = self.sizes
         return Sight(
             self.rows[rows],
             number[self.user[rows]],
             self.gallery[people],
-            self.probes[probes],
+            self.probes[probes if sizes is None else np.repeat(probes, sizes)],
             number[self.owner[probes]],
+            None if sizes is None else sizes[probes],
+            self.noise,
         )
 
 
@@ -81,15 +87,21 @@ def folds(users: int, seed: int = 0) -> NDArray[np.bool_]:
     return np.asarray(np.random.default_rng([seed, 67]).permutation(users) % 2 == 0)
 
 
-def pooled(probes: Float, owner: Index, vectors: int) -> tuple[Float, Index]:
-    """Means (people, d) of the first `vectors` probes of each person, and whose they are."""
+def grouped(owner: Index, vectors: int) -> tuple[Index, Index]:
+    """Order of the first `vectors` probes of each person, and how many of each (people,)."""
     order = np.argsort(owner, kind="stable")
     start = np.flatnonzero(np.diff(owner[order], prepend=-1))
     sizes = np.diff(np.append(start, len(order)))
     if vectors != ALL:
         place = np.arange(len(order)) - np.repeat(start, sizes)
         order, sizes = order[place < vectors], np.minimum(sizes, vectors)
-        start = np.cumsum(sizes) - sizes
+    return order, sizes
+
+
+def pooled(probes: Float, owner: Index, vectors: int) -> tuple[Float, Index]:
+    """Means (people, d) of the first `vectors` probes of each person, and whose they are."""
+    order, sizes = grouped(owner, vectors)
+    start = np.cumsum(sizes) - sizes
     summed = np.add.reduceat(probes[order], start, axis=0)
     return np.asarray(summed / sizes[:, None]), np.asarray(owner[order][start])
 

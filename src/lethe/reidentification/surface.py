@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import AttackResult, Risk
+from lethe.evidence.sight import Plant
 from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
 from lethe.reidentification.smoothing import Pool, Sample, noise_pools
 from lethe.reidentification.vectors import Float, effective_sigma
@@ -52,11 +53,13 @@ class Judged:
 
     Attributes:
         attacks: lift of every attacker in every view, with simultaneous limits.
+        plants: leaks of known size in the release, and what was measured on them.
     """
 
     attacks: tuple[AttackResult, ...]
     risk: Risk  # the worst of them
     strongest: Linear  # Top-1 of the attacker that the risk names, to be compared in pairs
+    plants: tuple[Plant, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

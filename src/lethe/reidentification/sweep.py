@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,16 +16,9 @@ from numpy.typing import NDArray
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import RELEASE, AttackResult, family_confidence, risk_of
+from lethe.evidence.sight import Plant, forbidden
 from lethe.reidentification.attack import over_ties
-from lethe.reidentification.attackers import (
-    ATTACKERS,
-    Attacker,
-    Panel,
-    Tally,
-    View,
-    allowed,
-    tallies,
-)
+from lethe.reidentification.attackers import Panel, Tally, View, tallies
 from lethe.reidentification.certificates import (
     Known,
     Limit,
@@ -33,12 +27,15 @@ from lethe.reidentification.certificates import (
     known,
     optimal_attacker,
 )
+from lethe.reidentification.enrolled import NEAREST
+from lethe.reidentification.family import ATTACKERS, Attacker, allowed
 from lethe.reidentification.gallery import Split, gallery_means
+from lethe.reidentification.planted import plants
 from lethe.reidentification.pooled import Count, Hits, pooled_attack
 from lethe.reidentification.ranks import choose_backend, ranks
 from lethe.reidentification.released import LinearHead, Released
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.reidentification.sight import Sight, folds, sight_of
+from lethe.reidentification.sight import ALL, Sight, folds, sight_of
 from lethe.reidentification.smoothing import Sample, noise_pools, smooth
 from lethe.reidentification.surface import (
     TIERS,
@@ -235,15 +232,19 @@ def _far_levels(
 
 def _far_level(job: tuple[Battery, float]) -> tuple[Level, dict[str, str]]:
     battery, sigma = job
-    return level_at(battery, sigma), battery.skipped
+    return level_at(battery, sigma, sigma in battery.settings.sigmas), battery.skipped
 
 
 def _long(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
 
 
-def level_at(battery: Battery, sigma: float) -> Level:
-    """All attackers at one more level, with the same noise vectors as the sweep."""
+def level_at(battery: Battery, sigma: float, planted: bool = True) -> Level:
+    """All attackers at one more level, with the same noise vectors as the sweep.
+
+    Args:
+        planted: whether leaks are planted there too, as on every candidate.
+    """
     sample, settings = battery.sample, battery.settings
     curve = attack_curve(
         gallery_hits(settings),
@@ -255,7 +256,7 @@ def level_at(battery: Battery, sigma: float) -> Level:
         confidence=settings.confidence,
         seed=settings.seed,
         batch=fast_batch(sample, settings),
-        further=battery.on_noise,
+        further=partial(battery.on_noise, planted=planted),
     )
     return curve.levels[0]
 
@@ -267,6 +268,7 @@ class Battery:
     Attributes:
         invalid: name of an attacker whose self-check failed, and what it found.
         skipped: filled with attackers that cannot run, and why.
+        fitted: filled with what attackers learned of rows that do not change.
     """
 
     model: Released  # its clean vectors
@@ -275,6 +277,7 @@ class Battery:
     settings: EmbeddingSettings  # of the audit
     invalid: Mapping[str, str] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    fitted: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
     def clean(self) -> Sight:
@@ -294,37 +297,39 @@ class Battery:
 
         Args:
             noise: whether clean vectors differ from released ones. Attackers who are the same as
-                another are left out: clean or released galleries without noise, 5 vectors and all
-                of them where nobody has more, all where everybody has one.
+                another are left out: clean or released galleries without noise, all vectors where
+                everybody has one.
             projected: only those who can use few dimensions.
         """
-        asked = self.settings
-        some = allowed(asked.clean_gallery, asked.vectors, asked.score_norm)
-        twins = {(a.metric, a.vectors) for a in some if not (a.clean_gallery or a.normalised)}
-        most = int(self.sample.tries.max())
-        singles = {(a.metric, a.clean_gallery and noise) for a in some if a.vectors == 1}
-        chosen = tuple(
-            a
-            for a in some
-            if (a.projected or not projected)
-            and (noise or not a.clean_gallery or (a.metric, a.vectors) not in twins)
-            and (a.vectors < most or a.vectors == 1 or asked.vectors == a.vectors)
-            and (a.vectors == 1 or most > 1 or (a.metric, a.clean_gallery and noise) not in singles)
-        )
+        asked, most = self.settings, int(self.sample.tries.max())
+        every = allowed(asked.clean_gallery, asked.vectors, asked.score_norm)
+        chosen: dict[tuple[str, bool, int, bool], Attacker] = {}
+        for attacker in every:
+            if attacker.noise not in (None, noise):
+                continue
+            if projected and not (attacker.projected or attacker.metric == NEAREST):
+                continue
+            joined = attacker.vectors
+            if joined == ALL or joined > most:  # so many as there are
+                joined = ALL if most > 1 else 1
+            held = attacker.clean_gallery and noise
+            key = attacker.metric, held, joined, attacker.normalised
+            chosen.setdefault(key, replace(attacker, clean_gallery=held))
         fold = folds(len(self.split.users), asked.seed)
-        return Panel(chosen, fold, asked.backend, asked.threads)
+        return Panel(tuple(chosen.values()), fold, asked.backend, asked.threads, self.fitted)
 
-    def on_noise(self, level: Level) -> Level:
+    def on_noise(self, level: Level, planted: bool = False) -> Level:
         """A level of isotropic noise with what all attackers find there.
 
         Metrics are learned once a level, on a release of their own noise. Attackers of single
-        vectors get half the draws.
+        vectors get half the draws. Leaks are planted at the levels that are candidates.
         """
         tries = level.draws * self.sample.tries
         panel = self.panel(noise=level.sigma > 0)
-        first = next(a for a in ATTACKERS if a.name == self.settings.metric)
+        first = next(a for a in panel.attackers if a.name == self.settings.metric)
         main = Tally(first, RELEASE, level.exposure * tries, tries.astype(float), level.draws)
-        others = replace(panel, attackers=tuple(a for a in panel.attackers if a is not first))
+        rest = tuple(a for a in panel.attackers if a.name != first.name)
+        others = replace(panel, attackers=rest)
         found = tallies(
             others,
             self._noisy(level),
@@ -333,7 +338,26 @@ class Battery:
             single=-(-level.draws // 2),
             skipped=self.skipped,
         )
-        return replace(level, judged=self.judged([main, *found]))
+        found = [main, *found]
+        judged = self.judged(found)
+        if planted or level.sigma in self.settings.sigmas:
+            sight, _ = next(self._noisy(level))
+            judged = replace(judged, plants=self._plants(panel, sight, found))
+        return replace(level, judged=judged)
+
+    def _plants(self, panel: Panel, sight: Sight, found: Sequence[Tally]) -> tuple[Plant, ...]:
+        """Leaks in a release, of the sizes that rules ask for and of some more."""
+        valid = [tally for tally in found if not self._failed(tally.attacker)]
+        sure = family_confidence(self.settings.confidence, max(len(valid), 1))
+        users = len(sight.gallery)
+        tops = {"top-1": (1.0, 1.0), "lift": (float(users), math.inf)}
+        limits = [
+            forbidden(rule.limit, tops[rule.metric][1]) / tops[rule.metric][0]
+            for rule in self.settings.rules()
+            if rule.metric in tops and not rule.on_width
+        ]
+        sizes = [limit for limit in limits if 0 < limit < 1]
+        return tuple(plants(panel, sight, valid, sizes, sure, self.settings.seed))
 
     def _noisy(self, level: Level) -> Iterator[tuple[Sight, Sight]]:
         if level.sigma == 0:
@@ -372,14 +396,17 @@ class Battery:
                 yield sight, sight
 
         exact = release(self.settings.seed) if clean is None else clean
+        panel = self.panel(noise=clean is not None, projected=projected)
         found = tallies(
-            self.panel(noise=clean is not None, projected=projected),
+            panel,
             each(),
             sight_of(exact, self.split),
             views={} if projected else (self.views if views is None else views),
             skipped=self.skipped,
         )
-        return self.judged(found)
+        judged = self.judged(found)
+        sight = sight_of(release(self.settings.seed), self.split)
+        return replace(judged, plants=self._plants(panel, sight, found))
 
     def judged(self, found: Sequence[Tally]) -> Judged:
         """The worst of some tallies; limits hold for all valid ones at once (Bonferroni)."""
@@ -398,7 +425,7 @@ class Battery:
             )
             for tally in found
         )
-        risk = risk_of(attacks)
+        risk = risk_of(attacks, chance=1.0)
         if isinstance(risk, Refusal):
             raise NotMeasurable(risk.reason)
         strongest = next(
@@ -410,11 +437,11 @@ class Battery:
 
     def _failed(self, attacker: Attacker) -> str:
         """What an attacker's self-check found wrong, or that of its twin; empty where nothing."""
+        if attacker.normalised or attacker.name in self.invalid:
+            return self.invalid.get(attacker.name, "")
         twins = [
             a for a in ATTACKERS if (a.metric, a.vectors) == (attacker.metric, attacker.vectors)
         ]
-        if attacker.normalised:
-            return self.invalid.get(attacker.name, "")
         return next((self.invalid[a.name] for a in twins if a.name in self.invalid), "")
 
 

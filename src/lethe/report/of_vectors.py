@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from lethe.evidence.sight import Plant, smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.embedding_figures import vector_charts, worst
 from lethe.report.first_screen import (
@@ -22,6 +23,7 @@ from lethe.report.numbers import (
     grouped,
     number,
     percent,
+    range_words,
     share,
     share_words,
     significant,
@@ -31,6 +33,7 @@ from lethe.report.sections import Chart, Facts, Folded, Part, Row, Section, Tabl
 from lethe.report.vectors_further import also_found, further_charts, further_parts, of_candidates
 
 Json = Mapping[str, Any]
+_NEAR_ALL = 0.9  # a limit on every attacker from which on it says next to nothing
 
 
 class Vectors(Room):
@@ -81,7 +84,21 @@ class Vectors(Room):
             return Worst(say("vectors.refused"), say("unmeasured"), "", reason, "")
         source = candidate.get("risk_from") or {}
         level = severity_of(self, candidate)
-        key = "vectors.none" if level == "not-above-chance" else "vectors.headline"
+        key, further = "vectors.headline", [also_found(self.models, candidate)]
+        if level == "not-above-chance":
+            key, seen = "vectors.none", self._seen(candidate)
+            further.insert(0, seen)
+            if not seen:
+                key, level = "vectors.blind", ""
+            if (candidate.get("bound") or 0) >= _NEAR_ALL:
+                further.append(say("vectors.why", bound=share_words(candidate["bound"])))
+        if (closed := candidate.get("closed_world")) is not None:
+            found_closed = closed["top_1"]
+            words = {
+                "value": share_words(found_closed["value"]),
+                "range": range_words(found_closed),
+            }
+            further.append(say("vectors.closed_world", **words))
         results = [one for one in source.get("results", ()) if one["valid"] and one["powered"]]
         detail = say("vectors.among", n=len(results)) if len(results) > 1 else ""
         said = [text for text in (interval_sentence(self.document, found), detail) if text]
@@ -91,8 +108,14 @@ class Vectors(Room):
             say("vectors.by", attack=_attacker(source)),
             ", ".join(said) + "." if said else "",
             level,
-            also_found(self.models, candidate),
+            " ".join(filter(None, further)),
         )
+
+    def _seen(self, candidate: Json) -> str:
+        """What the attacks could have seen, in a sentence; empty where they see no planted leak."""
+        plants = [Plant.of(one) for one in candidate.get("plants") or ()]
+        size = smallest_seen(plants, "top-1", self.chance)
+        return "" if size is None else say("vectors.power", size=share_words(size))
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document["data"]

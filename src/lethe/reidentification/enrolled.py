@@ -1,0 +1,334 @@
+"""Attackers that keep every enrolled row, or a model of each person, where a mean says nothing.
+
+A person with two opposite habits, or one whose vectors vary in a way of their own, has the same
+mean as others. Each attacker here is fitted on what the adversary holds, and then scores probes
+against all people at once.
+
+Sources: Cover and Hart 1967 (nearest neighbour), Parzen 1962 (density), Greene and Rayens 1989
+(covariances shrunk to the pooled one), Cox 1958 (multinomial logistic regression).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lethe.errors import NotMeasurable
+from lethe.reidentification.gallery import Index, covariance_within, means
+from lethe.reidentification.sight import Sight
+from lethe.reidentification.vectors import Float
+
+NEAREST, VOTES, DENSITY, GAUSSIAN, SOFTMAX = (
+    "nearest-row",
+    "votes",
+    "density",
+    "gaussian",
+    "softmax",
+)
+ENROLLED = {
+    NEAREST: "nearest neighbour (Cover and Hart 1967)",
+    VOTES: "vote of the k nearest neighbours (Cover and Hart 1967)",
+    DENSITY: "kernel density of each person (Parzen 1962), bandwidth by leave-one-out likelihood",
+    GAUSSIAN: "diagonal Gaussian of each person, shrunk to the pooled one (Greene and Rayens 1989)",
+    SOFTMAX: "multinomial logistic regression (Cox 1958)",
+}
+"""Metrics of this module, with their source."""
+MOST_PEOPLE = 5000
+"""People in the gallery, at most, for softmax and for one-to-one assignment."""
+_NEIGHBOURS = 5
+_REACH = 3.0  # robust deviations from the median, beyond which coordinates are cut
+_BANDWIDTHS = tuple(2.0**power for power in range(-8, 4))
+_RATIOS = 2.0 ** np.arange(-10, 6.5, 0.5)  # of a person's variance to the pooled one
+_SCATTERS, _ROUNDS = 30_000, 30  # scatters that their distribution is fitted to, and steps of EM
+_SAMPLE = 400  # enrolled rows whose leave-one-out likelihood chooses a bandwidth
+_STEPS, _PENALTY = 20, 0.1
+_AT_ONCE = 1 << 20  # numbers of a table of guesses
+
+
+Score = Callable[[Float, Index | None], Float]
+
+
+@dataclass(frozen=True, eq=False)
+class Enrolment:
+    """What an attacker learned from enrolled rows.
+
+    Attributes:
+        score: from probes (n, d), and how many successive ones are of one person (q,) or None, to
+            scores (q or n, G), higher = nearer. Log-likelihoods of vectors of one person add up;
+            of nearest rows the nearest counts.
+        width: numbers that are in memory for each probe.
+    """
+
+    score: Score
+    width: int
+    held: _Rows
+
+    def pairs(self, seen: Sight) -> tuple[Float, Float, Index]:
+        """Probes (P, d) and enrolled rows (R, d) as they are compared, and (P,) the nearest of its
+        owner's rows to each probe."""
+        held = self.held
+        probes = held.mapped(seen.probes)
+        best, nearest = np.full(len(probes), np.inf), np.zeros(len(probes), np.intp)
+        for turn in range(int(held.counts.max())):
+            mine = np.flatnonzero(held.counts[seen.owner] > turn)
+            row = held.starts[seen.owner[mine]] + turn
+            apart = ((probes[mine] - held.rows[row]) ** 2).sum(axis=1)
+            nearer = apart < best[mine]
+            best[mine[nearer]], nearest[mine[nearer]] = apart[nearer], row[nearer]
+        return probes, held.rows, nearest
+
+
+def enrol(metric: str, seen: Sight) -> Enrolment:
+    """Fit an attacker on enrolled rows.
+
+    Args:
+        metric: one of `ENROLLED`.
+
+    Raises NotMeasurable: nobody has two enrolled rows that differ (`DENSITY` and `GAUSSIAN`), or
+        more than 5,000 people (`SOFTMAX`).
+    """
+    fit: dict[str, Callable[[_Rows], Score]] = {
+        NEAREST: _nearest,
+        VOTES: _votes,
+        DENSITY: _density,
+        GAUSSIAN: _gaussian,
+        SOFTMAX: _softmax,
+    }
+    linear = metric in (GAUSSIAN, SOFTMAX)
+    held = _Rows(_cut(seen) if metric == GAUSSIAN else seen)
+    return Enrolment(fit[metric](held), len(seen.gallery) if linear else len(seen.rows), held)
+
+
+def _cut(seen: Sight) -> Sight:
+    """Enrolled vectors whose coordinates are cut far from the median: one value may not decide."""
+    middle = np.median(seen.rows, axis=0)
+    spread = 1.4826 * np.median(np.abs(seen.rows - middle), axis=0)
+    noise = 0.0 if seen.noise is None else seen.noise
+    reach = np.where(spread > 0, _REACH * np.sqrt(spread**2 + noise), np.inf)
+    rows = np.clip(seen.rows, middle - reach, middle + reach)
+    people = len(seen.gallery)
+    gallery = means(rows, np.arange(len(rows)), seen.user, people)
+    return replace(seen, rows=rows, gallery=gallery, cut=(middle - reach, middle + reach))
+
+
+class _Rows:
+    """Enrolled rows sorted by person, in coordinates in which people scatter alike everywhere.
+
+    The map is symmetric, so that a coordinate stays the one it was where none are correlated.
+    """
+
+    def __init__(self, seen: Sight) -> None:
+        order = np.argsort(seen.user, kind="stable")
+        self.user = seen.user[order]
+        self.starts = np.flatnonzero(np.diff(self.user, prepend=-1))
+        self.counts = np.diff(np.append(self.starts, len(order)))
+        self.freedom = len(order) - len(self.counts)
+        self.centre = seen.gallery.mean(axis=0)
+        rows = seen.rows[order] - self.centre
+        noise = np.zeros(rows.shape[1]) if seen.noise is None else seen.noise
+        scatter = np.diag(noise)
+        within = rows - (seen.gallery - self.centre)[self.user]
+        rounding = 1e-12 * np.abs(seen.rows).max()
+        if np.abs(rows).max() <= rounding:
+            rows, within = np.zeros_like(rows), np.zeros_like(within)
+        self.rounding, self.cut = rounding, seen.cut
+        self.scattered = self.freedom > 0 and bool(np.abs(within).max() > rounding)
+        if self.scattered:
+            scatter = scatter + covariance_within(within, self.freedom)
+        elif not noise.any():
+            scatter = np.diag(np.full(len(noise), float((rows**2).mean()) or 1.0))
+        deviation = np.sqrt(np.maximum(np.diag(scatter), 1e-12 * np.trace(scatter)))
+        size, turn = np.linalg.eigh(scatter / deviation / deviation[:, None])
+        root = (turn / np.sqrt(np.maximum(size, 1e-6 * size[-1]))) @ turn.T
+        self.map = root / deviation[:, None]
+        self.rows = rows @ self.map
+        self.within = within @ self.map
+        self.means = self.mapped(seen.gallery)
+        self.noise = (noise[:, None] * self.map**2).sum(axis=0)
+        self.halves = (self.rows**2).sum(axis=1) / 2
+
+    def mapped(self, probes: Float) -> Float:
+        if self.cut is not None:
+            probes = np.clip(probes, *self.cut)
+        apart = probes - self.centre
+        return np.asarray(np.where(np.abs(apart) <= self.rounding, 0.0, apart) @ self.map)
+
+    def nearness(self, mapped: Float) -> Float:
+        """(n, R) minus half the squared distance to every row."""
+        product = mapped @ self.rows.T
+        product -= self.halves
+        product -= (mapped**2).sum(axis=1)[:, None] / 2
+        return np.asarray(product)
+
+    def spread(self) -> Float:
+        """(d,) pooled variance within people.
+
+        Raises NotMeasurable: there is none.
+        """
+        if not self.scattered:
+            raise NotMeasurable("needs people with two enrolled rows that differ.")
+        return np.maximum((self.within**2).sum(axis=0) / self.freedom, 1e-6)
+
+
+def _summed(values: Float, sizes: Index | None) -> Float:
+    """(q, d) sums of each person's successive rows (n, d)."""
+    if sizes is None:
+        return values
+    from scipy.sparse import csr_array
+
+    ends, place = np.append(0, np.cumsum(sizes)), np.arange(len(values))
+    chosen = csr_array((np.ones(len(values)), place, ends), shape=(len(sizes), len(values)))
+    return np.asarray(chosen @ values)
+
+
+def _nearest(held: _Rows) -> Score:
+    def score(probes: Float, sizes: Index | None) -> Float:
+        near = np.maximum.reduceat(held.nearness(held.mapped(probes)), held.starts, axis=1)
+        if sizes is None:
+            return np.asarray(near)
+        return np.asarray(np.maximum.reduceat(near, np.cumsum(sizes) - sizes, axis=0))
+
+    return score
+
+
+def _votes(held: _Rows) -> Score:
+    """A vote for each of the nearest rows; equal votes go to the person with the nearest row."""
+    number = min(_NEIGHBOURS, len(held.rows))
+
+    def score(probes: Float, sizes: Index | None) -> Float:
+        near = held.nearness(held.mapped(probes))
+        nearest = np.maximum.reduceat(near, held.starts, axis=1)
+        chosen = np.argpartition(-near, number - 1, axis=1)[:, :number]
+        votes = 1 / (1 - nearest)  # in (0, 1]: below one vote
+        np.add.at(votes, (np.arange(len(near))[:, None], held.user[chosen]), 1.0)
+        return _summed(votes, sizes)
+
+    return score
+
+
+def _density(held: _Rows) -> Score:
+    """log of the mean Gaussian kernel over the rows of each person."""
+    usual = float(held.spread().mean())
+    some = np.flatnonzero(held.counts[held.user] > 1)
+    some = some[:: -(-len(some) // _SAMPLE)]
+    near = held.nearness(held.rows[some])
+    near[np.arange(len(some)), some] = -np.inf
+    near = np.where(held.user[some][:, None] == held.user, near, -np.inf)
+    dimensions = held.rows.shape[1]
+
+    def likelihood(variance: float) -> float:
+        each = np.logaddexp.reduce(near / variance, axis=1)
+        return float(each.mean()) - dimensions / 2 * float(np.log(variance))
+
+    variance = max((usual * width for width in _BANDWIDTHS), key=likelihood) + float(
+        held.noise.mean()
+    )
+    number = np.log(held.counts)
+
+    def score(probes: Float, sizes: Index | None) -> Float:
+        log = held.nearness(held.mapped(probes)) / variance
+        most = np.maximum.reduceat(log, held.starts, axis=1)
+        log -= np.repeat(most, held.counts, axis=1)
+        kernels = np.add.reduceat(np.exp(log), held.starts, axis=1)
+        return _summed(most + np.log(kernels) - number, sizes)
+
+    return score
+
+
+def _gaussian(held: _Rows) -> Score:
+    """log-density with each person's variances, drawn to the pooled ones.
+
+    How far is learned from all people: the distribution of a variance over the pooled one is fitted
+    to their scatter (maximum likelihood on a grid, Kiefer and Wolfowitz 1956, by EM), and each
+    variance is its posterior geometric mean.
+    """
+    pooled, freedom = held.spread(), held.counts[:, None] - 1.0
+    squares = np.add.reduceat(held.within**2, held.starts, axis=0) / pooled
+
+    def likelihood(squares: Float, freedom: Float) -> Float:
+        log = -freedom[..., None] / 2 * np.log(_RATIOS) - squares[..., None] / (2 * _RATIOS)
+        return np.asarray(np.exp(log - log.max(axis=-1, keepdims=True)))
+
+    some = slice(None, None, -(-squares.size // _SCATTERS))
+    known = likelihood(squares[some], np.broadcast_to(freedom[some], squares[some].shape))
+    known = known.reshape(-1, len(_RATIOS))
+    weight = np.where(_RATIOS == 1, 1.0, 0.01)  # at first nearly all have the pooled one
+    weight /= weight.sum()
+    for _ in range(_ROUNDS):
+        weight = weight / len(known) * (known.T @ (1 / (known @ weight)))
+    ratio, step = np.empty_like(squares), max(1, _SCATTERS // squares.shape[1])
+    for start in range(0, len(ratio), step):
+        part = slice(start, start + step)
+        chance = weight * likelihood(squares[part], freedom[part])
+        ratio[part] = np.exp(chance @ np.log(_RATIOS) / chance.sum(axis=-1))
+    variance = pooled * ratio
+    between = np.maximum(held.means.var(axis=0) - pooled * (1 / held.counts).mean(), 1e-6 * pooled)
+    left = variance / held.counts[:, None]
+    keep = between / (between + left)  # a mean of few rows is drawn to that of all
+    mean, variance = held.means * keep, variance + between * (1 - keep) + held.noise
+    inverse = 1 / variance
+    constant = -0.5 * (np.log(variance) + mean**2 * inverse).sum(axis=1)
+
+    def score(probes: Float, sizes: Index | None) -> Float:
+        mapped = held.mapped(probes)
+        number = np.ones(len(mapped)) if sizes is None else sizes
+        linear = _summed(mapped, sizes) @ (mean * inverse).T
+        return np.asarray(
+            linear - 0.5 * _summed(mapped**2, sizes) @ inverse.T + number[:, None] * constant
+        )
+
+    return score
+
+
+def _softmax(held: _Rows) -> Score:
+    """Multinomial logistic regression on the enrolled rows, from zero by L-BFGS."""
+    from scipy.optimize import minimize
+
+    people, count = len(held.means), len(held.rows)
+    if people > MOST_PEOPLE:
+        raise NotMeasurable(f"softmax is fitted to {MOST_PEOPLE:,} people at most, got {people:,}.")
+    step = max(1, _AT_ONCE // people)
+
+    def loss(flat: Float) -> tuple[float, Float]:
+        weight = flat.reshape(-1, people)
+        slope, total = _PENALTY * weight, 0.0
+        for start in range(0, count, step):
+            part, user = held.rows[start : start + step], held.user[start : start + step]
+            guess = part @ weight
+            guess -= guess.max(axis=1, keepdims=True)
+            place = np.arange(len(part))
+            right = guess[place, user]
+            np.exp(guess, out=guess)
+            mass = guess.sum(axis=1, keepdims=True)
+            total += float((np.log(mass[:, 0]) - right).sum())
+            guess /= mass
+            guess[place, user] -= 1
+            slope += part.T @ guess
+        return total + _PENALTY / 2 * float((flat**2).sum()), slope.ravel()
+
+    start = np.zeros(held.rows.shape[1] * people)
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    weight = held.map @ found.x.reshape(-1, people)
+
+    def score(probes: Float, sizes: Index | None) -> Float:
+        number = 1 if sizes is None else sizes[:, None]
+        return np.asarray((_summed(probes, sizes) - number * held.centre) @ weight)
+
+    return score
+
+
+def assigned(scores: Any) -> Float:
+    """(G,) whether each person's probes are assigned to that person, one to one.
+
+    The assignment of the highest total score (Crouse 2016).
+
+    Args:
+        scores: (G, G) of each person's probes with each enrolled person; row g belongs to g.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    _, person = linear_sum_assignment(scores, maximize=True)
+    return np.asarray(person == np.arange(len(person)), np.float64)

@@ -1,0 +1,174 @@
+"""The registry of attackers on released vectors: what each holds, learns and is called.
+
+An attacker enrols people by their earlier vectors and looks up whose are nearest to a new one: by
+the mean of each person, or (`enrolled`) by every row and by a model of each person. What differs
+(distance, learned metric, noise-free enrolment, vectors known to be of one person) is knowledge of
+the adversary, in `Attacker.knows`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lethe.reidentification.enrolled import DENSITY, ENROLLED, GAUSSIAN, NEAREST, SOFTMAX, VOTES
+from lethe.reidentification.sight import ALL, LEARNED
+
+PLAIN = ("cosine", "l2")
+_PAPERS = {
+    "cosine": "gallery and probe protocol of biometric identification (ISO/IEC 19795-1)",
+    "whitened": "Mahalanobis distance; shrinkage by Ledoit and Wolf 2004",
+    "within-class": "Hatch, Kajarekar and Stolcke 2006",
+    "lda": "Fisher 1936; Belhumeur, Hespanha and Kriegman 1997",
+    "plda": "Ioffe 2006; Garcia-Romero and Espy-Wilson 2011",
+    **ENROLLED,
+}
+
+
+@dataclass(frozen=True)
+class Attacker:
+    """One attacker: a distance and what the adversary holds.
+
+    Attributes:
+        metric: ``cosine``, ``l2``, ``whitened`` (scatter of enrolled rows), ``within-class``,
+            ``lda`` or ``plda`` (learned from other people's pairs), all between means; or of
+            `ENROLLED`.
+        vectors: new vectors that are known to be of one person and are joined; `ALL` of them.
+    """
+
+    name: str  # unique in the registry; what rules, tables and findings call it
+    title: str  # in words
+    metric: str
+    clean_gallery: bool = False  # people were enrolled before the noise was introduced
+    vectors: int = 1
+    projected: bool = False  # also runs on a view of fewer dimensions, such as the logits
+    normalised: bool = False  # scores are normalised by those of other people (AS-norm)
+    noise: bool | None = None  # runs only on releases with noise, or only on those without
+
+    @property
+    def dense(self) -> bool:
+        """Whether every probe is scored with everybody, in a table."""
+        return self.normalised or self.metric in ENROLLED
+
+    @property
+    def paper(self) -> str:
+        """Where its metric comes from."""
+        paper = _PAPERS.get(self.metric, _PAPERS["cosine"])
+        return f"{paper}; Matejka et al. 2017" if self.normalised else paper
+
+    @property
+    def knows(self) -> str:
+        """What the adversary holds, in one line."""
+        held = "without noise" if self.clean_gallery else "as released"
+        parts = [f"earlier vectors of the same people, {held}"]
+        if self.metric in LEARNED:
+            parts.append("both vectors of other people, to learn the metric from")
+        if self.normalised:
+            parts.append("vectors of other people, to normalise scores by")
+        joined = {1: "one new vector", ALL: "all new vectors of a person, known to be of one"}
+        parts.append(joined.get(self.vectors, f"{self.vectors} new vectors of one person"))
+        return "; ".join(parts)
+
+    def within(self, clean_gallery: bool, vectors: int) -> Attacker:
+        """The same attacker with no more than this knowledge."""
+        most = self.vectors if vectors == ALL else vectors
+        joined = most if self.vectors == ALL else min(self.vectors, most)
+        name = self.name
+        if joined != self.vectors:
+            name = name.replace("all vectors", "" if joined == 1 else f"{joined} vectors")
+            name = name.removesuffix(", ") or "clean gallery"
+        # A fit to people as released would be made anew at every level of noise.
+        slow = self.metric == SOFTMAX and not clean_gallery
+        return replace(
+            self,
+            name=name,
+            vectors=joined,
+            clean_gallery=self.clean_gallery and clean_gallery,
+            noise=False if slow else self.noise,
+        )
+
+
+ATTACKERS = (
+    Attacker("cosine", "Nearest enrolled mean, cosine distance", "cosine"),
+    Attacker("l2", "Nearest enrolled mean, Euclidean distance", "l2", projected=True),
+    Attacker("plda", "Probabilistic linear discriminants of other people", "plda"),
+    Attacker("nearest row", "Nearest single enrolled vector", NEAREST, True),
+    Attacker("all vectors", "Mean of all vectors against clean means", "l2", True, ALL, True),
+    Attacker("plda, all vectors", "PLDA of the mean of all vectors", "plda", False, ALL),
+    Attacker(
+        "plda, clean gallery, all vectors",
+        "PLDA of the mean of all vectors against clean means",
+        "plda",
+        True,
+        ALL,
+    ),
+    Attacker(
+        "nearest row, all vectors",
+        "Nearest pair of an enrolled and a new vector",
+        NEAREST,
+        False,
+        ALL,
+        noise=False,
+    ),
+    Attacker(
+        "density, all vectors",
+        "Kernel density of each person, all new vectors",
+        DENSITY,
+        False,
+        ALL,
+        noise=False,
+    ),
+    Attacker(
+        "gaussian, all vectors",
+        "Gaussian with variances of each person, all new vectors",
+        GAUSSIAN,
+        True,
+        ALL,
+    ),
+    Attacker(
+        "softmax, all vectors",
+        "Logistic regression on enrolled vectors, all new vectors",
+        SOFTMAX,
+        True,
+        ALL,
+    ),
+)
+"""The family: all are run on every candidate and every noise level that they can be run on."""
+NORMALISED = (
+    Attacker("cosine, as-norm", "Cosine, scores normalised", "cosine", normalised=True),
+    Attacker("plda, as-norm", "PLDA, scores normalised", "plda", normalised=True),
+)
+"""Run where score normalisation is asked for."""
+FURTHER = (
+    Attacker("whitened", "Nearest in the metric of the scatter within enrolment", "whitened"),
+    Attacker("within-class", "Within-class covariance of other people's pairs", "within-class"),
+    Attacker("lda", "Linear discriminants of other people", "lda"),
+    Attacker("clean gallery", "Nearest clean mean, Euclidean distance", "l2", True),
+    Attacker("2 vectors", "Mean of 2 vectors against clean means", "l2", True, 2),
+    Attacker("5 vectors", "Mean of 5 vectors against clean means", "l2", True, 5),
+    Attacker("gaussian", "Gaussian with variances of each person", GAUSSIAN, True),
+    Attacker("votes", "Vote of the 5 nearest enrolled vectors", VOTES),
+    Attacker("density", "Kernel density of each person", DENSITY, True),
+)
+"""Attackers that decided on none of the sets they were tried on: for a `Panel` made in Python."""
+
+
+def allowed(
+    clean_gallery: bool = True, vectors: int = ALL, normalised: bool = False
+) -> tuple[Attacker, ...]:
+    """The attackers that a threat model allows, those who know too much with less knowledge.
+
+    Args:
+        normalised: whether those of `NORMALISED` are among them.
+        clean_gallery: whether the adversary may hold vectors from before the noise.
+        vectors: the most vectors of a person that it may know to belong together; `ALL` of them.
+
+    >>> [attacker.name for attacker in allowed(clean_gallery=False, vectors=1)]
+    ['cosine', 'l2', 'plda', 'nearest row', 'density', 'gaussian', 'softmax']
+    """
+    alike: dict[tuple[str, bool, int], Attacker] = {}
+    for attacker in (each.within(clean_gallery, vectors) for each in ATTACKERS):
+        key = attacker.metric, attacker.clean_gallery, attacker.vectors
+        twin = alike.setdefault(key, attacker)
+        if twin.noise is not attacker.noise:
+            alike[key] = replace(twin, noise=None)
+    return (*alike.values(), *(NORMALISED if normalised else ()))

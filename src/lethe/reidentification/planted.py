@@ -1,0 +1,247 @@
+"""Leaks of known size in a release's own rows, and what its attackers measure on them.
+
+Some people get rows that give them away in one of four ways; every coordinate keeps a value that
+the release emits there, so that constant, rounded or tied vectors show their own lack of power.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.risk import RELEASE
+from lethe.evidence.sight import Plant
+from lethe.reidentification.attackers import Panel, Tally
+from lethe.reidentification.by_user import scaled
+from lethe.reidentification.enrolled import ENROLLED, SOFTMAX
+from lethe.reidentification.family import PLAIN
+from lethe.reidentification.gallery import Index
+from lethe.reidentification.sight import Sight
+from lethe.reidentification.vectors import Float
+
+MEAN, MODES = "a mean of their own", "two opposite modes"
+VARIANCES, REPEATS = "variances of their own", "exact repeats"
+SHARES = (0.02, 0.1, 0.3, 0.8)
+"""Shares of people that carry a leak, beside those that rules ask for."""
+_LIFT = 4.0  # what a rule that allows a lift of 2 forbids
+_MOST_PEOPLE = 150  # who get planted rows; their hits stand for those of any number
+_ROWS = 20_000  # of the release, from which values are drawn
+_NARROW, _QUIET = 0.1, 0.05  # residuals about a planted mean; spread of a quiet coordinate
+_ON_PLANTS = (*PLAIN, *set(ENROLLED) - {SOFTMAX})  # metrics that learn nothing from other people
+_ABLE = 0.2  # an attacker who knows the leak finds fewer of them: such values carry no such leak
+
+
+@dataclass(frozen=True, eq=False)
+class Twin:
+    """A release in which some people's rows were replaced, with their probes alone.
+
+    Attributes:
+        known: share of these probes that an attacker who knows the leak gives their owner.
+    """
+
+    kind: str
+    sight: Sight
+    known: float
+
+
+class _Values:
+    """Values that a release emits, to draw rows from."""
+
+    def __init__(self, sight: Sight, rng: np.random.Generator) -> None:
+        rows = np.concatenate([sight.rows, sight.probes])
+        if len(rows) > _ROWS:
+            rows = rows[rng.permutation(len(rows))[:_ROWS]]
+        self.rows, self.rng = rows, rng
+        self.sorted = np.sort(rows, axis=0)
+        self.middle = self.sorted[len(rows) // 2]
+
+    def drawn(self, number: int) -> Float:
+        """(number, d) rows at random, about the median."""
+        return np.asarray(self.rows[self.rng.integers(0, len(self.rows), number)] - self.middle)
+
+    def emitted(self, wanted: Float) -> Float:
+        """The nearest value in every coordinate that the release emits there."""
+        found = np.empty_like(wanted)
+        for column in range(wanted.shape[1]):
+            values = self.sorted[:, column]
+            place = np.searchsorted(values, wanted[:, column]).clip(1, len(values) - 1)
+            below, above = values[place - 1], values[place]
+            nearer = wanted[:, column] - below < above - wanted[:, column]
+            found[:, column] = np.where(nearer, below, above)
+        return found
+
+
+def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
+    """The release once with each kind of leak that its values can carry.
+
+    Args:
+        sight: the release as an adversary holds it, single probes.
+    """
+    rng = np.random.default_rng([seed, 69])
+    asked = np.unique(sight.owner)
+    people = np.sort(rng.permutation(asked)[: min(_MOST_PEOPLE, max(1, len(asked) // 2))])
+    kept = np.isin(sight.owner, people)
+    alone = replace(sight, probes=sight.probes[kept], owner=sight.owner[kept])
+    enrolled = np.flatnonzero(np.isin(sight.user, people))
+    place = np.searchsorted(people, np.concatenate([sight.user[enrolled], alone.owner]))
+    probes = slice(len(enrolled), None)
+    values = _Values(sight, rng)
+    anchor, residual = values.drawn(len(people)), values.drawn(len(place))
+    width = np.where(rng.random(anchor.shape) < 0.5, 1.0, _QUIET)
+    # Signs alternate within enrolment and within the probes; of a single row there is one mode.
+    turn = np.concatenate([_turns(sight.user[enrolled]), _turns(alone.owner)])
+    several = np.bincount(place[: len(enrolled)], minlength=len(people)) > 1
+    sign = np.where(several[place] & (turn % 2 == 1), -1.0, 1.0)[:, None]
+    wanted = {
+        MEAN: anchor[place] + _NARROW * residual,
+        MODES: sign * anchor[place] + _NARROW * residual,
+        VARIANCES: width[place] * residual,
+    }
+    for kind, offset in wanted.items():
+        rows = values.emitted(values.middle + offset)
+        if kind == VARIANCES:
+            score = _narrowness(rows[probes] - values.middle, width, values)
+        else:
+            centres = [values.emitted(values.middle + sign * anchor) for sign in (1, -1)]
+            near = [_closeness(rows[probes], centre) for centre in centres]
+            score = near[0] if kind == MEAN else np.maximum(*near)
+        known = _credit(score, place[probes])
+        if known >= _ABLE:
+            yield Twin(kind, _with(alone, enrolled, rows, people), known)
+    copied, known = _repeats(alone, turn[probes])
+    if known >= _ABLE:
+        yield Twin(REPEATS, replace(alone, probes=copied), known)
+
+
+def _turns(owner: Index) -> Index:
+    """0, 1, 2, ... for the rows of each person."""
+    order = np.argsort(owner, kind="stable")
+    start = np.flatnonzero(np.diff(owner[order], prepend=-1))
+    sizes = np.diff(np.append(start, len(order)))
+    turn = np.empty(len(owner), np.intp)
+    turn[order] = np.arange(len(order)) - np.repeat(start, sizes)
+    return turn
+
+
+def _closeness(rows: Float, centres: Float) -> Float:
+    squares = (centres**2).sum(axis=1)
+    return np.asarray(2 * rows @ centres.T - squares)
+
+
+def _narrowness(rows: Float, width: Float, values: _Values) -> Float:
+    """Log-likelihood under each person's widths, the release's own spread known."""
+    spread = (values.rows - values.middle).std(axis=0)
+    still = spread <= 0
+    inverse = np.where(still, 0.0, 1 / (width * np.where(still, 1.0, spread)) ** 2)
+    return np.asarray(-0.5 * rows**2 @ inverse.T - np.log(width[:, ~still]).sum(axis=1))
+
+
+def _credit(score: Float, place: Index) -> float:
+    """Top-1 of scores (n, m), ties shared."""
+    best = score.max(axis=1, keepdims=True)
+    first = score >= best - 1e-9 * (1 + np.abs(best))
+    return float((first[np.arange(len(place)), place] / first.sum(axis=1)).mean())
+
+
+def _with(alone: Sight, enrolled: Index, rows: Float, people: Index) -> Sight:
+    """The sight with other rows of some people."""
+    table, gallery = alone.rows.copy(), alone.gallery.copy()
+    table[enrolled] = rows[: len(enrolled)]
+    gallery[people] = 0
+    np.add.at(gallery, alone.user[enrolled], table[enrolled])
+    gallery[people] /= np.bincount(alone.user[enrolled], minlength=len(gallery))[people][:, None]
+    return replace(alone, rows=table, gallery=gallery, probes=rows[len(enrolled) :])
+
+
+def _repeats(alone: Sight, turn: Index) -> tuple[Float, float]:
+    """Probes that repeat the enrolled rows of their owner in turn, and how many name the owner."""
+    order = np.argsort(alone.user, kind="stable")
+    start = np.searchsorted(alone.user[order], alone.owner)
+    source = order[start + turn % alone.counts.astype(np.intp)[alone.owner]]
+    equal = np.unique(alone.rows, axis=0, return_inverse=True)[1].ravel()
+    owners = np.bincount(np.unique(np.stack([equal, alone.user]), axis=1)[0])
+    return alone.rows[source], float((1 / owners[equal[source]]).mean())
+
+
+def plants(
+    panel: Panel,
+    sight: Sight,
+    tallies: Sequence[Tally],
+    limits: Sequence[float],
+    confidence: float,
+    seed: int = 0,
+) -> list[Plant]:
+    """Leaks of several sizes in a release, with the strongest of what its attackers measure.
+
+    Attackers that learn from other people are left out: the others must see every kind.
+
+    Args:
+        panel: attackers of the release.
+        sight: the release as it is handed out.
+        tallies: what they found on the release itself: people without a leak count as there.
+        limits: Top-1 of further sizes to plant, as rules ask for them.
+        confidence: of each limit.
+
+    Returns: One entry a kind and size; no entry where the values can carry no leak.
+    """
+    users = len(sight.gallery)
+    asked = np.unique(sight.owner)
+    order = np.random.default_rng([seed, 70]).permutation(asked)
+    sizes = {math.ceil(share * users) for share in (*SHARES, *limits, (_LIFT - 1) / users)}
+    sizes = {min(size + 1, len(asked)) for size in sizes}
+    able = [
+        tally
+        for tally in tallies
+        if tally.view == RELEASE
+        and tally.attacker.metric in _ON_PLANTS
+        and not tally.attacker.normalised
+    ]
+    found = []
+    for twin in twins(sight, seed):
+        rates = {tally.attacker.name: _rates(panel, tally, twin.sight) for tally in able}
+        for size in sorted(sizes):
+            carrying = order[:size]
+            measured = [
+                _carried(tally, carrying, rate, confidence)
+                for tally in able
+                if (rate := rates[tally.attacker.name]) is not None
+            ]
+            if not measured:
+                continue
+            best = max(measured, key=lambda lift: (lift.low or 0.0, lift.value or 0.0))
+            share = size / len(asked)
+            leak = share * twin.known + (1 - share) / users
+            top_1 = scaled(best, 1 / users)
+            found.append(
+                Plant(
+                    twin.kind,
+                    {"top-1": leak, "lift": leak * users},
+                    {"top-1": replace(top_1, method="plant"), "lift": best},
+                )
+            )
+    return found
+
+
+def _rates(panel: Panel, tally: Tally, sight: Sight) -> NDArray[np.float64] | None:
+    """(m,) share of the planted probes of each person that an attacker names; None: it cannot."""
+    attacker = tally.attacker
+    try:
+        seen = panel.seen(attacker, sight, sight)
+        credit = panel.credit(attacker, seen, panel.fits(attacker, seen))
+    except (InputError, NotMeasurable):
+        return None
+    people, place = np.unique(seen.owner, return_inverse=True)
+    return np.bincount(place, credit) / np.bincount(place, minlength=len(people))
+
+
+def _carried(tally: Tally, carrying: Index, rate: Float, confidence: float) -> Estimate:
+    """Lift of an attacker where some people carry a leak that it finds at such rates."""
+    hits = tally.hits.copy()
+    hits[carrying] = np.resize(rate, len(carrying)) * tally.tries[carrying]
+    return replace(replace(tally, hits=hits).lift(confidence), method="plant")

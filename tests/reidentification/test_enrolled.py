@@ -1,0 +1,164 @@
+"""Attackers that keep every enrolled row: what a mean hides, exact ranks, and the proofs above."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from reidentification_people import quick
+from scipy.stats import norm
+from test_room_properties import COPIES, NOISE, leeway, limit, people
+
+from lethe.errors import InputError, NotMeasurable
+from lethe.reidentification.attackers import Panel, first_credit
+from lethe.reidentification.audit import audit_embeddings
+from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, assigned, enrol
+from lethe.reidentification.family import ATTACKERS, FURTHER, Attacker
+from lethe.reidentification.gallery import split_rows
+from lethe.reidentification.sight import folds, sight_of
+
+ROWS = [one for one in (*ATTACKERS, *FURTHER) if one.metric in ENROLLED]
+FAST = {"plays": 0, "radius_points": 20, "refine": 0, "surface": (), "sigmas": (1.0,)}
+
+
+def habits(people=120, rows=12, dimensions=16):
+    """Each person goes one way or the opposite: the mean of everybody is the same."""
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(people), rows)
+    way = rng.standard_normal((people, dimensions))
+    way *= 3 / np.linalg.norm(way, axis=1, keepdims=True)
+    sign = np.tile([1, -1], people * rows // 2)[:, None]
+    return sign * way[owner] + 0.3 * rng.standard_normal((people * rows, dimensions)), owner
+
+
+def variances(people=120, rows=12, dimensions=16):
+    """One mean for all; each person is loud in coordinates of their own."""
+    rng = np.random.default_rng(1)
+    owner = np.repeat(np.arange(people), rows)
+    loud = np.exp(rng.standard_normal((people, dimensions)))
+    return loud[owner] * rng.standard_normal((people * rows, dimensions)), owner
+
+
+def top_1(vectors, owner, attacker):
+    split = split_rows(owner)
+    sight, panel = sight_of(vectors, split), Panel((attacker,), folds(len(split.users)))
+    seen = panel.seen(attacker, sight, sight)
+    return float(panel.credit(attacker, seen, panel.fits(attacker, seen)).mean())
+
+
+@pytest.mark.parametrize(
+    ("people_of", "best", "least"),
+    [(habits, "nearest row", 0.97), (variances, "gaussian, all vectors", 0.8)],
+)
+def test_what_the_mean_hides_is_the_headline(people_of, best, least):
+    vectors, owner = people_of()
+    asked = quick(**FAST, gate=("top-1<=0.05",))
+    found = audit_embeddings(vectors.astype("float32"), owner, settings=asked)
+    base = found.candidates[0]
+    by = {row["attack"]: row["estimate"]["value"] for row in base["risk_from"]["results"]}
+    assert by[best] / 120 > least and base["top_1"]["value"] > least
+    assert max(by[name] for name in ("all vectors", "cosine", "l2") if name in by) / 120 < 0.2
+    assert [row["outcome"] for row in found.rules] == ["fail"]
+    words = found.representations["models"][0]["words"]
+    assert base["risk_from"]["attack"] in words[0]
+    closed = base["closed_world"]
+    assert "closed world" in closed["knows"] and closed["top_1"]["value"] > least
+    assert closed["attack"] in words[1] and "another threat model" in words[1]
+    assert not any("closed" in row["knows"] for row in base["risk_from"]["results"])
+
+
+@pytest.mark.parametrize("attacker", ROWS, ids=lambda one: one.name)
+@pytest.mark.parametrize("decimals", [0, 12])
+def test_credit_is_that_of_the_ranks_with_ties_and_without(attacker, decimals):
+    rng = np.random.default_rng(3)
+    owner = np.repeat(np.arange(60), 8)
+    vectors = np.round(
+        rng.standard_normal((60, 3))[owner] + rng.standard_normal((480, 3)), decimals
+    )
+    split = split_rows(owner)
+    sight, panel = sight_of(vectors, split), Panel((attacker,), folds(60))
+    seen = panel.seen(attacker, sight, sight)
+    fits = panel.fits(attacker, seen)
+    ranked = first_credit(panel.rank(attacker, seen, fits))
+    np.testing.assert_allclose(panel.credit(attacker, seen, fits), ranked, atol=1e-12)
+    if attacker.metric == NEAREST and attacker.vectors == 1:
+        nearer = np.linalg.norm(enrolled_map(seen), axis=2)
+        best = np.stack([nearer[:, seen.user == g].min(axis=1) for g in range(60)], axis=1)
+        first = best <= best.min(axis=1, keepdims=True) + 1e-9
+        naive = first[np.arange(len(seen.owner)), seen.owner] / first.sum(axis=1)
+        np.testing.assert_allclose(ranked, naive, atol=1e-9)
+
+
+def enrolled_map(seen):
+    """(P, R, d) differences of probes and enrolled rows in the coordinates of the attacker."""
+    held = enrol(NEAREST, seen).held
+    order = np.argsort(np.argsort(seen.user, kind="stable"), kind="stable")
+    return held.mapped(seen.probes)[:, None] - held.rows[order][None]
+
+
+def test_a_single_repeat_among_many_vectors_names_its_owner():
+    """One of ten new vectors equals an enrolled one; whoever joins all of them sees it."""
+    rng = np.random.default_rng(4)
+    owner = np.repeat(np.arange(80), 20)
+    vectors = rng.standard_normal((1600, 12))
+    split = split_rows(owner)
+    first = np.unique(split.probe_user, return_index=True)[1]
+    source = np.unique(split.gallery_user, return_index=True)[1]
+    vectors[split.probe_rows[first]] = vectors[split.gallery_rows[source]]
+    nearest = next(one for one in ATTACKERS if one.name == "nearest row, all vectors")
+    mean = next(one for one in ATTACKERS if one.name == "all vectors")
+    assert top_1(vectors, owner, nearest) == 1.0 and top_1(vectors, owner, mean) < 0.3
+
+
+def test_the_gaussian_is_that_of_the_density_where_nothing_is_shrunk():
+    """Many rows of each person: as many are named as by the true densities."""
+    rng = np.random.default_rng(5)
+    owner = np.repeat(np.arange(4), 4000)
+    spread, mean = np.array([[1.0, 4], [4, 1], [2, 2], [1, 1]]), np.array([[0.0, 1], [1, 0]] * 2)
+    vectors = mean[owner] + spread[owner] * rng.standard_normal((16000, 2))
+    seen = sight_of(vectors, split_rows(owner))
+    scores = enrol(GAUSSIAN, seen).score(seen.probes, None)
+    true = norm.logpdf(seen.probes[:, None], mean, spread).sum(axis=2)
+    best, reached = (float((of.argmax(axis=1) == seen.owner).mean()) for of in (true, scores))
+    assert abs(best - reached) < 0.01 and best > 0.4
+
+
+def test_assignment_is_that_of_the_highest_total_and_softmax_has_a_limit():
+    assert assigned(np.array([[2.0, 1.9], [2.5, 1.0]])).tolist() == [0.0, 0.0]
+    assert assigned(np.array([[2.0, 0.0], [2.5, 1.0]])).tolist() == [1.0, 1.0]
+    with pytest.raises(NotMeasurable, match="people at most"):
+        many = sight_of(np.zeros((10_004, 1)), split_rows(np.repeat(np.arange(5002), 2), 0, 2))
+        enrol("softmax", many)
+
+
+@settings(max_examples=12)
+@given(**NOISE)
+def test_the_proofs_hold_for_attackers_of_rows(seed, users, dimension, apart, sigma, draws, clean):
+    """One released vector: nobody who keeps rows beats the limits on every attacker."""
+    check_game(seed, users, dimension, apart, sigma, draws, clean)
+
+
+@pytest.mark.slow
+def test_two_hundred_games():
+    rng = np.random.default_rng(7)
+    for seed in range(200):
+        game = rng.integers(3, 14), rng.integers(1, 6), rng.choice([0.0, 0.1, 1.0, 4.0])
+        sigma, draws = float(np.exp(rng.uniform(-3, 2))), int(rng.integers(1, 5))
+        check_game(seed, *game, sigma, draws, bool(rng.integers(2)))
+
+
+def check_game(seed, users, dimension, apart, sigma, draws, clean):
+    drawn = people(seed, int(users), int(dimension), float(apart))
+    released = drawn.released(sigma, draws, seed, clean)
+    trials = len(released.split.probe_rows)
+    bound = limit(drawn.game(), sigma, draws, 1, seed)
+    sight, panel = sight_of(released.rows, released.split), Panel((), folds(int(users)))
+    assert trials == COPIES * len(drawn.split.probe_rows)
+    for metric in ENROLLED:
+        attacker = Attacker(metric, metric, metric)
+        try:
+            credit = panel.credit(attacker, sight, panel.fits(attacker, sight))
+        except (InputError, NotMeasurable):
+            continue
+        share = float(credit.mean())
+        assert share - leeway(share, trials) <= bound, metric

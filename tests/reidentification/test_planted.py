@@ -1,0 +1,160 @@
+"""Leaks planted into vectors: a pass needs every kind to be seen, and no blinded audit passes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from reidentification_people import quick
+
+from lethe.errors import InputError
+from lethe.evidence.rules import FAIL, PASS
+from lethe.evidence.sight import Plant, smallest_seen
+from lethe.reidentification.audit import audit_embeddings
+from lethe.reidentification.gallery import split_rows
+from lethe.reidentification.planted import MEAN, MODES, REPEATS, VARIANCES, twins
+from lethe.reidentification.sight import sight_of
+from lethe.report.of_vectors import Vectors
+
+KINDS = [MEAN, MODES, VARIANCES, REPEATS]
+FAST = {"plays": 0, "radius_points": 5, "refine": 0, "surface": (), "sigmas": (1.0,), "draws": 6}
+
+
+def audited(vectors, owner, rule="top-1<=0.1", **changed):
+    asked = quick(**{**FAST, "gate": (rule,), **changed})
+    return audit_embeddings(vectors, owner, settings=asked)
+
+
+def outcome(vectors, owner, rule="top-1<=0.1", **changed):
+    """The outcome, or ``refused`` where the audit ends with a reason."""
+    try:
+        return audited(vectors, owner, rule, **changed).rules[0]["outcome"]
+    except InputError:
+        return "refused"
+
+
+def safe(seed, people=200, rows=8, dimensions=16):
+    """Vectors that do not depend on the person, of several shapes."""
+    rng = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(people), rows)
+    vectors = rng.standard_normal((people * rows, dimensions))
+    shapes = (
+        lambda v: v,
+        lambda v: np.maximum(v @ rng.standard_normal((dimensions, dimensions)), 0) + 1e-6,
+        lambda v: np.round(v, 1) + 0.05,
+        lambda v: np.exp(v).astype("float32"),
+    )
+    return shapes[seed % len(shapes)](vectors), owner
+
+
+def leaky(seed, people=200, rows=8, dimensions=16):
+    rng = np.random.default_rng(seed)
+    owner = np.repeat(np.arange(people), rows)
+    vectors = rng.standard_normal((people, dimensions))[owner]
+    return vectors + 0.5 * rng.standard_normal((len(owner), dimensions)), owner
+
+
+def test_twins_hold_values_that_the_release_emits():
+    """In each coordinate, in every kind: rounding and ties stay; others' rows do not change."""
+    vectors, owner = safe(2)
+    sight = sight_of(vectors, split_rows(owner))
+    made = list(twins(sight))
+    assert [twin.kind for twin in made] == KINDS
+    for twin in made:
+        people = np.unique(twin.sight.owner)
+        others = ~np.isin(sight.user, people)
+        np.testing.assert_array_equal(twin.sight.rows[others], sight.rows[others])
+        for table in (twin.sight.rows, twin.sight.probes):
+            for column in range(vectors.shape[1]):
+                assert np.isin(table[:, column], vectors[:, column]).all()
+        assert 0.9 < twin.known <= 1
+        means = [twin.sight.rows[twin.sight.user == g].mean(axis=0) for g in people]
+        np.testing.assert_allclose(twin.sight.gallery[people], means)
+
+
+@pytest.mark.parametrize("release", ["baseline", "noise-1"])
+def test_a_safe_release_passes_and_says_what_could_have_been_seen(release):
+    vectors, owner = safe(0)
+    found = audited(vectors, owner, release=release)
+    assert found.rules[0]["outcome"] == PASS
+    for candidate in found.candidates:
+        plants = [Plant.of(one) for one in candidate["plants"]]
+        assert {one.kind for one in plants} == set(KINDS)
+        assert smallest_seen(plants, "top-1", 1 / 200) is not None
+    screen = Vectors(found.to_json()).worst(found.candidates[0])
+    assert screen.level == "not-above-chance" and "would have seen" in screen.group
+    assert "Which of the two is not known" in screen.group  # exact vectors could tell everybody
+    assert next(row for row in found.checks if row["name"] == "power")["status"] == "pass"
+
+
+def test_without_a_plant_that_is_seen_nothing_is_said_of_chance():
+    """Constant vectors: no pass, and "not measured" in place of "not shown above chance"."""
+    owner = np.repeat(np.arange(60), 8)
+    found = audited(np.ones((480, 8)), owner, metric="l2")
+    assert found.rules[0]["outcome"] not in (PASS, FAIL) and found.candidates[0]["plants"] == []
+    screen = Vectors(found.to_json()).worst(found.candidates[0])
+    assert screen.level == "" and "not measured" in screen.headline
+
+
+def test_vectors_that_do_not_serve_their_labels_pass_nothing():
+    """Shuffled rows are like vectors that tell nothing; the head that they come with shows it."""
+    vectors, owner = leaky(0)
+    weight = np.ones(16)
+    labels = (vectors @ weight > 0).astype(int)
+    rng = np.random.default_rng(1)
+    asked = quick(**FAST, gate=("top-1<=0.1",))
+    shuffled = vectors[rng.permutation(len(vectors))]
+    found = audit_embeddings(shuffled, owner, labels, (weight, 0.0), settings=asked)
+    assert found.rules[0]["outcome"] not in (PASS, FAIL)
+    assert "vectors and labels belong together" in found.rules[0]["reason"]
+
+
+def blinded(kind, vectors, owner, rng):
+    split = split_rows(owner)
+    made = vectors.copy()
+    if kind == "constant":
+        made[:] = vectors[0]
+    elif kind == "zeros":
+        made[:] = 0
+    elif kind == "constant for each person":
+        made[:] = vectors[np.unique(owner, return_index=True)[1]][owner]
+    elif kind == "two values":
+        made[:] = np.where(vectors > 0, 1.0, -1.0)
+    elif kind == "one coordinate of two values":
+        made[:, 1:], made[:, 0] = 0, np.where(vectors[:, 0] > 0, 1.0, -1.0)
+    elif kind == "gallery is probe":
+        made[split.probe_rows] = made[split.gallery_rows][: len(split.probe_rows)]
+    elif kind == "duplicated rows":
+        made[1::2] = made[::2]
+    elif kind == "ties at one value":
+        made[rng.random(made.shape) < 0.999] = made[0, 0]
+    return made
+
+
+BLIND = (
+    *("constant", "zeros", "constant for each person", "two values", "gallery is probe"),
+    *("one coordinate of two values", "duplicated rows", "ties at one value"),
+)
+
+
+@pytest.mark.parametrize("kind", BLIND)
+def test_a_blinded_release_never_passes_what_the_informative_one_fails(kind):
+    vectors, owner = leaky(3, people=80)
+    assert outcome(vectors, owner) == FAIL
+    for metric in ("cosine", "l2"):
+        made = blinded(kind, vectors, owner, np.random.default_rng(4))
+        assert outcome(made, owner, metric=metric) != PASS
+
+
+@pytest.mark.slow
+def test_safe_audits_pass_and_blinded_ones_do_not():
+    """Forty of each: at least nine of ten safe ones pass, and no blinded one."""
+    passed = [
+        outcome(*safe(seed), release=("baseline", "noise-1")[seed % 2], seed=seed) == PASS
+        for seed in range(40)
+    ]
+    assert np.mean(passed) >= 0.9
+    for seed in range(40):
+        vectors, owner = leaky(seed, people=80)
+        made = blinded(BLIND[seed % len(BLIND)], vectors, owner, np.random.default_rng(seed))
+        metric = ("cosine", "l2")[seed // len(BLIND) % 2]
+        assert outcome(made, owner, metric=metric, seed=seed) != PASS
