@@ -479,8 +479,8 @@ def linkage() -> list[str]:
     ]:
         cells = []
         for each in sets:
-            sums, fits = each[known, "scoreboard-rh"], each[known, "fitting"]
-            parts = (sums["top_1"], sums["match"], fits["top_1"], fits["calibrated"]["match"])
+            sums, best = each[known, "scoreboard-rh"], each[known, "likelihood"]
+            parts = (sums["top_1"], sums["match"], best["top_1"], best["calibrated"]["match"])
             cells.append(" / ".join(f"{100 * part['value']:.0f}" for part in parts))
         rows.append([known, *cells, PUBLISHED_NETFLIX.get(known, "-")])
     heads = ["known", "MovieLens (610)", "MovieTweetings (16,554)", "Globo clicks (15,241)"]

@@ -25,7 +25,8 @@ from lethe.linkage.records.attackers import (
 )
 from lethe.linkage.records.auxiliary import link_auxiliary, pairs_of
 from lethe.linkage.records.facts import facts_of, index_facts, known_of, without
-from lethe.linkage.records.scoreboard import Links, Scoreboard, _standing, link, scores
+from lethe.linkage.records.likelihood import Sampling, read
+from lethe.linkage.records.scoreboard import RH, Links, _standing, scores
 from lethe.linkage.settings import RecordSettings
 
 
@@ -104,31 +105,32 @@ def test_people_are_looked_for_in_a_release_without_them() -> None:
     adversary = Adversary(4)
     targets = draw_targets(facts, adversary, 7)
     known = simulate(facts, targets, adversary)
-    for name, board in boards_of((1.5, 30.0), (0.0, 14.0)).items():
-        found = outside(facts, {name: known}, targets, {name: board})[name]
-        for at, person in enumerate(targets.tolist()):
-            rest, kept = without(facts, [person])
-            left = scores(rest, pick(known, np.array([at])), 0, board)
-            whole = np.zeros(facts.people)
-            whole[kept] = left
-            (best,), (ahead,), *_ = _standing(whole[None])
-            assert found.best[at] == best
-            if name != "fitting":
-                assert found.eccentricity[at] == pytest.approx(ahead)
-        assert (found.best != targets).all()
+    boards = boards_of((1.5, 30.0), adversary.sampling(facts))
+    seen = outside(facts, dict.fromkeys(boards, known), targets, boards)
+    for at, person in enumerate(targets.tolist()):
+        rest, kept = without(facts, [person])
+        part = pick(known, np.array([at]))
+        whole = np.zeros(facts.people)
+        whole[kept] = scores(rest, part, 0, RH)
+        (best,), (ahead,), *_ = _standing(whole[None])
+        found = seen["scoreboard-rh"]
+        assert found.best[at] == best and found.eccentricity[at] == pytest.approx(ahead)
+        for name, links in read(rest, part, adversary.sampling(facts)).items():
+            if links.eccentricity[0]:  # nobody else is as good
+                assert seen[name].best[at] == kept[links.best[0]]
+    assert all((found.best != targets).all() for found in seen.values())
 
 
 def test_fitting_answers_only_where_all_facts_fit_that_can_be_right() -> None:
     facts = index_facts([0, 0, 0, 1, 1, 2], [0, 1, 2, 0, 1, 0], [4, 3, 5, 4, 1, 4], [9] * 6)
     known = known_of([0, 1, 2], [4, 3, 1], [10, 9, 9])  # the last value is wrong
-    for wrong, answered in ((0, [-1]), (1, [0])):
-        board = Scoreboard("fitting", "threshold", 0.0, 1.0, wrong)
-        assert scores(facts, known, 0, board).tolist() == [2, 1, 1]
-        found = link(facts, known, board)
+    for right, answered in ((1.0, [-1]), (2 / 3, [0])):
+        found = read(facts, known, Sampling(right, errors=(0.0, 1.0)))["fitting"]
         # The best guess is the record that most facts fit; an answer takes more.
         assert found.best.tolist() == [0] and found.matched(1e-9).tolist() == answered
-    with pytest.raises(InputError, match="similarity='threshold'"):
-        Scoreboard("fitting")
+    # One fact may be wrong of two: the shortest record that the other fits.
+    one = read(facts, known_of([0, 2], [4, 1], [9, 9]), Sampling(0.5, errors=(0.0, 1.0)))["fitting"]
+    assert one.best.tolist() == [2]
 
 
 def test_false_matches_are_shared_out_among_the_attackers() -> None:

@@ -165,7 +165,7 @@ def service(people: int = 120, seed: int = 0) -> dict[str, np.ndarray]:
 def records() -> Findings:
     return audit_records(
         from_columns(service(), name="films", unit="days"),
-        settings=RecordSettings(targets=60, gate=("top-1<=0.5", "exposed<=1"), keep_records=True),
+        settings=RecordSettings(targets=60, gate=("top-1<=0.5", "exposed<=0.5"), keep_records=True),
     )
 
 
@@ -182,11 +182,13 @@ def test_more_facts_and_better_dates_name_more_people(records: Findings) -> None
     for name, one in found.items():
         if " of " in name and "no dates" not in name:
             assert fitting[name]["top_1"]["value"] >= one["top_1"]["value"] - 0.05
-    # One wrong fact defeats the plain Scoreboard, so it is for adversaries without any.
-    plain = [one["name"] for one in rows if one["attacker"] == "scoreboard"]
-    assert plain == [name for name in found if " of " not in name]
+    # Who knows how facts are drawn does better than any published score.
+    likely = {one["name"]: one for one in rows if one["attacker"] == "likelihood"}
+    for name, one in found.items():
+        others = one["top_1"]["value"], fitting[name]["top_1"]["value"]
+        assert likely[name]["top_1"]["value"] >= max(others) - 0.05
     needed = [one["value"] for one in records.table["needed"]["shares"].values()]
-    headline = fitting["6 of 8 facts, within 14 days"]
+    headline = likely["6 of 8 facts, within 14 days"]
     assert needed[-1] == headline["top_1"]["value"] and needed[-1] > needed[0]
     # 60 people are too few for one false match in a hundred.
     assert "at least 99 people" in headline["calibrated"]["refused"]
@@ -215,7 +217,8 @@ def test_every_mitigation_is_attacked_again(records: Findings) -> None:
     assert list(found)[0] == "baseline"
     assert [one["name"] for one in records.frontier["skipped"]] == ["pseudonyms-year"]
     base = found["baseline"]["risk"]["value"]
-    for name in ("no-times", "some-people", "together"):
+    assert found["no-times"]["risk"]["value"] <= base
+    for name in ("some-people", "together"):
         assert found[name]["risk"]["value"] < base
         assert found[name]["risk_change"]["value"] == pytest.approx(
             found[name]["risk"]["value"] - base
@@ -228,7 +231,7 @@ def test_every_mitigation_is_attacked_again(records: Findings) -> None:
     assert found["some-people"]["utility"]["value"] > 0.7
     assert found["some-facts"]["utility"]["value"] > 0.7
     assert found["weeks"]["utility"]["value"] == pytest.approx(1.0)
-    assert [ruling["outcome"] for ruling in records.rules] == ["fail", "pass"]
+    assert [ruling["outcome"] for ruling in records.rules] == ["fail", "fail"]
 
 
 def test_exposed_people_are_named_by_rank_only(records: Findings) -> None:
@@ -433,6 +436,15 @@ def shown_results(findings: Findings) -> list[tuple[str, dict, dict]]:
     if section["kind"] == "quasi":
         found.append(("marketer", section["anonymity"]["marketer"], base))
     return [row for row in found if row[1] is not None and "refused" not in row[1]]
+
+
+def test_no_function_of_the_records_is_shown_to_name_more_people(records: Findings) -> None:
+    """Every mitigation is one: whoever has the records can apply it, and then attack."""
+    for seed in range(3):
+        dated = from_columns(service(seed=seed), unit="days")
+        found = audit_records(dated, settings=RecordSettings(targets=60)) if seed else records
+        changes = [one["risk_change"] for one in found.candidates[1:]]
+        assert len(changes) > 10 and all(change["low"] <= 0 for change in changes)
 
 
 def test_no_result_has_a_limit_above_the_risk(records: Findings) -> None:

@@ -99,7 +99,8 @@ def test_facts_needed_by_hand():
     assert facts_needed(facts, known_of([0, 1]), np.array([0])).needed.tolist() == [2]
     assert facts_needed(facts, known_of([1, 0]), np.array([0])).needed.tolist() == [1]
     assert facts_needed(facts, known_of([1, 2]), np.array([0])).needed.tolist() == [0]
-    found = facts_needed(facts, known_of([1, 0]), np.array([0]), phi=99)
+    silent = lambda part: np.full(len(part), NO_MATCH)  # noqa: E731  one attacker, one line
+    found = facts_needed(facts, known_of([1, 0]), np.array([0]), silent)
     assert found.needed.tolist() == [0] and found.half is None
 
 

@@ -1,9 +1,9 @@
 """Attackers on sparse records, in one registry, and the thresholds from which they answer.
 
-Each scores every record for what is known of a person, see `Scoreboard`, and answers from a
-threshold on. The 1.5 of the paper was found on 480,189 people; elsewhere the limit is measured:
-people are taken out of the release, and how far the records stand out that are then named, wrongly
-all of them, sets it.
+Each scores every record for what is known of a person, see `lethe.linkage.records.likelihood` and
+`Scoreboard`, and answers from a threshold on. The 1.5 of the paper was found on 480,189 people;
+elsewhere the limit is measured: people are taken out of the release, and how far the records stand
+out that are then named, wrongly all of them, sets it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from scipy.special import betaincinv
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.linkage.records.facts import Facts, Float, Int, Known, facts_of
+from lethe.linkage.records.likelihood import Sampling, read
 from lethe.linkage.records.scoreboard import NO_MATCH, Links, Scoreboard, link
 
 # Simulated adversaries: a few facts of a released person, some of them wrong, none of them exact.
@@ -67,6 +68,16 @@ class Adversary:
     def wrong_facts(self) -> int:
         """m' - m."""
         return 0 if self.right is None else self.total - self.right
+
+    def sampling(self, facts: Facts) -> Sampling:
+        """How `simulate` draws, as the likelihood needs it."""
+        return Sampling(
+            1 - self.wrong_facts / self.total,
+            self.total,
+            (self.value_error or 0.0, float(self.time_error or 0)),
+            self.wrong == "fact",
+            ~popular(facts, self.outside_top) if self.outside_top else None,
+        )
 
 
 def popular(facts: Facts, most: int) -> NDArray[np.bool_]:
@@ -117,15 +128,25 @@ def simulate(facts: Facts, targets: ArrayLike, adversary: Adversary, seed: int =
             f"{len(lacking)} targets have too few facts for total={adversary.total}, person "
             f"{lacking[0]} for instance. Take them from eligible()."
         )
-    own = facts_of(facts, who)
+    seeds = [np.random.default_rng([seed, 72, int(person)]) for person in who]
+    return draw_facts(facts, facts_of(facts, who), adversary, seeds)
+
+
+def draw_facts(
+    facts: Facts, own: Known, adversary: Adversary, seeds: Sequence[np.random.Generator]
+) -> Known:
+    """Draw what the adversary knows of each of some people.
+
+    Args:
+        facts: where wrong facts are drawn from.
+        own: all facts of each target, at least as many as are right.
+        seeds: of each target.
+    """
     top = popular(facts, adversary.outside_top)
-    drawn = [
-        _one(facts, own, at, top, adversary, np.random.default_rng([seed, 72, int(person)]))
-        for at, person in enumerate(who)
-    ]
+    drawn = [_one(facts, own, at, top, adversary, rng) for at, rng in enumerate(seeds)]
     item, value, time = (np.concatenate(part) for part in zip(*drawn, strict=True))
     return Known(
-        np.arange(len(who) + 1) * adversary.total,
+        np.arange(len(seeds) + 1) * adversary.total,
         item.astype(np.int64),
         None if adversary.value_error is None else value,
         None if adversary.time_error is None else time,
@@ -209,6 +230,8 @@ def _check_columns(facts: Facts, adversary: Adversary) -> None:
             raise InputError(f"{name}_error={error} needs {name}s in the release; take None.")
 
 
+Board = Scoreboard | Sampling
+"""How an attacker scores records: by a published similarity, or by likelihood."""
 COMPARED = 1.5
 """Threshold of the paper, shown beside the calibrated one."""
 
@@ -229,9 +252,16 @@ ATTACKERS: Mapping[str, Attacker] = {
     attacker.name: attacker
     for attacker in (
         Attacker(
+            "likelihood",
+            "The record under which the known facts are most likely, its length included",
+            "maximum likelihood under the stated sampling; no other attacker can do better in it",
+            "how facts were drawn, how far they may be off, how many may be wrong, and the "
+            "mitigation",
+        ),
+        Attacker(
             "fitting",
-            "The record that most of a few known facts fit; an answer needs each fact to fit",
-            f"{_PAPER}, the plain Scoreboard with a threshold",
+            "The shortest record that as many of a few known facts fit as are right",
+            f"{_PAPER}, the plain Scoreboard with a threshold; ties go by length",
             "how far values and times may be off, and how many facts may be wrong",
             few=True,
         ),
@@ -241,35 +271,51 @@ ATTACKERS: Mapping[str, Attacker] = {
             _PAPER,
             "nothing of the errors: a wrong fact costs, and does not exclude",
         ),
-        Attacker(
-            "scoreboard",
-            "Scoreboard: the smallest similarity of a known fact",
-            _PAPER,
-            "no known fact is wrong",
-            few=True,
-        ),
     )
 }
 """By name, in the order in which their answers are taken."""
 
 
-def boards_of(
-    scales: tuple[float, float], within: tuple[float, float], wrong: int = 0
-) -> dict[str, Scoreboard]:
+def boards_of(scales: tuple[float, float], sampling: Sampling) -> dict[str, Board]:
     """How each attacker of the registry scores.
 
     Args:
         scales: of values and times: rho0 and d0 of the paper.
-        within: by which right values and times may be off.
-        wrong: known facts that are wrong; the plain Scoreboard is left out where there are some,
-            for any of them defeats it.
+        sampling: how what is known was drawn, and what was done to the release.
     """
-    boards = {
-        "fitting": Scoreboard("fitting", "threshold", *within, wrong=wrong),
-        "scoreboard-rh": Scoreboard("sum", "exponential", *scales),
-        "scoreboard": Scoreboard("minimum", "exponential", *scales),
-    }
-    return {name: board for name, board in boards.items() if name != "scoreboard" or not wrong}
+    rh = Scoreboard("sum", "exponential", *scales)
+    return {"likelihood": sampling, "fitting": sampling, "scoreboard-rh": rh}
+
+
+def look(
+    facts: Facts,
+    known: Mapping[str, Known],
+    boards: Mapping[str, Board],
+    *,
+    true: Int | None = None,
+    hidden: tuple[Int, Int] | None = None,
+    entropy: bool = False,
+) -> dict[str, Links]:
+    """Look for targets with each attacker.
+
+    Args:
+        known: by attacker, what is known of each target.
+        boards: by attacker, how records are scored.
+        true: see `link`; so are `hidden` and `entropy`.
+    """
+    found: dict[str, Links] = {}
+    for name, board in boards.items():
+        if isinstance(board, Scoreboard):
+            found[name] = link(facts, known[name], board, true=true, hidden=hidden, entropy=entropy)
+        elif name not in found:
+            links = read(facts, known[name], board, hidden=hidden)
+            # Both readings of the same facts are made at once.
+            found |= {
+                key: links[key]
+                for key, other in boards.items()
+                if other is board and known[key] is known[name]
+            }
+    return {name: found[name] for name in boards}
 
 
 def share_out(
@@ -385,7 +431,7 @@ def outside(
     facts: Facts,
     known: Mapping[str, Known],
     people: Int,
-    boards: Mapping[str, Scoreboard],
+    boards: Mapping[str, Board],
     owner: Int | None = None,
 ) -> dict[str, Links]:
     """By attacker, people looked for in a release that their own records are not in.
@@ -398,11 +444,8 @@ def outside(
         boards: by attacker, how records are scored.
         owner: (N,) person behind each record; None = record i is person i.
     """
-    hidden = people, np.arange(facts.people) if owner is None else owner
-    return {
-        name: link(facts, known[name], board, hidden=hidden, entropy=False)
-        for name, board in boards.items()
-    }
+    owner = np.arange(facts.people) if owner is None else owner
+    return look(facts, known, boards, hidden=(people, owner))
 
 
 def pick(known: Known, rows: NDArray[np.integer[Any]]) -> Known:

@@ -18,6 +18,7 @@ from lethe.linkage.records.attackers import (
     COMPARED,
     Calibrated,
     Naming,
+    look,
     outside,
     pick,
     records_like,
@@ -27,7 +28,8 @@ from lethe.linkage.records.attackers import (
 )
 from lethe.linkage.records.candidates import Aim
 from lethe.linkage.records.facts import NOT_RELEASED, Facts, Int, Known, facts_of, index_of
-from lethe.linkage.records.scoreboard import NO_MATCH, PHIS, Links, Point, curve, link
+from lethe.linkage.records.likelihood import Sampling
+from lethe.linkage.records.scoreboard import NO_MATCH, PHIS, Links, Point, curve
 from lethe.linkage.settings import RecordSettings
 
 _OUTSIDE = 1000  # released people looked for without their own record, at most
@@ -126,10 +128,7 @@ def link_auxiliary(
     inside = np.zeros(0, np.int64) if pairs is None else np.flatnonzero(pairs >= 0)
     size = simulated + (len(boards) if len(inside) >= FEWEST else 0)
     sure = family_confidence(settings.confidence, max(size, 1))
-    links = {
-        name: link(facts, aim.known_by(name), board, true=pairs, entropy=False)
-        for name, board in boards.items()
-    }
+    links = look(facts, aim.known_by, boards, true=pairs)
     calibrated = _calibrated(facts, aim, settings)
     phi = {
         name: settings.phi
@@ -205,7 +204,7 @@ def _everybody(
         true[chosen],
         known,
         some_facts_of(_shared(known), few, np.random.default_rng([settings.seed, 86])),
-        (settings.value_error, float(settings.time_error)),
+        Sampling(0.95, errors=(settings.value_error, float(settings.time_error))),
     )
 
 
@@ -226,7 +225,7 @@ def _calibrated(
     most = np.full(len(people), settings.facts)
     few = some_facts_of(alike, most, np.random.default_rng([seed, 88]))
     own = replace(aim, targets=people, known=alike, few=few)
-    absent = outside(facts, {name: own.known_by(name) for name in boards}, people, boards)
+    absent = outside(facts, own.known_by, people, boards)
     return share_out(absent, settings.false_matches, settings.confidence)
 
 

@@ -8,7 +8,7 @@ record.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,21 +17,28 @@ from numpy.typing import NDArray
 from lethe.data.sorted_records import Release
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.frontier import Candidate
 from lethe.evidence.intervals import clopper_pearson
-from lethe.evidence.risk import AttackResult, family_confidence
+from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
+from lethe.evidence.sight import Plant
 from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import FEWEST, Measurement, strongest
 from lethe.linkage.records.attackers import (
     ATTACKERS,
+    Adversary,
+    Board,
     Calibrated,
     boards_of,
+    look,
     outside,
     share_out,
     together,
 )
 from lethe.linkage.records.facts import Facts, Float, Int, Known, without
+from lethe.linkage.records.likelihood import Blur, Sampling, blur_of
 from lethe.linkage.records.mitigations import MONTH, Change, Coarsened, Sheet
-from lethe.linkage.records.scoreboard import NO_MATCH, Links, Scoreboard, link
+from lethe.linkage.records.planted import plants_of
+from lethe.linkage.records.scoreboard import NO_MATCH, Links
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.utility import (
     Use,
@@ -155,20 +162,28 @@ class Aim:
     targets: Int  # (Q,) persons who are looked for, all of the original
     known: Known  # what is known of them
     few: Known | None = None  # a few facts of each, for attackers that take no more; None = `known`
-    within: tuple[float, float] = (0.0, 0.0)  # by which right values and times may be off
-    wrong: int = 0  # known facts that are wrong
+    sampling: Sampling = Sampling()  # how that was drawn
+    simulated: tuple[Facts, Adversary] | None = None  # the original and who is simulated in it
 
     def boards(
-        self, settings: RecordSettings, blur: tuple[float, float] = (0.0, 0.0)
-    ) -> dict[str, Scoreboard]:
-        """How each attacker scores, where released values and times are off by up to `blur`."""
-        value, time = (near + more for near, more in zip(self.within, blur, strict=True))
-        scales = settings.value_scale, settings.time_scale
-        return boards_of(scales, (value, time), self.wrong)
+        self, settings: RecordSettings, blur: Blur | None = None, published: bool = True
+    ) -> dict[str, Board]:
+        """How each attacker scores.
 
-    def known_by(self, attacker: str) -> Known:
-        """What this attacker is given."""
-        return self.few if self.few is not None and ATTACKERS[attacker].few else self.known
+        Args:
+            blur: what a mitigation did; None = there is none.
+            published: whether attackers that do not read the mitigation are among them: on
+                mitigated releases they play the first adversary only.
+        """
+        sampling = self.sampling if blur is None else replace(self.sampling, blur=blur)
+        boards = boards_of((settings.value_scale, settings.time_scale), sampling)
+        return {name: board for name, board in boards.items() if published or board is sampling}
+
+    @property
+    def known_by(self) -> dict[str, Known]:
+        """By attacker, what it is given."""
+        few = self.known if self.few is None else self.few
+        return {name: few if who.few else self.known for name, who in ATTACKERS.items()}
 
     def label(self, attacker: str) -> str:
         """Of a result."""
@@ -181,15 +196,34 @@ class Attacked(Measurement):
 
     Attributes:
         right: by attack, the adversary and (Q,) whether each target's best guess is right.
+        plants: leaks of known size, and what the attackers measured of them.
+        chance: what a random guess reaches.
     """
 
     right: Mapping[str, tuple[str, NDArray[np.bool_]]] = field(default_factory=dict)
+    plants: Sequence[Plant] = ()
+    chance: float = 0.0
+
+    @property
+    def risk(self) -> Measured:
+        """The worst over the attacks, see `risk_of`."""
+        risk = risk_of(self.attacks, self.chance)
+        return risk if isinstance(risk, Refusal) else risk.estimate
+
+    def candidate(self, confidence: float, **compared: Any) -> Candidate:
+        """As it stands on the frontier, with what was planted; see `Measurement.candidate`."""
+        made = super().candidate(confidence, **compared)
+        return replace(made, plants=self.plants, chance=self.chance)
 
 
-def family_of(aims: Sequence[Aim], settings: RecordSettings) -> float:
+def family_of(aims: Sequence[Aim], settings: RecordSettings, mitigated: bool = False) -> float:
     """Confidence of each limit, so that those of all attacks on a candidate hold at once."""
     # One more: all attackers of the first adversary together, from their thresholds on.
-    size = 1 + sum(len(aim.boards(settings)) for aim in aims if len(aim.targets) >= FEWEST)
+    size = 1 + sum(
+        len(aim.boards(settings, None, not mitigated or aim is aims[0]))
+        for aim in aims
+        if len(aim.targets) >= FEWEST
+    )
     return family_confidence(settings.confidence, size)
 
 
@@ -210,33 +244,43 @@ def measure(
 
     Raises NotMeasurable: nothing that can be attacked is left.
     """
-    sure, blur = family_of(aims, settings), blur_of(sheet, made)
+    mitigated = made.sheet is not sheet
+    sure, blur = family_of(aims, settings, mitigated), blur_of(sheet, made)
     facts, owner = released(made)
+    first = aims[0]
     results: list[AttackResult] = []
     right: dict[str, tuple[str, NDArray[np.bool_]]] = {}
     links: dict[str, Links] = {}
+    shown: dict[str, Float] = {}  # (Q,) of each attack: share of the facts that it reads
+    held, whole = facts.lengths(), np.bincount(sheet.person, minlength=sheet.people)
     for aim in aims:
-        for attacker, board in aim.boards(settings, blur).items():
+        seen = look(facts, aim.known_by, aim.boards(settings, blur, not mitigated or aim is first))
+        links = links or seen
+        for attacker, found in seen.items():
             label = aim.label(attacker)
-            found = link(facts, aim.known_by(attacker), board, entropy=False)
             hit = _named(found.best, owner) == aim.targets
             right[label] = aim.name, hit
+            shown[label] = np.where(hit, held[found.best] / whole[aim.targets], 0.0)
             results.append(named_rightly(label, hit, aim.name, attacker, sure))
-            if aim is aims[0]:
-                links[attacker] = found
-    first, count = aims[0], len(aims[0].targets)
-    match, strange = _answers(facts, owner, links, first, blur, settings, sure)
+    count = len(first.targets)
+    phi, answered = _answers(facts, owner, links, first, blur, settings)
+
+    def share(metric: str, confidence: float) -> Measured:
+        return clopper_pearson(int(answered[metric].sum()), count, confidence)
+
+    match = Refusal(phi) if isinstance(phi, str) else share("match", sure)
+    strange = Refusal(phi) if isinstance(phi, str) else share("false-match", settings.confidence)
     if isinstance(match, Estimate):
         label = f"all attackers beyond their thresholds, {first.name}"
         results.append(AttackResult(label, match, knows=first.name, powered=count >= FEWEST))
     own = [result for result in results if result.attack in map(first.label, links)]
     best = strongest(own)
-    attacker = next(one for one in links if first.label(one) == best.attack)
-    named = links[attacker].best
-    read = np.where(right[best.attack][1], _read(named, facts, sheet, first.targets), 0.0)
+    read = shown[best.attack]
+    exposed = risk_of([AttackResult(one, mean_share(part, sure)) for one, part in shown.items()])
+    assert isinstance(exposed, Risk)
     evidence: dict[str, Measured] = {
         "match": match,
-        "exposed": mean_share(read, settings.confidence),
+        "exposed": exposed.estimate,
         "false-match": strange,
     }
     details: dict[str, Any] = {
@@ -250,8 +294,32 @@ def measure(
         "records": int((~made.out).sum()),
     }
     assumed = _ASSUMED if made.owner is None else (*_ASSUMED, _UNLINKED)
+    plants: list[Plant] = []
+    if first.simulated is not None:
+        top = right[best.attack][1].astype(np.float64)
+        plants = plants_of(
+            sheet,
+            made,
+            (facts, owner),
+            *first.simulated,
+            replace(first.sampling, blur=blur),
+            None if isinstance(phi, str) else phi,
+            {"top-1": top, "exposed": read, **answered},
+            sure,
+            settings.seed,
+        )
     release = Attacked(
-        name, words, {}, tuple(results), utility, evidence, details, assumed, right=right
+        name,
+        words,
+        {},
+        tuple(results),
+        utility,
+        evidence,
+        details,
+        assumed,
+        right=right,
+        plants=plants,
+        chance=1 / facts.people,
     )
     evidence["top-1"] = release.risk
     return release
@@ -278,22 +346,18 @@ def _answers(
     owner: Int,
     links: Mapping[str, Links],
     aim: Aim,
-    blur: tuple[float, float],
+    blur: Blur,
     settings: RecordSettings,
-    sure: float,
-) -> tuple[Measured, Measured]:
-    """People named rightly from the threshold of the audit on, and people outside who are named."""
-    boards = aim.boards(settings, blur)
-    known = {name: aim.known_by(name) for name in boards}
-    absent = outside(facts, known, aim.targets, boards, owner)
+) -> tuple[dict[str, float | None] | str, dict[str, Float]]:
+    """Thresholds, or why there are none; (Q,) who is named rightly, and who is while not there."""
+    absent = outside(facts, aim.known_by, aim.targets, aim.boards(settings, blur), owner)
     try:
         phi = thresholds_of(absent, settings)
     except NotMeasurable as error:
-        return Refusal(str(error)), Refusal(str(error))
-    named = together(links, phi).record
-    match = clopper_pearson(int((_named(named, owner) == aim.targets).sum()), len(named), sure)
-    strange = int((together(absent, phi).record >= 0).sum())
-    return match, clopper_pearson(strange, len(named), settings.confidence)
+        return str(error), {}
+    named = _named(together(links, phi).record, owner) == aim.targets
+    strange = together(absent, phi).record >= 0
+    return phi, {"match": named.astype(np.float64), "false-match": strange.astype(np.float64)}
 
 
 def thresholds_of(absent: Mapping[str, Links], settings: RecordSettings) -> dict[str, float | None]:
@@ -327,28 +391,6 @@ def risk_change(*, baseline: Attacked, release: Attacked, confidence: float) -> 
     return Estimate(after.value - earlier.value, *limits, after.confidence, method, after.n)
 
 
-def blur_of(sheet: Sheet, made: Coarsened) -> tuple[float, float]:
-    """How far released values and times are from the original ones, at most; 0 where left out.
-
-    The adversary knows the mitigation, so it allows for as much.
-    """
-    new = made.sheet
-    if new.value is sheet.value and new.time is sheet.time:
-        return 0.0, 0.0
-    mine = sheet.person.astype(np.int64) * sheet.items + sheet.item
-    theirs = made.owners[new.person] * np.int64(sheet.items) + new.item
-    order = np.argsort(mine)
-    at = order[np.searchsorted(mine, theirs, sorter=order)]
-    pairs = ((sheet.value, new.value), (sheet.time, new.time))
-    value, time = (
-        0.0
-        if old is None or now is None or not len(at)
-        else float(np.abs(np.asarray(now, np.float64) - old[at]).max())
-        for old, now in pairs
-    )
-    return value * (1 + 1e-12), time
-
-
 def released(made: Coarsened) -> tuple[Facts, Int]:
     """The release as an index, and the person behind each of its records."""
     facts = made.sheet.index()
@@ -361,9 +403,3 @@ def released(made: Coarsened) -> tuple[Facts, Int]:
 def _named(best: Int, owner: Int) -> Int:
     """(Q,) the person behind each named record; NO_MATCH where none is named."""
     return np.where(best >= 0, owner[best], NO_MATCH)
-
-
-def _read(best: Int, facts: Facts, sheet: Sheet, targets: Int) -> Float:
-    """(Q,) facts in the named record, as a share of the target's in the original."""
-    held = np.bincount(facts.person, minlength=facts.people)[best]
-    return held / np.bincount(sheet.person, minlength=sheet.people)[targets]

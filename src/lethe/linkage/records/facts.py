@@ -58,6 +58,21 @@ class Facts:
         """Largest time in steps after `origin`; 0 without times. Looked for once."""
         return 0 if self.time is None else int(self.time.max(initial=0))
 
+    @cached_property
+    def mass(self) -> Float:
+        """(N,) share of all facts that are about items of each record."""
+        weight = np.repeat(self.support, self.support)
+        return np.bincount(self.person, weight, self.people).clip(0, 0.99 * self.facts) / self.facts
+
+    def lengths(self, countable: NDArray[np.bool_] | None = None) -> Int:
+        """(N,) facts of each record, those about some items alone if (M,) `countable` says which.
+
+        >>> index_facts([0, 1, 1], [1, 1, 0]).lengths().tolist()
+        [1, 2]
+        """
+        who = self.person if countable is None else self.person[countable[self.item]]
+        return np.bincount(who, minlength=self.people)
+
     @property
     def nbytes(self) -> int:
         """Bytes of all arrays together."""

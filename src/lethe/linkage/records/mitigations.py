@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -27,6 +27,7 @@ class Sheet:
     time: Int | None  # (facts,) days, or None
     people: int  # as in the original, those who are left
     items: int  # as in the original
+    rows: Int | None = None  # (facts,) place of each fact in the original; None = all, in order
 
     def take(self, facts: NDArray[np.bool_]) -> Sheet:
         """Some facts.
@@ -42,6 +43,7 @@ class Sheet:
             None if self.time is None else self.time[facts],
             self.people,
             self.items,
+            np.flatnonzero(facts) if self.rows is None else self.rows[facts],
         )
 
     def index(self) -> Facts:
@@ -86,7 +88,7 @@ def coarser_times(sheet: Sheet, days: int) -> Coarsened:
         raise NotMeasurable("the release has no times.")
     first = int(sheet.time.min())
     time = None if days == 0 else first + (sheet.time - first) // days * days + days // 2
-    made = Sheet(sheet.person, sheet.item, sheet.value, time, sheet.people, sheet.items)
+    made = replace(sheet, time=time)
     return Coarsened(made, np.zeros(sheet.people, bool), days=days)
 
 
@@ -105,7 +107,7 @@ def two_values(sheet: Sheet) -> Coarsened:
         raise NotMeasurable("all values are equal.")
     means = [float(sheet.value[high[code] == side].mean()) for side in (False, True)]
     written = np.where(high, means[1], means[0])
-    made = Sheet(sheet.person, sheet.item, written[code], sheet.time, sheet.people, sheet.items)
+    made = replace(sheet, value=written[code])
     return Coarsened(made, np.zeros(sheet.people, bool), values=written)
 
 
@@ -157,7 +159,7 @@ def noisy_times(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
         raise NotMeasurable("the release has no times.")
     moved = sheet.time + rng.integers(-days, days + 1, len(sheet.time))
     time = np.clip(moved, sheet.time.min(), sheet.time.max())
-    made = Sheet(sheet.person, sheet.item, sheet.value, time, sheet.people, sheet.items)
+    made = replace(sheet, time=time)
     return Coarsened(made, np.zeros(sheet.people, bool))
 
 
@@ -176,7 +178,7 @@ def noisy_values(sheet: Sheet, steps: int, rng: np.random.Generator) -> Coarsene
         raise NotMeasurable("all values are equal.")
     moved = place + rng.integers(-steps, steps + 1, len(place))
     value = table[np.clip(moved, 0, len(table) - 1)]
-    made = Sheet(sheet.person, sheet.item, value, sheet.time, sheet.people, sheet.items)
+    made = replace(sheet, value=value)
     return as_it_is(made)
 
 
@@ -223,7 +225,7 @@ def _split(sheet: Sheet, part: Int, rng: np.random.Generator) -> Coarsened:
     new = rng.permutation(len(held))
     owner = np.empty(len(held), np.int64)
     owner[new] = held // parts
-    made = Sheet(new[place], sheet.item, sheet.value, sheet.time, len(held), sheet.items)
+    made = replace(sheet, person=new[place], people=len(held))
     return Coarsened(made, np.zeros(len(held), bool), owner=owner)
 
 

@@ -5,7 +5,7 @@ Narayanan and Shmatikov, "Robust De-anonymization of Large Sparse Datasets", IEE
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -25,7 +25,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.records.facts import Facts, Float, Int, Known
 
-RULES = ("sum", "minimum", "fitting")
+RULES = ("sum", "minimum")
 SIMILARITIES = ("exponential", "threshold")
 BACKENDS = ("auto", "numpy", "numba")
 NO_MATCH = -1
@@ -40,9 +40,7 @@ class Scoreboard:
     Attributes:
         rule: "sum" is Scoreboard-RH, the sum over the known items of weight x similarity with
             weight 1 / log(1 + |supp(i)|), 0 for an item that nobody has; "minimum" is the plain
-            Scoreboard, the smallest similarity over the known items, without weights; "fitting"
-            counts the known facts that fit (similarity="threshold") and answers, at any threshold
-            above 0, only where all but `wrong` of them do.
+            Scoreboard, the smallest similarity over the known items, without weights.
         similarity: "exponential": exp(-|value difference| / value_scale) + exp(-|time
             difference| / time_scale); "threshold": 1 when both differences are at most the
             scales, else 0. What the adversary does not know is left out; of an item of which
@@ -54,14 +52,10 @@ class Scoreboard:
     similarity: str = "exponential"
     value_scale: float = 1.5  # rho0 of the paper, > 0; as a threshold 0 is allowed
     time_scale: float = 30.0
-    wrong: int = 0  # known facts that need not fit, under the rule "fitting"
 
     def __post_init__(self) -> None:
         check_choice("rule", self.rule, RULES)
         check_choice("similarity", self.similarity, SIMILARITIES)
-        check_at_least("wrong", self.wrong, 0)
-        if self.rule == "fitting" and self.similarity != "threshold":
-            raise InputError("rule='fitting' counts facts that fit; take similarity='threshold'.")
         for name in ("value_scale", "time_scale"):
             check_at_least(name, getattr(self, name), 0)
             if self.similarity == "exponential" and not getattr(self, name) > 0:
@@ -154,9 +148,13 @@ def link(
         table = np.concatenate(
             [
                 _judged(
-                    _table(facts, known, part, board, hidden), known, part, targets, board, entropy
+                    _table(facts, known, pairs_of(facts, known, part, hidden), board),
+                    part,
+                    targets,
+                    board,
+                    entropy,
                 )
-                for part in _parts(facts, known)
+                for part in parts_of(facts, known)
             ],
             axis=1,
         )
@@ -171,7 +169,8 @@ def scores(facts: Facts, known: Known, target: int, board: Scoreboard = RH) -> F
         facts: the release; weights come from nothing else.
         known: of which one target is taken.
     """
-    return np.asarray(_table(facts, known, slice(target, target + 1), board)[0])
+    pairs = pairs_of(facts, known, slice(target, target + 1))
+    return np.asarray(_table(facts, known, pairs, board)[0])
 
 
 def _standing(table: Float) -> tuple[Int, Float, Float, Float]:
@@ -218,7 +217,7 @@ def _fast(facts: Facts, known: Known, board: Scoreboard, backend: str) -> bool:
     return (board.similarity == "exponential" or alone) and fits(facts, known)
 
 
-def _parts(facts: Facts, known: Known) -> list[slice]:
+def parts_of(facts: Facts, known: Known) -> list[slice]:
     """Targets that are scored at once, so that neither scores nor similarities outgrow memory."""
     if not len(known):
         return [slice(0, 0)]
@@ -233,14 +232,34 @@ def _parts(facts: Facts, known: Known) -> list[slice]:
     return parts
 
 
-def _table(
-    facts: Facts,
-    known: Known,
-    part: slice,
-    board: Scoreboard,
-    hidden: tuple[Int, Int] | None = None,
-) -> Float:
-    """(targets, N) scores of every record for some targets."""
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Known facts of some targets beside the released facts about the same items.
+
+    Attributes:
+        fact: (pairs,) place of the known fact.
+        place: (pairs,) place of the released fact.
+        cell: (pairs,) target of the part times N, and the record.
+        cells: targets of the part times N.
+        held: (facts + 1,) known facts of the part by target, where each begins.
+    """
+
+    fact: Int
+    place: Int
+    cell: Int
+    cells: int
+    held: Int
+
+    @property
+    def of(self) -> Int:
+        """(pairs,) place of the known fact among those of the part."""
+        return np.asarray(self.fact - self.held[0])
+
+
+def pairs_of(
+    facts: Facts, known: Known, part: slice, hidden: tuple[Int, Int] | None = None
+) -> Pairs:
+    """Pairs of some targets; see `link` for what is hidden."""
     start = known.start[part.start : part.stop + 1]
     span = np.arange(start[0], start[-1])
     targets = len(start) - 1
@@ -254,21 +273,23 @@ def _table(
     if hidden is not None:
         seen = hidden[1][facts.person[place]] != hidden[0][part][owner[of_fact]]
         of_fact, place = of_fact[seen], place[seen]
-        support = np.bincount(of_fact, minlength=len(span))
     cell = owner[of_fact] * facts.people + facts.person[place]
-    like = _similarity(facts, known, span[of_fact], place, board)
-    cells = targets * facts.people
+    return Pairs(span[of_fact], place, cell, targets * facts.people, start)
+
+
+def _table(facts: Facts, known: Known, pairs: Pairs, board: Scoreboard) -> Float:
+    """(targets, N) scores of every record for some targets."""
+    like = _similarity(facts, known, pairs.fact, pairs.place, board)
     if board.rule == "sum":
-        total = np.bincount(cell, like / np.log1p(support[of_fact]), cells).astype(np.float64)
+        weight = 1 / np.log1p(np.maximum(np.bincount(pairs.of), 1))
+        total = np.bincount(pairs.cell, like * weight[pairs.of], pairs.cells).astype(np.float64)
     else:
-        fit = cell if board.rule == "minimum" else cell[like > 0]
-        total = np.bincount(fit, minlength=cells).astype(np.float64)
-        if board.rule == "minimum":
-            least = np.repeat(np.diff(start), facts.people)
-            smallest = np.full(cells, np.inf)
-            np.minimum.at(smallest, cell, like)
-            total = np.where((total == least) & (least > 0), smallest, 0.0)
-    return total.reshape(targets, facts.people)
+        count = np.bincount(pairs.cell, minlength=pairs.cells)
+        least = np.repeat(np.diff(pairs.held), facts.people)
+        smallest = np.full(pairs.cells, np.inf)
+        np.minimum.at(smallest, pairs.cell, like)
+        total = np.where((count == least) & (least > 0), smallest, 0.0)
+    return total.reshape(-1, facts.people)
 
 
 def _similarity(facts: Facts, known: Known, at: Int, place: Int, board: Scoreboard) -> Float:
@@ -292,15 +313,12 @@ def _similarity(facts: Facts, known: Known, at: Int, place: Int, board: Scoreboa
 
 
 def _judged(
-    record_scores: Float, known: Known, part: slice, true: Int, board: Scoreboard, entropic: bool
+    record_scores: Float, part: slice, true: Int, board: Scoreboard, entropic: bool
 ) -> Float:
     """(5, targets) best, eccentricity, deviation, entropy and surprise; see `stand_out`."""
     targets = np.arange(len(record_scores))
     best, ahead, deviation, top = _standing(record_scores)
     table = np.full((5, len(targets)), np.nan)
-    if board.rule == "fitting":
-        facts = np.diff(known.start[part.start : part.stop + 1])
-        ahead = np.where(top >= np.maximum(facts - board.wrong, 1), ahead, 0.0)
     table[:3] = best, ahead, deviation
     if board.rule != "sum" or not entropic:
         return table
@@ -462,9 +480,8 @@ def facts_needed(
     facts: Facts,
     known: Known,
     true: NDArray[np.int64],
-    board: Scoreboard = RH,
+    look: Callable[[Known], Int] | None = None,
     *,
-    phi: float = 0.0,
     confidence: float = 0.95,
 ) -> FactsNeeded:
     """Give the adversary one fact after the other, in the order of `known`.
@@ -472,6 +489,7 @@ def facts_needed(
     Args:
         known: the same number of facts, at least 1, for each target.
         true: (Q,) record of each target, all released.
+        look: names a record for each target; Scoreboard-RH's best guess by default.
 
     Raises InputError: targets with different numbers of facts, or not released.
     """
@@ -492,8 +510,8 @@ def facts_needed(
         None if known.value is None else known.value[at],
         None if known.time is None else known.time[at],
     )
-    found = link(facts, part, board, entropy=False).matched(phi).reshape(-1, most)
-    named = found == np.asarray(true)[:, None]
+    best = link(facts, part, entropy=False).best if look is None else look(part)
+    named = best.reshape(-1, most) == np.asarray(true)[:, None]
     # Reversed, the run of names up to the last fact.
     lasting = np.cumprod(named[:, ::-1], axis=1).sum(axis=1)
     shares = {

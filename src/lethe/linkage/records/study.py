@@ -20,6 +20,7 @@ from lethe.linkage.records.attackers import (
     Adversary,
     Calibrated,
     draw_targets,
+    look,
     outside,
     share_out,
     simulate,
@@ -47,7 +48,6 @@ from lethe.linkage.records.scoreboard import (
     curve,
     facts_needed,
     joined,
-    link,
 )
 from lethe.linkage.records.unicity import Unicity, WorstCase, unicity, worst_case
 from lethe.linkage.settings import RecordSettings
@@ -148,6 +148,7 @@ def study_records(
     sure = family_of(listed, settings)
     simulated = tuple(_simulated(aim, how, facts, settings, sure) for aim, how in aims)
     first = simulated[0]
+    best = first.strongest
     return RecordStudy(
         ratings,
         facts,
@@ -156,7 +157,9 @@ def study_records(
             facts,
             first.aim.known,
             first.aim.targets,
-            first.aim.boards(settings)[first.strongest],
+            lambda part: (
+                look(facts, {best: part}, {best: first.aim.boards(settings)[best]})[best].best
+            ),
             confidence=sure,
         ),
         _unicity(facts, settings, skipped),
@@ -213,8 +216,8 @@ def _aim(name: str, adversary: Adversary, facts: Facts, settings: RecordSettings
         name,
         targets,
         simulate(facts, targets, adversary, settings.seed),
-        within=(adversary.value_error or 0.0, float(adversary.time_error or 0)),
-        wrong=adversary.wrong_facts,
+        sampling=adversary.sampling(facts),
+        simulated=(facts, adversary),
     )
 
 
@@ -222,11 +225,8 @@ def _simulated(
     aim: Aim, adversary: Adversary, facts: Facts, settings: RecordSettings, sure: float
 ) -> Simulated:
     boards, targets = aim.boards(settings), aim.targets
-    links = {
-        name: link(facts, aim.known, board, true=targets, entropy=name == "scoreboard-rh")
-        for name, board in boards.items()
-    }
-    absent = outside(facts, dict.fromkeys(boards, aim.known), targets, boards)
+    links = look(facts, aim.known_by, boards, true=targets, entropy=True)
+    absent = outside(facts, aim.known_by, targets, boards)
     calibrated = share_out(absent, settings.false_matches, settings.confidence)
     true = np.concatenate([targets, np.full(len(targets), NO_MATCH)])
     by = {}

@@ -1,0 +1,168 @@
+"""Leaks of known size in a release of records: people of whom more is known than was stated.
+
+An audit that identifies few people says something only if it would have identified them had the
+release allowed it. So records of the release are looked for with facts copied from them, under the
+adversary's own errors: nearly all of a short record, or many of a long one. Where pseudonyms split
+people, those that are planted keep one. Who knows the record itself finds it but
+for records that are equal, which is the size of the leak, whatever the attackers of the audit find.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.evidence.sight import Plant
+from lethe.linkage.records.attackers import Adversary, draw_facts, look, popular, together
+from lethe.linkage.records.facts import Facts, Float, Int, Known
+from lethe.linkage.records.likelihood import Sampling
+from lethe.linkage.records.mitigations import Coarsened, Sheet
+from lethe.linkage.utility import mean_share
+
+KINDS = {"short records": 0.1, "long records": 0.9}
+"""Quantile of the lengths near which records are planted."""
+SHARES = (0.04, 0.1, 0.2, 0.4, 0.8)
+"""Shares of the targets that are planted."""
+_PLANTED, _FEWEST = 30, 10  # records of a kind that are looked for
+_ENOUGH = 4 * _PLANTED  # records to choose from
+_TIMES = 3  # as many right facts as the adversary knows are known of a planted record, at most
+
+
+def plants_of(
+    sheet: Sheet,
+    made: Coarsened,
+    released: tuple[Facts, Int],
+    facts: Facts,
+    adversary: Adversary,
+    sampling: Sampling,
+    phi: Mapping[str, float | None] | None,
+    outcome: Mapping[str, Float],
+    confidence: float,
+    seed: int,
+) -> list[Plant]:
+    """Plant short and long records, and measure what the attackers find of them.
+
+    Args:
+        sheet: the original.
+        made: the release, a mitigation of it.
+        released: its index, and the person of each record in `made`; not looked at where
+            pseudonyms split people.
+        facts: the original, indexed: wrong facts are drawn from it.
+        adversary: who is simulated in the audit: the planted facts are off as theirs are.
+        sampling: how those facts are read in this release.
+        phi: by attacker, from where on it answers; None = no attacker does.
+        outcome: (Q,) by rule metric, what came of each target: 1 = the leak, 0 = none.
+        confidence: of each limit.
+
+    Returns: One entry a kind and size; none of a kind where too few records are long enough.
+    """
+    twin, (index, record) = made.sheet, released
+    whole = np.ones(index.people, bool)
+    if made.owner is not None:
+        twin, whole = _whole_people(made.sheet, made.owner, seed)
+        index, record = twin.index(), np.arange(twin.people)
+    counted = index.lengths(~popular(facts, adversary.outside_top))
+    right = max(adversary.total - adversary.wrong_facts, 1)
+    able = np.flatnonzero((counted > 0) & whole)
+    # Where mitigations leave hardly any record that long, the longest.
+    longest = np.sort(counted[able])[-_ENOUGH:]
+    able = able[counted[able] >= min(right, longest.min(initial=right))]
+    count = min(len(able) // 2, _PLANTED)
+    rng = np.random.default_rng([seed, 91])
+    equal = _equal_records(index)
+    plants: list[Plant] = []
+    for kind, quantile in KINDS.items():
+        if count < _FEWEST:
+            break
+        length = np.quantile(counted[able], quantile, method="nearest")
+        order = rng.permutation(able)
+        near = np.argsort(np.abs(counted[order] - length), kind="stable")
+        chosen = np.sort(order[near[:count]])
+        many = min(int(counted[chosen].min()), _TIMES * right)
+        wrong = min(adversary.wrong_facts, 1)
+        knowing = replace(adversary, total=many + wrong, right=many)
+        known = _known(sheet, twin, facts, record[chosen], knowing, rng)
+        # All that is right of a planted record is in it, whatever a mitigation left out.
+        read = replace(
+            sampling,
+            right=many / knowing.total,
+            total=knowing.total,
+            blur=replace(sampling.blur, shares=(1.0,)),
+        )
+        boards = {"likelihood": read, "fitting": read}
+        links = look(index, dict.fromkeys(boards, known), boards)
+        best = max(((found.best == chosen) * 1.0 for found in links.values()), key=np.sum)
+        seen = {"top-1": best, "exposed": best}
+        if phi is not None:
+            named = together(links, phi).record
+            seen |= {"match": (named == chosen) * 1.0, "false-match": (named >= 0) * 1.0}
+        certain = np.array([(1 / equal[chosen]).mean()])
+        plants += [
+            Plant(
+                kind,
+                {key: float(_mixed(certain, outcome[key], share).mean()) for key in seen},
+                {
+                    key: mean_share(_mixed(now, outcome[key], share), confidence)
+                    for key, now in seen.items()
+                },
+            )
+            for share in SHARES
+        ]
+    return plants
+
+
+def _mixed(planted: Float, before: Float, share: float) -> Float:
+    """(Q,) a share of the targets is planted, at even distances; the others are as they were."""
+    count, many = len(before), max(1, round(share * len(before)))
+    kept = np.ones(count, bool)
+    kept[np.arange(many) * count // many] = False
+    return np.concatenate([planted[np.arange(many) * len(planted) // many], before[kept]])
+
+
+def _whole_people(sheet: Sheet, owner: Int, seed: int) -> tuple[Sheet, NDArray[np.bool_]]:
+    """A release in which some people keep the first of their pseudonyms, and (records,) which."""
+    people, first, code = np.unique(owner, return_index=True, return_inverse=True)
+    whole = np.random.default_rng([seed, 90]).permutation(len(people))[code] < 10 * _PLANTED
+    record = np.where(whole, first[code], np.arange(len(owner)))
+    return replace(sheet, person=record[sheet.person]), whole & (record == np.arange(len(owner)))
+
+
+def _known(
+    sheet: Sheet,
+    twin: Sheet,
+    facts: Facts,
+    chosen: Int,
+    adversary: Adversary,
+    rng: np.random.Generator,
+) -> Known:
+    """What is known of some records: original values and times of what is in them."""
+    mine = np.flatnonzero(np.isin(twin.person, chosen))
+    mine = mine[np.argsort(twin.person[mine], kind="stable")]
+    rows = mine if twin.rows is None else twin.rows[mine]
+    count = np.bincount(np.searchsorted(chosen, twin.person[mine]), minlength=len(chosen))
+    own = Known(
+        np.concatenate([[0], np.cumsum(count)]),
+        twin.item[mine].astype(np.int64),
+        None if sheet.value is None else sheet.value[rows],
+        None if sheet.time is None else sheet.time[rows].astype(np.float64),
+    )
+    if count.max() >= (facts.support > 0).sum():  # no fact about another item can be wrong
+        adversary = replace(adversary, total=adversary.total - adversary.wrong_facts, right=None)
+    return draw_facts(facts, own, adversary, [rng] * len(chosen))
+
+
+def _equal_records(facts: Facts) -> Int:
+    """(N,) records that hold the same facts, each itself included."""
+    mark = facts.item.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for column, factor in ((facts.value, 0xBF58476D1CE4E5B9), (facts.time, 0x94D049BB133111EB)):
+        if column is not None:
+            mark ^= (column.astype(np.uint64) + np.uint64(1)) * np.uint64(factor)
+            mark = (mark ^ (mark >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
+    mark ^= mark >> np.uint64(32)
+    # Facts of a record are summed in the order of its items: equal records have equal sums.
+    total = np.bincount(facts.person, mark.astype(np.float64) / 2**64 + 1, facts.people)
+    _, code, count = np.unique(total, return_inverse=True, return_counts=True)
+    return np.asarray(count[code], dtype=np.int64)
