@@ -73,6 +73,8 @@ def blindness(plants: Sequence[Plant], quantity: str, limit: float, top: float =
     >>> blindness([Plant("many", {"auc": 0.2}, {"auc": seen})], "auc", 0.3)
     'no leak above 0.3 could be planted in these values (the largest: 0.2)'
     """
+    if limit >= top:  # nothing is forbidden
+        return ""
     kinds: dict[str, list[Plant]] = {}
     for plant in plants:
         if quantity in plant.leak:
