@@ -115,11 +115,10 @@ class EngineOptions:
     memory
         GiB that models trained at the same time may take together. [half of the machine's]
     engine
-        Where models are trained: processes, ray, ray://HOST:PORT, slurm, or by-hand, which prints
-        the commands for any other scheduler. [processes]
+        Where models are trained: processes, ray, ray://HOST:PORT, or by-hand, which prints the
+        commands for Slurm or any other scheduler. [processes]
     engine_option
-        KEY=VALUE for the engine; may be repeated. ray: address, store; slurm: partition, account,
-        time (minutes), cpus, memory (GB).
+        KEY=VALUE for the engine; may be repeated. ray: address, store.
     """
 
     memory: float | None = None
