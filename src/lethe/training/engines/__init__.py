@@ -179,7 +179,7 @@ class ByHand:
         """
         missing: dict[str, list[int]] = {}
         for job in jobs:
-            missing.setdefault(candidate_of(job), []).append(job.chunk)
+            missing.setdefault(job.folder.name.rpartition("-")[0], []).append(job.chunk)
         if missing:
             lines = "\n".join(
                 f"  {shadow_command(self.folder, name)} --index N    # N = {_ranges(chunks)}"
@@ -191,11 +191,6 @@ class ByHand:
                 "Then run the same command again: it gathers them and goes on."
             )
         yield from ()
-
-
-def candidate_of(job: ChunkJob) -> str:
-    """The candidate that a chunk belongs to; its folder is named after it."""
-    return job.folder.name.rpartition("-")[0]
 
 
 def shadow_command(folder: Path, candidate: str) -> str:
