@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from report.sample import document
+from scipy.stats import binomtest
 
 from lethe.assess.compare import (
     MOVED,
@@ -23,11 +24,15 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import CLAIMS
-from lethe.evidence.intervals import wilson
 
 
 def estimate(value: float, low: float, high: float, confidence: float = 0.95) -> Estimate:
     return Estimate(value, low, high, confidence, "made up", 100)
+
+
+def wilson(successes: int, trials: int) -> Estimate:
+    limits = binomtest(successes, trials).proportion_ci(0.95, "wilson")
+    return estimate(successes / trials, limits.low, limits.high)
 
 
 def test_a_published_interval() -> None:

@@ -146,7 +146,7 @@ def test_a_file_of_options_is_checked_too(tmp_path, capsys):
         (["FILE", "--table", "none.csv"], "none.csv does not exist"),
         (["FILE", "--max-probes", "3"], "all vectors of two people or more"),
         (["FILE", "--max-people", "1"], "0 (all) or at least 2"),
-        (["FILE", "--engine", "slurm"], "engine='slurm' trains models; noise levels"),
+        (["FILE", "--engine", "by-hand"], "engine='by-hand' trains models; noise levels"),
         (["FILE", "--engine", "spark"], "engine='spark' must be one of"),
         (["FILE", "--engine", "ray", "--engine-option", "store=s3://a"], "Leave it out"),
         (["FILE", "--engine", "ray", "--engine-option", "adress=auto"], "address"),

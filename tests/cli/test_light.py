@@ -18,7 +18,6 @@ HEAVY = (
     "duckdb",
     "joblib",
     "ray",
-    "submitit",
     "fsspec",
 )
 

@@ -212,13 +212,9 @@ def test_leaving_a_record_out_is_fitting_without_it():
 
 def test_refusals():
     phi, population, features, outside, _ = audit(3, 60, 70)
-    members = np.zeros(population.shape, bool)
-    members[2, 5] = True
     wrong = population.copy()
     wrong[1, 2] = np.inf
     cases = [
-        ({"population_members": members}, "population point 5 is a member of model 2; population"),
-        ({"population_members": members[:2]}, r"population_members has shape \(2, 70\)"),
         ({"population": population[:2]}, "population has 2 models and signals 3"),
         ({"population": wrong}, "population at models 1, population points 2 is inf"),
         ({"population": np.ones((3, 70))}, "population of model 0 are all 1.0; constant signals"),

@@ -40,7 +40,6 @@ NO_WORDS = {
     "sigma {}",
     "delta {}",
     ", delta {}",
-    "{}, FPR {}",
     # Places, units and fonts of Matplotlib, styles of Rich.
     "lower left",
     "lower right",

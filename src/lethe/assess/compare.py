@@ -180,15 +180,11 @@ def measures_of(findings: Findings, candidate: Mapping[str, Any]) -> dict[str, Q
     for name in ("weighted", "macro"):
         if "f1" in candidate:
             found[f"{name} F1"] = Quantity(measured_of(candidate["f1"][name]), False)
-    found.update(_by_class(candidate))
-    return found
-
-
-def _by_class(candidate: Mapping[str, Any]) -> Iterator[tuple[str, Quantity]]:
     for row in candidate.get("per_class", ()):
-        yield f"utility of class {row['class']}", Quantity(measured_of(row["utility"]), False)
+        found[f"utility of class {row['class']}"] = Quantity(measured_of(row["utility"]), False)
         if "tpr" in row:
-            yield f"tpr of class {row['class']}", Quantity(measured_of(row["tpr"]), True)
+            found[f"tpr of class {row['class']}"] = Quantity(measured_of(row["tpr"]), True)
+    return found
 
 
 def _rules_of(findings: Findings, candidate: Mapping[str, Any]) -> Iterator[Rule]:

@@ -51,7 +51,14 @@ def shadow(
         raise InputError("lethe shadow needs either --index CHUNK or --list.")
     jobs = _chunks(run, candidate, data, recipe)
     if index is None:
-        _print_chunks(jobs, candidate)
+        missing = 0
+        for job in jobs:
+            there = job.finished() is not None
+            missing += not there
+            last = job.first + job.models - 1
+            state = "there" if there else "missing"
+            print(f"{job.chunk:>5}  models {job.first} to {last}  {state}")
+        print(f"{candidate}: {missing} of {len(jobs)} chunks are missing.")
         return 0
     if not 0 <= index < len(jobs):
         raise InputError(
@@ -97,14 +104,3 @@ def _chunks(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
             "was begun; start there, or use --data and --recipe.)"
         ) from error
     return chunks_of(settled, *subject, settings, candidate)
-
-
-def _print_chunks(jobs: list[ChunkJob], candidate: str) -> None:
-    missing = 0
-    for job in jobs:
-        there = job.finished() is not None
-        missing += not there
-        last = job.first + job.models - 1
-        state = "there" if there else "missing"
-        print(f"{job.chunk:>5}  models {job.first} to {last}  {state}")
-    print(f"{candidate}: {missing} of {len(jobs)} chunks are missing.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -15,7 +15,6 @@ from lethe.membership.settings import AuditSettings
 if TYPE_CHECKING:
     from lethe.data.dataset import Dataset
     from lethe.data.text import Narratives
-    from lethe.membership.settings import AuditSettings
     from lethe.training.recipe import Recipe
 
 
@@ -31,24 +30,11 @@ else:
     PlanOptions = options_for(
         AuditSettings, leave=("predictions", "gate", "until", "release", "keep_records", "margin")
     )
+    of_attacks = ("seed", "confidence", "attack", "augmented_queries", "variance")
+    of_scores = (*of_attacks, "gate", "keep_records")
     ScoreOptions = options_for(
         AuditSettings,
-        leave=(
-            *("models", "margin", "holdout", "mitigations", "noise", "noise_convention", "alpha"),
-            *(
-                "queries",
-                "onion",
-                "beta",
-                "until",
-                "release",
-                "epsilon",
-                "delta",
-                "clip",
-                "dp_batch_size",
-                "dp_epochs",
-            ),
-            *("dp_learning_rate", "dp_optimizer", "local_epsilon", "predictions"),
-        ),
+        leave=[entry.name for entry in fields(AuditSettings) if entry.name not in of_scores],
     )
 
 
@@ -120,11 +106,10 @@ class EngineOptions:
     memory
         GiB that models trained at the same time may take together. [half of the machine's]
     engine
-        Where models are trained: processes, ray, ray://HOST:PORT, slurm, or by-hand, which prints
-        the commands for any other scheduler. [processes]
+        Where models are trained: processes, ray, ray://HOST:PORT, or by-hand, which prints the
+        commands for Slurm or any other scheduler. [processes]
     engine_option
-        KEY=VALUE for the engine; may be repeated. ray: address, store; slurm: partition, account,
-        time (minutes), cpus, memory (GB).
+        KEY=VALUE for the engine; may be repeated. ray: address, store.
     """
 
     memory: float | None = None

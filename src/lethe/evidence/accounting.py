@@ -80,8 +80,11 @@ def dp_sgd_epsilon(
     1.828
     """
     delta = check_given_delta(delta)
-    _check_sampling(sampling_rate, sampling)
-    _check_steps(steps)
+    check_between("sampling_rate", sampling_rate, 0, 1, open_low=True)
+    check_choice("sampling", sampling, SAMPLINGS)
+    check_at_least("steps", steps, 1)
+    if steps != int(steps):
+        raise InputError(f"steps={steps!r} must be a whole number.")
     check_choice("relation", relation, RELATIONS)
     _check_positive("noise_multiplier", noise_multiplier)
     _check_positive("sensitivity", sensitivity)
@@ -170,17 +173,6 @@ def check_given_delta(delta: float | None) -> float:
             "for example delta=1e-6 for 100000 records."
         )
     return check_between("delta", delta, 0, 1, open_low=True, open_high=True)
-
-
-def _check_sampling(sampling_rate: float, sampling: str) -> None:
-    check_between("sampling_rate", sampling_rate, 0, 1, open_low=True)
-    check_choice("sampling", sampling, SAMPLINGS)
-
-
-def _check_steps(steps: int) -> None:
-    check_at_least("steps", steps, 1)
-    if steps != int(steps):
-        raise InputError(f"steps={steps!r} must be a whole number.")
 
 
 def _check_positive(name: str, value: float) -> None:

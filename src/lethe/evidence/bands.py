@@ -72,7 +72,9 @@ def joint_confidence(
         confidence: that all hold, in (0, 1).
     """
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    root = _root(two_way_correlation(replicates, places))
+    value, vector = np.linalg.eigh(two_way_correlation(replicates, places))
+    # The symmetric root: others turn with the signs of eigenvectors, which processors choose.
+    root = (vector * np.sqrt(np.where(value > 1e-12, value, 0.0))) @ vector.T
     single = float(ndtri((1 + confidence) / 2))
     if not root.any():
         return confidence
@@ -127,9 +129,3 @@ def _semidefinite(matrix: Float) -> Float:
     """The nearest matrix without negative variance in any direction."""
     value, vector = np.linalg.eigh(matrix)
     return np.asarray((vector * np.maximum(value, 0.0)) @ vector.T)
-
-
-def _root(matrix: Float) -> Float:
-    """The symmetric root: others turn with the signs of eigenvectors, which processors choose."""
-    value, vector = np.linalg.eigh(matrix)
-    return np.asarray((vector * np.sqrt(np.where(value > 1e-12, value, 0.0))) @ vector.T)

@@ -1,10 +1,8 @@
-"""Confidence intervals for a share: exact, score, and exact for clustered samples."""
+"""Confidence intervals for a share: exact, and exact for clustered samples."""
 
 from __future__ import annotations
 
-import math
-
-from scipy.special import betaincinv, ndtri, stdtrit
+from scipy.special import betaincinv, stdtrit
 
 from lethe.errors import InputError, check_between
 from lethe.evidence.estimate import Estimate
@@ -41,29 +39,6 @@ def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> Es
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     low, high = _exact_limits(successes, trials, confidence)
     return Estimate(successes / trials, low, high, confidence, "Clopper-Pearson", int(trials))
-
-
-def wilson(successes: int, trials: int, confidence: float = 0.95) -> Estimate:
-    """Score interval for a share of independent trials (Wilson 1927).
-
-    Covers `confidence` on average over true shares, not for each of them.
-
-    >>> print(wilson(5, 10))
-    0.5 [0.2366, 0.7634]
-    """
-    _check_counts(successes, trials)
-    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    z = float(ndtri((1 + confidence) / 2))
-    share = successes / trials
-    centre = (share + z * z / (2 * trials)) / (1 + z * z / trials)
-    half = (
-        z
-        / (1 + z * z / trials)
-        * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    )
-    low = 0.0 if successes == 0 else max(0.0, centre - half)
-    high = 1.0 if successes == trials else min(1.0, centre + half)
-    return Estimate(share, low, high, confidence, "Wilson", int(trials))
 
 
 def clustered_share(

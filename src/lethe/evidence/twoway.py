@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri, stdtrit
+from scipy.special import stdtrit
 
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
@@ -35,7 +35,6 @@ _CELLS = 1 << 20
 _EXACT = 1 << 24  # whole numbers below it add up exactly in single precision
 _FEW = 5
 _NOISE = 1.5  # standard errors, of alike models, that a part of the records must exceed
-_LOTS = 50
 _KINDS = ("targets", "records", "cells")
 
 
@@ -273,21 +272,13 @@ class Influence:
         shown = combine(parts, [len(kind) for kind in self.fixed]).variance
         if shown <= 0:
             return 0.0
-        single, groups = self._single(at), len(self.whole.targets)
-        common = self.times**2 * self.whole.parts(at)[0] - single * (1 + self._chance(groups))
+        whole, groups = self.whole.parts(at), len(self.whole.targets)
+        # What cells, of a model with a record each, add to the variance over models. A part of
+        # the records shows what they have in common with more noise than all would.
+        cells = self.times**2 * interaction_of(whole, [len(kind) for kind in self.whole])
+        chance = _NOISE * float(np.sqrt(2 / (groups - 1))) * (1 - 1 / self.times)
+        common = self.times**2 * whole[0] - cells * (1 + chance)
         return float(max(common - (shown - parts[1]), 0.0)) / shown
-
-    def _single(self, at: int) -> float:
-        """What cells, of a model with a record each, add to the variance over models."""
-        counts = [len(kind) for kind in self.whole]
-        return self.times**2 * interaction_of(self.whole.parts(at), counts)
-
-    def _chance(self, groups: int) -> float:
-        """What is taken off as chance, as a part of the cells' variance over models.
-
-        A part of the records shows what they have in common with more noise than all would.
-        """
-        return _NOISE * float(np.sqrt(2 / (groups - 1))) * (1 - 1 / self.times)
 
     def widened(
         self, fixed: Spread, parts: Sequence[float], clusters: Sequence[int], at: int
@@ -295,25 +286,6 @@ class Influence:
         """A spread with what it lacks; the degrees of what is added are those of the groups."""
         more = fixed.variance * self.added(at)
         return _with(fixed, more, parts, clusters, len(self.whole.targets))
-
-    def widening_of_alike(self, at: int, confidence: float) -> float:
-        """How many times as wide intervals are on average where models are alike.
-
-        Then what models vary is what cells do, times a chi-squared variable over its degrees.
-        """
-        parts, counts = self.fixed.parts(at), [len(kind) for kind in self.fixed]
-        cells = interaction_of(parts, counts)
-        fixed = Spread(parts[1], float(counts[1] - 1))
-        if fixed.variance <= 0:
-            return 1.0
-        single, groups = self._single(at), len(self.whole.targets)
-        lots = chdtri(groups - 1, (np.arange(_LOTS) + 0.5) / _LOTS) / (groups - 1)
-        reach = []
-        for lot in lots:
-            more = max(single * (lot - 1 - self._chance(groups)), 0.0)
-            wide = _with(fixed, more, (cells, parts[1]), counts, groups)
-            reach.append(wide.quantile(confidence) * wide.deviation)
-        return float(np.mean(reach)) / (fixed.quantile(confidence) * fixed.deviation)
 
 
 def _with(

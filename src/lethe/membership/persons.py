@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_choice
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.measure import FEWEST_RECORDS, AttackRates, measure_scores
+from lethe.membership.measure import FEWEST_RECORDS, measure_scores
 from lethe.membership.scoring import score
 from lethe.training.environment import on_one_thread
 from lethe.training.shadows import Shadows
@@ -163,10 +163,6 @@ def person_level(
         confidence,
         seed,
     )[attack]
-    return _entry(attack, sizes, found)
-
-
-def _entry(attack: str, sizes: NDArray[np.integer], found: AttackRates) -> dict[str, Any]:
     return {
         "attack": attack,
         "persons": len(sizes),

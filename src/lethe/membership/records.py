@@ -253,7 +253,6 @@ def record_table(
     shadows: Shadows,
     scores: Mapping[str, Float],
     around: Surroundings | None = None,
-    subgroup: NDArray[Any] | None = None,
     confidence: float = 0.95,
     rate: float = 0.05,
     control: str = "bh",
@@ -263,7 +262,6 @@ def record_table(
     Args:
         scores: for each attack (K, N), NaN where not scored, see `lira.score_all`.
         around: see `surroundings`; None leaves its columns out.
-        subgroup: (N,) any grouping, such as sex or region, in which a record may be rare.
         control: ``bh`` or ``by``, see `multiplicity.discoveries`.
 
     Returns: id, t, se, low, high, auc, tpr_at_0.001, rank_low, rank_high, p, flagged_by (attacks,
@@ -284,7 +282,7 @@ def record_table(
         "rank_low": rank_low,
         "rank_high": rank_high,
         **flags(scores, shadows.members, shadows.pairs, rate, control),
-        **reasons(shadows, around, subgroup),
+        **reasons(shadows, around),
     }
     return columns
 
@@ -356,20 +354,17 @@ def flags(
     }
 
 
-def reasons(
-    shadows: Shadows, around: Surroundings | None = None, subgroup: NDArray[Any] | None = None
-) -> Columns:
+def reasons(shadows: Shadows, around: Surroundings | None = None) -> Columns:
     """What sets a record apart, in numbers and in words.
 
     A reason is a coincidence of the kind that often goes with exposure, not a proven cause.
 
     Args:
         shadows: for labels, and for what models say that did not train on the record.
-        subgroup: (N,) any grouping.
 
     Returns: wrong_outside: share of models trained without the record that predict another class
         than its label (NaN if unknown); class_share: share of the records that have its label (NaN
-        without classes); with `around` its columns; with `subgroup` subgroup_share; why.
+        without classes); with `around` its columns; why.
     """
     count = shadows.records
     words: list[list[str]] = [[] for _ in range(count)]
@@ -390,10 +385,6 @@ def reasons(
         share, several = _share(np.asarray(labels))
         columns["class_share"] = share
         say(share < min(RARE, 0.5 / several), "rare class, {:.2%} of records", share)
-    if subgroup is not None:
-        share, several = _share(subgroup)
-        columns["subgroup_share"] = share
-        say(share < min(RARE, 0.5 / several), "rare subgroup, {:.2%} of records", share)
     if around is not None:
         columns |= {
             "nearest_own": around.own,

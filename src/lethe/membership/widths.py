@@ -147,7 +147,10 @@ def foresee_ranking(t: Float, pilot: int, wanted: list[int], seed: int = 0) -> l
     d = np.sqrt(2.0) * t[np.isfinite(t)]
     mean, square = _true_moments(d, pilot)
     drawn = [_true_moments(d[rng.integers(len(d), size=len(d))], pilot) for _ in range(_DRAWS)]
-    shrunk = _shrunk(d, mean, square)
+    # Drawn in so that their spread is the true one and not that of the pilot.
+    spread = float(d.std())
+    scale = np.sqrt(max(square - mean**2, 0.0)) / spread if spread > 0 else 0.0
+    shrunk = np.asarray(mean + scale * (d - d.mean()))
     found = []
     for models in wanted:
         again = [_reliability(*moments, models) for moments in drawn]
@@ -183,13 +186,6 @@ def _reliability(mean: float, square: float, models: int) -> float:
     v, n = models - 2, models / 2
     seen = v / (v - 2) * (2 / n + square) - (mean / _j(v)) ** 2
     return (square - mean**2) / _j(v) ** 2 / seen
-
-
-def _shrunk(d: Float, mean: float, square: float) -> Float:
-    """Differences drawn in so that their spread is the true one and not that of the pilot."""
-    spread = float(d.std())
-    scale = np.sqrt(max(square - mean**2, 0.0)) / spread if spread > 0 else 0.0
-    return np.asarray(mean + scale * (d - d.mean()))
 
 
 def _overlap(true: Float, models: int, rng: np.random.Generator) -> float:

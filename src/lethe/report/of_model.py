@@ -82,7 +82,7 @@ class Model(Room):
         return Worst(
             say(key, value=value, chance=chance),
             say("model.short", value=value),
-            say("model.by", access=_first_part(threat["access"]), budget=threat["budget"]),
+            say("model.by", access=threat["access"].split(";")[0], budget=threat["budget"]),
             ", ".join(text for text in detail if text) + ".",
             level,
             self._group(candidate),
@@ -484,10 +484,6 @@ def _quarter(row: Json, keys: Sequence[str]) -> list[Cell | str]:
     sizes = ends[0] if ends[0] == ends[1] else say("range", low=ends[0], high=ends[1])
     counts = [Cell("estimate", grouped(row[key])) for key in ("classes", "held_out")]
     return [Cell("estimate", sizes), *counts, *(share(row.get(key)) for key in keys)]
-
-
-def _first_part(text: str) -> str:
-    return text.split(";")[0]
 
 
 def _some(chart: Chart | None) -> list[Chart]:

@@ -148,7 +148,7 @@ class Vectors(Room):
                 [
                     *(share(one["top"][k]) for k in ranks),
                     amount(one["lift"]["1"]),
-                    number_of(one["mrr"]),
+                    plain_auc(one["mrr"]),
                     amount(one["median_rank"]),
                     share(one["percentile"]),
                     amount(one["bits"]),
@@ -414,8 +414,3 @@ def _apart(apart: Json) -> str:
 
 def _bound(value: float | None) -> str:
     return "–" if value is None else share_words(value, 3)
-
-
-def number_of(found: Json) -> Cell:
-    """A mean reciprocal rank: a number in [0, 1] that is no share."""
-    return plain_auc(found)

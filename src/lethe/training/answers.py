@@ -285,19 +285,15 @@ def noisy_copies(
     for at in range(count):
         rng = np.random.default_rng([seed, 37, at])
         if kind == "table":
-            copies[at] = _changed_rows(wide, scale, flip, rng)
+            low, high = wide.min(axis=0), wide.max(axis=0)
+            binary = (low < high) & ((wide == low) | (wide == high)).all(axis=0)
+            noisy = wide + scale * wide.std(axis=0) * rng.normal(size=wide.shape)
+            flipped = np.where(rng.random(wide.shape) < flip, low + high - wide, wide)
+            copies[at] = np.where(binary, flipped, noisy)
         else:
             copies[at] = _moved(wide, shift, mirror, rng)
             copies[at] += scale * wide.std() * rng.normal(size=wide.shape)
     return copies
-
-
-def _changed_rows(rows: Float, scale: float, flip: float, rng: np.random.Generator) -> Float:
-    low, high = rows.min(axis=0), rows.max(axis=0)
-    binary = (low < high) & ((rows == low) | (rows == high)).all(axis=0)
-    noisy = rows + scale * rows.std(axis=0) * rng.normal(size=rows.shape)
-    flipped = np.where(rng.random(rows.shape) < flip, low + high - rows, rows)
-    return np.where(binary, flipped, noisy)
 
 
 def _moved(images: Float, shift: int, mirror: bool, rng: np.random.Generator) -> Float:

@@ -280,7 +280,7 @@ class _Walk:
             yield from self.file(file, str(function.__globals__.get("__package__") or ""))
         else:
             yield from self.imported(imports_of_code(function.__code__))
-        names = all_names(function.__code__)
+        names = {name for part in nested(function.__code__) for name in part.co_names}
         for name in global_names(function.__code__):
             if name not in function.__globals__ or name.startswith("__"):
                 continue
@@ -456,11 +456,6 @@ def global_names(code: CodeType) -> list[str]:
             if step.opname in ("LOAD_GLOBAL", "LOAD_NAME")
         }
     )
-
-
-def all_names(code: CodeType) -> set[str]:
-    """Every name in a code object, attributes included."""
-    return {name for part in nested(code) for name in part.co_names}
 
 
 def imports_of_code(code: CodeType) -> set[str]:

@@ -274,7 +274,7 @@ class SettledRun(RunFolder):
         other = [
             f"{name} {now[name]} instead of {then[name]}"
             for name in then
-            if _differ(then, now, name)
+            if then[name] != now.get(name)
         ]
         why = f"installed here: {', '.join(other)}" if other else "data, recipe or seed differ"
         raise InputError(
@@ -282,10 +282,6 @@ class SettledRun(RunFolder):
             f"({self.audit[:8]}); {why}. Nothing was trained. Use the same files and versions, or "
             "begin another audit with another --out."
         )
-
-
-def _differ(then: dict[str, Any], now: dict[str, Any], name: str) -> bool:
-    return bool(then[name] != now.get(name))
 
 
 def write_personal(

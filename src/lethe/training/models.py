@@ -125,15 +125,11 @@ def _load_file(path: Path) -> Any:
         raise InputError(f"recipe file {path} fails: {type(error).__name__}: {error}") from error
     # Worker processes cannot import it by name, so its functions travel by value.
     joblibs_cloudpickle().register_pickle_by_value(module)
-    _send_modules_by_name()
-    return module
-
-
-def _send_modules_by_name() -> None:
-    """Let modules of a class of their own travel by name, as plain modules do."""
+    # Modules of a class of their own travel by name, as plain modules do.
     for kind in {type(found) for found in list(sys.modules.values())} - {ModuleType}:
         if issubclass(kind, ModuleType):
             copyreg.pickle(kind, _by_name)
+    return module
 
 
 def _by_name(module: ModuleType) -> tuple[Callable[[str], ModuleType], tuple[str]]:

@@ -403,7 +403,13 @@ class SklearnRecipe:
         estimator = hash_value(clone(self.estimator), "estimator")
         if self.frame is None:
             return estimator
-        return hash_value([estimator, frame_columns(self.frame)], "frame")
+        columns = []
+        for key in self.frame.columns:
+            values: Any = self.frame[key].to_numpy()
+            if values.dtype.kind not in "biufmM":
+                values = [repr(value) for value in self.frame[key].to_list()]
+            columns.append((str(key), str(self.frame[key].dtype), values))
+        return hash_value([estimator, columns], "frame")
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
@@ -426,17 +432,6 @@ class SklearnRecipe:
 def take(frame: Any, rows: NDArray[np.int64]) -> Any:
     """Rows of a pandas or polars frame, by position."""
     return frame.iloc[rows] if hasattr(frame, "iloc") else frame[rows]
-
-
-def frame_columns(frame: Any) -> list[tuple[str, str, Any]]:
-    """Name, type and values of every column, in a form that can be hashed."""
-    columns = []
-    for key in frame.columns:
-        values: Any = frame[key].to_numpy()
-        if values.dtype.kind not in "biufmM":
-            values = [repr(value) for value in frame[key].to_list()]
-        columns.append((str(key), str(frame[key].dtype), values))
-    return columns
 
 
 def last_step(estimator: Any) -> Any:

@@ -33,7 +33,6 @@ ENGINES = {
     "two processes": ("processes", 2, []),
     "ray": ("ray", 2, []),
     "ray with a store": ("ray", 2, ["store=file://STORE"]),
-    "slurm": ("slurm", 2, ["cluster=local"]),
 }
 
 
@@ -62,11 +61,6 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., obje
     name, workers, options = ENGINES[request.param]
     if name == "ray":
         request.getfixturevalue("ray_here")
-    if name == "slurm":
-        from submitit.core.core import Job as job
-
-        # Seconds that a lost result may still turn up on a slow shared disk.
-        request.getfixturevalue("monkeypatch").setattr(job, "_results_timeout_s", 0)
     given = [option.replace("STORE", str(tmp_path / "store")) for option in options]
     run = tmp_path / "run"
     run.mkdir()

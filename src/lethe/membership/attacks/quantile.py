@@ -51,7 +51,6 @@ def quantile_scores(
     labels: NDArray[Any] | None = None,
     population_labels: NDArray[Any] | None = None,
     targets: Sequence[int] | None = None,
-    population_members: NDArray[np.bool_] | None = None,
     seed: int = 0,
 ) -> Float:
     """Standard deviations that each signal lies above what a non-member's would be.
@@ -69,12 +68,11 @@ def quantile_scores(
         labels: (N,) class codes, or targets of a regression, which join the features.
         population_labels: (H,) the same of the others; both or neither.
         targets: models to attack, each by itself; up to 8 of them by default.
-        population_members: (K, H) membership where known, to be refused if any is True.
         seed: of the components, and of the part of a large population.
 
     Returns: (K, N) higher = member, comparable over records and models; NaN for other models.
-    Raises InputError: shapes differ, a number is not finite, a population point is a member, fewer
-        than 50 of them, or all signals of a model are the same.
+    Raises InputError: shapes differ, a number is not finite, fewer than 50
+        population points, or all signals of a model are the same.
     """
     check_table("signals", signals, ("models", "records"))
     check_table("population", population, ("models", "population points"))
@@ -82,8 +80,6 @@ def quantile_scores(
     others = population.shape[1]
     if len(population) != models:
         raise InputError(f"population has {len(population)} models and signals {models}.")
-    if population_members is not None:
-        _refuse_members(population_members, population.shape)
     chosen = evenly_spaced(models) if targets is None else [int(target) for target in targets]
     if len(set(chosen)) < max(len(chosen), 1) or not set(chosen) <= set(range(models)):
         raise InputError(f"targets={chosen} must be distinct models from 0 to {models - 1}.")
@@ -288,17 +284,6 @@ def _flat(name: str, features: NDArray[np.floating], records: int) -> NDArray[np
         flat = flat.astype(np.float64)
     check_table(name, flat, ("records", "columns"))
     return flat
-
-
-def _refuse_members(members: NDArray[np.bool_], shape: tuple[int, ...]) -> None:
-    if members.shape != shape:
-        raise InputError(f"population_members has shape {members.shape}; it must be {shape}.")
-    wrong = np.argwhere(members)
-    if len(wrong):
-        raise InputError(
-            f"population point {wrong[0][1]} is a member of model {wrong[0][0]}; population points "
-            "must be OUT of every model: hold them out of the training."
-        )
 
 
 def _regressed(trial: Trial) -> Float:

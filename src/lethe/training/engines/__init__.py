@@ -29,18 +29,10 @@ from lethe.training.environment import default_workers
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, TorchRecipe
 
-ENGINES: dict[str, dict[str, type]] = {
-    "processes": {},
-    "ray": {"address": str, "store": str},
-    "slurm": {
-        "partition": str,
-        "account": str,
-        "time": int,
-        "cpus": int,
-        "memory": float,
-        "cluster": str,
-    },
-    "by-hand": {},
+ENGINES: dict[str, tuple[str, ...]] = {
+    "processes": (),
+    "ray": ("address", "store"),
+    "by-hand": (),
 }
 """Names of the engines and the options that each takes."""
 
@@ -65,7 +57,7 @@ def choose_engine(
     Args:
         name: see `ENGINES`; ``ray://host:port`` is Ray at that address; None is ``processes``.
         folder: the run folder.
-        workers: processes; all cores by default, on Slurm as many as it gives.
+        workers: processes; all cores by default.
         options: of the engine, as ``key=value``.
         say: told in words what the reader should know.
 
@@ -80,10 +72,6 @@ def choose_engine(
         from lethe.training.engines.ray_cluster import RayEngine
 
         return RayEngine(workers or default_workers(), **given)
-    if chosen == "slurm":
-        from lethe.training.engines.slurm import SlurmEngine
-
-        return SlurmEngine(folder, workers, **given)
     if chosen == "by-hand":
         return ByHand(folder)
     return functools.partial(train_in_processes, workers=workers or default_workers(), say=say)
@@ -127,7 +115,7 @@ def train_in_processes(
     return run_in_processes(jobs, work, workers if layout is None else layout.workers(workers), say)
 
 
-def check_engine(name: str | None, options: Iterable[str] = ()) -> tuple[str, dict[str, Any]]:
+def check_engine(name: str | None, options: Iterable[str] = ()) -> tuple[str, dict[str, str]]:
     """An engine's name and options, read and checked, before any data are loaded.
 
     Raises:
@@ -135,31 +123,17 @@ def check_engine(name: str | None, options: Iterable[str] = ()) -> tuple[str, di
         MissingExtra: the engine's package is not installed.
     """
     name = name or "processes"
-    address = {"address": name} if name.startswith("ray://") else {}
-    chosen = check_choice("engine", "ray" if address else name, ENGINES)
-    known, given = ENGINES[chosen], dict[str, Any](address)
+    given = {"address": name} if name.startswith("ray://") else {}
+    chosen = check_choice("engine", "ray" if given else name, ENGINES)
     for option in options:
         key, equals, value = option.partition("=")
         if not equals:
             raise InputError(f"engine option {option!r} must be KEY=VALUE.")
-        check_known_keys(f"engine {chosen!r}", [key], known)
-        given[key] = _read(key, value, known[key])
-    if chosen == "slurm":
-        check_choice("cluster", given.get("cluster", "slurm"), ("slurm", "local"))
-        for key in ("time", "cpus"):
-            check_at_least(key, given.get(key, 1), 1)
-    extra = {"ray": "ray", "slurm": "submitit"}.get(chosen)
-    if extra is not None:
-        require(extra, chosen)
+        check_known_keys(f"engine {chosen!r}", [key], ENGINES[chosen])
+        given[key] = value
+    if chosen == "ray":
+        require("ray", "ray")
     return chosen, given
-
-
-def _read(key: str, value: str, kind: type) -> Any:
-    try:
-        return kind(value)
-    except ValueError:
-        words = "a whole number" if kind is int else "a number"
-        raise InputError(f"engine option {key}={value!r} must be {words}.") from None
 
 
 def settled_layout(
@@ -205,7 +179,7 @@ class ByHand:
         """
         missing: dict[str, list[int]] = {}
         for job in jobs:
-            missing.setdefault(candidate_of(job), []).append(job.chunk)
+            missing.setdefault(job.folder.name.rpartition("-")[0], []).append(job.chunk)
         if missing:
             lines = "\n".join(
                 f"  {shadow_command(self.folder, name)} --index N    # N = {_ranges(chunks)}"
@@ -217,11 +191,6 @@ class ByHand:
                 "Then run the same command again: it gathers them and goes on."
             )
         yield from ()
-
-
-def candidate_of(job: ChunkJob) -> str:
-    """The candidate that a chunk belongs to; its folder is named after it."""
-    return job.folder.name.rpartition("-")[0]
 
 
 def shadow_command(folder: Path, candidate: str) -> str:

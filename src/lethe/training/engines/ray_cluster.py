@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
-from collections.abc import Callable, Generator, Mapping, Sequence
+import pickle
+import sys
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lethe.errors import InputError, LetheError, RunFailed, require
 from lethe.files import write_whole
 from lethe.training.chunks import ChunkJob
-from lethe.training.engines.parcels import Parcel, Sender
 from lethe.training.environment import ONE_THREAD, worker_environment
+from lethe.training.models import joblibs_cloudpickle
 from lethe.training.shards import shard_path
 
 Job = TypeVar("Job")
@@ -172,19 +178,13 @@ class RayEngine:
         if not jobs:
             return
         ray = self._connect()
-        arrays: list[Any] = []
-
-        def keep(array: Any) -> int:
-            arrays.append(ray.put(array))
-            return len(arrays) - 1
-
-        sender = Sender(keep)
+        sender = Sender(ray.put)
         parcels = [sender.parcel(work, job) for job in jobs]
         variables = {**ONE_THREAD, **environment}
         task = ray.remote(_task).options(
             num_cpus=1, max_retries=RETRIES, runtime_env={"env_vars": variables}
         )
-        running = {task.remote(parcel, arrays): at for at, parcel in enumerate(parcels)}
+        running = {task.remote(parcel, sender.references): at for at, parcel in enumerate(parcels)}
         try:
             while running:
                 (done,), _ = ray.wait(list(running), num_returns=1)
@@ -228,8 +228,64 @@ class RayEngine:
         return ray
 
 
-def _task(parcel: Parcel, arrays: list[Any]) -> Any:
-    """In a Ray worker: do the work of a parcel."""
+# A job travels in one small parcel, its large arrays once for all jobs. Parcels are packed and
+# opened by the same user's processes within one run, and never read from a file.
+
+LARGE = 1 << 16
+"""Bytes from which an array travels apart."""
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """A job on its way to a worker."""
+
+    paths: tuple[str, ...]  # where modules are imported from; as with the sender
+    content: bytes  # the pickled function and job without their large arrays
+
+
+class Sender:
+    """Packs jobs whose large arrays are put in the cluster's memory once each.
+
+    Args:
+        put: stores an array; returns Ray's reference to it.
+    """
+
+    def __init__(self, put: Callable[[NDArray[Any]], Any]) -> None:
+        self._put = put
+        self.references: list[Any] = []
+        # The arrays are held as well: the id of a freed one could be given to another.
+        self._places: dict[int, tuple[NDArray[Any], int]] = {}
+
+    def parcel(self, work: Callable[[Any], Any], job: Any) -> Parcel:
+        """Pack a function and its argument."""
+
+        def persistent_id(pickler: Any, value: Any) -> Hashable | None:
+            if type(value) is not np.ndarray or value.nbytes < LARGE or value.dtype.hasobject:
+                return None
+            if id(value) not in self._places:
+                self._places[id(value)] = value, len(self.references)
+                self.references.append(self._put(value))
+            return self._places[id(value)][1]
+
+        # Which cloudpickle joblib brings is known at run time only.
+        base = joblibs_cloudpickle().Pickler
+        pickler: Any = type("Pickler", (base,), {"persistent_id": persistent_id})
+        file = io.BytesIO()
+        pickler(file).dump((work, job))
+        return Parcel(tuple(path or os.getcwd() for path in sys.path), file.getvalue())
+
+
+def _task(parcel: Parcel, references: list[Any]) -> Any:
+    """In a Ray worker: do the work of a parcel; an error meant for the user is returned."""
     import ray
 
-    return parcel.carry_out(lambda at: ray.get(arrays[at]))
+    class Unpickler(pickle.Unpickler):
+        def persistent_load(self, place: Any) -> Any:
+            return ray.get(references[place])
+
+    sys.path.extend(path for path in parcel.paths if path not in sys.path)
+    work, job = Unpickler(io.BytesIO(parcel.content)).load()
+    try:
+        return work(job)
+    except LetheError as error:
+        return error

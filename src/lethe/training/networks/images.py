@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lethe.training.networks.layers import aten
+from lethe.training.networks.layers import Trained, aten
 from lethe.training.networks.parameters import Block
 
 # Norms of the gradient that each image alone gives the kernels of a convolution.
@@ -235,7 +235,7 @@ def _pair(value: Any) -> list[int]:
     return [value, value] if isinstance(value, int) else list(value)
 
 
-class GroupNorm:
+class GroupNorm(Trained):
     """nn.GroupNorm; gain and offset (K, C) or None."""
 
     def __init__(self, module: nn.GroupNorm, gain: Block | None, offset: Block | None) -> None:
@@ -253,10 +253,6 @@ class GroupNorm:
         self._y = y.unflatten(0, x.shape[:2])
         scaled: Tensor = self._y if self.gain is None else self._y * _wide(self.gain.value, x)
         return scaled if self.offset is None else scaled + _wide(self.offset.value, x)
-
-    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        self.collect(grad)
-        return self.passed(grad) if need_input else None
 
     def squares(self, grad: Tensor) -> Tensor:
         found = grad.new_zeros(grad.shape[:2])

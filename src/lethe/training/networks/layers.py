@@ -40,6 +40,10 @@ class Trained(Layer, Protocol):
     in the sum.
     """
 
+    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
+        self.collect(grad)
+        return self.passed(grad) if need_input else None
+
     def squares(self, grad: Tensor) -> Tensor:
         """Gradient of the output -> (K, B) squared norm of what each row adds."""
         ...
@@ -92,7 +96,7 @@ def per_row(block: Block | None) -> tuple[Tensor | None, Tensor | None]:
     return (None, None) if block is None else (block.value[:, None], block.slope[:, None])
 
 
-class Linear:
+class Linear(Trained):
     """y = x W' + b for K models; W is (K, out, in), lying transposed; b is (K, out) or None."""
 
     def __init__(self, weight: Block, bias: Block | None) -> None:
@@ -104,10 +108,6 @@ class Linear:
         self._x = x
         y = _product(x, self.weight, self._y.of(*x.shape[:2], self.weight.shape[2]))
         return y if self.bias is None else y.add_(self.bias)
-
-    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        self.collect(grad)
-        return self.passed(grad) if need_input else None
 
     def squares(self, grad: Tensor) -> Tensor:
         x = _squares(self._x)
@@ -167,7 +167,7 @@ class Elementwise:
         return self._backward(grad, self._kept) if need_input else None
 
 
-class LayerNorm:
+class LayerNorm(Trained):
     """Normalisation over the last axis of (K, B, ..., d); gain and offset are (K, d) or None."""
 
     def __init__(self, width: int, eps: float, gain: Block | None, offset: Block | None) -> None:
@@ -181,10 +181,6 @@ class LayerNorm:
         self._y = y
         scaled: Tensor = y if self.gain is None else y * _along(self.gain.value, y)
         return scaled if self.offset is None else scaled + _along(self.offset.value, y)
-
-    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
-        self.collect(grad)
-        return self.passed(grad) if need_input else None
 
     def squares(self, grad: Tensor) -> Tensor:
         found = grad.new_zeros(grad.shape[:2])
