@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lethe.membership.power import exchanged, planted
 from simulated import DESIGNS, gaps, paired, shadows, signals
 
 from lethe.errors import InputError
@@ -17,6 +16,7 @@ from lethe.membership.attacks.registry import ATTACKS, AUTO, choose_attacks
 from lethe.membership.audit import audit_scores
 from lethe.membership.checks import null_audit
 from lethe.membership.leave_one_out import scored_cells
+from lethe.membership.planted import Values, exchanged, twin
 from lethe.membership.scoring import score, score_targets
 from lethe.membership.settings import AuditSettings
 from lethe.training.shadows import Shadows
@@ -242,7 +242,7 @@ def test_nothing_that_knows_of_membership_is_left_by_the_null_audit(name, people
     assert auc(members, score(leaky, (name,))[name]) > 0.6
     assert null_audit(leaky, name, 3).status == "pass"
     alike = exchanged(leaky, 3)
-    moved = planted(alike, 1.0)
+    moved, _ = twin(alike, Values(alike), np.full(alike.records, 3.0), 1)
     assert moved.queries is not None and alike.queries is not None
     gone = (moved.queries - alike.queries)[:, :, 0] - (moved.signals - alike.signals)
     assert np.abs(gone).max() < 1e-5

@@ -149,7 +149,7 @@ GATES = {
     "tau@0.001<=9": "not-enough-evidence",
     "width(auc)<=0.5": "pass",
     "width(auc)<=0.0001": "not-enough-evidence",
-    "top-t<=99": "pass",
+    "top-t<=99": "not-enough-evidence",  # no audit sees that much
     "top-t<=0.1": "fail",
     "utility-loss<=0.01": "not-tested",
 }

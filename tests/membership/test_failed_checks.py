@@ -21,7 +21,7 @@ from lethe.membership.measure import judged, run_attacks, strongest_metric
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.obfuscation import BASELINE
 
-BOTH = AuditSettings(models=8, attack=("lira-online", "loss-threshold"), gate=("auc<=0.999",))
+BOTH = AuditSettings(models=8, attack=("lira-online", "loss-threshold"), gate=("auc<=0.95",))
 
 
 def failing(*names):
@@ -38,7 +38,7 @@ def failing(*names):
 @pytest.fixture
 def made():
     members = paired(8, 200, 1)
-    return shadows(members, signals(members, 1, gaps(200, 1, 2.0)))
+    return shadows(members, signals(members, 1, gaps(200, 1, 1.0)))
 
 
 def test_an_attack_that_failed_its_null_audit_is_out_of_headline_gate_and_frontier(
@@ -67,9 +67,9 @@ def test_with_no_attack_left_there_is_not_enough_evidence(made, monkeypatch, tmp
     path = tmp_path / "scores.npz"
     np.savez(path, signals=made.signals, members=made.members)
     asked = ["audit", "scores", str(path), "--attack", "lira-online", "--quiet", "--out"]
-    assert lethe([*asked, str(tmp_path / "fine"), "--gate", "auc<=0.9999"]) == 0
+    assert lethe([*asked, str(tmp_path / "fine"), "--gate", "auc<=0.9"]) == 0
     monkeypatch.setattr(checks, "null_audit", failing("lira-online"))
-    for name, gate in (("ruled", ["--gate", "auc<=0.9999"]), ("bare", [])):
+    for name, gate in (("ruled", ["--gate", "auc<=0.9"]), ("bare", [])):
         assert lethe([*asked, str(tmp_path / name), *gate]) == 3
         document = json.loads((tmp_path / name / "findings.json").read_text())
         assert document["verdict"]["outcome"] == "not-enough-evidence"
@@ -111,24 +111,21 @@ def test_two_records_give_no_rate(records, tmp_path):
     assert lethe(["audit", "scores", str(path), "--out", str(tmp_path / "run")]) == 3
 
 
-def test_no_valid_attack_lies_above_the_risk_and_weak_ones_do_not_gate():
+def test_no_valid_attack_lies_above_the_risk():
     """The contract over the document of an audit: limits of all attacks hold at once."""
     document = audit_scores("x", audit(16, 300), AuditSettings(attack=("auto",))).to_json()
     for candidate in document["candidates"]:
         risk = candidate["risk"]
         for result in candidate["risk_from"]["results"]:
             assert result["valid"] and result["estimate"]["low"] <= risk["low"]
-            assert not result["powered"] or result["estimate"]["high"] <= risk["high"]
+            assert result["estimate"]["high"] <= risk["high"]
         for shown in candidate["attacks"].values():
             assert shown["auc"]["low"] <= candidate["measures"]["auc"]["low"]
-            gates = shown["powered"]
-            assert not gates or shown["auc"]["high"] <= candidate["measures"]["auc"]["high"]
+            assert shown["auc"]["high"] <= candidate["measures"]["auc"]["high"]
     results = run_attacks(audit(16, 300), ("lira-online", "loss-threshold"))
     wide = dataclasses.replace(
         results["loss-threshold"],
         auc=Estimate(0.5, 0.1, 1.0, 0.95, "made up", 9),
-        weak="underpowered",
     )
     risk = risk_of(judged({**results, "loss-threshold": wide}, None))
-    assert risk.estimate.high == results["lira-online"].auc.high
-    assert risk.underpowered == ("loss-threshold",)
+    assert (risk.attack, risk.estimate.high, risk.doubt) == ("lira-online", 1.0, "loss-threshold")

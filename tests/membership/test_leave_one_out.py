@@ -17,7 +17,6 @@ from lethe.membership import leave_one_out as module
 from lethe.membership.leave_one_out import (
     leave_one_out,
     moments,
-    scorable_targets,
     scored_cells,
     without_groups,
 )
@@ -185,12 +184,6 @@ def test_scored_cells_are_those_with_a_score(design, models):
     members = DESIGNS[design](models, 50, 1)
     score = score_all(signals(members), members, ("lira-online",), seed=4)["lira-online"]
     assert (np.isfinite(score) == scored_cells(members, 4)).all()
-
-
-def test_a_single_pair_among_other_models_is_no_paired_design():
-    members = np.vstack([paired(2, 60), coins(7, 60)])
-    assert scorable_targets(members).tolist() == list(range(9))
-    assert scorable_targets(paired(5, 60)).tolist() == [0, 1, 2, 3]
 
 
 def test_without_groups_equals_plain_moments():

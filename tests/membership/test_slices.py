@@ -32,15 +32,15 @@ def test_values_are_those_of_the_slice() -> None:
     found = slice_metrics(score, phi, members, pairs, values, fpr=0.05)
     assert [one.name for one in found] == ["a", "b", "c"]
     known = ~np.isnan(score)
-    cut = tpr_at_fpr(members[known], score[known], 0.05).threshold
+    cut = tpr_at_fpr(members[known], score[known], 0.05)
     t = vulnerability(phi, members).t
     for one in found:
         rows = values == one.name
         part = known & rows
         assert one.records == 100
         assert one.auc.value == pytest.approx(auc(members[part], score[part]))
-        assert one.tpr.value == pytest.approx((score[part & members] >= cut).mean())
-        assert one.fpr.value == pytest.approx((score[part & ~members] >= cut).mean())
+        assert one.tpr.value == pytest.approx(cut.accused(score[part & members]).mean())
+        assert one.fpr.value == pytest.approx(cut.accused(score[part & ~members]).mean())
         own = tpr_at_fpr(members[part], score[part], 0.05)
         assert one.tpr_within.value == pytest.approx(own.tpr)
         assert one.t.value == pytest.approx((1 - 3 / 55) * t[rows].mean())

@@ -25,7 +25,7 @@ PROVEN = ("bound",)
 """Metrics that limit every attacker, seen or not."""
 
 _BESIDE = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain")
-"""Metrics without a plant of their own: the attackers must see those that are planted for `lift`."""
+"""Metrics without plants of their own: the attackers must see those that are planted for lift."""
 
 _TOPS = {"lift": math.inf, "top-t": math.inf}
 
