@@ -48,14 +48,14 @@ View = Callable[[Float], Float]
 
 COHORT = 200
 """The nearest other people by whose scores a score is normalised."""
-_GUESSES = 2500  # probes on which the agreement of two draws is looked at
+_GUESSES = 500  # probes on which the agreement of two draws is looked at
 _PRECISE = 0.01
 """Half an interval as a share of its value, from which on further draws would say nothing new."""
 _CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
-_DENSE_HITS = 20  # expected by chance of attackers who score every pair, who draw no more often
+_ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +144,7 @@ class Panel:
             found = ranks(probes, rows, nearest, "l2", backend=self.backend)
             credit[(found.closer == 0) & (found.tied == 0)] = 1.0
             still = np.flatnonzero((found.closer == 0) & (found.tied > 0))
-            rest = replace(seen, probes=seen.probes[still], owner=seen.owner[still])
+            rest = seen.asking((found.closer == 0) & (found.tied > 0))
         for part, scores in self.tables(attacker, rest, fits) if len(still) else ():
             true = scores[np.arange(len(part)), rest.owner[part]]
             slack = _SLACK * (1 + np.abs(true))
@@ -257,7 +257,8 @@ def _enrolled_tables(enrolment: Enrolment, seen: Sight) -> Iterator[tuple[Index,
     """Scores of single probes, or of those that are known to be of one person together."""
     sizes = np.ones(len(seen.owner), np.intp) if seen.sizes is None else seen.sizes
     ends = np.cumsum(sizes)
-    starts, step = ends - sizes, max(1, _AT_ONCE // enrolment.width)
+    each = float(sizes.mean()) if enrolment.linear else 1.0  # summed before they are scored
+    starts, step = ends - sizes, max(1, int(_AT_ONCE * each) // enrolment.width)
     first = 0
     while first < len(sizes):
         last = max(first + 1, int(np.searchsorted(ends, starts[first] + step, "right")))
@@ -294,7 +295,7 @@ class Tally:
     """Whom one attacker names in one view of a release.
 
     Attributes:
-        agreement: share of probes, or of 2,500 of them, for which two draws name the same person;
+        agreement: share of probes, or of 500 of them, for which two draws name the same person;
             0 where it was not looked at, for there are many probes.
     """
 
@@ -352,14 +353,14 @@ def tallies(
         views: further functions of the release, affine in a row; on them only attackers that are
             `projected` run.
         single: draws that attackers of single vectors get, who have more probes; all by default.
-            Those that score every pair get as many as give 20 hits by chance, 2 at least.
+            They, and those that score every pair, get no more than give 20 hits by chance.
         skipped: filled with name and reason of attackers who cannot run.
 
     Returns: One tally an attacker and view, the release's first, in their order.
     """
     users = len(clean.gallery)
     trials = len(np.unique(clean.owner)), len(clean.owner)
-    dense = [max(2, -(-_DENSE_HITS * users // number)) for number in trials]
+    enough = [max(2, -(-_ENOUGH_HITS * users // number)) for number in trials]
     functions: dict[str, View | None] = {RELEASE: None, **views}
 
     def through(sight: Sight) -> dict[str, Sight]:
@@ -380,7 +381,8 @@ def tallies(
             run
             for run in runs
             if (run.attacker.vectors != 1 or single is None or number < single)
-            and (not run.attacker.dense or number < dense[run.attacker.vectors == 1])
+            and (not run.attacker.dense or number < enough[run.attacker.vectors == 1])
+            and (run.attacker.vectors != 1 or number < enough[True])
             and not run.tally.precise
         ]
         if not asked:
@@ -427,9 +429,8 @@ def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Si
         credit = panel.credit(attacker, seen, run.fits)
         agreement = tally.agreement
         if attacker.vectors != 1 and tally.draws < 2:
-            few = slice(None, None, -(-len(seen.owner) // _GUESSES))
-            some = replace(seen, probes=seen.probes[few], owner=seen.owner[few])
-            guess = panel.named(attacker, some, run.fits)
+            few = np.arange(len(seen.owner)) % -(-len(seen.owner) // _GUESSES) == 0
+            guess = panel.named(attacker, seen.asking(few), run.fits)
             if run.guess is not None:
                 agreement = float((guess == run.guess).mean())
             run.guess = guess

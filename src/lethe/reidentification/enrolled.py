@@ -18,7 +18,7 @@ import numpy as np
 
 from lethe.errors import NotMeasurable
 from lethe.reidentification.gallery import Index, covariance_within, means
-from lethe.reidentification.sight import Sight
+from lethe.reidentification.sight import Sight, summed
 from lethe.reidentification.vectors import Float
 
 NEAREST, VOTES, DENSITY, GAUSSIAN, SOFTMAX = (
@@ -60,10 +60,12 @@ class Enrolment:
             scores (q or n, G), higher = nearer. Log-likelihoods of vectors of one person add up;
             of nearest rows the nearest counts.
         width: numbers that are in memory for each probe.
+        linear: whether vectors of one person are summed before they are scored.
     """
 
     score: Score
     width: int
+    linear: bool
     held: _Rows
 
     def pairs(self, seen: Sight) -> tuple[Float, Float, Index]:
@@ -99,7 +101,8 @@ def enrol(metric: str, seen: Sight) -> Enrolment:
     }
     linear = metric in (GAUSSIAN, SOFTMAX)
     held = _Rows(_cut(seen) if metric == GAUSSIAN else seen)
-    return Enrolment(fit[metric](held), len(seen.gallery) if linear else len(seen.rows), held)
+    width = len(seen.gallery) if linear else len(seen.rows)
+    return Enrolment(fit[metric](held), width, linear, held)
 
 
 def _cut(seen: Sight) -> Sight:
@@ -170,18 +173,11 @@ class _Rows:
         """
         if not self.scattered:
             raise NotMeasurable("needs people with two enrolled rows that differ.")
-        return np.maximum((self.within**2).sum(axis=0) / self.freedom, 1e-6)
+        return np.asarray(np.maximum((self.within**2).sum(axis=0) / self.freedom, 1e-6))
 
 
 def _summed(values: Float, sizes: Index | None) -> Float:
-    """(q, d) sums of each person's successive rows (n, d)."""
-    if sizes is None:
-        return values
-    from scipy.sparse import csr_array
-
-    ends, place = np.append(0, np.cumsum(sizes)), np.arange(len(values))
-    chosen = csr_array((np.ones(len(values)), place, ends), shape=(len(sizes), len(values)))
-    return np.asarray(chosen @ values)
+    return values if sizes is None else summed(values, sizes)
 
 
 def _nearest(held: _Rows) -> Score:
@@ -270,15 +266,14 @@ def _gaussian(held: _Rows) -> Score:
     keep = between / (between + left)  # a mean of few rows is drawn to that of all
     mean, variance = held.means * keep, variance + between * (1 - keep) + held.noise
     inverse = 1 / variance
+    slope, curve = (mean * inverse).T.copy(), 0.5 * inverse.T
     constant = -0.5 * (np.log(variance) + mean**2 * inverse).sum(axis=1)
 
     def score(probes: Float, sizes: Index | None) -> Float:
         mapped = held.mapped(probes)
         number = np.ones(len(mapped)) if sizes is None else sizes
-        linear = _summed(mapped, sizes) @ (mean * inverse).T
-        return np.asarray(
-            linear - 0.5 * _summed(mapped**2, sizes) @ inverse.T + number[:, None] * constant
-        )
+        linear = _summed(mapped, sizes) @ slope
+        return np.asarray(linear - _summed(mapped**2, sizes) @ curve + number[:, None] * constant)
 
     return score
 

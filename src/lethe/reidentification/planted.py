@@ -30,7 +30,7 @@ VARIANCES, REPEATS = "variances of their own", "exact repeats"
 SHARES = (0.02, 0.1, 0.3, 0.8)
 """Shares of people that carry a leak, beside those that rules ask for."""
 _LIFT = 4.0  # what a rule that allows a lift of 2 forbids
-_MOST_PEOPLE = 150  # who get planted rows; their hits stand for those of any number
+_MOST_PEOPLE = 100  # who get planted rows; their hits stand for those of any number
 _ROWS = 20_000  # of the release, from which values are drawn
 _NARROW, _QUIET = 0.1, 0.05  # residuals about a planted mean; spread of a quiet coordinate
 _ON_PLANTS = (*PLAIN, *set(ENROLLED) - {SOFTMAX})  # metrics that learn nothing from other people
@@ -87,7 +87,7 @@ def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
     asked = np.unique(sight.owner)
     people = np.sort(rng.permutation(asked)[: min(_MOST_PEOPLE, max(1, len(asked) // 2))])
     kept = np.isin(sight.owner, people)
-    alone = replace(sight, probes=sight.probes[kept], owner=sight.owner[kept])
+    alone = sight.asking(kept)
     enrolled = np.flatnonzero(np.isin(sight.user, people))
     place = np.searchsorted(people, np.concatenate([sight.user[enrolled], alone.owner]))
     probes = slice(len(enrolled), None)

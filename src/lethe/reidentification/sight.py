@@ -6,11 +6,12 @@ Learned metrics: Hatch, Kajarekar and Stolcke 2006 (within-class covariance norm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from lethe.errors import NotMeasurable
 from lethe.reidentification.gallery import (
@@ -51,17 +52,21 @@ class Sight:
     def among(self, people: NDArray[np.bool_]) -> Sight:
         """Of some people (G,) alone, numbered anew in their order."""
         number = np.cumsum(people) - 1
-        rows, probes = people[self.user], people[self.owner]
-        sizes = self.sizes
-        return Sight(
-            self.rows[rows],
-            number[self.user[rows]],
-            self.gallery[people],
-            self.probes[probes if sizes is None else np.repeat(probes, sizes)],
-            number[self.owner[probes]],
-            None if sizes is None else sizes[probes],
-            self.noise,
+        rows, asked = people[self.user], self.asking(people[self.owner])
+        return replace(
+            asked,
+            rows=self.rows[rows],
+            user=number[self.user[rows]],
+            gallery=self.gallery[people],
+            owner=number[asked.owner],
         )
+
+    def asking(self, chosen: NDArray[np.bool_]) -> Sight:
+        """With some of the probes (P,) alone."""
+        sizes, rows = self.sizes, chosen
+        if sizes is not None:
+            rows, sizes = np.repeat(chosen, sizes), sizes[chosen]
+        return replace(self, probes=self.probes[rows], owner=self.owner[chosen], sizes=sizes)
 
 
 def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
@@ -98,12 +103,18 @@ def grouped(owner: Index, vectors: int) -> tuple[Index, Index]:
     return order, sizes
 
 
+def summed(rows: Float, sizes: Index) -> Float:
+    """(people, d) sums of successive rows (n, d), so many of each person."""
+    ends, place = np.append(0, np.cumsum(sizes)), np.arange(len(rows))
+    chosen = csr_array((np.ones(len(rows)), place, ends), shape=(len(sizes), len(rows)))
+    return np.asarray(chosen @ rows)
+
+
 def pooled(probes: Float, owner: Index, vectors: int) -> tuple[Float, Index]:
     """Means (people, d) of the first `vectors` probes of each person, and whose they are."""
     order, sizes = grouped(owner, vectors)
-    start = np.cumsum(sizes) - sizes
-    summed = np.add.reduceat(probes[order], start, axis=0)
-    return np.asarray(summed / sizes[:, None]), np.asarray(owner[order][start])
+    whose = owner[order][np.cumsum(sizes) - sizes]
+    return summed(probes[order], sizes) / sizes[:, None], np.asarray(whose)
 
 
 @dataclass(frozen=True, eq=False)
