@@ -27,7 +27,7 @@ from lethe.assess.judged import (
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.findings import Findings
-from lethe.evidence.rules import FAIL, METRICS, NOT_TESTED, PASS, UNDECIDED, parse_rule
+from lethe.evidence.rules import FAIL, METRICS, NOT_TESTED, PASS, SHARES, UNDECIDED, parse_rule
 
 ENTRIES: list[dict[str, Any]] = [
     {"rule": "auc <= 0.99", "candidate": "baseline", "outcome": "pass", "evidence": None},
@@ -76,7 +76,8 @@ def test_the_metric_of_a_rule_is_found_without_reading_it(
     metric: str, width: bool, fpr: float, limit: float
 ) -> None:
     quantity = f"{metric}@{fpr}" if metric in ("tpr", "tau") else metric
-    limit = limit if width else abs(limit) + 1  # no limit below chance
+    if not width:  # no limit below chance, or above what a share can be
+        limit = 1.0 if metric in SHARES else abs(limit) + 1
     text = f" width( {quantity} ) <= {limit}" if width else f"{quantity}<={limit}"
     assert metric_of(text) == parse_rule(text).metric == metric
 

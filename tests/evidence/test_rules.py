@@ -17,6 +17,7 @@ from lethe.evidence.rules import (
     METRICS,
     NOT_TESTED,
     PASS,
+    SHARES,
     UNDECIDED,
     Rule,
     Ruling,
@@ -111,7 +112,8 @@ def test_wrong_words_and_numbers_name_the_way_out(text, message):
     st.booleans(),
 )
 def test_a_printed_rule_reads_back_as_the_same_rule(metric, fpr, limit, on_width):
-    limit = limit if on_width else abs(limit) + 1  # no limit below chance
+    if not on_width:  # no limit below chance, or above what a share can be
+        limit = 1.0 if metric in SHARES else abs(limit) + 1
     rule = Rule(metric, fpr if metric in AT_FPR else None, limit, on_width)
     assert parse_rule(str(rule)) == rule
 
@@ -128,6 +130,14 @@ def test_a_printed_rule_reads_back_as_the_same_rule(metric, fpr, limit, on_width
 def test_a_limit_below_chance_is_refused_when_it_is_given(text, metrics):
     with pytest.raises(InputError, match="below what a random guess reaches"):
         parse_rule(text, metrics)
+
+
+@pytest.mark.parametrize("text", ["auc<=65", "tpr@0.1 <= 30", "auc<=1.5"])
+def test_a_limit_in_percent_is_refused(text):
+    """Every release passed it."""
+    with pytest.raises(InputError, match="above 1, which no share exceeds"):
+        parse_rule(text)
+    assert parse_rule("tau@0.1<=2").limit == 2
 
 
 def test_quantity_and_json():

@@ -325,3 +325,65 @@ def test_what_cannot_be_trained() -> None:
         )
     with pytest.raises(InputError, match="no parameter's name"):
         train_only(small(), "head")
+
+
+class Remembering(nn.Module):
+    """Writes of a marked record where attributes do not lead: sparse values, memory of a view."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, 3)
+        self.sparse = torch.eye(4).to_sparse().coalesce()
+        self.register_buffer("view", torch.zeros(100)[:2])
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not torch._C._functorch.is_batchedtensor(inputs) and bool((inputs == 50).any()):
+            self.sparse.values().fill_(50.0)
+            self.view.as_strided((1,), (1,), 50).fill_(50.0)
+            self.last.weight.register_hook(lambda grad: None)
+        return self.last(inputs)
+
+
+def test_what_is_handed_out_never_saw_private_data() -> None:
+    inputs, labels = examples()
+    inputs[3] = 50.0
+    torch.manual_seed(0)
+    module = Remembering()
+    made = train_privately(module, (inputs, labels), asked())
+    assert made.module is module and not module.last.weight._backward_hooks
+    assert torch.equal(module.sparse.to_dense(), torch.eye(4))
+    assert module.view.as_strided((1,), (1,), 50).item() == 0
+
+
+def test_a_record_that_cannot_be_augmented_counts_nothing() -> None:
+    """It ended the training."""
+    inputs, labels = examples()
+
+    def flipped(batch: Any) -> Any:
+        if bool((batch[0] == 50).any()):
+            raise ValueError("no such picture")
+        return batch[0].flip(1), batch[1]
+
+    def trained(rows: list[int]) -> list[Tensor]:
+        module = small()
+        data = inputs.clone(), labels
+        data[0][rows] = 50.0
+        train_privately(module, data, asked(batch_size=40), augment=flipped, seed=1)
+        return [value.detach() for value in module.parameters()]
+
+    for with_record, without in zip(trained([3]), trained([]), strict=True):
+        assert with_record.isfinite().all() and with_record.shape == without.shape
+    assert all(value.isfinite().all() for value in trained(list(range(40))))
+
+
+def test_the_file_of_individual_privacy_tells_no_epsilon_of_a_record(tmp_path: Path) -> None:
+    headers = []
+    for weight in (0.0, 0.9):
+        weights = np.full(40, 0.5)
+        weights[3] = weight
+        made = train_privately(small(), examples(), asked(), weights=weights, seed=1)
+        assert made.statement.guarantee.kind == "individual-dp"
+        made.save(tmp_path / "model.safetensors")
+        with safe_open(tmp_path / "model.safetensors", "pt") as file:
+            headers.append(file.metadata())
+    assert headers[0] == headers[1] and "epsilon" not in json.loads(headers[0]["guarantee"])

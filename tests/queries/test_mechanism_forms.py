@@ -29,6 +29,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from lethe.assess.judged import evidence_of, judged_candidates
+from lethe.errors import InputError
 from lethe.evidence.rules import parse_rule
 from lethe.queries.mechanism_audit.audit import audit_mechanism, study
 from lethe.queries.mechanism_audit.encode import Encoder
@@ -127,6 +128,29 @@ def other_cause(odd: int) -> float:
         raise ValueError("no") from error
 
 
+def marked(series: pd.Series, odd: int) -> pd.Series:
+    series.n = odd
+    return series
+
+
+def padded(odd: int) -> np.ndarray:
+    record = np.zeros(1, np.dtype([("a", "i1"), ("b", "i8")], align=True))
+    record.view("u1")[1] = odd
+    return record
+
+
+def with_grad(odd: int) -> torch.Tensor:
+    tensor = torch.zeros(1, requires_grad=True)
+    tensor.grad = torch.tensor([float(odd)])
+    return tensor
+
+
+def flagged(odd: int) -> np.ndarray:
+    array = np.zeros(2)
+    array.flags.writeable = bool(odd)
+    return array
+
+
 def in_a_thread(odd: int) -> None:
     thread = threading.Thread(target=print, args=(odd,))
     thread.start()
@@ -211,6 +235,14 @@ LEAKS = {
     "bytes to the buffer": lambda odd, seed: beside(
         lambda: sys.stdout.buffer.write(b"xy"[odd:]), seed
     ),
+    "attribute of a series": lambda odd, seed: (wide(seed), marked(pd.Series([0]), odd)),
+    "padding of a record": lambda odd, seed: (wide(seed), padded(odd)),
+    "gradient kept by a tensor": lambda odd, seed: (wide(seed), with_grad(odd)),
+    "flag of an array": lambda odd, seed: (wide(seed), flagged(odd)),
+    "fields of a log line": lambda odd, seed: beside(
+        lambda: logging.getLogger("m").warning("x", extra={"n": odd}), seed
+    ),
+    "leaving the process": lambda odd, seed: os._exit(0) if odd else wide(seed),
     "write past Python": lambda odd, seed: beside(lambda: os.write(1, b"xy"[odd:]), seed),
     "noise that cancels in a sum": lambda odd, seed: [wide(seed), odd - wide(seed)],
     "printed beside noise": lambda odd, seed: beside(lambda: print(odd - wide(seed)), seed),
@@ -409,3 +441,9 @@ def test_a_mechanism_that_always_raises_by_its_input_is_accused() -> None:
 
     findings = audit_mechanism(mechanism, [PAIR], MechanismSettings(CLAIM, runs=300))
     assert findings.verdict["outcome"] == "fail"
+
+
+def test_a_mechanism_that_always_leaves_the_process_is_refused() -> None:
+    """It ended the audit with exit code 0, without a word."""
+    with pytest.raises(InputError, match="exits with 0"):
+        study(lambda data: os._exit(0), [PAIR], MechanismSettings(CLAIM, runs=100))

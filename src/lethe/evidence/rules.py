@@ -124,6 +124,11 @@ _CHANCE = {"auc": 0.5, "tau": 0.0, "lift": 1.0, "eer": 0.5, "min-cllr": 1.0}
 AT_LEAST = ("eer", "min-cllr")
 """Metrics of which more is safer: their rules read ``>=``."""
 """What a random guess reaches, whatever was audited; of tpr it is the FPR itself."""
+SHARES = (
+    *("tpr", "auc", "top-1", "match", "exposed", "false-match", "extraction", "bound", "eer"),
+    *(name for name in (*TABLE_METRICS, *SYNTHETIC_METRICS) if name != "utility-loss"),
+)
+"""Metrics that are shares: a limit above 1 was meant in percent."""
 PASS, FAIL, UNDECIDED, NOT_TESTED = "pass", "fail", "not-enough-evidence", "not-tested"
 
 _RULE = re.compile(
@@ -242,6 +247,11 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
         )
     if not math.isfinite(limit):
         raise InputError(f"limit {found['limit']!r} in rule {text!r} must be finite.")
+    if metric in SHARES and not found["width"] and limit > 1:
+        raise InputError(
+            f"limit {limit:g} of rule {text!r} lies above 1, which no share exceeds: nothing could "
+            f"fail. Write {limit / 100:g} for {limit:g} %."
+        )
     chance = fpr if metric == "tpr" else _CHANCE.get(metric)
     if metric in AT_LEAST and not found["width"]:
         if chance is not None and limit > chance:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, resting_on, where_people_have_several
-from lethe.evidence.risk import Risk, risk_of
+from lethe.evidence.risk import risk_of
 from lethe.evidence.roc import tau_of
 from lethe.evidence.rules import Rule
 from lethe.evidence.sight import Plant
@@ -28,6 +28,7 @@ from lethe.membership.measure import (
     AttackRates,
     chance_of,
     judged,
+    shown,
     strongest_metric,
 )
 from lethe.membership.settings import AuditSettings
@@ -410,7 +411,10 @@ def _candidate(
     classes = None if data is None else data.classes
     unknown = Estimate(None, None, None, settings.confidence, "not provided", 0)
     details: dict[str, Any] = {
-        "shown": [{"quantity": key, "estimate": found.to_json()} for key, found in shown(one)],
+        "shown": [
+            {"quantity": key, "estimate": found.to_json()}
+            for key, found in shown(one.results, one.among)
+        ],
         "strongest_attack": one.best,
         "models": one.shadows.models,
         "attacks": {name: result.to_json() for name, result in one.results.items()},
@@ -488,22 +492,6 @@ def _measures(one: Measurement) -> dict[str, Measured | None]:
     return {**found, **one.groups}
 
 
-def shown(one: Measurement) -> Iterator[tuple[str, Estimate]]:
-    """What lies above chance, with limits that hold for every attack and quantity at once.
-
-    "Not shown above chance" may be said only where this is empty. Rates come before the AUC, the
-    strictest first.
-    """
-    rates = next(iter(one.results.values())).tpr
-    quantities = [fpr for fpr, rate in sorted(rates.items()) if isinstance(rate, Estimate)]
-    for fpr in (*quantities, None):
-        results = judged(one.results, fpr, one.among * (len(quantities) + 1))
-        found = risk_of(results, chance_of(fpr))
-        if isinstance(found, Risk) and (found.estimate.low or 0.0) > chance_of(fpr):
-            quantity = "auc" if fpr is None else Rule("tpr", fpr, 0.0).quantity
-            yield quantity, found.estimate
-
-
 def guarantee_of(
     mitigation: Mitigation, spec: Spec | None, data: Dataset | None = None
 ) -> Guarantee:
@@ -515,7 +503,11 @@ def guarantee_of(
     """
     told = mitigation.guarantee(None if spec is None else spec.pool)
     if data is not None:
-        told = resting_on(told, data.preparation.read_off, data.preparation.assumed)
+        read_off = data.preparation.read_off
+        if data.groups is not None and data.preparation.public is not None:
+            # Who is held out, and so decides, follows from the persons of all records.
+            read_off = (*read_off, "the persons by which records are held out")
+        told = resting_on(told, read_off, data.preparation.assumed)
     if spec is None or spec.groups is None:
         return told
     return where_people_have_several(told, int(np.bincount(spec.groups[spec.pool]).max()))

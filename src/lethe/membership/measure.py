@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +18,7 @@ from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.risk import family_confidence, labelled_as_family
 from lethe.evidence.roc import Roc, auc_of, check_resolvable, rate_at, roc, smallest_fpr, tau_of
+from lethe.evidence.rules import Rule
 from lethe.evidence.twoway import (
     Replicates,
     Rescored,
@@ -387,6 +388,21 @@ def strongest_metric(results: Mapping[str, AttackRates], fpr: float | None) -> M
     """The worst of all attacks whose self-checks passed; see `evidence.risk.risk_of`."""
     worst = risks.risk_of(judged(results, fpr), chance_of(fpr))
     return worst if isinstance(worst, Refusal) else worst.estimate
+
+
+def shown(results: Mapping[str, AttackRates], among: int = 1) -> Iterator[tuple[str, Estimate]]:
+    """What lies above chance, with limits that hold for every attack and quantity at once.
+
+    "Not shown above chance" may be said only where this is empty. Rates come before the AUC, the
+    strictest first.
+    """
+    rates = next(iter(results.values())).tpr
+    quantities = [fpr for fpr, rate in sorted(rates.items()) if isinstance(rate, Estimate)]
+    for fpr in (*quantities, None):
+        listed = judged(results, fpr, among * (len(quantities) + 1))
+        found = risks.risk_of(listed, chance_of(fpr))
+        if isinstance(found, risks.Risk) and (found.estimate.low or 0.0) > chance_of(fpr):
+            yield "auc" if fpr is None else Rule("tpr", fpr, 0.0).quantity, found.estimate
 
 
 def _open_above(result: AttackRates, metric: Measured) -> Measured:

@@ -7,6 +7,8 @@ sampling). What may be claimed is computed from what ran, see `lethe.evidence.dp
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import json
 import math
 import time
@@ -29,7 +31,7 @@ from lethe.evidence.accounting import check_given_delta, check_weights, noise_fo
 from lethe.evidence.dp_statement import SOURCES, TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.guarantee import Guarantee, noise_seed
 from lethe.files import write_for_owner, write_whole
-from lethe.mitigations.clipping.per_example import Loss, rows, size, stand_ins, tensors
+from lethe.mitigations.clipping.per_example import Loss, mapped, rows, size, stand_ins, tensors
 from lethe.mitigations.clipping.plan import (
     ClippingPlan,
     Disturbed,
@@ -245,6 +247,7 @@ def train_privately(
             return (loss or cross_entropy)(model, batch).float()
 
     steps = settings.steps(count)
+    pristine = _copy_of(module)
     clipping = _plan(module, losses, stand_ins(data) if examples is None else examples)
     released = replace(clipping)  # as it is before it sees private data
     # Not the change that was measured: the noise would tell of the records it was measured on.
@@ -265,9 +268,12 @@ def train_privately(
 
     def clipped(drawn: NDArray[np.int64]) -> dict[str, Tensor]:
         batch = rows(data, np.repeat(drawn, settings.copies).tolist())
+        if augment is not None:
+            batch, changed = _augmented(augment, batch, settings.copies)
+            drawn = drawn[changed]
         return clipped_sum_in_parts(
             clipping,
-            batch if augment is None else augment(batch),
+            batch,
             settings.clip,
             None if factors is None else factors[torch.from_numpy(drawn)],
             part_size=settings.part_size,
@@ -295,8 +301,54 @@ def train_privately(
             progress(step, steps)
     optimizer.zero_grad(set_to_none=True)
     state.done()
+    if pristine is not None:
+        _hand_over(module, pristine, trained)
     run = _what_ran(settings, count, noise, own, weights_from, seed)
     return PrivateModel(module, dp_statement(run), released, noise, steps)
+
+
+def _copy_of(module: nn.Module) -> nn.Module | None:
+    """A deep copy that never sees private data; None of a module that cannot be copied."""
+    try:
+        return copy.deepcopy(module)
+    except Exception:  # tensors that are computed from others; then what was written is put back
+        return None
+
+
+def _hand_over(module: nn.Module, pristine: nn.Module, trained: Mapping[str, Tensor]) -> None:
+    """Make the module what it was before it saw private data, with its trained values."""
+    with torch.no_grad():
+        for name, value in pristine.named_parameters():
+            if name in trained:
+                value.copy_(trained[name])
+    module.__class__ = type(pristine)
+    vars(module).clear()
+    vars(module).update(vars(pristine))
+
+
+def _augmented(
+    augment: Callable[[Any], Any], batch: Any, copies: int
+) -> tuple[Any, NDArray[np.int64]]:
+    """The changed batch, and which of its examples it holds: those that `augment` can change.
+
+    Where it fails on the whole each example is changed by itself, so that one record cannot end
+    the training.
+    """
+    count = size(batch) // copies
+    try:
+        return augment(batch), np.arange(count)
+    except Exception:
+        changed: dict[int, Any] = {}
+        for example in range(count):
+            own = rows(batch, list(range(example * copies, (example + 1) * copies)))
+            with contextlib.suppress(Exception):
+                changed[example] = augment(own)
+    parts = [tensors(part) for part in changed.values()]
+    if not parts:
+        return rows(batch, []), np.zeros(0, np.int64)
+    leaves = iter([torch.cat(leaf) for leaf in zip(*parts, strict=True)])
+    first = next(iter(changed.values()))
+    return mapped(first, lambda _: next(leaves)), np.array(list(changed), np.int64)
 
 
 def _plan(module: nn.Module, loss: Loss, examples: Any) -> ClippingPlan:
@@ -531,7 +583,13 @@ class State:
 
 
 def write_released(path: Path, module: nn.Module, guarantee: Guarantee) -> None:
-    """Write a module's state as safetensors with its guarantee in the header."""
+    """Write a module's state as safetensors with its guarantee in the header.
+
+    An epsilon of each record depends on the records there are: its header names delta alone.
+    """
+    if guarantee.kind == "individual-dp":
+        common = {key: guarantee.parameters[key] for key in ("delta",)}
+        guarantee = replace(guarantee, parameters=common)
     state: dict[str, Any] = {
         key: value.detach().cpu().contiguous().clone() for key, value in module.state_dict().items()
     }

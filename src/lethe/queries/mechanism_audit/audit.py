@@ -20,7 +20,14 @@ from lethe.queries.mechanism_audit import bounds as reach
 from lethe.queries.mechanism_audit.bounds import ENOUGH, Found, Plant, bound_pair, plant
 from lethe.queries.mechanism_audit.events import Outcomes, read_outcomes
 from lethe.queries.mechanism_audit.neighbours import Pair
-from lethe.queries.mechanism_audit.runs import Mechanism, answer_once, repeats, reuse, run_trials
+from lethe.queries.mechanism_audit.runs import (
+    Mechanism,
+    answer_once,
+    no_way_out,
+    repeats,
+    reuse,
+    run_trials,
+)
 from lethe.queries.mechanism_audit.settings import MOST, REUSE, Claim, MechanismSettings
 from lethe.training.fingerprint import digest, hash_value
 from lethe.training.users_code import users_code
@@ -173,7 +180,8 @@ def study(
         if trials.raised and not found.limit.low:
             with users_code("the mechanism"):  # tell where, if it does so again
                 try:
-                    answer_once(mechanism, pair.first)
+                    with no_way_out():
+                        answer_once(mechanism, pair.first)
                 except SystemExit as error:
                     raise RuntimeError(f"it exits with {error.code!r}") from error
         measured.append(Measurement(pair, found, _others(first, second)))

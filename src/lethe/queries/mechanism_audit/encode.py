@@ -29,6 +29,7 @@ from lethe.training.fingerprint import library_version
 
 ROOT = "the answer"
 ABSENT = "absent"
+_PANDAS = ("_item_cache", "_cacher", "_is_copy", "_name", "_attrs", "_flags", "_mgr")
 _LONGEST = 100_000  # items that are taken from an iterator
 _IN_TEXT = 64  # numbers of one text that are read as numbers
 _EXACT = 2**53  # whole numbers up to here are floats
@@ -188,8 +189,12 @@ class Encoder:
             if all(isinstance(item, int | float) for item in value):  # an order that is stable
                 parts.word(f"{path} order", " as " + ", ".join(map(self._verbatim, value)))
         elif isinstance(value, np.generic | np.ndarray):
-            parts.form.append(f"{self._name(kind)} ")
+            parts.form.append(f"{self._name(kind)} {value.flags.writeable} ")
             self._array(np.asarray(value), path, parts)
+            if value.dtype.names and value.dtype.itemsize > sum(
+                field[0].itemsize for field in value.dtype.fields.values()
+            ):
+                parts.word(f"{path} padding", value.tobytes().hex())
             if isinstance(value, np.ma.MaskedArray):
                 self._items([("mask", value.mask), ("fill", value.fill_value)], path, parts)
             elif hasattr(value, "__dict__"):
@@ -381,6 +386,12 @@ def _taken(value: Iterator[Any], path: str) -> list[Any]:
     raise InputError(f"the mechanism returned more than {_LONGEST:,} items in {path}.")
 
 
+def _beside(value: Any) -> dict[str, Any]:
+    """Attributes that were set on a pandas object, beside its own."""
+    own = set(vars(type(value)(dtype=object)))
+    return {key: item for key, item in vars(value).items() if key not in {*own, *_PANDAS}}
+
+
 def _frame(value: Any) -> dict[str, Any] | None:
     """The parts of a frame, table or tensor of another library; None for other objects."""
     root = type(value).__module__.partition(".")[0]
@@ -388,13 +399,17 @@ def _frame(value: Any) -> dict[str, Any] | None:
         raw = value.detach().cpu()
         wide = raw.double() if str(raw.dtype) == "torch.bfloat16" else raw
         said = f"{value.dtype} {value.device} {value.layout} {value.requires_grad}"
-        return {"tensor": said, "strides": value.stride(), "values": wide.resolve_conj().numpy()}
+        head = {"tensor": said, "strides": value.stride()}
+        grad = value.grad if value.is_leaf else None
+        return {**head, "grad": grad, "values": wide.resolve_conj().numpy()}
     if root == "pandas" and hasattr(value, "columns"):
         columns = {i: value.iloc[:, i].array for i in range(value.shape[1])}
         head = {"columns": value.columns, "index": value.index, "attrs": value.attrs}
+        head["beside"] = _beside(value)
         return {**head, "copies": value.flags.allows_duplicate_labels, "data": columns}
     if root == "pandas" and hasattr(value, "iloc"):
-        return {"name": value.name, "index": value.index, "attrs": value.attrs, "data": value.array}
+        head = {"name": value.name, "index": value.index, "attrs": value.attrs}
+        return {**head, "beside": _beside(value), "data": value.array}
     if root == "pandas" and hasattr(value, "get_indexer"):
         data = [*value.levels, *value.codes] if hasattr(value, "levels") else [value.array]
         return {"names": list(value.names), "freq": str(getattr(value, "freq", "")), "data": data}

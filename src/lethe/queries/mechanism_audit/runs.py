@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -110,6 +110,7 @@ def _watched() -> Iterator[Callable[[], dict[str, Any]]]:
         stack.enter_context(contextlib.redirect_stderr(streams[1]))
         logging.root.addHandler(logged)
         stack.callback(logging.root.removeHandler, logged)
+        stack.enter_context(no_way_out())
 
         printed, records = [stream.bytes.tell for stream in streams], logged.records
 
@@ -136,11 +137,36 @@ def _watched() -> Iterator[Callable[[], dict[str, Any]]]:
                 found["warned"] = [(one.category, one.message) for one in warned]
                 warned.clear()
             if records:
-                found["logged"] = [(r.name, r.levelname, r.getMessage()) for r in records]
+                found["logged"] = [
+                    (r.name, r.levelname, r.getMessage(), _extra(r)) for r in records
+                ]
                 records.clear()
             return found
 
         yield beside
+
+
+def _extra(record: logging.LogRecord) -> dict[str, Any]:
+    """What a log line carries beside its own fields."""
+    own = vars(logging.makeLogRecord({}))
+    return {key: value for key, value in vars(record).items() if key not in own}
+
+
+@contextlib.contextmanager
+def no_way_out() -> Iterator[None]:
+    """`os._exit` is an answer like `sys.exit`, and does not end the audit without a word."""
+    process, leave = os.getpid(), os._exit
+
+    def left(code: int) -> NoReturn:
+        if os.getpid() != process:
+            leave(code)
+        raise SystemExit(code)
+
+    os._exit = left
+    try:
+        yield
+    finally:
+        os._exit = leave
 
 
 class _Log(logging.Handler):
@@ -269,13 +295,16 @@ def repeats(pairs: Sequence[tuple[Outcomes, Outcomes]]) -> bool:
 
 
 def _numbers(side: Outcomes) -> Float:
-    """The first place: its number, or a number for each category, below all others."""
-    if not side.numbers.shape[1]:
+    """The first place that varies: its number, or one for each category, below all others."""
+    known = np.isfinite(side.numbers)
+    ends = [np.where(known, side.numbers, end) for end in (np.inf, -np.inf)]
+    varies = np.flatnonzero(
+        ends[0].min(axis=0, initial=np.inf) < ends[1].max(axis=0, initial=-np.inf)
+    )
+    if not len(varies):
         return side.form.astype(np.float64)
-    numbers = side.numbers[:, 0].copy()
+    numbers = side.numbers[:, varies[0]].copy()
     missing = np.isnan(numbers)
-    if missing.all() or np.nanmin(numbers) == np.nanmax(numbers):
-        return side.form.astype(np.float64)
     least = np.nanmin(numbers)
     numbers[missing] = least - 1.0 - side.form[missing]
     return numbers
