@@ -217,7 +217,7 @@ def _density(held: _Rows) -> Score:
 
     def likelihood(variance: float) -> float:
         each = np.logaddexp.reduce(near / variance, axis=1)
-        return float(each.mean()) - dimensions / 2 * float(np.log(variance))
+        return float(each.mean() - dimensions / 2 * np.log(variance))
 
     variance = max((usual * width for width in _BANDWIDTHS), key=likelihood) + float(
         held.noise.mean()

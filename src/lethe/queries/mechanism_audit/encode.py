@@ -191,9 +191,8 @@ class Encoder:
         elif isinstance(value, np.generic | np.ndarray):
             parts.form.append(f"{self._name(kind)} {value.flags.writeable} ")
             self._array(np.asarray(value), path, parts)
-            if value.dtype.names and value.dtype.itemsize > sum(
-                field[0].itemsize for field in value.dtype.fields.values()
-            ):
+            fields = (value.dtype.fields or {}).values()
+            if fields and value.dtype.itemsize > sum(int(field[0].itemsize) for field in fields):
                 parts.word(f"{path} padding", value.tobytes().hex())
             if isinstance(value, np.ma.MaskedArray):
                 self._items([("mask", value.mask), ("fill", value.fill_value)], path, parts)

@@ -157,10 +157,10 @@ def no_way_out() -> Iterator[None]:
     """`os._exit` is an answer like `sys.exit`, and does not end the audit without a word."""
     process, leave = os.getpid(), os._exit
 
-    def left(code: int) -> NoReturn:
+    def left(status: int) -> NoReturn:
         if os.getpid() != process:
-            leave(code)
-        raise SystemExit(code)
+            leave(status)
+        raise SystemExit(status)
 
     os._exit = left
     try:
