@@ -88,7 +88,9 @@ def test_a_name_without_a_model_stands_for_that_candidate_of_each() -> None:
     assert [one["name"] for one in judged_candidates(found, "noise-2")] == ["mlp: noise-2"]
 
 
-@pytest.mark.parametrize(("limit", "powered"), [(0.77, False), (0.99, False), (1.0, True), (4.0, True)])
+@pytest.mark.parametrize(
+    ("limit", "powered"), [(0.77, False), (0.99, False), (1.0, True), (4.0, True)]
+)
 def test_a_mechanism_passes_only_where_twice_the_limit_would_have_shown(
     limit: float, powered: bool
 ) -> None:
