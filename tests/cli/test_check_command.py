@@ -91,14 +91,14 @@ def test_one_system_with_several_releases(
     runs: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A rule judges the runs that have its metric."""
-    rules = ("--rule", "auc<=0.99", "--rule", "unique<=1", "--rule", "lift<=99", "--json")
+    rules = ("--rule", "auc<=0.99", "--rule", "unique<=1", "--rule", "top-1<=1", "--json")
     code, out = told(capsys, runs["model"], runs["quasi"], runs["embeddings"], *rules)
     found = json.loads(out)["rules"]
     assert code == 0
     assert [(one["release"], one["rule"]) for one in found] == [
         ("model", "auc <= 0.99"),
         ("table/quasi", "unique <= 1"),
-        ("embeddings", "lift <= 99"),
+        ("embeddings", "top-1 <= 1"),
     ]
     code, out = told(capsys, runs["quasi"], "--rule", "tpr@0.1<=1")
     assert code == 2 and "unknown metric 'tpr'" in out

@@ -29,7 +29,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     rng = np.random.default_rng(0)
     half = rng.random((4, 200)) < 0.5
     members = np.concatenate([half, ~half])
-    signals = rng.normal(size=members.shape) + 0.8 * members
+    signals = rng.normal(size=200) + rng.normal(size=members.shape) + 0.8 * members
     monkeypatch.chdir(tmp_path)
     np.savez("scores.npz", signals=signals, members=members)
     [rules] = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)

@@ -32,7 +32,7 @@ SAYS = {
     ],
     "pipeline": [
         r"^An attacker recognises \d+ % of the patients in the training \(\d+ to \d+ %\)",
-        r"^The limit of 30 %: (pass|fail|inconclusive)$",
+        r"^The limit of 30 %: (pass|fail|not-enough-evidence)$",
     ],
     "private_training": [
         r"^approx-dp: epsilon = 7\.99\d at delta = 1e-05",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from dataclasses import replace
+from unittest.mock import patch
 
 import jsonschema
 import numpy as np
@@ -94,7 +95,8 @@ def by_name(findings):
 def run(tmp_path_factory):
     """An audit of 16 models, with how many it trained."""
     path = tmp_path_factory.mktemp("early") / "run"
-    findings = in_folder(path)
+    with patch("lethe.evidence.frontier.floor", lambda chance: 1.0):  # whatever it leaves
+        findings = in_folder(path)
     return path, findings, sum(TRAINED)
 
 

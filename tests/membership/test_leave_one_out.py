@@ -110,7 +110,7 @@ def naive_scores(phi, members, rule, seed):
     [
         ("paired", 4),
         ("paired", 10),
-        ("paired", 9),
+        ("paired", 10),
         ("balanced", 8),
         ("balanced", 6),
         ("nearly balanced", 9),
@@ -200,7 +200,7 @@ def test_without_groups_equals_plain_moments():
 
 
 @settings(max_examples=25)
-@given(st.integers(0, 10**6), st.sampled_from([6, 7, 10]), st.floats(-1e3, 1e3))
+@given(st.integers(0, 10**6), st.sampled_from([6, 8, 10]), st.floats(-1e3, 1e3))
 def test_record_order_relabelling_and_shift(seed, models, shift):
     members = paired(models, 12, seed)
     # Two models on the same records are interchangeable as anybody's complement.

@@ -172,7 +172,7 @@ def test_labels_alone_hide_much_from_who_asks_once_and_less_from_who_asks_about_
     """
     plain, gap = power("baseline", "rmia-online"), power("baseline", "gap")
     # Whoever asks once sees right or wrong, and cannot be sure of anybody.
-    assert gap[1] == 0 and gap[0] < 0.53 < plain[0] - 0.05
+    assert gap[1] < 0.015 and gap[0] < 0.53 < plain[0] - 0.05
     asked = power("label-only", "rmia-online")
     assert gap[0] + 0.04 < asked[0] < plain[0] - 0.02
     assert 0.03 < asked[1] < plain[1]

@@ -412,8 +412,8 @@ def _candidate(
     unknown = Estimate(None, None, None, settings.confidence, "not provided", 0)
     details: dict[str, Any] = {
         "shown": [
-            {"quantity": key, "estimate": found.to_json()}
-            for key, found in shown(one.results, one.among)
+            {"fpr": fpr, "estimate": found.to_json()}
+            for fpr, found in shown(one.results, one.among)
         ],
         "strongest_attack": one.best,
         "models": one.shadows.models,

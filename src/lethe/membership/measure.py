@@ -18,7 +18,6 @@ from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.risk import family_confidence, labelled_as_family
 from lethe.evidence.roc import Roc, auc_of, check_resolvable, rate_at, roc, smallest_fpr, tau_of
-from lethe.evidence.rules import Rule
 from lethe.evidence.twoway import (
     Replicates,
     Rescored,
@@ -390,11 +389,13 @@ def strongest_metric(results: Mapping[str, AttackRates], fpr: float | None) -> M
     return worst if isinstance(worst, Refusal) else worst.estimate
 
 
-def shown(results: Mapping[str, AttackRates], among: int = 1) -> Iterator[tuple[str, Estimate]]:
+def shown(
+    results: Mapping[str, AttackRates], among: int = 1
+) -> Iterator[tuple[float | None, Estimate]]:
     """What lies above chance, with limits that hold for every attack and quantity at once.
 
-    "Not shown above chance" may be said only where this is empty. Rates come before the AUC, the
-    strictest first.
+    "Not shown above chance" may be said only where this is empty. Rates come before the AUC, which
+    has no FPR; the strictest first.
     """
     rates = next(iter(results.values())).tpr
     quantities = [fpr for fpr, rate in sorted(rates.items()) if isinstance(rate, Estimate)]
@@ -402,7 +403,7 @@ def shown(results: Mapping[str, AttackRates], among: int = 1) -> Iterator[tuple[
         listed = judged(results, fpr, among * (len(quantities) + 1))
         found = risks.risk_of(listed, chance_of(fpr))
         if isinstance(found, risks.Risk) and (found.estimate.low or 0.0) > chance_of(fpr):
-            yield "auc" if fpr is None else Rule("tpr", fpr, 0.0).quantity, found.estimate
+            yield fpr, found.estimate
 
 
 def _open_above(result: AttackRates, metric: Measured) -> Measured:

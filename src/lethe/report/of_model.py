@@ -66,9 +66,9 @@ class Model(Room):
         level, fpr, detail = severity_of(self, candidate), self.fpr, []
         key = "model.headline" if self.fpr else "model.auc"
         if level == "not-above-chance":
-            quantity, other = self._shown(candidate)
-            if quantity:
-                found, fpr = other, _rate_of(quantity)
+            listed = candidate.get("shown")
+            if listed:  # at another rate than the headline's
+                found, fpr = listed[0]["estimate"], listed[0]["fpr"]
                 value, _, chance = share_sentence(found, fpr or 0.5)
                 level = severity(found if fpr else advantage(found), fpr or 0.0)
                 key = "model.headline" if fpr else "model.auc"
@@ -87,12 +87,6 @@ class Model(Room):
             level,
             self._group(candidate),
         )
-
-    @staticmethod
-    def _shown(candidate: Json) -> tuple[str, Json]:
-        """What was shown above chance at another rate than the headline's; empty if nothing."""
-        listed = candidate.get("shown") or ()
-        return (listed[0]["quantity"], listed[0]["estimate"]) if listed else ("", {})
 
     def _absence(self, candidate: Json, level: str) -> tuple[str, str, str]:
         """Sentence, severity and evidence where no attack found anything.
@@ -488,8 +482,3 @@ def _quarter(row: Json, keys: Sequence[str]) -> list[Cell | str]:
 
 def _some(chart: Chart | None) -> list[Chart]:
     return [] if chart is None else [chart]
-
-
-def _rate_of(quantity: str) -> float | None:
-    """The FPR of a quantity such as ``tpr@0.1``; None for the AUC."""
-    return float(quantity.partition("@")[2]) if "@" in quantity else None

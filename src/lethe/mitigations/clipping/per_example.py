@@ -86,8 +86,9 @@ def stand_ins(data: Any, count: int = 16) -> Any:
     Numbers are uniform in [0, 1), whole numbers and booleans are 0 or 1; where there are several to
     an example the first is 1, so that no mask is empty.
 
-    >>> stand_ins((torch.zeros(5, 2), torch.tensor([7, 8, 9, 7, 7])), 3)[1].tolist()
-    [0, 1, 0]
+    >>> inputs, labels = stand_ins((torch.zeros(5, 2), torch.tensor([7, 8, 9, 7, 7])), 3)
+    >>> inputs.shape, bool(((labels == 0) | (labels == 1)).all())
+    (torch.Size([3, 2]), True)
     """
     stream = torch.Generator().manual_seed(0)
 
