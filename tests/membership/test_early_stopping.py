@@ -91,12 +91,18 @@ def by_name(findings):
     return {one["name"]: one for one in document["candidates"]}
 
 
+@pytest.fixture(scope="module", autouse=True)
+def whatever_remains():
+    """The stop is recommended here however much it leaves."""
+    with patch("lethe.evidence.frontier.floor", lambda chance: 1.0):
+        yield
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """An audit of 16 models, with how many it trained."""
     path = tmp_path_factory.mktemp("early") / "run"
-    with patch("lethe.evidence.frontier.floor", lambda chance: 1.0):  # whatever it leaves
-        findings = in_folder(path)
+    findings = in_folder(path)
     return path, findings, sum(TRAINED)
 
 
