@@ -355,6 +355,25 @@ def test_what_is_handed_out_never_saw_private_data() -> None:
     assert module.view.as_strided((1,), (1,), 50).item() == 0
 
 
+@pytest.mark.parametrize("all_of_them", [False, True])
+def test_a_record_that_freezes_parameters_ends_no_training(all_of_them: bool) -> None:
+    class Freezing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.last = nn.Linear(4, 3)
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            if not torch._C._functorch.is_batchedtensor(inputs) and bool((inputs == 50).any()):
+                self.requires_grad_(False) if all_of_them else self.last.bias.requires_grad_(False)
+            return self.last(inputs)
+
+    inputs, labels = examples()
+    inputs[3] = 50.0
+    module = Freezing()
+    train_privately(module, (inputs, labels), asked())
+    assert all(value.requires_grad for value in module.parameters())
+
+
 def test_a_record_that_cannot_be_augmented_counts_nothing() -> None:
     """It ended the training."""
     inputs, labels = examples()

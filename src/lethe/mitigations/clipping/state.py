@@ -214,28 +214,36 @@ class ModuleState:
         for array, before in self._arrays:
             if array.tobytes() != before.tobytes():
                 array[...] = before
+        frozen = False
         for kept in self._leaves:
             tensor = kept.tensor
             if tensor.requires_grad != kept.wants:
                 tensor.requires_grad_(kept.wants)
+                frozen = True  # what was summed in the meantime lacks this parameter
             if tensor.grad is not kept.grad:
                 tensor.grad = kept.grad
         if changed:
             self._refill()
             self._versions = self._now()
-        return bool(changed)
+        return bool(changed) or frozen
 
     def undisturbed(self, work: Callable[[], Result]) -> Result:
         """Run passes that begin with the state as it was, and leave it so.
 
-        Where they wrote to a tensor, all is computed again, and from then on thoroughly.
+        Where they wrote to a tensor, or froze one, all is computed again, and from then on
+        thoroughly.
         """
         if self._running:
             return work()
         self._running, self._wrote = True, False
         try:
             self._begin()
-            result = work()
+            try:
+                result = work()
+            except (KeyError, StopIteration):  # a parameter froze in the middle
+                if self.thorough or not self.settle():
+                    raise
+                self._wrote = True
             if (self.settle() or self._wrote) and not self.thorough:
                 self.thorough = True
                 result = work()
