@@ -26,6 +26,7 @@ from lethe.report.numbers import (
     grouped,
     number,
     percent,
+    range_words,
     share,
     share_words,
     significant,
@@ -41,7 +42,7 @@ from lethe.report.sections import (
     Words,
     personal,
 )
-from lethe.report.severity import severity, worst_severity
+from lethe.report.severity import HIGH_FROM, severity, worst_severity
 from lethe.report.table_figures import table_charts
 
 Json = Mapping[str, Any]
@@ -72,6 +73,9 @@ class _Rows(Room):
             return Worst(say("rows.refused"), say("unmeasured"), by, reason, "")
         level = severity_of(self, candidate)
         key = f"{self.headline}.none" if level == "not-above-chance" else self.headline
+        if level == "not-above-chance" and (found["high"] is None or found["high"] >= HIGH_FROM):
+            key, level = "rows.open", ""  # an interval that holds chance and a disaster is no news
+            values["range"] = range_words(found)
         interval = interval_sentence(self.document, found)
         said = ". ".join(text.rstrip(".") for text in (interval, detail) if text)
         return Worst(
