@@ -69,7 +69,11 @@ def described(value: Any, trained: set[int], seen: set[int]) -> Any:
             for item in vars(type(value)).values()
             if isinstance(item, Tensor)
         ]
-        return type(value).__name__, kept, described(vars(value), trained, seen)
+        # A copy of a recurrent layer sets the same attributes in another order.
+        attributes = [
+            (key, described(item, trained, seen)) for key, item in sorted(vars(value).items())
+        ]
+        return type(value).__name__, kept, attributes
     return type(value).__name__
 
 
