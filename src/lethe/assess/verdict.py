@@ -74,7 +74,7 @@ def _unseen(rule: Rule, plants: Sequence[Plant]) -> str:
     if rule.metric in _BESIDE:
         seen = smallest_seen(plants, "lift", 1.0) is not None
         return "" if seen else "the attacks see none of the leaks that were planted"
-    # Groups are attacked with the whole: whoever sees nothing there sees nothing in a group.
+    # Groups are attacked with the whole: an attack that is blind there is blind in each group.
     quantity, limit = replace(rule, group="").quantity, rule.limit
     if rule.metric == "tau" and rule.fpr is not None:  # the logarithm of a rate that is planted
         quantity = replace(rule, metric="tpr", group="").quantity

@@ -65,7 +65,7 @@ class Roc:
 
 @dataclass(frozen=True)
 class RatePoint:
-    """TPR of the randomised threshold: whoever scores above `threshold` is accused, ties by lot.
+    """TPR of the randomised threshold: scores above `threshold` are accused, ties by lot.
 
     Inside an atom of tied scores the ROC curve is linear, because an attacker may toss a coin
     there (the randomised test of Neyman and Pearson). A threshold that spares the whole atom

@@ -283,7 +283,7 @@ _CODE = (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType, partia
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether a value is an object of somebody's own class, with attributes of its own."""
+    """Whether a value is an instance of a user's class, with attributes of its own."""
     if isinstance(value, SimpleNamespace):
         return True
     home = type(value).__module__.partition(".")[0]

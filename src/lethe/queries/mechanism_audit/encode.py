@@ -380,7 +380,7 @@ def _taken(value: Iterator[Any], path: str) -> list[Any]:
             return [*items, end.value]
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # SystemExit too is seen by whoever reads on
+        except BaseException as error:  # the reader of the iterator sees SystemExit too
             return [*items, error]
     raise InputError(f"the mechanism returned more than {_LONGEST:,} items in {path}.")
 
