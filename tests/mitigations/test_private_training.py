@@ -234,12 +234,6 @@ def test_what_is_released_carries_its_guarantee(tmp_path: Path) -> None:
         assert torch.equal(file.get_tensor("0.weight"), made.module.state_dict()["0.weight"])
 
 
-def test_bfloat16_products_keep_the_bound() -> None:
-    made = train_privately(small(), examples(), asked(precision="bfloat16"), seed=0)
-    assert made.plan.check.change_over_clip <= 1.0001
-    assert bool(torch.isfinite(values(made.module)).all())
-
-
 def bert() -> tuple[nn.Module, dict[str, Tensor]]:
     from transformers import BertConfig, BertForSequenceClassification
 

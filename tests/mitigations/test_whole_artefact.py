@@ -303,7 +303,6 @@ def check_drawn(draw: st.DataObject, neighbours: Both) -> None:
         copies=copies,
         optimizer=draw.draw(st.sampled_from(["sgd", "adam"])),
         epochs=draw.draw(st.sampled_from([1.2, 1.8, 2.4])),
-        precision=draw.draw(st.sampled_from(["float32"] * 4 + ["bfloat16"])),
     )
     kind, place = draw.draw(st.sampled_from(sorted(VALUES))), draw.draw(st.integers(0, 3))
     data = examples(words, kind, place)

@@ -41,8 +41,8 @@ from lethe.mitigations.clipping.plan import (
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.training.batches import factor
 from lethe.training.fingerprint import digest, hash_array, hash_json
-from lethe.training.networks.autograd import half_products
-from lethe.training.recipe import OPTIMIZERS, PRECISIONS, SCHEDULES
+from lethe.training.networks.autograd import full_products
+from lethe.training.recipe import OPTIMIZERS, SCHEDULES
 from lethe.training.users_code import seeded
 
 
@@ -70,7 +70,6 @@ class PrivateSettings:
         runs: trainings on the private data that are charged, >= 1.
         copies: rows of each drawn example in a step, >= 1, for `augment` to change.
         part_size: most examples computed at a time; larger batches are added up in parts.
-        precision: ``float32``, or ``bfloat16`` products in the forward and backward pass.
     """
 
     delta: float | None = None
@@ -91,7 +90,6 @@ class PrivateSettings:
     runs: int = 1
     copies: int = 1
     part_size: int = 64
-    precision: str = "float32"
 
     def __post_init__(self) -> None:
         check_given_delta(self.delta)
@@ -111,7 +109,6 @@ class PrivateSettings:
         check_between("warmup", self.warmup, 0, 1, open_high=True)
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("schedule", self.schedule, SCHEDULES)
-        check_choice("precision", self.precision, PRECISIONS)
         check_choice("unit", self.unit, ("record", "user"))
         check_choice("relation", self.relation, ("add/remove", "replace-one"))
         check_choice("tuning", self.tuning, TUNING)
@@ -240,15 +237,11 @@ def train_privately(
     own = None if weights is None else check_weights(weights)
     if own is not None and len(own) != count:
         raise InputError(f"{len(own)} weights do not fit {count} examples: give one for each.")
-    half, device = settings.precision == "bfloat16", first.device.type
-
-    def losses(model: nn.Module, batch: Any) -> Tensor:
-        with half_products(half, device):
-            return (loss or cross_entropy)(model, batch).float()
-
     steps = settings.steps(count)
     pristine = _copy_of(module)
-    clipping = _plan(module, losses, stand_ins(data) if examples is None else examples)
+    clipping = _plan(
+        module, loss or cross_entropy, stand_ins(data) if examples is None else examples
+    )
     released = replace(clipping)  # as it is before it sees private data
     # Not the change that was measured: the noise would tell of the records it was measured on.
     noise = settings.noise(count, MOST_CHANGE)
@@ -284,7 +277,7 @@ def train_privately(
         drawn = np.flatnonzero(_stream(secret, step, _SAMPLE).random(count) < rate)
         layers = int(_stream(secret, step, _LAYERS).integers(2**63))
         try:
-            with seeded(layers):
+            with seeded(layers), full_products():
                 sums = clipping.state.undisturbed(partial(clipped, drawn))
             _add_noise(sums, noise * settings.clip, _stream(secret, step, _NOISE))
             _take_step(optimizer, trained, sums, settings, step, steps)

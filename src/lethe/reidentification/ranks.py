@@ -174,17 +174,13 @@ class TorchCounter:
 
     def count(self, probes: Probes) -> Counts:
         """Closer and tied users of each probe."""
-        import torch
+        from lethe.training.networks.autograd import full_products
 
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("highest")
-        try:
+        with full_products():
             parts = [
                 self._part(probes, slice(first, first + _TORCH_ROWS))
                 for first in range(0, len(probes.true), _TORCH_ROWS)
             ]
-        finally:
-            torch.set_float32_matmul_precision(before)
         closer = np.concatenate([part[0] for part in parts])
         tied = np.concatenate([part[1] for part in parts])
         return closer, tied - 1, sum(part[2] for part in parts)

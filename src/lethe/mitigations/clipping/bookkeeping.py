@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from lethe.mitigations.clipping.composites import Composite, Notes, composite_for, replaced
-from lethe.mitigations.clipping.per_example import Loss, check_losses, full_precision, rows, size
+from lethe.mitigations.clipping.per_example import Loss, check_losses, rows, size
 from lethe.mitigations.clipping.rules import (
     NORMS,
     Rule,
@@ -349,11 +349,10 @@ class Tape:
         reason = uncovered(losses, [zone for call in calls for zone in _zones(call)], self.names)
         if reason:
             raise NotCovered(reason)
-        with full_precision(losses):
-            uses = _uses(losses, calls, copies)
-            del calls
-            with torch.no_grad():
-                return self._summed(uses, losses.new_zeros(lines // copies), factors)
+        uses = _uses(losses, calls, copies)
+        del calls
+        with torch.no_grad():
+            return self._summed(uses, losses.new_zeros(lines // copies), factors)
 
     def _summed(
         self, uses: Uses, zeros: Tensor, factors: Callable[[Tensor], Tensor]

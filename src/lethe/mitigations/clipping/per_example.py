@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -104,14 +103,6 @@ def stand_ins(data: Any, count: int = 16) -> Any:
     return mapped(data, drawn)
 
 
-def full_precision(like: Tensor) -> AbstractContextManager[object]:
-    """Autocast off for the device of a tensor; nothing is done where it is off already."""
-    kind = like.device.type
-    if torch.is_autocast_enabled(kind):
-        return torch.autocast(kind, enabled=False)
-    return nullcontext()
-
-
 _CELLS = 2**25  # most gradient values that are held at once
 
 Factors = Callable[[Tensor], Tensor]
@@ -155,20 +146,19 @@ def _trained(module: nn.Module) -> dict[str, Tensor]:
 
 def _add(sums: dict[str, Tensor], grads: dict[str, Tensor], factors: Factors) -> Tensor:
     """Add clipped gradients to the sums; returns the norms. A norm that is not finite counts 0."""
-    with full_precision(next(iter(sums.values()))):
-        squares = [made.flatten(1).square().sum(1) for made in grads.values()]
-        norms = torch.stack(squares).sum(0).sqrt()
-        c, good = factors(norms), torch.isfinite(norms)
-        if not bool(good.all()):  # 0 times infinity would be no number
-            if not bool(good.any()):
-                return norms
-            c, grads = c[good], {name: value[good] for name, value in grads.items()}
-        for name, total in sums.items():
-            if len(c) == 1:
-                total.add_(grads[name][0] * c)
-            else:
-                total.add_(combined(c, grads[name]))
-        return norms
+    squares = [made.flatten(1).square().sum(1) for made in grads.values()]
+    norms = torch.stack(squares).sum(0).sqrt()
+    c, good = factors(norms), torch.isfinite(norms)
+    if not bool(good.all()):  # 0 times infinity would be no number
+        if not bool(good.any()):
+            return norms
+        c, grads = c[good], {name: value[good] for name, value in grads.items()}
+    for name, total in sums.items():
+        if len(c) == 1:
+            total.add_(grads[name][0] * c)
+        else:
+            total.add_(combined(c, grads[name]))
+    return norms
 
 
 def vmapped(

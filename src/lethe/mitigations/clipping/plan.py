@@ -29,15 +29,16 @@ from lethe.mitigations.clipping.selfcheck import (
     MOST_CHANGE,
     SelfCheck,
     clip_factors,
-    coarsest,
     distance,
     evaluating,
     is_random,
     leaking_layer,
     measure,
+    refuse_coarse,
     seeded,
 )
 from lethe.mitigations.clipping.state import ModuleState
+from lethe.training.networks.autograd import full_products
 
 WAYS = ("book-keeping", "vmap", "loop")
 """From the fastest to the slowest, as they are tried.
@@ -211,17 +212,14 @@ def plan_clipping(
         way: take this one of ``book-keeping``, ``vmap``, ``loop``, or refuse; the fastest that
             passes by default.
         tolerance: largest relative error against one backward pass an example; float32 models
-            reach 1e-6. Where the loss runs under `torch.autocast`, 4 epsilon of its type is
-            allowed (0.031 for bfloat16): single operations round by half an epsilon, and some 64
-            of them in a chain reach 4. The bound on the change of the sum is never widened,
-            because norms and sums are made in float32 from the same gradients.
+            reach 1e-6.
 
     Returns:
         The plan, with the reasons for the way taken and what was measured.
 
     Raises:
-        InputError: examples reach each other, a pass writes to a parameter, a buffer or into
-            another tensor of the module, or no way keeps the bound; the layer is named.
+        InputError: numbers coarser than float32, examples that reach each other, a pass that writes
+            to a tensor of the module, or no way keeps the bound; the layer is named.
 
     Assumes:
         The model computes for later batches what it computes for this one. Book-keeping checks
@@ -241,7 +239,8 @@ def plan_clipping(
         raise InputError("module has no parameter with requires_grad=True; nothing to train.")
     few, state = _few(example_batch), ModuleState(module)
     try:
-        return _planned(module, loss, few, way, tolerance, state)
+        with full_products():
+            return _planned(module, loss, few, way, tolerance, state)
     finally:
         state.settle()
 
@@ -259,10 +258,8 @@ def _planned(
         torch.autograd.backward(losses.sum())
     _refuse_writes(module, state)
     _refuse_leaks(module, loss, few)
+    refuse_coarse(module, loss, few)
     random = is_random(module, loss, few)
-    coarse = coarsest(module, loss, few)
-    if coarse is not None:
-        tolerance = max(tolerance, 4 * torch.finfo(coarse).eps)
     reasons: list[str] = []
     for name in WAYS if way is None else (way,):
         tape, check = _tried(name, module, loss, few, random, tolerance, reasons)

@@ -38,10 +38,17 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def coarsest(module: nn.Module, loss: Loss, batch: Any) -> torch.dtype | None:
-    """The least precise type of an active autocast, asked whenever a layer is called, or None."""
+def refuse_coarse(module: nn.Module, loss: Loss, batch: Any) -> None:
+    """Refuse numbers coarser than float32, looked for whenever a layer is called.
+
+    A product rounds a record's gradient by the size of the batch, with bfloat16 by up to 0.4 %: so
+    one record more moves the clipped gradients of all others, which the noise does not cover.
+
+    Raises InputError: naming the type.
+    """
     device = tensors(batch)[0].device.type
-    active: set[torch.dtype] = set()
+    fine = (torch.float32, torch.float64)
+    active = {value.dtype for value in module.parameters() if value.requires_grad} - {*fine}
 
     def note(*_: Any) -> None:
         if torch.is_autocast_enabled(device):
@@ -55,7 +62,13 @@ def coarsest(module: nn.Module, loss: Loss, batch: Any) -> torch.dtype | None:
     finally:
         for handle in handles:
             handle.remove()
-    return max(active, key=lambda kind: torch.finfo(kind).eps, default=None)
+    if active:
+        coarse = str(max(active, key=lambda kind: torch.finfo(kind).eps)).removeprefix("torch.")
+        raise InputError(
+            f"the model computes in {coarse}: its rounding of every record's gradient depends on "
+            "who else is in the batch, past the bound that clipping gives. Take float32: no "
+            "torch.autocast, module.float()."
+        )
 
 
 def leaking_layer(module: nn.Module, loss: Loss, batch: Any) -> str | None:

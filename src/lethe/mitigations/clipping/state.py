@@ -240,7 +240,7 @@ class ModuleState:
             self._begin()
             try:
                 result = work()
-            except (KeyError, StopIteration):  # a parameter froze in the middle
+            except Exception:  # a parameter froze in the middle
                 if self.thorough or not self.settle():
                     raise
                 self._wrote = True

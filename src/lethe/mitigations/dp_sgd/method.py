@@ -30,7 +30,7 @@ from lethe.training.loop import (
     load_records,
     make_network,
 )
-from lethe.training.networks.autograd import Alone
+from lethe.training.networks.autograd import Alone, full_products
 from lethe.training.networks.chain import Chain, quiet_numpy
 from lethe.training.networks.parameters import Network, Noise, Optimizer, loss_slope
 from lethe.training.recipe import OPTIMIZERS, Layout, Recipe, TorchRecipe, Work
@@ -344,7 +344,7 @@ class _Stack:
         )
         noise = Noise(parameters, method.noise_multiplier * method.clip, self.seeds)
         highest = method.learning_rate or recipe.learning_rate
-        with torch.no_grad(), quiet_numpy():
+        with torch.no_grad(), quiet_numpy(), full_products():
             for step in range(method.steps):
                 self._sum_batches([sampler.draw() for sampler in self._samplers])
                 noise.add()

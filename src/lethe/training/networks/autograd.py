@@ -21,6 +21,23 @@ def half_products(on: bool, device: str) -> contextlib.AbstractContextManager[An
     return torch.autocast(device, dtype=torch.bfloat16) if on else contextlib.nullcontext()
 
 
+@contextlib.contextmanager
+def full_products() -> Iterator[None]:
+    """Products and convolutions of float32 tensors as exact as float32, whatever was set before.
+
+    Coarser ones (TF32, bfloat16) round a record's gradient by how many others are in the batch:
+    past the bound that clipping gives.
+    """
+    products, convolutions = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(products)
+        torch.backends.cudnn.allow_tf32 = convolutions
+
+
 class Alone:
     """A single model; see `base.Network`.
 
