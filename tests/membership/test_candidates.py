@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 from torch import nn
 
@@ -111,3 +112,36 @@ def test_candidates_of_ones_own() -> None:
     assert [one.name for one in build_candidates(settings, TORCH, [own])[0]] == ["baseline", "mine"]
     with pytest.raises(InputError, match="mine"):
         build_candidates(settings, ANY, [own])
+
+
+def test_no_function_of_an_answer_shows_more_than_the_answer() -> None:
+    """Labels of changed copies tell more of a nearest neighbour than its own probabilities."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    import lethe
+
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(160, 3)), rng.integers(0, 2, 160)
+    options = ("temperature", "label-only")
+    found = lethe.audit(
+        KNeighborsClassifier(1),
+        X,
+        y,
+        models=8,
+        mitigations=options,
+        attack=["loss-threshold"],
+        save=False,
+        quiet=True,
+        workers=1,
+    )
+    risk = {one["name"]: one["risk"] for one in found.candidates}
+    labels = next(one for one in found.candidates if one["name"] == "label-only")
+    alone = found.candidates[0]["attacks"]["loss-threshold"]["tpr"]["0.1"]
+    assert labels["attacks"]["loss-threshold"]["tpr"]["0.1"]["value"] > alone["value"] + 0.02
+    for full in found.candidates[:2]:  # a temperature can be undone
+        listed = full["risk_from"]["results"]
+        views = {one["view"] for one in listed}
+        assert views == {"release", *options} - {full["name"]}
+        assert all(full["risk"]["high"] >= one["estimate"]["high"] for one in listed)
+        assert full["risk"]["high"] >= risk["label-only"]["high"]
+    assert {one["view"] for one in labels["risk_from"]["results"]} == {"release"}

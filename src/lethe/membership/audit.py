@@ -27,7 +27,14 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.rules import Precision
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import read_records
-from lethe.membership.candidates import best_stop, build_candidates, headline, measure, stops_asked
+from lethe.membership.candidates import (
+    best_stop,
+    build_candidates,
+    headline,
+    measure,
+    stops_asked,
+    with_views,
+)
 from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.exposure import expose
 from lethe.membership.onion import onion
@@ -262,7 +269,7 @@ def audit_model(
     jobs = _attacks_to_run(train, built, shadows, first, weights, _columns(data, spec))
     found = _measured(jobs, first.shadows, here, show)
     first = found.pop(BASELINE.name)
-    measured = [first, *(replace(one, before=first) for one in found.values())]
+    measured = with_views([first, *(replace(one, before=first) for one in found.values())])
     if settings.onion:
         measured[0] = _peeled(train, first, models_behind, 1 + len(further))
     how: dict[str, Any] = {"weights_from_models": models_behind}

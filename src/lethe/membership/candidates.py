@@ -34,6 +34,7 @@ from lethe.mitigations.mitigation import (
     PRIVATE,
     STANDARD,
     Asked,
+    Comparator,
     Mitigation,
     build,
 )
@@ -262,6 +263,26 @@ def loss_among(
     level = family_confidence(confidence, among)
     loss = utility_loss(shadows, before.shadows, level)
     return None if loss is None else labelled_as_family(loss, confidence, among, "stops")
+
+
+def with_views(measured: Sequence[Measurement]) -> list[Measurement]:
+    """The candidates, those that answer in full judged also by what was found on limited answers.
+
+    Whoever gets probabilities can round them, flatten them or read labels off them: an attack on
+    these is one on the release. A temperature can be undone, rounding and labels alone cannot.
+    """
+    limited = {
+        one.name: one.results
+        for one in measured
+        if isinstance(one.mitigation, Comparator) and one.mitigation.answers_only
+    }
+    listed = []
+    for one in measured:
+        full = one.mitigation == BASELINE or one.name == "temperature"
+        views = {name: results for name, results in limited.items() if full and name != one.name}
+        risk = strongest_metric(one.results, one.risk_fpr, views)
+        listed.append(replace(one, views=views, risk=risk))
+    return listed
 
 
 def headline(measured: Measurement) -> str:

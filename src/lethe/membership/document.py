@@ -283,6 +283,7 @@ class Measurement:
     Attributes:
         moved: change of the mean t of records that were not among the most exposed, how many
             of them became significantly more exposed, and how many there are.
+        views: results on functions of what it answers, as an option limits it, by the option.
         slices: the strongest attack by class and by columns, see `who_bears`.
         persons: it with the records of each person added up, see `person_level`.
     """
@@ -310,6 +311,7 @@ class Measurement:
     persons: Mapping[str, Any] | None = None
     groups: Mapping[str, Measured] = field(default_factory=dict)  # what rules on groups judge
     among: int = 1  # releases that this one was chosen from, itself included; see `early_stopping`
+    views: Mapping[str, dict[str, AttackRates]] = field(default_factory=dict)
     stops: Sequence[EarlyStop] = ()  # those, as they were compared; empty where nothing was chosen
 
     @property
@@ -343,7 +345,8 @@ class ModelSubject(Subject):
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
         one = next(one for one in self.measured if one.name == chosen)
-        worst = risk_of(judged(one.results, one.risk_fpr, among), chance_of(one.risk_fpr))
+        results = judged(one.results, one.risk_fpr, among, one.views)
+        worst = risk_of(results, chance_of(one.risk_fpr))
         return worst if isinstance(worst, Refusal) else worst.estimate
 
     def words(self, verdict: Verdict) -> Sequence[str]:
@@ -413,7 +416,7 @@ def _candidate(
     details: dict[str, Any] = {
         "shown": [
             {"fpr": fpr, "estimate": found.to_json()}
-            for fpr, found in shown(one.results, one.among)
+            for fpr, found in shown(one.results, one.among, one.views)
         ],
         "strongest_attack": one.best,
         "models": one.shadows.models,
@@ -465,7 +468,7 @@ def _candidate(
         one.mitigation.title,
         chosen,
         one.utility or unknown,
-        judged(one.results, one.risk_fpr),
+        judged(one.results, one.risk_fpr, views=one.views),
         guarantee_of(one.mitigation, spec, data),
         one.utility_loss,
         one.risk_change,
@@ -480,12 +483,12 @@ def _candidate(
 def _measures(one: Measurement) -> dict[str, Measured | None]:
     """What rules may judge, of the strongest attack where it is an attack's."""
     found: dict[str, Measured | None] = {
-        "auc": strongest_metric(one.results, None),
+        "auc": strongest_metric(one.results, None, one.views),
         "top-t": one.exposure.top_t,
         "utility-loss": one.utility_loss,
     }
     for fpr in next(iter(one.results.values())).fprs:
-        rate = strongest_metric(one.results, fpr)
+        rate = strongest_metric(one.results, fpr, one.views)
         found[Rule("tpr", fpr, 0.0).quantity] = rate
         tau = rate if isinstance(rate, Refusal) else tau_of(rate, fpr)
         found[Rule("tau", fpr, 0.0).quantity] = tau

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -344,8 +345,15 @@ def chance_of(fpr: float | None) -> float:
     return 0.5 if fpr is None else fpr
 
 
+Results = Mapping[str, AttackRates]
+"""What each attack achieved, by its name."""
+
+
 def judged(
-    results: Mapping[str, AttackRates], fpr: float | None, among: int = 1
+    results: Results,
+    fpr: float | None,
+    among: int = 1,
+    views: Mapping[str, Results] = MappingProxyType({}),
 ) -> list[risks.AttackResult]:
     """What `risk_of` is asked about: one metric of every attack, with what its checks found.
 
@@ -353,18 +361,20 @@ def judged(
         results: of one candidate.
         among: candidates that this one was chosen from for its risk: limits then hold for all of
             them at once.
+        views: results on functions of what it answers; limits hold for these, too.
     """
-    family = len(results) * among
-    return [
-        risks.AttackResult(
-            name,
-            _open_above(result, result.metric(fpr) if among == 1 else _among(result, fpr, family)),
-            knows=ATTACKS[name].threat if name in ATTACKS else "",
-            valid=not result.failed,
-            why=result.failed,
-        )
-        for name, result in results.items()
-    ]
+    family = (len(results) + sum(map(len, views.values()))) * among
+    listed = []
+    for view, part in {risks.RELEASE: results, **views}.items():
+        for name, result in part.items():
+            metric = result.metric(fpr)
+            if family > len(results):
+                metric = _among(result, fpr, family)
+            knows = ATTACKS[name].threat if name in ATTACKS else ""
+            metric = _open_above(result, metric)
+            why = result.failed
+            listed.append(risks.AttackResult(name, metric, view, knows, not why, why))
+    return listed
 
 
 def strongest(results: Mapping[str, AttackRates], fpr: float | None) -> str:
@@ -383,14 +393,16 @@ def strongest(results: Mapping[str, AttackRates], fpr: float | None) -> str:
     return max(results, key=height)
 
 
-def strongest_metric(results: Mapping[str, AttackRates], fpr: float | None) -> Measured:
+def strongest_metric(
+    results: Results, fpr: float | None, views: Mapping[str, Results] = MappingProxyType({})
+) -> Measured:
     """The worst of all attacks whose self-checks passed; see `evidence.risk.risk_of`."""
-    worst = risks.risk_of(judged(results, fpr), chance_of(fpr))
+    worst = risks.risk_of(judged(results, fpr, views=views), chance_of(fpr))
     return worst if isinstance(worst, Refusal) else worst.estimate
 
 
 def shown(
-    results: Mapping[str, AttackRates], among: int = 1
+    results: Results, among: int = 1, views: Mapping[str, Results] = MappingProxyType({})
 ) -> Iterator[tuple[float | None, Estimate]]:
     """What lies above chance, with limits that hold for every attack and quantity at once.
 
@@ -400,7 +412,7 @@ def shown(
     rates = next(iter(results.values())).tpr
     quantities = [fpr for fpr, rate in sorted(rates.items()) if isinstance(rate, Estimate)]
     for fpr in (*quantities, None):
-        listed = judged(results, fpr, among * (len(quantities) + 1))
+        listed = judged(results, fpr, among * (len(quantities) + 1), views)
         found = risks.risk_of(listed, chance_of(fpr))
         if isinstance(found, risks.Risk) and (found.estimate.low or 0.0) > chance_of(fpr):
             yield fpr, found.estimate

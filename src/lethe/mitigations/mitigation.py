@@ -41,6 +41,12 @@ class Comparator:
     voided_by: tuple[str, ...]  # what would end its effect
     needs_weights: bool = False  # never
 
+    @property
+    def answers_only(self) -> bool:
+        """Whether the model stays the one that it was, and only what it answers is limited."""
+        answer = self.changes.answer
+        return answer is not None and self.changes == Treatment(answer=answer)
+
     def treatment(
         self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
     ) -> Treatment:
