@@ -308,7 +308,7 @@ def check_drawn(draw: st.DataObject, neighbours: Both) -> None:
     data = examples(words, kind, place)
     weights = draw.draw(st.sampled_from([None, np.linspace(1, 0.3, COUNT)]))
     both = neighbours(lambda: net(*parts), data, how, weights=weights)
-    if any(name.endswith("later") for name in names):  # a count outside the module: an assumption
+    if any(name.endswith("later") for name in leaks):  # a count outside the module: an assumption
         assert [world.refused for world in both].count("") != 1
         assert both[0].handed_out == both[1].handed_out
         return
