@@ -214,6 +214,59 @@ def test_a_fitted_model_scores_as_it_answers():
     assert got == pytest.approx(want, abs=1e-6)
 
 
+class _Only:
+    """A fitted model that can be asked in one way alone."""
+
+    def __init__(self, forest, method):
+        self.classes_ = forest.classes_
+        setattr(self, method, getattr(forest, method))
+
+
+@pytest.mark.parametrize("kind", ["function", "method", "predict_proba", "predict", "labels"])
+def test_whatever_answers_is_a_fitted_model(kind):
+    inside = np.arange(120) % 2 == 0
+    forest = RandomForestClassifier(20, random_state=0).fit(X[inside], WORDS[inside])
+    model, twin = {
+        "function": (lambda rows: forest.predict_proba(rows), forest),
+        "method": (forest.predict_proba, forest),
+        "predict_proba": (_Only(forest, "predict_proba"), forest),
+        "predict": (_Only(forest, "predict"), forest.predict),
+        "labels": (lambda rows: forest.predict(rows), forest.predict),
+    }[kind]
+    got, want = (
+        lethe.audit(one, X, WORDS, members=inside, save=False, quiet=True) for one in (model, twin)
+    )
+    key = "loss-threshold"
+    assert got.candidates[0]["attacks"][key] == want.candidates[0]["attacks"][key]
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("model.pkl", "fitted estimator, a torch module or a function from records"),
+        (lambda rows: np.zeros((len(rows), 5)), "(120, 2) probabilities of no, yes in this order"),
+        (lambda rows: np.full(len(rows), "maybe"), "knows the class 'maybe', which y does not"),
+    ],
+)
+def test_what_cannot_be_asked_is_told_with_the_way_out(model, said):
+    inside = np.arange(120) % 2 == 0
+    with pytest.raises(InputError) as told:
+        lethe.audit(model, X, WORDS, members=inside, save=False, quiet=True)
+    assert said in str(told.value)
+
+
+def test_one_model_says_what_its_attacker_could_have_seen_and_who_was_not_tried():
+    """Absence says nothing of an attacker with models of their own."""
+    rng = np.random.default_rng(0)
+    inside, answers = rng.random(600) < 0.5, rng.normal(size=600)
+    found = lethe.audit_scores(answers, inside, save=False, quiet=True)
+    said = " ".join(str(found).split())
+    assert "without models to compare this one with" in said and "others were not tried" in said
+    assert "could have seen" in said and "Low risk" not in said
+    constant = lethe.audit_scores(np.zeros(600), inside, save=False, quiet=True)
+    assert "could have seen" not in str(constant) and "told from chance" in str(constant)
+
+
 def test_one_model_that_knows_nothing_passes_its_checks():
     """Over many draws the null audit and the interval hold what they say."""
     held = failed = 0

@@ -43,7 +43,9 @@ def audit(
     `members` nothing is trained, and your fitted model itself is attacked.
 
     Args:
-        model: how one model is trained: an estimator or pipeline with scikit-learn's interface
+        model: with `members`, your fitted model: an estimator, a torch module, or a function from
+            records to probabilities (in the order of the sorted classes), labels or numbers. Else
+            how one model is trained: an estimator or pipeline with scikit-learn's interface
             (it is fitted on your own data frame, by column names); a function without arguments
             that builds a torch module; a function ``train(rows, weights, seed)`` that returns
             ``predict(rows)``, probabilities or numbers; or a recipe, see `lethe.TorchRecipe`,

@@ -279,24 +279,30 @@ def levels(shadows: Shadows) -> Check | None:
     )
 
 
-def power(plants: Sequence[Plant], fprs: Sequence[float], attack: str) -> Check:
-    """What the audit could have seen of leaks that were planted into its own scores."""
+def power(
+    plants: Sequence[Plant], fprs: Sequence[float], attack: str, alone: bool = False
+) -> Check:
+    """What the audit could have seen of leaks that were planted into its own scores.
+
+    Args:
+        alone: one model was attacked without any to compare it with.
+    """
     quantities = [("auc", 0.5), *((Rule("tpr", fpr, 0.0).quantity, fpr) for fpr in fprs)]
     seen = []
     for quantity, chance in quantities:
         size = smallest_seen(plants, quantity, chance)
         if size is not None:
             seen.append(f"{quantity} of {size:.3g} and more")
-    if seen:
+    if seen and not alone:
         return Check("power", PASS, f"planted leaks were seen from {', '.join(seen)} on ({attack})")
-    return Check(
-        "power",
-        WARN,
-        "no planted leak was told from chance, however large: a low number says nothing here"
-        if plants
-        else "one model, and none to compare it with: what an attacker with models of their own "
-        "would find is not measured",
-    )
+    detail = "no planted leak was told from chance, however large: a low number says nothing here"
+    if alone:
+        detail = (
+            f"one model, and none to compare it with: planted leaks were seen from "
+            f"{', '.join(seen) or 'no size'} on ({attack}); what an attacker with models of their "
+            "own would find is not measured"
+        )
+    return Check("power", WARN, detail)
 
 
 def _cheap(results: Mapping[str, AttackRates], best: str) -> list[str]:
@@ -363,7 +369,7 @@ def self_checked(
         duplicates(shadows),
         stable,
         beats_baseline(checked, best),
-        power(planted, fprs, " and ".join(names)),
+        power(planted, fprs, " and ".join(names), shadows.alone),
     ]
     return checked, [check for check in found if check is not None], planted
 

@@ -90,21 +90,28 @@ def part_of(shadows: Shadows, seed: int, most: int) -> Shadows:
 class Values:
     """The values that models give records they did not train on, to draw from.
 
-    A record keeps its own level and spread; the shape of the residuals is that of all records, and
-    every draw is moved to the nearest value that the models emit.
+    A record keeps its own level and spread (of one model alone: those of its class); the shape of
+    the residuals is that of all records, and every draw is moved to the nearest value that the
+    models emit.
 
     Args:
-        shadows: reference models, K >= 2.
+        shadows: reference models, or one model alone.
     """
 
     def __init__(self, shadows: Shadows) -> None:
         signals, outside = shadows.signals.astype(np.float64), ~shadows.members
-        count = outside.sum(axis=0)
+        alike = np.arange(shadows.records)  # whose values are a record's own
+        if shadows.alone:
+            labels = np.zeros(shadows.records) if shadows.labels is None else shadows.labels
+            alike = np.unique(labels, return_inverse=True)[1]
+        count = np.bincount(alike, outside.sum(axis=0))[alike]
         with np.errstate(invalid="ignore", divide="ignore"):
-            self.mean = np.where(outside, signals, 0.0).sum(axis=0) / count
+            total = np.where(outside, signals, 0.0).sum(axis=0)
+            self.mean = np.bincount(alike, total)[alike] / count
             residual = np.where(outside, signals - self.mean, 0.0)
+            squares = np.bincount(alike, (residual**2).sum(axis=0))[alike]
             # Of a record with two values or more; the others have the usual spread.
-            self.sd = np.sqrt((residual**2).sum(axis=0) / (count - 1))
+            self.sd = np.sqrt(squares / (count - 1))
         usual = float(np.nanmean(self.sd)) if np.isfinite(self.sd).any() else 0.0
         self.sd = np.where(count > 1, self.sd, usual)
         self.mean = np.where(count > 0, self.mean, signals.mean(axis=0))
@@ -157,6 +164,8 @@ def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Sh
     made = replace(shadows, signals=moved, queries=queries)
     if correct is not None:
         made = replace(made, correct=correct)
+    if shadows.alone:  # equal answers of the model, whatever the record
+        return made, _mean_over_ties(rank.T, moved.T).T
     return made, _mean_over_ties(rank, moved)
 
 
@@ -195,10 +204,8 @@ def plants(
         confidence: of the audit.
         family: results whose limits hold at once, as of the audit.
 
-    Returns: One entry a size and kind; none of one model alone, or where nothing can be scored.
+    Returns: One entry a size and kind; none where nothing can be scored.
     """
-    if shadows.alone:
-        return []
     whole = len(np.unique(record_clusters(shadows)))
     part = part_of(shadows, seed, _CELLS)
     share = len(np.unique(record_clusters(part))) / whole

@@ -96,10 +96,12 @@ class Model(Room):
         plants = [Plant.of(one) for one in candidate.get("plants") or ()]
         quantity = "auc" if self.fpr is None else Rule("tpr", self.fpr, 0.0).quantity
         size = smallest_seen(plants, quantity, self.chance)
+        alone = candidate.get("models") == 1
         if size is None:
-            return "model.blind", "", say("first.blind")
+            return "model.alone" if alone else "model.blind", "", say("first.blind")
         seen = {"value": size, "low": size, "high": size}
-        return "model.none", level, say("first.power", size=share_sentence(seen, 0.0)[0])
+        power = say("first.power", size=share_sentence(seen, 0.0)[0])
+        return ("model.alone", "", power) if alone else ("model.none", level, power)
 
     def _group(self, candidate: Json) -> str:
         """The most exposed group and the most exposed 1 % of records, where they stand out."""

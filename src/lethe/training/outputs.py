@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -147,7 +147,7 @@ def train_sklearn(
     with users_code(type(estimator).__name__), seeded(seed):
         if recipe.task == "regression":
             estimator.fit(take(inputs, rows), _targets(estimator, labels[rows]), **extra)
-            return _one_column(estimator, inputs)
+            return _one_column(estimator.predict, inputs, type(estimator).__name__)
         known: NDArray[Any]
         known, codes = np.unique(labels[rows], return_inverse=True)
         if len(known) < 2:
@@ -167,7 +167,9 @@ def asked(
     """phi of a model that is fitted already, on every record; higher = better known.
 
     Args:
-        model: an estimator, or a torch module that gives logits (numbers in regression).
+        model: an estimator; a torch module that gives logits (numbers in regression); or a function
+            from the records to (N, C) probabilities in the order of `classes`, to (N,) labels, or
+            to (N,) numbers in regression.
         inputs: (N, ...) records, as the model takes them.
         labels: (N,) codes of `classes`, or targets in regression.
         classes: their names, by which an estimator's own classes are found; empty in regression.
@@ -176,17 +178,22 @@ def asked(
     """
     name = type(model).__name__
     torch_module = hasattr(model, "state_dict") and hasattr(model, "eval")
-    if not torch_module and not hasattr(model, "predict"):
+    scored = any(hasattr(model, method) for method in ("predict_proba", "decision_function"))
+    predict = getattr(model, "predict", model)
+    if not torch_module and not scored and not callable(predict):
         raise InputError(
-            f"model is a {name}; with members it must be a fitted estimator or a torch module."
+            f"model is a {name}; with members it must be a fitted estimator, a torch module or a "
+            "function from records to probabilities, labels or numbers."
         )
     with users_code(name):
         if torch_module:
             outputs, kind = _of_module(model, inputs), "logits"
         elif not classes:
-            outputs, kind = _one_column(model, inputs), "prediction"
-        else:
+            outputs, kind = _one_column(predict, inputs, name), "prediction"
+        elif scored:
             outputs, kind = _probabilities(model, inputs, _codes(model, classes), len(classes)), ""
+        else:
+            outputs, kind = _answered(np.asarray(predict(inputs)), len(inputs), classes, name), ""
     if not classes:
         sd = target_sd(labels, np.zeros(len(labels), bool))
         return signal_from_predictions(outputs, labels, sd)
@@ -213,6 +220,21 @@ def _of_module(model: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]
     return found.reshape(len(found), -1)
 
 
+def _answered(
+    answers: NDArray[Any], records: int, classes: tuple[str, ...], name: str
+) -> NDArray[np.floating]:
+    """(N, C) probabilities of a function that gives them, or 1 for the label that it gives."""
+    if answers.shape == (records, len(classes)):
+        return answers
+    if answers.size != records:
+        raise InputError(
+            f"{name} returned shape {answers.shape} for {records} records; expected a label each, "
+            f"or ({records}, {len(classes)}) probabilities of {', '.join(classes[:4])}"
+            f"{', ...' if len(classes) > 4 else ''} in this order."
+        )
+    return np.eye(len(classes))[_places(as_text(answers.ravel()).tolist(), classes)]
+
+
 def _codes(model: Any, classes: tuple[str, ...]) -> NDArray[np.int64]:
     """(classes the estimator knows,) the code of each."""
     known = getattr(model, "classes_", None)
@@ -221,8 +243,12 @@ def _codes(model: Any, classes: tuple[str, ...]) -> NDArray[np.int64]:
             f"model is a {type(model).__name__} that is not fitted: call fit first, or leave "
             "members out to have it trained."
         )
+    return _places(as_text(column_of(known, "classes_")).tolist(), classes)
+
+
+def _places(names: list[str], classes: tuple[str, ...]) -> NDArray[np.int64]:
+    """The code of each name."""
     place = {name: code for code, name in enumerate(classes)}
-    names = as_text(column_of(known, "classes_")).tolist()
     strange = [name for name in names if name not in place]
     if strange:
         raise InputError(f"the model knows the class {strange[0]!r}, which y does not hold.")
@@ -297,11 +323,11 @@ def _targets(estimator: Any, targets: NDArray[Any]) -> NDArray[Any]:
     return targets.astype(np.float32 if "NeuralNetBinaryClassifier" in names else np.int64)
 
 
-def _one_column(estimator: Any, inputs: Any) -> NDArray[np.floating]:
-    found = np.asarray(estimator.predict(inputs))
+def _one_column(predict: Callable[[Any], Any], inputs: Any, name: str) -> NDArray[np.floating]:
+    found = np.asarray(predict(inputs))
     if found.size != len(inputs):
         raise InputError(
-            f"predict of {type(estimator).__name__} returned shape {found.shape} for "
+            f"predict of {name} returned shape {found.shape} for "
             f"{len(inputs)} records, expected one number a record."
         )
     return found.reshape(-1, 1)
