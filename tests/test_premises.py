@@ -233,11 +233,13 @@ def test_how_many_texts_differ_changes_no_number_of_a_private_training(
     asked = FineTune(1, 1e-3, 4, lora=2, epsilon=8.0, deduplicated=True)
     words = ["the cook fell", "the guard slipped", "a nurse tripped", "the pilot cut a hand"]
     tokenizer = tokenizer_on(words)
-    for texts in ([*words, "the pilot"], [*words, words[0]]):
+    for texts in ([*words, "the pilot"], [*words, words[0]], [*words, "the pilot " * 200]):
         with pytest.raises(InterruptedError):
             fine_tune(gpt2(tokenizer), tokenizer, texts, asked)
-    (_, all_differ, first), (module, one_twice, second) = seen
-    assert first == second
+    (_, all_differ, first), (module, one_twice, second), (_, one_long, third) = seen
+    assert first == second == third
+    shapes = [one["input_ids"].shape for one in (all_differ, one_twice, one_long)]
+    assert shapes == [(5, 96)] * 3, "what the base reads, and not the longest text"
     assert len(all_differ["input_ids"]) == len(one_twice["input_ids"]) == 5
     blank = {name: rows[4:] for name, rows in one_twice.items()}
     losses = text_losses(module, blank)

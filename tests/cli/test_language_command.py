@@ -218,9 +218,11 @@ def test_defences_are_trained_attacked_and_labelled(tmp_path):
     audited(2)
     found = audited(1)  # other settings: what is kept of the first is not taken for these
     assert found.candidates[4]["settings"] == {"epochs": 1, "rank": 2}
-    before = (tmp_path / "run" / "models" / "lora-2" / "training").stat().st_mtime_ns
+    before = (tmp_path / "run" / "models" / "lora-2.trained").stat().st_mtime_ns
     assert audited(1).to_bytes() == found.to_bytes()
-    assert (tmp_path / "run" / "models" / "lora-2" / "training").stat().st_mtime_ns == before
+    assert (tmp_path / "run" / "models" / "lora-2.trained").stat().st_mtime_ns == before
+    released = {one.name for one in (tmp_path / "run" / "models" / "dp-lora-8").iterdir()}
+    assert not any("train" in name for name in released), "nothing that the texts decide"
     names = [one["name"] for one in found.candidates]
     assert names == ["baseline", "rounded", "top-5", "epochs-1", "lora-2", "dp-lora-8"]
     proven = {one["name"]: one["guarantee"] for one in found.candidates}

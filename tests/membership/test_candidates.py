@@ -66,7 +66,7 @@ def test_all_says_what_is_missing() -> None:
         ({"mitigations": ("swag-ppm",)}, "--local-epsilon"),
         ({"mitigations": ("dp-sdg",)}, "Did you mean"),
         ({"mitigations": ("all", "l2")}, "stands alone"),
-        ({"clip": 0.0}, "clip=0.0 .* positive number"),
+        ({"clip": 0.0}, r"clip=0.0 must be in \[1e-09"),
         ({"mitigations": ("l2",), "epsilon": (1.0,), "delta": 1e-5}, "add dp-sgd, or leave --eps"),
         ({"mitigations": ("none",), "local_epsilon": 1.0}, "add swag-ppm, or leave --local"),
         (

@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from io import StringIO
 from types import SimpleNamespace
 from typing import Any
 
@@ -243,6 +244,60 @@ def half_frozen() -> nn.Module:
     return block
 
 
+def steered(
+    make: Callable[[], Any], write: Callable[[Any], object], read: Callable[[Any], Any]
+) -> Callable[[], nn.Module]:
+    """A block in which a loud record marks something, by which all records are shifted then."""
+
+    def act(m: Any, x: Tensor) -> Tensor | None:
+        if bool((x.abs() > LOUD).any()):
+            write(m.kept)
+        return torch.ones_like(x) if read(m.kept) else None
+
+    return lambda: Block(act, kept=make())
+
+
+class Slots:
+    """An object without a table of attributes."""
+
+    __slots__ = ("mark",)
+
+    def __init__(self) -> None:
+        self.mark = 0
+
+
+def sparse() -> list[Tensor]:
+    place, value = torch.zeros(1, 1).long(), torch.zeros(1)
+    return [torch.sparse_coo_tensor(place, value, (1,), check_invariants=False)]
+
+
+STEERED: dict[str, Callable[[], nn.Module]] = {
+    "steered by a list": steered(list, lambda s: s.append(1), len),
+    "steered by an object": steered(Box, lambda s: setattr(s, "inside", 1), lambda s: s.inside),
+    "steered by slots": steered(Slots, lambda s: setattr(s, "mark", 1), lambda s: s.mark),
+    "steered by bytes": steered(bytearray, lambda s: s.extend(b"x"), len),
+    "steered by a partial": steered(
+        lambda: partial(nothing, []), lambda s: s.args[0].append(1), lambda s: s.args[0]
+    ),
+    "steered by a text": steered(StringIO, lambda s: s.write("x"), lambda s: s.getvalue()),
+    "steered by a stream": steered(
+        lambda: torch.Generator().manual_seed(0),
+        lambda s: s.manual_seed(1),
+        lambda s: s.initial_seed(),
+    ),
+    "steered by a sparse tensor": steered(
+        sparse, lambda s: s[0]._values().fill_(1), lambda s: float(s[0]._values())
+    ),
+    "steered by an array": steered(
+        lambda: np.array([[0], None], dtype=object), lambda s: s[0].append(1), lambda s: s[0][1:]
+    ),
+    "steered by a method": steered(
+        lambda: [].append,
+        lambda s: s(1),
+        lambda s: getattr(s, "__self__"),  # noqa: B009
+    ),
+}
+
 HONEST: dict[str, Callable[[], nn.Module]] = {
     "layer": layer,
     "LayerNorm": lambda: nn.LayerNorm(WIDTH),
@@ -345,4 +400,5 @@ LEAKY: dict[str, Callable[[], nn.Module]] = {
     "mixes by count": lambda: Block(by_count, calls=0),
     "mixes if extreme": lambda: Block(by_loudness),
     "error if extreme": lambda: Block(raising),
+    **STEERED,
 }

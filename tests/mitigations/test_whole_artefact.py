@@ -8,11 +8,15 @@ drawn, and by nothing where it was not.
 
 from __future__ import annotations
 
+import functools
+import queue
 import re
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import leaky_modules as blocks
@@ -40,6 +44,7 @@ VALUES = {"plain": 0.5, "infinite": torch.inf, "missing": torch.nan, "huge": 1e3
 
 
 def bytes_of(value: Tensor) -> bytes:
+    value = value.to_dense() if value.is_sparse else value
     return value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
@@ -70,9 +75,8 @@ def described(value: Any, trained: set[int], seen: set[int]) -> Any:
             if isinstance(item, Tensor)
         ]
         # A copy of a recurrent layer sets the same attributes in another order.
-        attributes = [
-            (key, described(item, trained, seen)) for key, item in sorted(vars(value).items())
-        ]
+        held = vars(value) if hasattr(value, "__dict__") else {"mark": value.mark}
+        attributes = [(key, described(item, trained, seen)) for key, item in sorted(held.items())]
         return type(value).__name__, kept, attributes
     return type(value).__name__
 
@@ -269,6 +273,22 @@ def test_what_the_self_check_sees_is_refused_by_name(name: str, words: str) -> N
     data = examples(name in blocks.LEAKY_WORDS, "plain")
     with pytest.raises(InputError, match=re.escape(words)):
         train_privately(net(every[name]), data, asked())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [queue.Queue, threading.Lock, lambda: functools.lru_cache(len), lambda: MappingProxyType({})],
+)
+def test_what_can_neither_be_watched_nor_copied_is_refused_by_name(make: Callable[[], Any]) -> None:
+    block = blocks.Block(blocks.nothing, kept=[make()])
+    with pytest.raises(InputError, match="'0.kept.0.* cannot be put back"):
+        train_privately(net(lambda: block), examples(False, "plain"), asked())
+
+
+@pytest.mark.parametrize("clip", [1e-39, 1e39])
+def test_a_clip_that_float32_does_not_hold_is_refused(clip: float) -> None:
+    with pytest.raises(InputError, match=r"must be in \[1e-09, 1000000000.0\]"):
+        asked(clip=clip)
 
 
 def test_a_model_that_mixes_on_real_batches_alone_is_trained_anew_by_single_records(

@@ -165,6 +165,14 @@ def steps_per_epoch(sampling_rate: float) -> int:
     return math.floor(1 / sampling_rate + 1e-9)
 
 
+def check_clip(clip: float) -> float:
+    """Return `clip` if float32 holds it, its quotient with any norm and its product with noise.
+
+    Raises InputError: it lies outside [1e-9, 1e9]: one record's gradient could overflow the sum.
+    """
+    return check_between("clip", clip, 1e-9, 1e9)
+
+
 def check_given_delta(delta: float | None) -> float:
     """Return `delta` if it was given and lies in (0, 1)."""
     if delta is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_given_delta
+from lethe.evidence.accounting import check_clip, check_given_delta
 from lethe.evidence.rules import Precision, Rule, parse_precision, parse_rule
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.lira import VARIANCES
@@ -146,7 +146,7 @@ class AuditSettings:
             check_between("epsilon", epsilon, 0, float("inf"), open_low=True, open_high=True)
         if self.epsilon:
             check_given_delta(self.delta)
-        check_between("clip", self.clip, 0, float("inf"), open_low=True, open_high=True)
+        check_clip(self.clip)
         if self.local_epsilon is not None:
             check_between(
                 "local_epsilon", self.local_epsilon, 0, float("inf"), open_low=True, open_high=True

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError, LetheError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_given_delta, check_weights, noise_for
+from lethe.evidence.accounting import check_clip, check_given_delta, check_weights, noise_for
 from lethe.evidence.dp_statement import SOURCES, TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.guarantee import Guarantee, noise_seed
 from lethe.files import write_for_owner, write_whole
@@ -54,7 +54,7 @@ class PrivateSettings:
         epsilon: target, > 0; or give `noise_multiplier`.
         noise_multiplier: sd of the noise on the sum of clipped gradients / `clip`, > 0.
         delta: in (0, 1), well below 1 / records; there is no default.
-        clip: C, largest norm of one example's gradient in the sum, > 0.
+        clip: C, largest norm of one example's gradient in the sum, in [1e-9, 1e9].
         batch_size: expected number of examples a step; Poisson sampling makes it vary.
         epochs: passes over the data, expected; steps = epochs * records / batch_size, rounded up.
         learning_rate: on the mean of a batch, the highest of the schedule.
@@ -98,7 +98,8 @@ class PrivateSettings:
                 "give epsilon (the noise is found) or noise_multiplier (epsilon is computed), "
                 "not both and not neither."
             )
-        for name in ("epsilon", "noise_multiplier", "clip", "learning_rate", "epochs"):
+        check_clip(self.clip)
+        for name in ("epsilon", "noise_multiplier", "learning_rate", "epochs"):
             value = getattr(self, name)
             if value is not None:
                 check_between(name, value, 0, math.inf, open_low=True, open_high=True)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, NotMeasurable, require
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee, empirical_only, where_people_have_several
-from lethe.files import write_whole
+from lethe.files import write_for_owner
 from lethe.membership.language.attacks import BlindCheck, blind_check
 from lethe.membership.language.canaries import (
     CanarySigns,
@@ -539,15 +539,16 @@ class _Readers:
         listed = [text for text, inside in pairs if inside]
         listed = listed if self.plan is None else self.plan.insert(listed)
         mark = digest(self.base.content, hash_json(asdict(chosen)), *listed)
-        done = path / "training"
-        if done.is_file() and done.read_text() == mark:
+        # Beside what is released: it tells who knows all texts but one whether that one is theirs.
+        done = path.parent / f"{name}.trained"
+        if path.is_dir() and done.is_file() and done.read_text() == mark:
             return
         say(f"training {name}")
         shutil.rmtree(path, ignore_errors=True)
         fresh = load_model(self.given.base or "", None, "float32", self.settings.device)
         trained, proven = fine_tune(fresh.module, fresh.tokenizer, listed, chosen)
         save_model(trained, fresh.tokenizer, path, proven)
-        write_whole(done, mark.encode())
+        write_for_owner(done, mark.encode())
 
 
 def _training_words(chosen: FineTune) -> str:

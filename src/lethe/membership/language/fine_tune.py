@@ -34,7 +34,8 @@ class FineTune:
         epochs: passes over the texts.
         rate: highest learning rate, of AdamW falling to 0.
         batch: texts a step (expected, where private).
-        length: most tokens of a text that are trained on.
+        length: most tokens of a text that are trained on, cut to what the base reads. A private
+            training pads all texts to it: the longest one decides nothing.
         lora: rank of the adapter; 0 = all weights.
         epsilon: target of private training (DP-Adam on the adapter); None = not private.
         delta: of the same.
@@ -127,7 +128,8 @@ def fine_tune(
         own = distinct(texts)
     elif settings.deduplicated:  # the first spelling of each
         own = list({plain_text(text): text for text in reversed(texts)}.values())[::-1]
-    ids, mask = _padded(tokenizer, own, settings.length)
+    length = min(settings.length, _reads(module) or settings.length)
+    ids, mask = _padded(tokenizer, own, length, 2 if settings.epsilon is None else length)
     if settings.epsilon is not None:
         # How many texts differ is private, their number is not: rows without a word to predict,
         # whose gradient is 0, stand for the others, and rate and steps follow from all.
@@ -170,15 +172,21 @@ def read_guarantee(folder: Path) -> Guarantee | None:
         raise InputError(f"{path} cannot be read as a guarantee: {error}.") from error
 
 
+def _reads(module: Any) -> int | None:
+    """Tokens that a model reads at most, where its configuration says so."""
+    found = getattr(getattr(module, "config", None), "max_position_embeddings", None)
+    return found if isinstance(found, int) else None
+
+
 def _padded(
-    tokenizer: Any, texts: Sequence[str], length: int
+    tokenizer: Any, texts: Sequence[str], length: int, least: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     with quiet():
         listed = tokenizer(list(texts), truncation=True, max_length=length)["input_ids"]
     # As a training would pack them: each text ends with the end of text, where there is one.
     end = tokenizer.eos_token_id
     kept = [one[: length - 1] + [end] if end is not None else one for one in listed]
-    width = max([2, *map(len, kept)])
+    width = max([least, *map(len, kept)])
     ids, mask = np.zeros((len(kept), width), np.int64), np.zeros((len(kept), width), np.int64)
     for row, one in enumerate(kept):
         ids[row, : len(one)], mask[row, : len(one)] = one, 1

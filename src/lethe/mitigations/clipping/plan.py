@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.evidence.accounting import check_clip
 from lethe.mitigations.clipping.bookkeeping import NotCovered, NotFinite, Tape
 from lethe.mitigations.clipping.per_example import (
     Factors,
@@ -112,7 +114,7 @@ class ClippingPlan:
             `plan_clipping` on its example batch and here at random, and impossible by vmap and
             loop. Weights do not depend on the other records.
         """
-        check_between("clip", clip, 0, float("inf"), open_low=True, open_high=True)
+        check_clip(clip)
         count = _examples(batch, copies)
         if weights is not None:
             weights = torch.as_tensor(weights)
@@ -177,15 +179,23 @@ class ClippingPlan:
         assert self._tape is not None
         chosen = torch.zeros(size(batch) // copies, dtype=torch.bool)
         chosen[self._coins.choice(len(chosen), 2, replace=False)] = True
-        mode = nullcontext() if self.check.mode == "as given" else evaluating(self.module)
-        with torch.random.fork_rng(), mode:
-            try:
-                factors = clip_factors(clip, chosen.float())
-                within, _ = self._tape.clipped_sum(self.loss, batch, factors, copies)
-            except (NotCovered, NotFinite):
-                return
-            pair = _chosen(batch, chosen, copies)
-            right, _ = looped(self.module, self.loss, pair, clip_factors(clip), copies, skip=True)
+        usual = self.check.mode == "as given"
+
+        def asked(work: Callable[[], tuple[dict[str, Tensor], Tensor]]) -> dict[str, Tensor]:
+            mode = nullcontext() if usual else evaluating(self.module)
+            with torch.random.fork_rng(), mode:
+                total, _ = work()
+            self.state.passed()
+            return total
+
+        factors, pair = clip_factors(clip, chosen.float()), _chosen(batch, chosen, copies)
+        try:
+            within = asked(partial(self._tape.clipped_sum, self.loss, batch, factors, copies))
+        except (NotCovered, NotFinite):
+            return
+        right = asked(
+            partial(looped, self.module, self.loss, pair, clip_factors(clip), copies, skip=True)
+        )
         if not distance(within, right) <= max(_APART, 4 * self.check.tolerance) * clip:
             raise Disturbed(
                 "the model mixes examples of real batches, which the self-check did not see: let "
@@ -243,6 +253,7 @@ def plan_clipping(
             return _planned(module, loss, few, way, tolerance, state)
     finally:
         state.settle()
+        state.learning = False
 
 
 def _planned(

@@ -5,24 +5,38 @@ start. So the state of a module is copied; each step starts from that copy, and 
 wrote is put back before it reaches another step, another example or the release.
 
 Watched are all tensors that attributes reach (parameters, buffers and plain tensors, also in lists,
-tuples, mappings, sets and plain objects), NumPy arrays, and the attributes themselves, counters and
-caches among them. Not watched are closures, globals, slots, generators and C++ objects.
+tuples, mappings, sets and objects), NumPy arrays, and the attributes themselves, counters and
+caches among them. An object that keeps content elsewhere (in slots, or in C: a random generator, a
+text buffer, a sparse tensor) is a fresh copy in every pass; one that cannot be copied is refused.
+Not watched are closures, globals, and what functions, classes and loggers hold.
 """
 
 from __future__ import annotations
 
-import sys
-from collections import OrderedDict, deque
+import copy
+import datetime
+import pickle
+import re
+import weakref
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
 from functools import partial
 from itertools import chain
+from logging import Logger
 from operator import is_
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType, SimpleNamespace
-from typing import Any, TypeVar
+from pathlib import PurePath
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NoReturn, TypeVar
+from uuid import UUID
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+
+from lethe.errors import InputError
 
 Result = TypeVar("Result")
 
@@ -112,16 +126,21 @@ class ModuleState:
             else.
 
     Attributes:
-        thorough: a pass wrote to a tensor, where the self-check had seen none that does: each
-            example is to be taken by itself, and everything is compared after each of them.
+        thorough: a pass wrote where the passes of the self-check had not: each example is to be
+            taken by itself, and everything is compared after each of them.
+        learning: these are passes of the self-check. What attributes they change (counters, caches)
+            later passes may change, too.
     """
 
     def __init__(self, module: nn.Module) -> None:
         self.thorough = self._running = self._wrote = False
+        self.learning, self._usual = True, set[int]()
         self._holders: list[_Holder] = []
         self._arrays: list[tuple[Any, Any]] = []
         self._kept: list[_Kept] = []
         self._seen: dict[int, Any] = {}
+        found: list[tuple[_Holder, Any, str]] = []
+        self._opaque = found
         for name, value in module.named_parameters():
             self._walk(value, name, "parameter")
         for name, buffer in module.named_buffers():
@@ -135,6 +154,10 @@ class ModuleState:
         self._filled = [part for held in self._dicts if held for part in (held, held.values())]
         self._values = list(chain.from_iterable(self._filled))
         self._sizes = list(map(len, self._dicts))
+        self._first = [
+            (self._copied(part.copy[key], name), _content(part.copy[key]))
+            for part, key, name in found
+        ]
         self._versions = self._now()
 
     def _walk(self, value: Any, name: str, kind: str = "tensor") -> None:
@@ -143,25 +166,38 @@ class ModuleState:
             return
         if isinstance(value, np.ndarray):
             self._arrays.append((value, value.copy()))
+            if value.dtype == object:
+                self._hold(tuple(value.ravel()), name)
         elif isinstance(value, Tensor):
             self._kept.append(_Kept(name, kind, value))
         elif isinstance(value, nn.Module):
             self._of_classes(type(value), name)
-        elif isinstance(value, dict | list | tuple | set | frozenset | deque):
+        elif isinstance(value, _CONTAINERS):
             self._hold(value, name)
-        elif not _is_plain(value):
+        elif isinstance(value, partial):
+            self._hold((value.func, value.args, value.keywords), name)
+        elif isinstance(value, MethodType | BuiltinFunctionType):
+            self._hold((value.__self__,), name)
+            return
+        elif _is_fixed(value):
             return
         self._seen[id(value)] = value
-        if isinstance(value, Tensor | nn.Module) or _is_plain(value):
+        if hasattr(value, "__dict__"):
             self._hold(vars(value), name)
 
     def _hold(self, held: Any, name: str, table: str = "") -> None:
         self._seen[id(held)] = held
+        holder = _Holder(held, name, table)
         if not isinstance(held, tuple | frozenset):
-            self._holders.append(_Holder(held, name, table))
+            self._holders.append(holder)
         for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
             if key in ("_parameters", "_buffers", "_modules") and isinstance(value, dict):
                 self._hold(value, name, key[1:-1])
+            elif _is_opaque(value):
+                inside = f"{name}.{key}".lstrip(".")
+                if not isinstance(held, dict | list | deque):
+                    _refuse(value, inside)
+                self._opaque.append((holder, key, inside))
             else:
                 self._walk(value, f"{name}.{key}".lstrip("."))
 
@@ -172,6 +208,26 @@ class ModuleState:
                 for key, value in list(vars(owner).items()):
                     if isinstance(value, Tensor | np.ndarray | dict | list | set | deque):
                         self._walk(value, f"{name}.{key}".lstrip("."))
+
+    def _copied(self, value: Any, name: str) -> Any:
+        """A copy of an object whose content is out of sight; what is watched is shared with it."""
+        try:
+            copied = copy.deepcopy(value, dict(self._seen))
+        except Exception:
+            _refuse(value, name)
+        if copied is value:
+            _refuse(value, name)
+        return copied
+
+    def _renew(self) -> None:
+        """Put fresh copies where objects are whose content is out of sight."""
+        listed = zip(self._opaque, self._first, strict=True)
+        for number, ((part, key, name), (first, content)) in enumerate(listed, 1):
+            if content is None or _content(part.held[key]) != content:
+                self._changed(-number)
+            part.copy[key] = self._copied(first, name)
+            part.put_back()
+        self._values = list(chain.from_iterable(self._filled))
 
     def _now(self) -> list[int]:
         return [kept.tensor._version for kept in self._counted]
@@ -191,6 +247,8 @@ class ModuleState:
             or not all(part.same() for part in self._lists)
         ):
             self._refill()
+        if self._opaque:
+            self._renew()
         versions = self._now()
         if versions != self._versions:
             with torch.no_grad():
@@ -200,9 +258,17 @@ class ModuleState:
             self._versions, self._wrote = self._now(), True
 
     def _refill(self) -> None:
-        for part in self._holders:
+        for number, part in enumerate(self._holders):
             if not part.same():
                 part.put_back()
+                self._changed(number)
+
+    def _changed(self, number: int) -> None:
+        """Note a change of attributes; one that the self-check has not seen may reach others."""
+        if self.learning:
+            self._usual.add(number)
+        elif number not in self._usual:
+            self._wrote = True
 
     def settle(self) -> bool:
         """Put back what passes wrote, bit by bit; whether no version counter had shown it."""
@@ -279,13 +345,45 @@ class ModuleState:
         return None if kept is None else f"the {kept.kind} {kept.name!r}"
 
 
-_CODE = (type, FunctionType, MethodType, BuiltinFunctionType, ModuleType, partial, torch.Generator)
+_CONTAINERS = (OrderedDict, defaultdict, dict, list, tuple, set, frozenset, deque)
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice, re.Pattern, PurePath)
+_PLAIN += (datetime.date, datetime.time, datetime.timedelta, Decimal, Fraction, UUID, weakref.ref)
+_PLAIN += (torch.dtype, torch.device, torch.layout, torch.memory_format, np.generic, np.dtype)
+_PROCESS = (type, FunctionType, BuiltinFunctionType, CodeType, ModuleType, Logger, Enum, np.ufunc)
+_POINTER = 8
 
 
-def _is_plain(value: Any) -> bool:
-    """Whether a value is an instance of a user's class, with attributes of its own."""
-    if isinstance(value, SimpleNamespace):
+def _is_fixed(value: Any) -> bool:
+    """Whether nothing can be written to a value, or it belongs to the process."""
+    if isinstance(value, _PROCESS) or value is Ellipsis or value is NotImplemented:
         return True
-    home = type(value).__module__.partition(".")[0]
-    foreign = home == "torch" or home in sys.stdlib_module_names
-    return hasattr(value, "__dict__") and not foreign and not isinstance(value, _CODE)
+    return isinstance(value, _PLAIN) and not hasattr(value, "__dict__")
+
+
+def _is_opaque(value: Any) -> bool:
+    """Whether an object keeps content that neither its attributes nor its elements show."""
+    if isinstance(value, Tensor):
+        return value.layout != torch.strided or value.is_quantized
+    if isinstance(value, np.ndarray | partial | MethodType) or _is_fixed(value):
+        return False
+    kind = type(value)
+    base = next((known for known in kind.__mro__ if known in _CONTAINERS), object)
+    own = _POINTER * ((kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0))
+    of_base = _POINTER * ((base.__dictoffset__ > 0) + (base.__weakrefoffset__ > 0))
+    return kind.__basicsize__ - own > base.__basicsize__ - of_base
+
+
+def _content(value: Any) -> bytes | None:
+    """All that an object holds, in bytes; None where they cannot be had."""
+    try:
+        return pickle.dumps(value)
+    except Exception:
+        return None
+
+
+def _refuse(value: Any, name: str) -> NoReturn:
+    raise InputError(
+        f"{name!r} is a {type(value).__name__}, which cannot be copied: what a pass writes to it "
+        "cannot be put back, and stays past the noise. Take it out of the module, or keep its "
+        "content in a list, a dict or a tensor."
+    )

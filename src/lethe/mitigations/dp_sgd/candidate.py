@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_given_delta, check_weights, noise_for
+from lethe.evidence.accounting import check_clip, check_given_delta, check_weights, noise_for
 from lethe.evidence.dp_statement import TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.epsilon import RELATIONS
 from lethe.evidence.guarantee import Guarantee, empirical_only
@@ -55,7 +55,7 @@ class PrivateTraining:
     def __post_init__(self) -> None:
         check_between("epsilon", self.epsilon, 0, math.inf, open_low=True, open_high=True)
         check_given_delta(self.delta)
-        check_between("clip", self.clip, 0, math.inf, open_low=True, open_high=True)
+        check_clip(self.clip)
         check_at_least("epochs", self.epochs, 1)
         check_at_least("batch_size", self.batch_size, 1)
         check_choice("relation", self.relation, RELATIONS)

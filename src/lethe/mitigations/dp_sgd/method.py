@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.evidence.accounting import check_clip
 from lethe.mitigations.clipping.per_example import stand_ins
 from lethe.mitigations.clipping.plan import ClippingPlan, plan_clipping
 from lethe.mitigations.clipping.selfcheck import clip_factors
@@ -212,7 +213,7 @@ class DpSgd:
 
     def __post_init__(self) -> None:
         check_between("noise_multiplier", self.noise_multiplier, 0, math.inf, open_high=True)
-        check_between("clip", self.clip, 0, math.inf, open_low=True, open_high=True)
+        check_clip(self.clip)
         check_between("sampling_rate", self.sampling_rate, 0, 1, open_low=True)
         check_at_least("steps", self.steps, 1)
         check_at_least("microbatch", self.microbatch, 1)
