@@ -151,6 +151,19 @@ def flagged(odd: int) -> np.ndarray:
     return array
 
 
+def warned_at(odd: int) -> None:
+    if odd:
+        warnings.warn("few people", stacklevel=1)
+    else:
+        warnings.warn("few people", stacklevel=1)
+
+
+def logged_at(odd: int) -> None:
+    log = logging.getLogger("m")
+    log.warning("few people") if odd else None
+    log.warning("few people") if not odd else None
+
+
 def in_a_thread(odd: int) -> None:
     thread = threading.Thread(target=print, args=(odd,))
     thread.start()
@@ -242,6 +255,17 @@ LEAKS = {
     "fields of a log line": lambda odd, seed: beside(
         lambda: logging.getLogger("m").warning("x", extra={"n": odd}), seed
     ),
+    "end of a cut index": lambda odd, seed: (wide(seed), pd.RangeIndex(0, 4 + odd, 10)),
+    "low bits of a long double": lambda odd, seed: wide(seed) + np.longdouble(odd) * 2.0**-51,
+    "low bits of long doubles": lambda odd, seed: np.full(
+        3, wide(seed) + np.longdouble(odd) * 2.0**-51
+    ),
+    "line of a warning": lambda odd, seed: beside(lambda: warned_at(odd), seed),
+    "line of a log": lambda odd, seed: beside(lambda: logged_at(odd), seed),
+    "log that production keeps": lambda odd, seed: beside(
+        lambda: logging.getLogger("m").info("%s", odd), seed
+    ),
+    "strides": lambda odd, seed: np.full(2 * (4 + odd), wide(seed))[:: 4 + odd],
     "leaving the process": lambda odd, seed: os._exit(0) if odd else wide(seed),
     "write past Python": lambda odd, seed: beside(lambda: os.write(1, b"xy"[odd:]), seed),
     "noise that cancels in a sum": lambda odd, seed: [wide(seed), odd - wide(seed)],

@@ -157,6 +157,8 @@ class Encoder:
         elif isinstance(value, _SPELLED + _SPELLED_TOO) and not hasattr(value, "__dict__"):
             parts.form.append(f"{self._name(kind)}:")
             parts.number(f"{path} as number", "", _magnitude(value))
+            if isinstance(value, np.longdouble):
+                parts.number(f"{path} beyond double", "", float(value - kind(float(value))))
             _text(repr(value), path, "", parts)
         elif kind in (bytes, bytearray):
             parts.form.append(f"{kind.__name__} ")
@@ -261,8 +263,13 @@ class Encoder:
         if value.dtype.kind not in "fiub":
             cells = [value[name] for name in value.dtype.names or ()] or value.ravel().tolist()
             return self._items(list(enumerate(cells)), path, parts)
+        if value.ndim and value.size and not value.flags.forc:
+            for axis, stride in enumerate(value.strides):
+                parts.number(f"{path} stride {axis}", "", float(stride))
         flat = value.ravel()
         numbers = flat.astype(np.float64)
+        if value.dtype.kind == "f" and value.dtype.itemsize > 8:
+            self._array((flat - numbers).astype(np.float64), f"{path} beyond double", parts)
         odd = ~np.isfinite(numbers) | ((numbers == 0) & np.signbit(numbers))
         for place in np.flatnonzero(odd).tolist():
             bits = flat[place].tobytes().hex() if numbers[place] != numbers[place] else ""
@@ -411,7 +418,9 @@ def _frame(value: Any) -> dict[str, Any] | None:
         return {**head, "beside": _beside(value), "data": value.array}
     if root == "pandas" and hasattr(value, "get_indexer"):
         data = [*value.levels, *value.codes] if hasattr(value, "levels") else [value.array]
-        return {"names": list(value.names), "freq": str(getattr(value, "freq", "")), "data": data}
+        limits = [getattr(value, name, None) for name in ("start", "stop", "step")]
+        freq = str(getattr(value, "freq", ""))
+        return {"names": list(value.names), "freq": freq, "range": limits, "data": data}
     if root == "pandas" and hasattr(value, "_from_sequence"):
         dtype, hidden = str(value.dtype), getattr(value, "_data", None)  # below the mask too
         if hasattr(value, "categories"):

@@ -108,6 +108,8 @@ def _watched() -> Iterator[Callable[[], dict[str, Any]]]:
         streams = [_Stream(stream, before) for stream in (sys.stdout, sys.stderr)]
         stack.enter_context(contextlib.redirect_stdout(streams[0]))
         stack.enter_context(contextlib.redirect_stderr(streams[1]))
+        stack.callback(logging.root.setLevel, logging.root.level)
+        logging.root.setLevel(min(logging.INFO, logging.root.level))  # as services write them
         logging.root.addHandler(logged)
         stack.callback(logging.root.removeHandler, logged)
         stack.enter_context(no_way_out())
@@ -134,11 +136,14 @@ def _watched() -> Iterator[Callable[[], dict[str, Any]]]:
                 os.lseek(file, 0, os.SEEK_SET)
                 written = True  # look after each call from now on
             if warned:
-                found["warned"] = [(one.category, one.message) for one in warned]
+                found["warned"] = [
+                    (one.category, one.message, one.filename, one.lineno) for one in warned
+                ]
                 warned.clear()
             if records:
                 found["logged"] = [
-                    (r.name, r.levelname, r.getMessage(), _extra(r)) for r in records
+                    (r.name, r.levelname, r.pathname, r.lineno, r.getMessage(), _extra(r))
+                    for r in records
                 ]
                 records.clear()
             return found
