@@ -60,6 +60,8 @@ def described(value: Any, trained: set[int], seen: set[int]) -> Any:
         content = b"" if id(value) in trained else bytes_of(value)
         grad = described(value.grad, trained, seen) if value.is_leaf else None
         return shape, content, grad, described(vars(value), trained, seen)
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return described(value.tolist(), trained, seen)
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape, value.tobytes()
     if isinstance(value, Mapping):

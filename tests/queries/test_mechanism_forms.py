@@ -256,9 +256,11 @@ LEAKS = {
         lambda: logging.getLogger("m").warning("x", extra={"n": odd}), seed
     ),
     "end of a cut index": lambda odd, seed: (wide(seed), pd.RangeIndex(0, 4 + odd, 10)),
-    "low bits of a long double": lambda odd, seed: wide(seed) + np.longdouble(odd) * 2.0**-51,
+    "low bits of a long double": lambda odd, seed: (
+        round(wide(seed) / 1e6, 2) + np.longdouble(odd) * 2.0**-58
+    ),
     "low bits of long doubles": lambda odd, seed: np.full(
-        3, wide(seed) + np.longdouble(odd) * 2.0**-51
+        3, round(wide(seed) / 1e6, 2) + np.longdouble(odd) * 2.0**-58
     ),
     "line of a warning": lambda odd, seed: beside(lambda: warned_at(odd), seed),
     "line of a log": lambda odd, seed: beside(lambda: logged_at(odd), seed),
