@@ -271,7 +271,14 @@ def sparse() -> list[Tensor]:
     return [torch.sparse_coo_tensor(place, value, (1,), check_invariants=False)]
 
 
+def by_gradient(m: Any, x: Tensor) -> Tensor | None:
+    if bool((x.abs() > LOUD).any()):
+        m.kept.grad = torch.ones(WIDTH)
+    return None if m.kept.grad is None else torch.ones_like(x)
+
+
 STEERED: dict[str, Callable[[], nn.Module]] = {
+    "steered by a gradient": lambda: Block(by_gradient, kept=frozen()),
     "steered by a list": steered(list, lambda s: s.append(1), len),
     "steered by an object": steered(Box, lambda s: setattr(s, "inside", 1), lambda s: s.inside),
     "steered by slots": steered(Slots, lambda s: setattr(s, "mark", 1), lambda s: s.mark),

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from lethe.errors import InputError
 from lethe.mitigations.clipping import plan as plans
 from lethe.mitigations.clipping.plan import WAYS, ClippingPlan, clipped_sum_in_parts, plan_clipping
+from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.mitigations.private_training import PrivateSettings, train_privately
 
 IMAGE = (4, 7, 6)
@@ -202,3 +203,36 @@ def test_products_are_exact_during_the_steps_whatever_was_set() -> None:
     finally:
         torch.set_float32_matmul_precision(before[0])
         torch.backends.cudnn.allow_tf32 = before[1]
+
+
+class Signed(nn.Module):
+    """One table, looked up by each record in several uses that may cancel."""
+
+    def __init__(self, uses: int) -> None:
+        super().__init__()
+        self.table, self.uses = nn.Embedding(6, 3), uses
+
+    def forward(self, batch: Any) -> Tensor:
+        words, weights = batch
+        parts = zip(words.chunk(self.uses, 1), weights.chunk(self.uses, 1), strict=True)
+        return sum((self.table(word) * weight[..., None]).sum((1, 2)) for word, weight in parts)
+
+
+@pytest.mark.parametrize("uses", [1, 2])
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("size", [1.0, 1e5, 1e12])
+def test_a_record_whose_contributions_cancel_moves_the_sum_by_the_clip(
+    uses: int, copies: int, size: float
+) -> None:
+    """The norm of one rounding error must not scale another: it moved the sum by 6 clips."""
+    torch.manual_seed(0)
+    words, weights = torch.randint(0, 6, (8, 128)), torch.randn(8, 128)
+    words[:copies] = 2
+    weights[:copies] = torch.randn(copies, 128) * size
+    weights[copies - 1, -1] -= weights[:copies].double().sum().float()
+    module = Signed(uses)
+    plan = plan_clipping(module, lambda m, batch: m(batch), (words[2:], weights[2:]))
+    assert plan.way == "book-keeping"
+    total, _ = plan.clipped_sum((words, weights), 1.0, copies=copies)
+    rest, _ = plan.clipped_sum((words[copies:], weights[copies:]), 1.0, copies=copies)
+    assert models.gap(total, rest) <= MOST_CHANGE

@@ -234,6 +234,22 @@ def test_what_is_released_carries_its_guarantee(tmp_path: Path) -> None:
         assert torch.equal(file.get_tensor("0.weight"), made.module.state_dict()["0.weight"])
 
 
+def test_state_that_is_no_tensor_and_a_negative_seed_are_no_surprise(tmp_path: Path) -> None:
+    class Versioned(nn.Linear):
+        def get_extra_state(self) -> Any:
+            return {"version": 1}
+
+        def set_extra_state(self, state: Any) -> None:
+            pass
+
+    module = Versioned(4, 3)
+    train_privately(module, examples(), asked(), seed=0).save(tmp_path / "model.safetensors")
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        assert set(file.keys()) == {"weight", "bias"}
+    with pytest.raises(InputError, match="seed=-1"):
+        train_privately(module, examples(), asked(), seed=-1)
+
+
 def bert() -> tuple[nn.Module, dict[str, Tensor]]:
     from transformers import BertConfig, BertForSequenceClassification
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
-from lethe.errors import check_choice
+from lethe.errors import check_at_least, check_choice
 
 PROVEN = (
     "pure-dp",
@@ -186,7 +186,9 @@ def noise_seed(seed: int | None) -> int:
     Args:
         seed: >= 0, for audits and reproductions; None for whatever is handed out.
     """
-    return secrets.randbits(SECRET_BITS) if seed is None else seed
+    if seed is None:
+        return secrets.randbits(SECRET_BITS)
+    return int(check_at_least("seed", seed, 0))
 
 
 def empirical_only(*assumptions: str, voided_by: tuple[str, ...] = ()) -> Guarantee:

@@ -509,7 +509,7 @@ def guarantee_of(
         read_off = data.preparation.read_off
         if data.groups is not None and data.preparation.public is not None:
             # Who is held out, and so decides, follows from the persons of all records.
-            read_off = (*read_off, "the persons by which records are held out")
+            read_off = (*read_off, "the persons by which records are held out (--group)")
         told = resting_on(told, read_off, data.preparation.assumed)
     if spec is None or spec.groups is None:
         return told

@@ -251,7 +251,7 @@ def train_privately(
     name = digest(
         hash_json(asdict(settings)),
         hash_json([weights_from, seed]),
-        *(_hash(leaf) for leaf in (*tensors(data), *module.state_dict().values())),
+        *(_hash(leaf) for leaf in (*tensors(data), *_state(module).values())),
         "" if own is None else hash_array(own),
     )
     state = State(None if folder is None else Path(folder), name, trained, optimizer)
@@ -465,6 +465,11 @@ def _optimizer(settings: PrivateSettings, values: list[nn.Parameter]) -> torch.o
     return kind(values, rate, weight_decay=decay)
 
 
+def _state(module: nn.Module) -> dict[str, Tensor]:
+    """The tensors of a module's state; versions and other extra state are left out."""
+    return {key: value for key, value in module.state_dict().items() if isinstance(value, Tensor)}
+
+
 def _hash(leaf: Tensor) -> str:
     return hash_array(leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
 
@@ -585,6 +590,6 @@ def write_released(path: Path, module: nn.Module, guarantee: Guarantee) -> None:
         common = {key: guarantee.parameters[key] for key in ("delta",)}
         guarantee = replace(guarantee, parameters=common)
     state: dict[str, Any] = {
-        key: value.detach().cpu().contiguous().clone() for key, value in module.state_dict().items()
+        key: value.detach().cpu().contiguous().clone() for key, value in _state(module).items()
     }
     write_whole(path, save(state, {"guarantee": json.dumps(guarantee.to_json())}))

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from lethe.mitigations.clipping.composites import Composite, Notes, composite_for, replaced
-from lethe.mitigations.clipping.per_example import Loss, check_losses, rows, size
+from lethe.mitigations.clipping.per_example import Loss, check_losses, combined, rows, size
 from lethe.mitigations.clipping.rules import (
     NORMS,
     Rule,
@@ -391,21 +391,28 @@ def _uses(losses: Tensor, calls: list[Call], copies: int) -> Uses:
 def _weighted(used: list[tuple[Slopes, str]], c: Tensor, like: Tensor) -> Tensor:
     if not used:
         return torch.zeros_like(like, requires_grad=False)
-    first, *others = (slopes.weighted(inner, c) for slopes, inner in used)
-    return sum(others, start=first)
+    if len(used) == 1:
+        return used[0][0].weighted(used[0][1], c)
+    total = torch.zeros_like(like, requires_grad=False)
+    for part, grads in _added(used, len(c)):  # whose norm was taken: uses may cancel
+        total += combined(c[part], grads)
+    return total
 
 
 def _squares(used: list[tuple[Slopes, str]], count: int) -> Tensor:
     """(B,) squared norms of a parameter; gradients of several uses are added up first."""
     if len(used) == 1:
         return used[0][0].squares(used[0][1])
+    return torch.cat([grads.flatten(1).square().sum(1) for _, grads in _added(used, count)])
+
+
+def _added(used: list[tuple[Slopes, str]], count: int) -> Iterator[tuple[slice, Tensor]]:
+    """Gradients (b, *shape) of a parameter over all its uses, a part of the examples at a time."""
     one = sum(slopes.per_example(inner, slice(0, 1)).numel() for slopes, inner in used)
     step = max(1, _CELLS // one)
-    parts = []
     for start in range(0, count, step):
-        made = [slopes.per_example(inner, slice(start, start + step)) for slopes, inner in used]
-        parts.append(torch.stack(made).sum(0).flatten(1).square().sum(1))
-    return torch.cat(parts)
+        part = slice(start, start + step)
+        yield part, torch.stack([slopes.per_example(inner, part) for slopes, inner in used]).sum(0)
 
 
 def _repeat(value: Tensor, count: int) -> Tensor:

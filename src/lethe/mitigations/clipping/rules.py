@@ -195,16 +195,20 @@ class Grouped:
     def __init__(self, alone: Product | Flat | Made, copies: int, count: int) -> None:
         self._alone, self._copies, self._count = alone, copies, count
 
-    def squares(self, name: str) -> Tensor:
+    def _parts(self, name: str) -> list[slice]:
         one = self.per_example(name, slice(0, 1)).numel()
         step = max(1, _ROWS // (one * self._copies))
-        starts = range(0, self._count, step)
+        return [slice(start, start + step) for start in range(0, self._count, step)]
+
+    def squares(self, name: str) -> Tensor:
         return torch.cat(
-            [_square_norms(self.per_example(name, slice(at, at + step))) for at in starts]
+            [_square_norms(self.per_example(name, part)) for part in self._parts(name)]
         )
 
     def weighted(self, name: str, c: Tensor) -> Tensor:
-        return self._alone.weighted(name, c.repeat_interleave(self._copies))
+        # The very sums whose norm was taken: copies that cancel would round apart.
+        totals = [combined(c[part], self.per_example(name, part)) for part in self._parts(name)]
+        return sum(totals[1:], start=totals[0])
 
     def per_example(self, name: str, chosen: slice) -> Tensor:
         first, last, _ = chosen.indices(self._count)
@@ -319,19 +323,31 @@ class Lookups:
         g = g.reshape(*self._index.shape, shape[1])
         self._g = g if padding is None else g * (self._index != padding)[..., None]
         self._shape = shape
+        self._made: tuple[Tensor, Tensor] | None = None
+
+    def _sums(self) -> tuple[Tensor, Tensor]:
+        """Keys (example times rows of the table + row) and gradients of all looked-up rows."""
+        if self._made is None:
+            table, width = self._shape
+            example = torch.arange(len(self._index), device=self._g.device)[:, None]
+            keys, place = torch.unique(example * table + self._index, return_inverse=True)
+            sums = self._g.new_zeros(len(keys), width)
+            self._made = keys, sums.index_add_(0, place.reshape(-1), self._g.reshape(-1, width))
+        return self._made
 
     def squares(self, name: str) -> Tensor:
-        count, (table, width) = len(self._index), self._shape
-        example = torch.arange(count, device=self._g.device)[:, None]
-        keys, place = torch.unique(example * table + self._index, return_inverse=True)
-        sums = self._g.new_zeros(len(keys), width)
-        sums.index_add_(0, place.reshape(-1), self._g.reshape(-1, width))
-        owner = torch.div(keys, table, rounding_mode="floor")
+        keys, sums = self._sums()
+        owner = torch.div(keys, self._shape[0], rounding_mode="floor")
+        count = len(self._index)
         return self._g.new_zeros(count).index_add_(0, owner, sums.square().sum(1))
 
     def weighted(self, name: str, c: Tensor) -> Tensor:
-        scaled = (self._g * c[:, None, None]).reshape(-1, self._shape[1])
-        return self._g.new_zeros(self._shape).index_add_(0, self._index.reshape(-1), scaled)
+        # The very rows whose norm was taken: added up in another order they would round apart.
+        keys, sums = self._sums()
+        owner = torch.div(keys, self._shape[0], rounding_mode="floor")
+        return self._g.new_zeros(self._shape).index_add_(
+            0, keys % self._shape[0], sums * c[owner][:, None]
+        )
 
     def per_example(self, name: str, chosen: slice) -> Tensor:
         index, g = self._index[chosen], self._g[chosen]

@@ -148,6 +148,7 @@ class ModuleState:
         self._walk(module, "", "")
         self._trained = [kept for kept in self._kept if kept.kind == "parameter" and kept.wants]
         self._leaves = [kept for kept in self._kept if kept.leaf]
+        self._frozen = [kept for kept in self._leaves if kept not in self._trained]
         self._counted = [kept for kept in self._kept if not kept.tensor.is_inference()]
         self._dicts = [part.held for part in self._holders if isinstance(part.held, dict)]
         self._lists = [part for part in self._holders if not isinstance(part.held, dict)]
@@ -256,6 +257,9 @@ class ModuleState:
                     if before != now:
                         kept.put_back()
             self._versions, self._wrote = self._now(), True
+        for kept in self._frozen:
+            if kept.tensor.grad is not kept.grad:
+                kept.tensor.grad, self._wrote = kept.grad, True
 
     def _refill(self) -> None:
         for number, part in enumerate(self._holders):
