@@ -14,7 +14,16 @@ from scipy.special import expit, gammaln, logit, ndtri
 from lethe.data.columns import Coded, Codes, Grouped, as_text, check_column, encode
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
-from lethe.linkage.codes import Int, classes_of, count, counted, whole_codes
+from lethe.linkage.codes import (
+    Classes,
+    Counting,
+    Int,
+    Persons,
+    classes_of,
+    count,
+    counted,
+    whole_codes,
+)
 from lethe.linkage.table.anonymity import Journalist, journalist
 from lethe.linkage.table.recoding import Hierarchy
 
@@ -51,7 +60,7 @@ def uniqueness(
     most: int = 3,
     *,
     confidence: float = 0.95,
-    times: Int | None = None,
+    times: Counting = None,
 ) -> Uniqueness:
     """Count unique rows for every subset of up to `most` columns.
 
@@ -66,7 +75,7 @@ def uniqueness(
     (0.0, 1.0)
     """
     check_at_least("most", most, 1)
-    rows = classes_of(columns, times).rows  # refuses what is no table
+    people = classes_of(columns, times).people  # refuses what is no table
     codes = [whole_codes(column) for column in columns]
     most = min(most, len(codes))
     count = sum(comb(len(codes), m) for m in range(1, most + 1))
@@ -75,27 +84,33 @@ def uniqueness(
             f"{len(codes)} columns have {count} subsets of up to {most}; at most {LARGEST} are "
             "searched. Take fewer columns or a smaller most."
         )
+
+    def persons(rows: NDArray[Any]) -> int:
+        """A person who is singled out stands for itself alone, with all its rows."""
+        return len(np.unique(times.of_row[rows])) if isinstance(times, Persons) else len(rows)
+
     listed: dict[int, list[tuple[int, tuple[int, ...]]]] = {m: [] for m in range(1, most + 1)}
     needed = np.zeros(len(codes[0]), np.int64)
     everyone = np.arange(len(needed))
     start = np.zeros(len(needed), np.int64)
     for chosen, alone in _search(codes, times, (), everyone, start, everyone[:0], most):
         size = len(chosen)
-        listed[size].append((len(alone), chosen))
+        listed[size].append((persons(alone), chosen))
         later = (needed[alone] == 0) | (needed[alone] > size)
         needed[alone[later]] = size
     return Uniqueness(
         {
             m: [
-                Subset(chosen, counted(alone / rows, rows, confidence))
+                Subset(chosen, counted(alone / people, people, confidence))
                 for alone, chosen in sorted(found, key=lambda one: (-one[0], one[1]))
             ]
             for m, found in listed.items()
         },
         needed,
         {
-            # A row that is singled out stands for itself alone.
-            m: counted(int(((needed > 0) & (needed <= m)).sum()) / rows, rows, confidence)
+            m: counted(
+                persons(np.flatnonzero((needed > 0) & (needed <= m))) / people, people, confidence
+            )
             for m in range(1, most + 1)
         },
     )
@@ -103,7 +118,7 @@ def uniqueness(
 
 def _search(
     codes: Sequence[Codes],
-    times: Int | None,
+    times: Counting,
     chosen: tuple[int, ...],
     rows: Int,
     of_row: Int,
@@ -203,6 +218,8 @@ class PopulationTable:
             level = _nearest(mine, wanted)
         elif one.kind == "prefix":
             level = _same_beginning(of_level, mine, wanted)
+        elif one.kind == "own":
+            level = np.full(len(strange), _NONE)
         else:
             level = _other(of_level, len(strange))
         found[strange] = np.where(level >= 0, of_level[level], _NONE)
@@ -302,7 +319,7 @@ class PopulationUniqueness:
     Attributes:
         of_uniques: chance that a row which is unique in the sample is unique in the population.
         model: "Pitman", or "Ewens" where the likelihood is highest at alpha = 0; then the interval
-            holds alpha there.
+            holds alpha there. Or "survey weights", which have no parameters.
     """
 
     of_uniques: Estimate
@@ -361,6 +378,44 @@ def population_uniqueness(
     of_rows = Estimate(value * share, low * share, high * share, confidence, where, rows)
     alpha, theta = _parameters(point)
     return PopulationUniqueness(of_uniques, of_rows, model, alpha, theta, rows, population)
+
+
+def uniqueness_by_weights(
+    classes: Classes, weights: NDArray[Any], *, confidence: float = 0.95
+) -> PopulationUniqueness:
+    """How many unique rows are unique in the population, from survey weights.
+
+    Assumes: A row of weight w was drawn with chance 1 / w, and of the f rows of a class with the
+        sum of weights F, so the class has a negative binomial number of people in the population
+        with success f / F (Benedetti and Franconi 1998): a unique row is unique there with chance
+        1 / w. The interval covers the chance of the rows themselves (Poisson, which is wider than
+        the sum of these), and not a wrong model.
+
+    Args:
+        weights: (rows,) people that each row stands for, at least 1.
+
+    Raises:
+        InputError: a weight is missing, below 1 or no number.
+        NotMeasurable: no row is unique.
+    """
+    from scipy.stats import poisson
+
+    if weights.dtype.kind not in "iuf" or not (np.isfinite(weights) & (weights >= 1)).all():
+        raise InputError("weight needs a number from 1 in every row: people that it stands for.")
+    people, number, alone = classes.people, classes.smaller(2), classes.size == 1
+    if not number:
+        raise NotMeasurable("no row is unique, so none is unique in the population.")
+    stands = weights * (1 if classes.weight is None else classes.weight)
+    mean_weight = np.bincount(classes.of_row, stands) / classes.mass  # of the class' people
+    mean, tail = float((classes.mass / mean_weight)[alone].sum()), (1 - confidence) / 2
+    low, high = (min(float(poisson.ppf(end, mean)), number) for end in (tail, 1 - tail))
+    where = "survey weights (Benedetti and Franconi 1998); chance of the rows; n counts rows"
+    of_uniques, of_rows = (
+        Estimate(mean / whole, low / whole, high / whole, confidence, where, people)
+        for whole in (number, people)
+    )
+    size = round(float(stands.sum()))
+    return PopulationUniqueness(of_uniques, of_rows, "survey weights", 0.0, 0.0, people, size)
 
 
 def log_likelihood(alpha: float, theta: float, sizes: NDArray[np.integer]) -> float:
