@@ -42,6 +42,7 @@ class Worst:
         detail: the interval and what else belongs to the headline.
         level: severity; "" = it has none.
         group: the most exposed group in a sentence; may be empty.
+        share: the share that speaks, where it is not that of the options.
     """
 
     headline: str
@@ -50,6 +51,7 @@ class Worst:
     detail: str
     level: str
     group: str = ""
+    share: Json | None = None
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,7 @@ def first_screen(room: Room, manifest: Json, chart: Chart | None) -> First:
     found = room.worst(candidate)
     limits, on = document["rules"], _judged_option(room, candidate)
     large, lines = room.released()
-    share_now = (None if candidate is None else room.share_of(candidate)) or {}
+    share_now = found.share or (None if candidate is None else room.share_of(candidate)) or {}
     return First(
         kind=say(room.kind),
         name=document["subject"]["name"],

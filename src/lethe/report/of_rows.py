@@ -108,8 +108,9 @@ class Quasi(_Rows):
     glossary = ("quasi", "class", "l_t", "three")
 
     def criterion(self, attack: str) -> str:
-        words = {"classes": "singling", "subsets": "singling", "homogeneity": "inference"}
-        return words.get(attack, "inference" if "knowledge" in attack else "linking")
+        words = {"classes": "singling", "subsets": "singling"}
+        words |= dict.fromkeys(_LEARNT, "inference")
+        return words.get(attack.partition(",")[0], "linking")
 
     @property
     def chance(self) -> float:
@@ -119,12 +120,15 @@ class Quasi(_Rows):
         quasi = ", ".join(self.section["quasi"])
         shown: Json = candidate or self.section["anonymity"]
         unique = (shown.get("unique") or {}).get("value")
-        detail = [] if unique is None else [say("table.unique", value=share_words(unique))]
+        detail = []
+        if unique is not None:
+            words = {"value": share_words(unique), "people": self._people_word}
+            detail = [say("table.unique", **words)]
         detail += self._certain(shown)
         by, attack = say("table.by"), ((candidate or {}).get("risk_from") or {}).get("attack") or ""
         found = self._worst(candidate, by, ", ".join(detail), quasi=quasi, people=self._people_word)
         found = replace(found, group=self._group(shown))
-        kind, _, near = attack.partition(", within ")
+        kind, _, near = attack.partition(", ")
         if kind not in _LEARNT or not found.level:  # refused: no other number speaks in its place
             return found
         numbers = shown if near or "exact" not in shown else shown["exact"]
@@ -151,7 +155,7 @@ class Quasi(_Rows):
     def _group(self, candidate: Json) -> str:
         """The group with the largest share of the number that speaks."""
         attack = ((candidate.get("risk_from") or {}).get("attack") or "").partition(",")[0]
-        metric = {"homogeneity": "certain", "best guess": "guessed"}.get(attack, "marketer")
+        metric = {"homogeneity": "certain", "best-guess": "guessed"}.get(attack, "marketer")
         groups = candidate.get("groups") or ()
         if not groups or "refused" in candidate["risk"]:
             return ""
@@ -205,7 +209,7 @@ class Quasi(_Rows):
                     rows.append((label, str(share(population[key]))))
         folded: list[Part] = [Facts(rows), *self._drawn("sizes")]
         parts: list[Part] = [*self._drawn("columns"), self._subsets()]
-        if section["columns"]:
+        if section.get("columns"):
             keys = ("marketer_without", "unique_without")
             left = [(one["name"], [share(one[key]) for key in keys]) for one in section["columns"]]
             heads = [say(f"table.head.{key}") for key in ("column", *keys)]
@@ -527,7 +531,7 @@ class Synthetic(_Rows):
         )
 
 
-_LEARNT = {"homogeneity": "table.headline.certain", "best guess": "table.headline.guess"}
+_LEARNT = {"homogeneity": "table.headline.certain", "best-guess": "table.headline.guess"}
 _KEYS = ("top_1", "match", "precision", "abstention", "false_match")
 
 

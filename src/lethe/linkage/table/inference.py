@@ -65,7 +65,8 @@ class Secret:
         low: (levels,) least guess that is right for each value, ascending; None where only equal
             values are right.
         high: (levels,) the largest.
-        words: how near is near enough, such as ``5 %``; empty where only equal values are right.
+        words: how near is near enough, such as ``within 5 %``; empty where only equal values are
+            right, or no two are so near.
     """
 
     codes: Codes
@@ -117,9 +118,12 @@ def secret_of(column: NDArray[Any] | Coded, tolerance: Tolerance) -> Secret:
     around = tolerance.amount * (np.abs(numbers) if tolerance.relative else np.ones(len(numbers)))
     around = np.where(finite, around, 0.0)
     numbers = np.where(np.isnan(numbers), np.inf, numbers)
-    words = f"{tolerance.amount:,g}{' day(s)' if kind == 'M' else ''}"
-    words = f"{100 * tolerance.amount:g} %" if tolerance.relative else words
-    return Secret(read.codes, numbers - around, numbers + around, words)
+    words = f"within {tolerance.amount:,g}{' day(s)' if kind == 'M' else ''}"
+    words = f"within {100 * tolerance.amount:g} %" if tolerance.relative else words
+    near = Secret(read.codes, numbers - around, numbers + around, words)
+    assert near.reach is not None
+    apart = (near.reach == np.arange(len(numbers))).all()  # no two values within the tolerance
+    return Secret(read.codes) if apart else near
 
 
 @dataclass(frozen=True, eq=False)

@@ -206,10 +206,10 @@ def reported(
         details |= {"exact": shares} if learnt is not reached.learnt[-1] else shares
         if blind == 1:  # the classes reveal nothing that the table as a whole does not
             continue
-        near = f", within {learnt.within}" if learnt.within else ""
+        near = f", {learnt.within}" if learnt.within else ""
         gain = counted_share(max(guessed - blind, 0.0))
         results.append(AttackResult(f"homogeneity{near}", counted_share(certain), knows=KNOWN))
-        results.append(AttackResult(f"best guess{near}", gain, knows=KNOWN))
+        results.append(AttackResult(f"best-guess{near}", gain, knows=KNOWN))
     for column, levels in groups.items():
         rows = []
         for level, inside in levels.items():

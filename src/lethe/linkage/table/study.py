@@ -258,7 +258,8 @@ _SYNTHETIC = (
     "A synthetic row is nobody's. Its risk counts as if every synthetic row that agrees with a "
     "person in all quasi-identifiers, in the cells that were counted, were a copy of such a row: "
     "chance agreement is in it, so it is an upper limit of linkage, on the same axis as the "
-    "others. What is proven is in the guarantee, not in this number."
+    "others. Guesses of the sensitive value count what holds of people in general, too. What is "
+    "proven is in the guarantee, not in this number."
 )
 _LIMITS = (
     "k-anonymity is a property of a table, not a proof of privacy: who knows more than the "
@@ -361,7 +362,7 @@ class TableSubject(RowsSubject):
         )
         if study.disclosure is not None:
             learnt, within = study.disclosure.near, study.disclosure.within
-            near = f" within {within}" if within else ""
+            near = f" {within}" if within else ""
             words.append(
                 f"The quasi-identifiers reveal {study.table.sensitive}{near} for certain in "
                 f"{of_1000(learnt.certain.value)} of 1,000 {rows}; the best guess is right in "
@@ -444,7 +445,7 @@ def _attacks(study: TableStudy, settings: TableSettings) -> list[Json]:
         )
         rows.append(
             attack(
-                "best guess",
+                "best-guess",
                 "Guess the sensitive value that is right for most of the class, less a blind guess",
                 "optimal for the class; of numbers, right within the tolerance",
                 KNOWN,
