@@ -108,7 +108,8 @@ def audit_table(
                     f"{option} needs every row in memory, but equal rows of {name} are grouped. "
                     f"Leave {option} out, or read the table whole."
                 )
-        plain, times, typed = columns.columns, columns.times, {}
+        plain: dict[str, Any] = dict(columns.columns)
+        times, typed = columns.times, {}
     else:
         times = None
         typed = {key: one for key, one in columns.items() if isinstance(one, TypedColumn)}

@@ -145,7 +145,8 @@ def _of_persons(joint: Int, levels: int, persons: Persons) -> Classes:
     classes = int(finer.max()) + 1
     size = np.empty(classes, np.int64)
     size[finer] = np.bincount(profile)[of_row]
-    return Classes(finer, size, persons.part, np.bincount(finer, persons.part, minlength=classes))
+    spread: Float = np.bincount(finer, persons.part, minlength=classes).astype(np.float64)
+    return Classes(finer, size, persons.part, spread)
 
 
 def count(codes: Codes, levels: int, times: NDArray[Any] | None = None) -> NDArray[Any]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from lethe.evidence.rules import PEOPLE_BY_GROUP
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Card,
@@ -114,7 +115,7 @@ class Quasi(_Rows):
 
     @property
     def chance(self) -> float:
-        return 1 / self.section.get("people", self.section["rows"])
+        return 1 / int(self.section.get("people", self.section["rows"]))
 
     def worst(self, candidate: Json | None) -> Worst:
         quasi = ", ".join(self.section["quasi"])
@@ -252,21 +253,15 @@ class Quasi(_Rows):
                 title = say("table.near.title", secret=self._secret(near["within"]))
                 keys = ("certain", "guessed", "median", "blind", "span")
                 found = [(say(f"table.near.{key}"), _text(near[key])) for key in keys]
-                parts.append(Facts(found, title))
+                parts.append(Facts(found, title=title))
             parts.append(Folded(say("table.diversity"), [Facts(lines)]))
         if groups := (judged(self.document) or {}).get("groups"):
-            keys = [key for key in ("marketer", "unique", "certain", "guessed") if key in groups[0]]
+            named = [key for key in PEOPLE_BY_GROUP if key in groups[0]]
             levels = [
-                (
-                    one["name"],
-                    [
-                        Cell("estimate", significant(one["people"])),
-                        *(share(one[key]) for key in keys),
-                    ],
-                )
+                (one["name"], [number(one["people"], 9), *(share(one[key]) for key in named)])
                 for one in groups
             ]
-            heads = [say(f"table.head.{key}") for key in ("group", "people", *keys)]
+            heads = [say(f"table.head.{key}") for key in ("group", "people", *named)]
             parts.append(Table(say("table.groups"), heads, levels, say("table.groups.note")))
         return Section(
             "exposed", say("exposed.title"), lead, [*parts, *self._people()], say("nav.who")

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.columns import encode
+from lethe.data.columns import check_column, encode
 from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
 from lethe.evidence.frontier import Candidate
@@ -90,6 +90,8 @@ def context_of(table: Table, settings: TableSettings) -> Context:
             columns_of(settings.schema, {**table.plain, **table.typed})
             for name in (*table.quasi, *(() if table.sensitive is None else (table.sensitive,))):
                 _ = settings.schema[name]  # refuses a name that it does not have
+    for name in settings.hierarchies:
+        check_column("hierarchies", name, table.quasi, "quasi")
     secret = None
     if table.sensitive is not None:
         secret = secret_of(table.columns[table.sensitive], Tolerance.read(settings.tolerance))
@@ -97,7 +99,7 @@ def context_of(table: Table, settings: TableSettings) -> Context:
     return Context(
         table,
         tuple(
-            hierarchy(name, table.columns[name], table.times, settings.hierarchies.get(name))
+            hierarchy(name, table.columns[name], table.weight, settings.hierarchies.get(name))
             for name in table.quasi
         ),
         secret,

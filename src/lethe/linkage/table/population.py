@@ -15,7 +15,6 @@ from lethe.data.columns import Coded, Codes, Grouped, as_text, check_column, enc
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.codes import (
-    Classes,
     Counting,
     Int,
     Persons,
@@ -319,7 +318,7 @@ class PopulationUniqueness:
     Attributes:
         of_uniques: chance that a row which is unique in the sample is unique in the population.
         model: "Pitman", or "Ewens" where the likelihood is highest at alpha = 0; then the interval
-            holds alpha there. Or "survey weights", which have no parameters.
+            holds alpha there.
     """
 
     of_uniques: Estimate
@@ -332,7 +331,11 @@ class PopulationUniqueness:
 
 
 def population_uniqueness(
-    sizes: ArrayLike, population: int, *, confidence: float = 0.95
+    sizes: ArrayLike,
+    population: int,
+    *,
+    weights: Float | None = None,
+    confidence: float = 0.95,
 ) -> PopulationUniqueness:
     """Fit Pitman's sampling formula by maximum likelihood, and follow unique rows to size N.
 
@@ -348,9 +351,12 @@ def population_uniqueness(
     Args:
         sizes: (C,) rows in each equivalence class of the sample, all at least 1.
         population: N, at least the rows of the sample.
+        weights: (U,) survey weights of the unique rows, at least 1: a row of weight w is followed
+            from n to n w people, for it was drawn with chance 1 / w; None = all with n / N. The
+            sample is then random among rows of one weight only.
 
     Raises:
-        InputError: no sizes, or a population smaller than the sample.
+        InputError: no sizes, a population smaller than the sample, or a weight below 1.
         NotMeasurable: no row is unique, all are, or there is only one class; or the likelihood
             has no clear maximum.
     """
@@ -368,54 +374,24 @@ def population_uniqueness(
     z = float(ndtri((1 + confidence) / 2))
     model = "Pitman" if len(point) == 2 else "Ewens"
     where = f"{model} model, N = {population}; delta method and chance of the rows; n counts rows"
-    stay = _stays(point, rows, population)
+    alpha, theta = _parameters(point)
+    people = float(population)
+    if weights is not None:
+        if not (np.isfinite(weights) & (weights >= 1)).all():
+            raise InputError("weight needs a number from 1 in every row: people it stands for.")
+        # The chance to stay unique falls as (n / N)^(1 - alpha): the mean over rows is that of
+        # one population, at a power mean of the weights.
+        people = rows * float(np.mean(weights ** (alpha - 1))) ** (1 / (alpha - 1))
+        where = where.replace("N =", "survey weights, N =")
+    stay = _stays(point, rows, people)
     value = float(expit(stay))
     by_chance = 1 / (alone * max(value * (1 - value), 0.25 / alone))
-    spread = float(np.hypot(_spread(point, counts, rows, population), np.sqrt(by_chance)))
+    spread = float(np.hypot(_spread(point, counts, rows, people), np.sqrt(by_chance)))
     low, high = float(expit(stay - z * spread)), float(expit(stay + z * spread))
     of_uniques = Estimate(value, low, high, confidence, where, rows)
     share = alone / rows
     of_rows = Estimate(value * share, low * share, high * share, confidence, where, rows)
-    alpha, theta = _parameters(point)
     return PopulationUniqueness(of_uniques, of_rows, model, alpha, theta, rows, population)
-
-
-def uniqueness_by_weights(
-    classes: Classes, weights: NDArray[Any], *, confidence: float = 0.95
-) -> PopulationUniqueness:
-    """How many unique rows are unique in the population, from survey weights.
-
-    Assumes: A row of weight w was drawn with chance 1 / w, and of the f rows of a class with the
-        sum of weights F, so the class has a negative binomial number of people in the population
-        with success f / F (Benedetti and Franconi 1998): a unique row is unique there with chance
-        1 / w. The interval covers the chance of the rows themselves (Poisson, which is wider than
-        the sum of these), and not a wrong model.
-
-    Args:
-        weights: (rows,) people that each row stands for, at least 1.
-
-    Raises:
-        InputError: a weight is missing, below 1 or no number.
-        NotMeasurable: no row is unique.
-    """
-    from scipy.stats import poisson
-
-    if weights.dtype.kind not in "iuf" or not (np.isfinite(weights) & (weights >= 1)).all():
-        raise InputError("weight needs a number from 1 in every row: people that it stands for.")
-    people, number, alone = classes.people, classes.smaller(2), classes.size == 1
-    if not number:
-        raise NotMeasurable("no row is unique, so none is unique in the population.")
-    stands = weights * (1 if classes.weight is None else classes.weight)
-    mean_weight = np.bincount(classes.of_row, stands) / classes.mass  # of the class' people
-    mean, tail = float((classes.mass / mean_weight)[alone].sum()), (1 - confidence) / 2
-    low, high = (min(float(poisson.ppf(end, mean)), number) for end in (tail, 1 - tail))
-    where = "survey weights (Benedetti and Franconi 1998); chance of the rows; n counts rows"
-    of_uniques, of_rows = (
-        Estimate(mean / whole, low / whole, high / whole, confidence, where, people)
-        for whole in (number, people)
-    )
-    size = round(float(stands.sum()))
-    return PopulationUniqueness(of_uniques, of_rows, "survey weights", 0.0, 0.0, people, size)
 
 
 def log_likelihood(alpha: float, theta: float, sizes: NDArray[np.integer]) -> float:
@@ -454,7 +430,7 @@ def _loss(point: Float, sizes: NDArray[np.integer]) -> float:
     return -log_likelihood(*_parameters(point), sizes)
 
 
-def _stays(point: Float, rows: int, population: int) -> float:
+def _stays(point: Float, rows: int, population: float) -> float:
     """Logit of the chance to stay unique from n to N people."""
     alpha, theta = _parameters(point)
     log = gammaln(theta + alpha + population - 1) - gammaln(theta + alpha + rows - 1)
@@ -462,7 +438,7 @@ def _stays(point: Float, rows: int, population: int) -> float:
     return float(logit(np.clip(np.exp(log), 1e-300, 1 - 1e-15)))
 
 
-def _spread(point: Float, sizes: NDArray[np.integer], rows: int, population: int) -> float:
+def _spread(point: Float, sizes: NDArray[np.integer], rows: int, population: float) -> float:
     """Standard error of the logit, from the curvature of the likelihood."""
     step = 1e-3 * np.eye(len(point))
     curve = np.array(

@@ -101,9 +101,14 @@ class Table:
             return len(np.unique(self.counting.of_row))
         return self.rows
 
+    @property
+    def weight(self) -> Int | Float | None:
+        """(rows,) what each row counts for; None = 1 each."""
+        return self.counting.part if isinstance(self.counting, Persons) else self.times
+
     def total(self, of_row: NDArray[Any], inside: NDArray[np.bool_] | None = None) -> float:
         """Sum over persons of a number of each row, each person the mean of their rows."""
-        weight = self.counting.part if isinstance(self.counting, Persons) else self.times
+        weight = self.weight
         if inside is not None:
             of_row, weight = of_row[inside], None if weight is None else weight[inside]
         summed = of_row.sum(dtype=np.float64) if weight is None else of_row @ weight
@@ -172,7 +177,7 @@ class Reached:
         """Of people, or of those in a group, by the name of the metric."""
         everybody = np.ones(len(self.alone), bool)
         people = table.people if inside is None else table.total(everybody, inside)
-        listed = {
+        listed: dict[str, list[NDArray[Any]]] = {
             "marketer": [self.linked],
             "unique": [self.alone],
             "certain": [one.certain for one in self.learnt],
@@ -211,18 +216,15 @@ def reported(
         results.append(AttackResult(f"homogeneity{near}", counted_share(certain), knows=KNOWN))
         results.append(AttackResult(f"best-guess{near}", gain, knows=KNOWN))
     for column, levels in groups.items():
-        rows = []
         for level, inside in levels.items():
             people = round(table.total(np.ones(len(inside), bool), inside), 3)
-            shares = {
-                name: counted(value, max(round(people), 1), confidence)
-                for name, value in reached.shares(table, inside).items()
-            }
-            measures |= {f"{name}[{column}={level}]": one for name, one in shares.items()}
-            named = {"name": f"{column}={level}", "people": people}
-            rows.append({**named, **{name: one.to_json() for name, one in shares.items()}})
-        for name in shares:
-            worst = max((row for row in rows), key=lambda row: row[name]["value"])["name"]
-            measures[f"{name}[every {column}]"] = measures[f"{name}[{worst}]"]
-        details.setdefault("groups", []).extend(rows)
+            row: dict[str, Any] = {"name": f"{column}={level}", "people": people}
+            for name, value in reached.shares(table, inside).items():
+                estimate = counted(value, max(round(people), 1), confidence)
+                row[name] = estimate.to_json()
+                measures[f"{name}[{column}={level}]"] = estimate
+                worst = measures.get(f"{name}[every {column}]")
+                if not isinstance(worst, Estimate) or value > (worst.value or 0.0):
+                    measures[f"{name}[every {column}]"] = estimate
+            details.setdefault("groups", []).append(row)
     return measures, results, details

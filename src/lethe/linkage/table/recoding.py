@@ -27,7 +27,7 @@ from lethe.data.columns import (
     read_columns,
 )
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
-from lethe.linkage.codes import Counting, Int, classes_of, count
+from lethe.linkage.codes import Counting, Float, Int, classes_of, count
 
 GROUPS = (64, 32, 16, 8, 4, 2)
 REST, ALL = "other", "*"
@@ -67,7 +67,7 @@ class Recoded:
 
 
 def hierarchy(
-    name: str, column: NDArray[Any] | Coded, times: Int | None = None, own: Any = None
+    name: str, column: NDArray[Any] | Coded, times: Int | Float | None = None, own: Any = None
 ) -> Hierarchy:
     """The hierarchy of a column, by its type and by how many rows have each value.
 
@@ -229,7 +229,7 @@ def _name(members: list[str], kind: str) -> str:
     return REST
 
 
-def _neighbours(counts: Int, gap: bool) -> list[Int]:
+def _neighbours(counts: Int | Float, gap: bool) -> list[Int]:
     levels = len(counts) - gap
     if levels < 1:
         return []
@@ -244,7 +244,7 @@ def _neighbours(counts: Int, gap: bool) -> list[Int]:
     return found
 
 
-def _most_frequent(counts: Int) -> list[Int]:
+def _most_frequent(counts: Int | Float) -> list[Int]:
     rank = np.empty(len(counts), np.int64)
     rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
     return [np.minimum(rank, groups - 1) for groups in GROUPS if groups < len(counts)]

@@ -44,7 +44,6 @@ from lethe.linkage.table.population import (
     Uniqueness,
     population_uniqueness,
     uniqueness,
-    uniqueness_by_weights,
 )
 from lethe.linkage.table.reached import KNOWN, Table
 from lethe.linkage.table.recoding import Hierarchy, coarsen, recode, released_columns
@@ -119,9 +118,11 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
             population = population_uniqueness(sizes, settings.population, confidence=sure)
         elif settings.weight is not None:
             check_column("weight", settings.weight, table.columns, table.name)
-            column = encode(table.columns[settings.weight])
-            stands = column.values[column.codes]
-            population = uniqueness_by_weights(found.of_class, stands, confidence=sure)
+            stands, alone = _weights(table, settings.weight), found.of_class.of_size == 1
+            number = max(round(table.total(stands)), table.people)
+            population = population_uniqueness(
+                found.of_class.sizes, number, weights=stands[alone], confidence=sure
+            )
     except NotMeasurable as error:
         population = Refusal(str(error))
     everyone, stay = np.ones(len(codes[0]), bool), (0,) * len(hierarchies)
@@ -159,6 +160,14 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
         plans,
         without,
     )
+
+
+def _weights(table: Table, name: str) -> NDArray[np.float64]:
+    """(rows,) people that each row stands for."""
+    column = encode(table.columns[name])
+    if column.values.dtype.kind not in "iuf":
+        raise InputError(f"weight={name!r} is no column of numbers. Name the survey weights.")
+    return column.values.astype(np.float64)[column.codes]
 
 
 def fingerprint_of(study: TableStudy) -> str:
