@@ -90,8 +90,8 @@ class TableSettings(CommonSettings):
             the rows. None = read off the table and public, which the guarantee then says.
         bins: of the same, cells of a column whose schema has bounds.
         text: columns that stay text although their cells are dates or numbers.
-        tolerance: how near a guess of a sensitive number counts as right: 5% of the true value, or
-            1000 in the units of the column. Dates: within a day, or so many days.
+        tolerance: how near a guess of a sensitive number counts as right: 5% of the true value, the
+            default, or 1000 in the units of the column. Dates: within a day, or so many days.
         group: columns whose every value is measured as a group of people, see the rules.
         weight: column of survey weights, the people of the population that each row stands for: an
             estimate of how many unique rows are unique there.
@@ -111,7 +111,7 @@ class TableSettings(CommonSettings):
     schema: Schema | None = None
     bins: int = 32
     text: tuple[str, ...] = ()
-    tolerance: str = "5%"
+    tolerance: str | float | None = None
     group: tuple[str, ...] = ()
     weight: str | None = None
     hierarchies: Mapping[str, Any] = field(default_factory=dict)
@@ -119,7 +119,8 @@ class TableSettings(CommonSettings):
 
     def __post_init__(self) -> None:
         self.check()
-        object.__setattr__(self, "tolerance", str(self.tolerance))
+        near = "5%" if self.tolerance is None else str(self.tolerance)
+        object.__setattr__(self, "tolerance", near)
         if self.weight is not None and self.population is not None:
             raise InputError("weights say how large the population is. Leave people or weight out.")
         for k in self.ks:

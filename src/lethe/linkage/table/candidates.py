@@ -64,6 +64,17 @@ class Context:
     groups: Groups
 
     @cached_property
+    def telling(self) -> int:
+        """The quasi-identifier from which alone the sensitive value is guessed best."""
+        assert self.secret is not None
+        guesses = []
+        for one in self.hierarchies:
+            found = classes_of([one.codes], self.table.counting)
+            pairs = pairs_of(found, self.secret.codes)
+            guesses.append(best_guess(found, pairs, self.secret.reach).guessed.value or 0.0)
+        return int(np.argmax(guesses))
+
+    @cached_property
     def original(self) -> Original:
         """What counts of recoded rows are compared with."""
         columns = [one.codes for one in self.hierarchies]
@@ -94,7 +105,8 @@ def context_of(table: Table, settings: TableSettings) -> Context:
         check_column("hierarchies", name, table.quasi, "quasi")
     secret = None
     if table.sensitive is not None:
-        secret = secret_of(table.columns[table.sensitive], Tolerance.read(settings.tolerance))
+        tolerance = Tolerance.read(str(settings.tolerance))
+        secret = secret_of(table.columns[table.sensitive], tolerance)
     use = use_of(settings, table.plain)
     return Context(
         table,
@@ -154,8 +166,13 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
             guess = best_guess(found, pairs, reach, sure)
             low, high = guess.blind_values
             blind = (secret.codes >= low) & (secret.codes <= high)
-            # Of people without a row the adversary guesses as of anybody.
-            certain, right = np.zeros(len(kept), bool), blind.astype(np.float64)
+            # Of people without a row the adversary guesses by the column that says most.
+            certain, right = np.zeros(len(kept), bool), np.zeros(len(kept))
+            if not kept.all():
+                of_value = hierarchies[context.telling].at(steps[context.telling])
+                theirs, released = secret[~kept], secret[kept]
+                guessed = _guessed(theirs, of_value[~kept], of_value[kept], released, within)
+                right[~kept] = guessed.right
             certain[kept], right[kept] = guess.of_class[found.of_row], guess.of_row
             learnt.append(Learnt(certain, right, blind, within))
     measures, results, shares = reported(
@@ -276,7 +293,7 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
         cells = made.domains[at].place(columns[table.sensitive])
         learnt.append(_inferred(own, cells, drawn, made.cells[at]))
         if context.secret.words:
-            tolerance = Tolerance.read(settings.tolerance)
+            tolerance = Tolerance.read(str(settings.tolerance))
             values = secret_of(made.plain()[table.sensitive], tolerance)
             learnt.append(_inferred_near(own, context.secret, drawn, values))
     linked: Float = np.where(shown[own], 1 / np.maximum(size[own], 1), 0.0)
@@ -367,6 +384,13 @@ def _inferred(own_class: Int, secret: Int, drawn: Int, released: Int) -> Learnt:
     usual = int(np.argmax(np.bincount(released)))
     blind = secret == usual
     return Learnt(certain, np.where(distinct[own_class] > 0, right, blind), blind)
+
+
+def _guessed(secret: Secret, own_class: Int, drawn: Int, released: Secret, within: str) -> Learnt:
+    """What released rows of the same class say of people, exactly or within the tolerance."""
+    if within:
+        return _inferred_near(own_class, secret, drawn, released)
+    return _inferred(own_class, secret.codes, drawn, released.codes)
 
 
 def _inferred_near(own_class: Int, secret: Secret, drawn: Int, released: Secret) -> Learnt:

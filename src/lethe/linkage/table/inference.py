@@ -6,8 +6,10 @@ when a class narrows it: a guess is right within a tolerance.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -74,6 +76,9 @@ class Secret:
     high: Float | None = None
     words: str = ""
 
+    def __getitem__(self, rows: NDArray[Any]) -> Secret:
+        return replace(self, codes=self.codes[rows])
+
     @cached_property
     def reach(self) -> Int | None:
         """(levels,) the last value that some guess gets right together with each."""
@@ -100,9 +105,13 @@ def secret_of(column: NDArray[Any] | Coded, tolerance: Tolerance) -> Secret:
     [1, 1, 2]
     """
     read = as_one_spelling(column)
+    if is_text(read.values):
+        spelled = _numbers_in(read.values.tolist())
+        if spelled is None:
+            return Secret(read.codes)
+        numbers = encode(spelled)
+        read = Coded(numbers.codes[read.codes], numbers.values)
     values, kind = read.values, read.values.dtype.kind
-    if is_text(values):
-        return Secret(read.codes)
     if kind == "M":
         days = encode(values.astype("datetime64[D]"))
         if days.levels - missing(days.values).any() > 1:  # else times of one day tell people apart
@@ -124,6 +133,35 @@ def secret_of(column: NDArray[Any] | Coded, tolerance: Tolerance) -> Secret:
     assert near.reach is not None
     apart = (near.reach == np.arange(len(numbers))).all()  # no two values within the tolerance
     return Secret(read.codes) if apart else near
+
+
+_SPELLED = re.compile(r"([^\d+-]*)([+-]?\d(?:[\d.,' ]*\d)?)(\D*)")
+_NUMBERS = {
+    (mark, point): re.compile(rf"[+-]?(\d{{1,3}}([{mark}]\d{{3}})+|0|[1-9]\d*)([{point}]\d+)?")
+    for mark, point in ((",", "."), (".", ","))
+}
+
+
+def _numbers_in(cells: list[str]) -> NDArray[np.float64] | None:
+    """Numbers that are text because of a unit or of thousands' marks, of whichever country.
+
+    A spelling must not hide that a class narrows a number. None where not 99 % of the cells are
+    numbers of one unit; codes with leading zeros are none.
+    """
+    found = [_SPELLED.fullmatch(cell) for cell in cells]
+    units = Counter((one[1], one[3]) for one in found if one)
+    unit = units.most_common(1)[0][0] if units else None
+    texts = [
+        re.sub("[' ]", "", one[2]) if one and (one[1], one[3]) == unit else "" for one in found
+    ]
+    for (mark, point), pattern in _NUMBERS.items():
+        fits = [pattern.fullmatch(text) is not None for text in texts]
+        if sum(fits) >= 0.99 * sum(cell != "" for cell in cells) > 0:
+            plain = [text.replace(mark, "").replace(point, ".") for text in texts]
+            return np.array(
+                [float(t) if fit else np.nan for t, fit in zip(plain, fits, strict=True)]
+            )
+    return None
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,17 +234,19 @@ def guesses_from(of_class: Int, drawn: Secret, classes: int) -> tuple[NDArray[np
         last is the guess for all rows together.
     """
     assert drawn.low is not None and drawn.high is not None
-    both = np.concatenate([of_class, np.full(len(of_class), classes)])
-    found = classes_of([both])
-    pairs = pairs_of(found, np.concatenate([drawn.codes, drawn.codes]))
-    last, held, best = _windows(pairs.of_class, pairs.value, pairs.count, pairs.first, drawn.reach)
-    leads = np.flatnonzero(held == best[pairs.of_class])
-    lead = leads[np.unique(pairs.of_class[leads], return_index=True)[1]]  # the first of each class
-    place = np.zeros(len(found.size), np.int64)
-    place[found.of_row] = both
     certain, guess = np.zeros(classes + 1, bool), np.full(classes + 1, np.nan)
-    certain[place] = best == found.size
-    guess[place] = (drawn.low[pairs.value[last[lead]]] + drawn.high[pairs.value[lead]]) / 2
+    for label in (of_class, np.full(len(of_class), classes)):
+        found = classes_of([label])
+        pairs = pairs_of(found, drawn.codes)
+        last, held, best = _windows(
+            pairs.of_class, pairs.value, pairs.count, pairs.first, drawn.reach
+        )
+        leads = np.flatnonzero(held == best[pairs.of_class])
+        lead = leads[np.diff(pairs.of_class[leads], prepend=-1) > 0]  # the first of each class
+        place = np.zeros(len(found.size), np.int64)
+        place[found.of_row] = label
+        certain[place] = best == found.size
+        guess[place] = (drawn.low[pairs.value[last[lead]]] + drawn.high[pairs.value[lead]]) / 2
     return certain, guess
 
 

@@ -133,13 +133,18 @@ def _own(name: str, read: Coded, given: Any) -> Hierarchy:
 
 
 def recode(
-    hierarchies: Sequence[Hierarchy], k: int, suppress: float = 0.05, times: Counting = None
+    hierarchies: Sequence[Hierarchy],
+    k: int,
+    suppress: float = 0.05,
+    times: Counting = None,
+    start: Sequence[int] | None = None,
 ) -> Recoded:
     """Recode until at most a share of the people is in classes smaller than k; leave those out.
 
     Args:
         k: smallest class, at least 2.
         suppress: largest share of people that may be left out, in [0, 1).
+        start: steps that a smaller k needs, since a larger one takes them too; None = none.
 
     Guarantee: Every released row agrees in all quasi-identifiers with those of at least k - 1 other
         people. That is no proof of privacy: see `disclosure`.
@@ -152,7 +157,7 @@ def recode(
     check_between("suppress", suppress, 0, 1, open_high=True)
     if not hierarchies:
         raise InputError("recode needs at least 1 column.")
-    steps = [0] * len(hierarchies)
+    steps = list(start or [0] * len(hierarchies))
     while True:
         found = classes_of(
             [one.at(step) for one, step in zip(hierarchies, steps, strict=True)], times

@@ -250,9 +250,11 @@ def _plans(
     for k in settings.ks:
         words = f"rows in classes below {k} are not released"
         yield Plan(f"suppress-{k}", words, stay, of_size >= k)
+    start: tuple[int, ...] | None = None
     for k in settings.ks:
         try:
-            made = recode(hierarchies, k, settings.suppress, times)
+            made = recode(hierarchies, k, settings.suppress, times, start)
+            start = made.steps
         except NotMeasurable as error:
             skipped[f"k-{k}"] = str(error)
             continue
