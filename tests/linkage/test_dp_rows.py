@@ -18,7 +18,7 @@ from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.candidates import _inferred, _inferred_near, agreement
 from lethe.linkage.table.domains import columns_of
 from lethe.linkage.table.dp_rows import DpRows, dp_rows
-from lethe.linkage.table.inference import Tolerance, secret_of
+from lethe.linkage.table.inference import Secret, Tolerance, secret_of
 from lethe.report import render
 from lethe.training.folder import RunFolder
 
@@ -44,7 +44,7 @@ def test_what_agreeing_rows_tell_by_hand() -> None:
     # Class 0: synthetic say 1, 1; class 1: 0 and 1, a tie; class 2: none, the usual value is 1.
     drawn, told = np.array([0, 0, 1, 1]), np.array([1, 1, 0, 1])
     own, secret = np.array([0, 0, 1, 2, 2]), np.array([1, 0, 0, 1, 0])
-    found = _inferred(own, secret, drawn, told)
+    found = _inferred(own, Secret(secret), drawn, Secret(told))
     assert found.certain.tolist() == [True, False, False, False, False]
     assert found.right.tolist() == [1, 0, 0.5, 1, 0]
     assert found.blind.tolist() == [True, False, False, True, False]

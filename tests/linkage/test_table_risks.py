@@ -190,6 +190,11 @@ CHANGES = {
         "ill": np.array([f" {c}" if at % 2 else c.upper() for at, c in enumerate(t["ill"])], "O"),
     },
     "numbers as text": lambda t: {**t, "salary": np.array([f"{x}" for x in t["salary"]], object)},
+    "a unit": lambda t: {**t, "salary": np.array([f"{x:.2f} EUR" for x in t["salary"]], object)},
+    "thousands": lambda t: {**t, "salary": np.array([f"$ {x:,.2f}" for x in t["salary"]], object)},
+    "a decimal comma": lambda t: {
+        **t, "salary": np.array([f"{x:.2f}".replace(".", ",") for x in t["salary"]], object)
+    },
     "cents": lambda t: {**t, "salary": 100 * t["salary"]},
     "another currency": lambda t: {**t, "salary": 1.1 * t["salary"]},
     "float32": lambda t: {**t, "salary": t["salary"].astype(np.float32)},
@@ -213,6 +218,28 @@ def test_no_harmless_change_turns_a_fail_into_a_pass(change: str, secret: str) -
         assert old["outcome"] != "fail" or new["outcome"] == "fail", old["rule"]
     assert [one["outcome"] for one in before.rules][:3] == ["fail"] * 3
     assert after.candidates[0]["risk"]["value"] >= before.candidates[0]["risk"]["value"] - 1e-7
+
+
+def test_who_is_not_released_is_guessed_by_an_ordinary_means() -> None:
+    """The zip code tells the salary of those whose rows were suppressed, by the rows of others."""
+    rng = np.random.default_rng(5)
+    table = {**zips(800), "age": rng.integers(0, 40, 800)}
+    left = by_name(audit_table(table, ["zip", "age"], "salary"))["suppress-2"]
+    assert left["released"] < 500
+    sizes = Counter(zip(table["zip"].tolist(), table["age"].tolist(), strict=True))
+    kept = np.array([sizes[key] > 1 for key in zip(table["zip"], table["age"], strict=True)])
+    right = 0
+    for zip_code, salary in zip(table["zip"], table["salary"], strict=True):
+        seen = table["salary"][kept & (table["zip"] == zip_code)]
+        right += len(seen) > 0 and abs(np.median(seen) - salary) <= 0.05 * salary
+    assert right / 800 > 0.9 and value(left, "guessed") >= right / 800 - 1e-9
+    assert left["risk"]["value"] > 0.8
+
+
+@pytest.mark.parametrize("cells", ["E11.9 E12 E10.1", "0012 0453 0999", "flu cold none", "3-4 5-6"])
+def test_codes_are_no_numbers(cells: str) -> None:
+    column = np.array([*cells.split(), *cells.split()], object)
+    assert secret_of(column, Tolerance(0.5)).words == ""
 
 
 # Persons with several rows.

@@ -169,10 +169,9 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
             # Of people without a row the adversary guesses by the column that says most.
             certain, right = np.zeros(len(kept), bool), np.zeros(len(kept))
             if not kept.all():
-                of_value = hierarchies[context.telling].at(steps[context.telling])
-                theirs, released = secret[~kept], secret[kept]
-                guessed = _guessed(theirs, of_value[~kept], of_value[kept], released, within)
-                right[~kept] = guessed.right
+                of_value = hierarchies[context.telling].at(steps[context.telling]).astype(np.int64)
+                how = of_value[~kept], secret[~kept], of_value[kept], secret[kept], found.weight
+                right[~kept] = (_inferred_near if within else _inferred)(*how).right
             certain[kept], right[kept] = guess.of_class[found.of_row], guess.of_row
             learnt.append(Learnt(certain, right, blind, within))
     measures, results, shares = reported(
@@ -290,8 +289,8 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
     learnt: list[Learnt] = []
     if table.sensitive is not None and context.secret is not None:
         at = place[table.sensitive]
-        cells = made.domains[at].place(columns[table.sensitive])
-        learnt.append(_inferred(own, cells, drawn, made.cells[at]))
+        cells = Secret(made.domains[at].place(columns[table.sensitive]))
+        learnt.append(_inferred(own, cells, drawn, Secret(made.cells[at])))
         if context.secret.words:
             tolerance = Tolerance.read(str(settings.tolerance))
             values = secret_of(made.plain()[table.sensitive], tolerance)
@@ -359,46 +358,47 @@ def _some(
     }
 
 
-def _inferred(own_class: Int, secret: Int, drawn: Int, released: Int) -> Learnt:
-    """What the synthetic rows that agree with a person say of the secret, and whether it is right.
+def _inferred(
+    own: Int, secret: Secret, drawn: Int, released: Secret, weight: Int | Float | None = None
+) -> Learnt:
+    """What the released rows that agree with a person say of the secret, and whether it is right.
+
+    Args:
+        own: (rows,) class of each person.
+        drawn: (released rows,) class of each, numbered alike.
+        weight: (released rows,) what each counts for; None = 1 each.
 
     Returns: Whether all agreeing rows say one secret, the right one; and the chance to be right
         with the most frequent secret of the agreeing rows (of all rows where none agrees), equally
         frequent ones guessed by chance.
     """
-    classes, values = (
-        int(max(own_class.max(), drawn.max())) + 1,
-        int(max(secret.max(), released.max())) + 1,
-    )
-    pairs, count = np.unique(drawn * values + released, return_counts=True)
+    classes = int(max(own.max(), drawn.max())) + 1
+    values = int(max(secret.codes.max(), released.codes.max())) + 1
+    pairs, place = np.unique(drawn * values + released.codes, return_inverse=True)
+    count = np.bincount(place, weight)
     of_class = pairs // values
     distinct = np.bincount(of_class, minlength=classes)
-    most = np.zeros(classes, np.int64)
+    most = np.zeros(classes)
     np.maximum.at(most, of_class, count)
-    leading = count == most[of_class]
+    leading = count >= most[of_class] * (1 - 1e-12)
     ties = np.bincount(of_class[leading], minlength=classes)
-    at = np.minimum(np.searchsorted(pairs, own_class * values + secret), len(pairs) - 1)
-    said = pairs[at] == own_class * values + secret
-    certain = said & (distinct[own_class] == 1)
-    right: Float = np.where(said & leading[at], 1 / np.maximum(ties[own_class], 1), 0.0)
-    usual = int(np.argmax(np.bincount(released)))
-    blind = secret == usual
-    return Learnt(certain, np.where(distinct[own_class] > 0, right, blind), blind)
+    mine = own * values + secret.codes
+    at = np.minimum(np.searchsorted(pairs, mine), len(pairs) - 1)
+    said = pairs[at] == mine
+    right: Float = np.where(said & leading[at], 1 / np.maximum(ties[own], 1), 0.0)
+    blind = secret.codes == int(np.argmax(np.bincount(released.codes, weight)))
+    right = np.where(distinct[own] > 0, right, blind)
+    return Learnt(said & (distinct[own] == 1), right, blind)
 
 
-def _guessed(secret: Secret, own_class: Int, drawn: Int, released: Secret, within: str) -> Learnt:
-    """What released rows of the same class say of people, exactly or within the tolerance."""
-    if within:
-        return _inferred_near(own_class, secret, drawn, released)
-    return _inferred(own_class, secret.codes, drawn, released.codes)
-
-
-def _inferred_near(own_class: Int, secret: Secret, drawn: Int, released: Secret) -> Learnt:
+def _inferred_near(
+    own: Int, secret: Secret, drawn: Int, released: Secret, weight: Int | Float | None = None
+) -> Learnt:
     """The same of a number, right within the tolerance."""
     assert secret.low is not None and secret.high is not None
-    classes = int(max(own_class.max(), drawn.max())) + 1
-    sure, guess = guesses_from(drawn, released, classes)
-    own = np.where(np.isnan(guess[own_class]), classes, own_class)
+    classes = int(max(own.max(), drawn.max())) + 1
+    sure, guess = guesses_from(drawn, released, classes, weight)
+    own = np.where(np.isnan(guess[own]), classes, own)  # where no row agrees, as of anybody
     low, high = secret.low[secret.codes], secret.high[secret.codes]
 
     def right(value: Float) -> NDArray[np.bool_]:

@@ -135,7 +135,7 @@ def secret_of(column: NDArray[Any] | Coded, tolerance: Tolerance) -> Secret:
     return Secret(read.codes) if apart else near
 
 
-_SPELLED = re.compile(r"([^\d+-]*)([+-]?\d(?:[\d.,' ]*\d)?)(\D*)")
+_SPELLED = re.compile(r"((?:[^\d+-]*[^\w+-])?)([+-]?\d(?:[\d.,' ]*\d)?)(\D*)")
 _NUMBERS = {
     (mark, point): re.compile(rf"[+-]?(\d{{1,3}}([{mark}]\d{{3}})+|0|[1-9]\d*)([{point}]\d+)?")
     for mark, point in ((",", "."), (".", ","))
@@ -222,13 +222,16 @@ def best_guess(
     )
 
 
-def guesses_from(of_class: Int, drawn: Secret, classes: int) -> tuple[NDArray[np.bool_], Float]:
+def guesses_from(
+    of_class: Int, drawn: Secret, classes: int, weight: Int | Float | None = None
+) -> tuple[NDArray[np.bool_], Float]:
     """The best guess of a number in each class of rows, within the tolerance.
 
     Args:
         of_class: (rows,) class of each row.
         drawn: their sensitive numbers.
         classes: how many there are, those without rows included.
+        weight: (rows,) what each counts for; None = 1 each.
 
     Returns: (classes + 1,) whether it is right for all rows, and the guess; NaN without rows. The
         last is the guess for all rows together.
@@ -236,16 +239,16 @@ def guesses_from(of_class: Int, drawn: Secret, classes: int) -> tuple[NDArray[np
     assert drawn.low is not None and drawn.high is not None
     certain, guess = np.zeros(classes + 1, bool), np.full(classes + 1, np.nan)
     for label in (of_class, np.full(len(of_class), classes)):
-        found = classes_of([label])
+        found = classes_of([label], weight)
         pairs = pairs_of(found, drawn.codes)
         last, held, best = _windows(
             pairs.of_class, pairs.value, pairs.count, pairs.first, drawn.reach
         )
-        leads = np.flatnonzero(held == best[pairs.of_class])
+        leads = np.flatnonzero(held >= best[pairs.of_class] * (1 - 1e-12))
         lead = leads[np.diff(pairs.of_class[leads], prepend=-1) > 0]  # the first of each class
         place = np.zeros(len(found.size), np.int64)
         place[found.of_row] = label
-        certain[place] = best == found.size
+        certain[place] = last[pairs.first] == np.append(pairs.first[1:], len(held)) - 1
         guess[place] = (drawn.low[pairs.value[last[lead]]] + drawn.high[pairs.value[lead]]) / 2
     return certain, guess
 

@@ -92,12 +92,18 @@ class TableStudy:
         left = {key: one for key, one in table.plain.items() if plan.name != f"without-{key}"}
         rows = released_columns(left, self.hierarchies, plan.steps, plan.released)
         person = None if table.person is None else as_one_spelling(rows.pop(table.person)).codes
-        codes = [encode(column).codes for column in rows.values()]
-        order = np.lexsort(codes if person is None else [person, *codes])
+        rank = classes_of([encode(column).codes for column in rows.values()]).of_row
+        number = np.zeros(len(rank), np.int64)
+        if person is not None:  # numbered by what is released of them, so that no name has a part
+            _, person = np.unique(person, return_inverse=True)
+            within = np.lexsort([rank, person])
+            sets = np.split(rank[within], np.flatnonzero(np.diff(person[within])) + 1)
+            ordered = sorted(range(len(sets)), key=lambda one: sets[one].tolist())
+            number = np.argsort(ordered)[person]
+        order = np.lexsort([number, rank])
         written = {key: column[order] for key, column in rows.items()}
-        if person is not None and table.person is not None:
-            _, first, number = np.unique(person[order], return_index=True, return_inverse=True)
-            written[table.person] = np.argsort(np.argsort(first))[number] + 1
+        if table.person is not None:
+            written[table.person] = number[order] + 1
         return written
 
 
