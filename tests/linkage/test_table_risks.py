@@ -341,7 +341,12 @@ def test_every_level_of_a_group_is_counted_and_the_worst_decides() -> None:
     rng = np.random.default_rng(2)
     sex = np.repeat(["f", "m"], [40, 160]).astype(object)
     age = np.where(sex == "f", rng.integers(0, 80, 200), rng.integers(0, 8, 200))
-    rules = ("unique[every sex]<=0.3", "unique[sex=m]<=0.3", "unique<=0.3", "certain[sex=f]<=0.1")
+    rules = (
+        "unique[every  sex]<=0.3",
+        "unique[sex = m]<=0.3",
+        "unique<=0.3",
+        "certain[sex=f]<=0.1",
+    )
     found = audit_table(
         {"age": age, "sex": sex, "ill": age % 3},
         ["age"],

@@ -232,7 +232,7 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
         raise InputError(f"rule {text!r}: {way_out}.")
     if fpr is not None:
         check_between("FPR of a rule", fpr, 0, 1, open_low=True, open_high=True)
-    group = " ".join((found["group"] or "").split())
+    group = re.sub(" ?= ?", "=", " ".join((found["group"] or "").split()), count=1)
     grouped = PEOPLE_BY_GROUP if metrics is TABLE_METRICS else BY_GROUP
     if group and (metrics not in (METRICS, TABLE_METRICS) or metric not in grouped):
         raise InputError(

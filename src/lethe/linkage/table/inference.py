@@ -109,8 +109,8 @@ def secret_of(column: NDArray[Any] | Coded, tolerance: Tolerance) -> Secret:
         spelled = _numbers_in(read.values.tolist())
         if spelled is None:
             return Secret(read.codes)
-        numbers = encode(spelled)
-        read = Coded(numbers.codes[read.codes], numbers.values)
+        again = encode(spelled)
+        read = Coded(again.codes[read.codes], again.values)
     values, kind = read.values, read.values.dtype.kind
     if kind == "M":
         days = encode(values.astype("datetime64[D]"))
@@ -121,11 +121,10 @@ def secret_of(column: NDArray[Any] | Coded, tolerance: Tolerance) -> Secret:
         tolerance = Tolerance(1.0, False) if tolerance.relative else tolerance
     if kind == "b" or not tolerance.amount:
         return Secret(read.codes)
-    numbers = values.astype(np.float64)
+    numbers: Float = values.astype(np.float64)
     # A value that is missing or infinite has no neighbours.
-    finite = np.isfinite(numbers)
-    around = tolerance.amount * (np.abs(numbers) if tolerance.relative else np.ones(len(numbers)))
-    around = np.where(finite, around, 0.0)
+    scale = np.abs(numbers) if tolerance.relative else np.ones(len(numbers))
+    around: Float = np.where(np.isfinite(numbers), tolerance.amount * scale, 0.0)
     numbers = np.where(np.isnan(numbers), np.inf, numbers)
     words = f"within {tolerance.amount:,g}{' day(s)' if kind == 'M' else ''}"
     words = f"within {100 * tolerance.amount:g} %" if tolerance.relative else words

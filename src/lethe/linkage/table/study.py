@@ -16,7 +16,7 @@ from lethe.data.columns import as_text, check_column, encode, missing
 from lethe.errors import InputError, NotMeasurable, did_you_mean
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
-from lethe.linkage.codes import Classes, Counting, classes_of, count, counted
+from lethe.linkage.codes import Classes, Counting, Persons, classes_of, count, counted
 from lethe.linkage.document import (
     BASELINE,
     Measurement,
@@ -124,8 +124,13 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
             population = population_uniqueness(sizes, settings.population, confidence=sure)
         elif settings.weight is not None:
             check_column("weight", settings.weight, table.columns, table.name)
-            stands, alone = _weights(table, settings.weight), found.of_class.of_size == 1
+            stands = _weights(table, settings.weight)
+            alone = np.flatnonzero(found.of_class.of_size == 1)
             number = max(round(table.total(stands)), table.people)
+            if isinstance(table.counting, Persons):  # each person once, by the mean of their rows
+                person = table.counting.of_row
+                stands = np.bincount(person, stands * table.counting.part).astype(np.float64)
+                alone = np.unique(person[alone])
             population = population_uniqueness(
                 found.of_class.sizes, number, weights=stands[alone], confidence=sure
             )
