@@ -151,10 +151,10 @@ class TableSettings(CommonSettings):
         for rule in rules:
             every = rule.group.startswith("every ")
             column = rule.group[6:] if every else rule.group.partition("=")[0]
-            if rule.group and column.strip() not in self.group:
+            if rule.group and column not in self.group:
                 raise InputError(
-                    f"rule {str(rule)!r}: the group {column.strip()!r} is not declared. Add "
-                    f"--group {column.strip()}."
+                    f"rule {str(rule)!r}: the group {column!r} is not declared. Add "
+                    f"--group {column}."
                 )
         return rules
 

@@ -106,13 +106,16 @@ class Table:
         """(rows,) what each row counts for; None = 1 each."""
         return self.counting.part if isinstance(self.counting, Persons) else self.times
 
-    def total(self, of_row: NDArray[Any], inside: NDArray[np.bool_] | None = None) -> float:
-        """Sum over persons of a number of each row, each person the mean of their rows."""
-        weight = self.weight
-        if inside is not None:
-            of_row, weight = of_row[inside], None if weight is None else weight[inside]
-        summed = of_row.sum(dtype=np.float64) if weight is None else of_row @ weight
-        return round(float(summed), 6)  # counts stay whole, whatever the order of the rows
+    def totals(self, of_row: NDArray[Any], groups: Coded | None = None) -> Float:
+        """(levels,) sum over the persons of each group of a number of each row; (1,) over all.
+
+        A person is the mean of their rows.
+        """
+        weighted = of_row if self.weight is None else of_row * self.weight
+        summed = np.array([weighted.sum(dtype=np.float64)])
+        if groups is not None:
+            summed = np.bincount(groups.codes, weighted, minlength=groups.levels)
+        return np.round(summed, 6)  # counts stay whole, whatever the order of the rows
 
     @property
     def plain(self) -> dict[str, NDArray[Any]]:
@@ -124,8 +127,8 @@ class Table:
 
 KNOWN = "the quasi-identifiers of everybody, exactly"
 _MOST_GROUPS = 100
-Groups = Mapping[str, Mapping[str, NDArray[np.bool_]]]
-"""By column and level, its rows."""
+Groups = Mapping[str, Coded]
+"""By column, the group of each row; the values are their names."""
 
 
 def groups_of(table: Table, settings: TableSettings) -> Groups:
@@ -133,7 +136,7 @@ def groups_of(table: Table, settings: TableSettings) -> Groups:
 
     Raises InputError: no such column, too many levels, or a rule on a level that does not exist.
     """
-    found: dict[str, dict[str, NDArray[np.bool_]]] = {}
+    found: dict[str, Coded] = {}
     for column in settings.group:
         check_column("group", column, table.columns, table.name)
         read = encode(table.columns[column])
@@ -142,15 +145,14 @@ def groups_of(table: Table, settings: TableSettings) -> Groups:
                 f"group={column!r} has {read.levels} values, at most {_MOST_GROUPS} are measured. "
                 "Declare a coarser column."
             )
-        names = [name or "missing" for name in as_text(read.values).tolist()]
-        found[column] = {name: read.codes == level for level, name in enumerate(names)}
+        names = np.where(as_text(read.values) == "", "(missing)", as_text(read.values))
+        found[column] = Coded(read.codes, names)
     for rule in settings.rules():
         column, _, level = rule.group.partition("=")
-        if level and level.strip() not in found[column.strip()]:
-            names = list(found[column.strip()])
+        if level and level not in (listed := found[column].values.tolist()):
             raise InputError(
-                f"rule {str(rule)!r}: no row has {rule.group}.{did_you_mean(level, names)} "
-                f"There are: {list_names(names)}."
+                f"rule {str(rule)!r}: no row has {rule.group}.{did_you_mean(level, listed)} "
+                f"There are: {list_names(listed)}."
             )
     return found
 
@@ -173,18 +175,19 @@ class Reached:
     alone: NDArray[np.bool_]  # (rows,) whether the row's person is alone in a class
     learnt: tuple[Learnt, ...] = ()  # exact guesses, then those within the tolerance
 
-    def shares(self, table: Table, inside: NDArray[np.bool_] | None = None) -> dict[str, float]:
-        """Of people, or of those in a group, by the name of the metric."""
-        everybody = np.ones(len(self.alone), bool)
-        people = table.people if inside is None else table.total(everybody, inside)
+    def shares(self, table: Table, groups: Coded | None = None) -> dict[str, Float]:
+        """(levels,) of the people in each group, by the name of the metric; (1,) of all people."""
         listed: dict[str, list[NDArray[Any]]] = {
             "marketer": [self.linked],
             "unique": [self.alone],
             "certain": [one.certain for one in self.learnt],
             "guessed": [one.right for one in self.learnt],
         }
+        people = table.totals(np.ones(len(self.alone)), groups)
         return {
-            name: min(max(table.total(one, inside) for one in attacks) / people, 1.0)
+            name: np.minimum(
+                np.max([table.totals(one, groups) for one in attacks], axis=0) / people, 1.0
+            )
             for name, attacks in listed.items()
             if attacks
         }
@@ -199,13 +202,15 @@ def reported(
         return counted(value, table.people, confidence)
 
     measures: dict[str, Measured] = {
-        name: counted_share(value) for name, value in reached.shares(table).items()
+        name: counted_share(float(value[0])) for name, value in reached.shares(table).items()
     }
     results = [AttackResult("marketer", measures["marketer"], knows=KNOWN)]
     details: dict[str, Any] = {}
     for learnt in reached.learnt:
         listed = (learnt.certain, learnt.right, learnt.blind)
-        certain, guessed, blind = (min(table.total(one) / table.people, 1.0) for one in listed)
+        certain, guessed, blind = (
+            min(float(table.totals(one)[0]) / table.people, 1.0) for one in listed
+        )
         numbers = {"certain": certain, "guessed": guessed, "blind": blind}
         shares = {name: counted_share(value).to_json() for name, value in numbers.items()}
         details |= {"exact": shares} if learnt is not reached.learnt[-1] else shares
@@ -215,16 +220,18 @@ def reported(
         gain = counted_share(max(guessed - blind, 0.0))
         results.append(AttackResult(f"homogeneity{near}", counted_share(certain), knows=KNOWN))
         results.append(AttackResult(f"best-guess{near}", gain, knows=KNOWN))
-    for column, levels in groups.items():
-        for level, inside in levels.items():
-            people = round(table.total(np.ones(len(inside), bool), inside), 3)
-            row: dict[str, Any] = {"name": f"{column}={level}", "people": people}
-            for name, value in reached.shares(table, inside).items():
-                estimate = counted(value, max(round(people), 1), confidence)
+    for column, of_row in groups.items():
+        people = np.round(table.totals(np.ones(len(of_row)), of_row), 3).tolist()
+        rows = [
+            {"name": f"{column}={name}", "people": number}
+            for name, number in zip(of_row.values.tolist(), people, strict=True)
+        ]
+        for name, values in reached.shares(table, of_row).items():
+            for row, value in zip(rows, values.tolist(), strict=True):
+                estimate = counted(value, max(round(row["people"]), 1), confidence)
                 row[name] = estimate.to_json()
-                measures[f"{name}[{column}={level}]"] = estimate
-                worst = measures.get(f"{name}[every {column}]")
-                if not isinstance(worst, Estimate) or value > (worst.value or 0.0):
-                    measures[f"{name}[every {column}]"] = estimate
-            details.setdefault("groups", []).append(row)
+                measures[f"{name}[{row['name']}]"] = estimate
+            worst = rows[int(np.argmax(values))]["name"]
+            measures[f"{name}[every {column}]"] = measures[f"{name}[{worst}]"]
+        details.setdefault("groups", []).extend(rows)
     return measures, results, details

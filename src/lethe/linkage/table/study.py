@@ -126,7 +126,7 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
             check_column("weight", settings.weight, table.columns, table.name)
             stands = _weights(table, settings.weight)
             alone = np.flatnonzero(found.of_class.of_size == 1)
-            number = max(round(table.total(stands)), table.people)
+            number = max(round(float(table.totals(stands)[0])), table.people)
             if isinstance(table.counting, Persons):  # each person once, by the mean of their rows
                 person = table.counting.of_row
                 stands = np.bincount(person, stands * table.counting.part).astype(np.float64)
@@ -351,16 +351,10 @@ class TableSubject(RowsSubject):
                 "distance": settings.distance,
                 "tolerance": settings.tolerance,
                 "population": settings.population,
-                **{
-                    name: value
-                    for name, value in {
-                        "person": table.person,
-                        "group": list(settings.group),
-                        "weight": settings.weight,
-                        "hierarchies": sorted(settings.hierarchies),
-                    }.items()
-                    if value
-                },
+                **({} if table.person is None else {"person": table.person}),
+                **({"group": list(settings.group)} if settings.group else {}),
+                **({} if settings.weight is None else {"weight": settings.weight}),
+                **({"hierarchies": sorted(own)} if (own := settings.hierarchies) else {}),
                 **_private(settings),
             },
         )
@@ -502,7 +496,7 @@ def _not_run(study: TableStudy) -> list[Json]:
 
 
 def _section(study: TableStudy) -> Json:
-    found, names = study.anonymity, study.table.quasi
+    found = study.anonymity
     people, sure = study.table.people, found.unique.confidence
     edges = [found.of_class.smaller(size) for size in _SIZES] + [found.of_class.people]
     counts = [after - before for before, after in zip(edges, edges[1:], strict=False)]
@@ -510,15 +504,11 @@ def _section(study: TableStudy) -> Json:
         "kind": "quasi",
         "rows": study.table.rows,
         **({} if study.table.person is None else {"people": study.table.people}),
-        "quasi": list(names),
+        "quasi": list(study.table.quasi),
         "sensitive": study.table.sensitive,
         "anonymity": {
-            "k": found.k,
-            "classes": found.classes,
+            **_plain(found, "k", "classes", "prosecutor", "marketer", "unique"),
             "below": {str(k): one.to_json() for k, one in found.below.items()},
-            "prosecutor": found.prosecutor,
-            "marketer": found.marketer.to_json(),
-            "unique": found.unique.to_json(),
             "sizes": {"from": list(_SIZES), "rows": counts},
         },
         "uniqueness": _uniqueness(study),
@@ -533,33 +523,18 @@ def _section(study: TableStudy) -> Json:
     }
     if study.diversity is not None and study.disclosure is not None:
         varied, told = study.diversity, study.disclosure
-        section["diversity"] = {
-            "distinct_l": varied.distinct_l,
-            "entropy_l": varied.entropy_l,
-            "t": varied.t,
-            "alpha": varied.alpha,
-            "distance": varied.distance,
-        }
+        names = ("distinct_l", "entropy_l", "t", "alpha", "distance")
+        section["diversity"] = _plain(varied, *names)
         section["disclosure"] = {
             "certain": {str(j): one.to_json() for j, one in told.certain.items()},
             "guessed": {str(j): one.to_json() for j, one in told.guessed.items()},
             "blind": told.exact.blind.to_json(),
         }
-        if told.median is not None and told.span is not None:
-            section["disclosure"]["near"] = {
-                "within": told.within,
-                "certain": told.near.certain.to_json(),
-                "guessed": told.near.guessed.to_json(),
-                "median": told.median.to_json(),
-                "blind": told.near.blind.to_json(),
-                "span": told.span.to_json(),
-            }
+        if told.within:
+            near = _plain(told.near, "certain", "guessed", "blind")
+            section["disclosure"]["near"] = near | _plain(told, "within", "median", "span")
     if study.journalist is not None:
-        section["journalist"] = {
-            "highest": study.journalist.highest,
-            "mean": study.journalist.mean.to_json(),
-            "unique": study.journalist.unique.to_json(),
-        }
+        section["journalist"] = _plain(study.journalist, "highest", "mean", "unique")
     if isinstance(study.population, Refusal):
         section["population"] = study.population.to_json()
     elif study.population is not None:
@@ -570,6 +545,12 @@ def _section(study: TableStudy) -> Json:
             "of_rows": study.population.of_rows.to_json(),
         }
     return section
+
+
+def _plain(owner: Any, *names: str) -> Json:
+    """Some attributes as they stand in `findings.json`."""
+    found = {name: getattr(owner, name) for name in names}
+    return {name: getattr(one, "to_json", lambda one=one: one)() for name, one in found.items()}
 
 
 def _uniqueness(study: TableStudy) -> Json:
