@@ -198,6 +198,8 @@ def audit_table(
     from lethe.linkage.settings import TableSettings
 
     chosen = settings_from(TableSettings, settings, population=people)
+    if chosen.write_release is not None and not save:
+        raise InputError("write_release writes to the run folder: leave save=False out.")
     columns = columns_of(rows, "rows")
     everybody = None if population is None else columns_of(population, "population")
     named = (quasi,) if isinstance(quasi, str) else tuple(quasi)

@@ -229,7 +229,8 @@ class Quasi(_Rows):
 
     def exposed(self) -> Section:
         parts: list[Part] = []
-        lead = say("table.exposed", value=_text(self.section["anonymity"]["unique"]))
+        alone = _text(self.section["anonymity"]["unique"])
+        lead = say("table.exposed", value=alone, people=self._people_word)
         if "disclosure" in self.section:
             told, varied = self.section["disclosure"], self.section["diversity"]
             rows = [
