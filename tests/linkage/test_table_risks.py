@@ -295,6 +295,45 @@ def test_persons_hide_among_those_with_the_same_set_of_rows(rows: list[tuple[int
     assert few.singled_out[1].value == pytest.approx(alone)
 
 
+@pytest.mark.parametrize("seed", range(12))
+def test_who_knows_all_rows_of_a_person_is_counted_by_definition(seed: int) -> None:
+    """The adversary knows the set of a person's rows, and guesses the secret of each of them."""
+    rng = np.random.default_rng(seed)
+    people = int(rng.integers(3, 12))
+    who = rng.integers(0, people, 35)
+    table = {
+        "p": np.array([f"x{w}" for w in who], object),
+        "a": rng.integers(0, 3, 35) if seed % 2 else rng.integers(0, 3, people)[who],
+        "b": rng.integers(0, 2, people)[who],
+        "s": rng.choice([10.0, 10.3, 20.0, 30.0], 35),
+    }
+    settings = TableSettings(ks=(2,), accept=("identifiers",))
+    base = audit_table(table, ["a", "b"], "s", person="p", settings=settings).candidates[0]
+    known = list(zip(table["a"].tolist(), table["b"].tolist(), strict=True))
+    sets = {
+        person: frozenset(known[at] for at in np.flatnonzero(who == person))
+        for person in set(who.tolist())
+    }
+    alike = Counter(sets.values())
+    linked = sum(1 / alike[one] for one in sets.values()) / len(sets)
+    assert value(base, "marketer") == pytest.approx(linked)
+    part = 1 / np.bincount(who)[who]
+    cells: dict[tuple, list[int]] = {}
+    for at in range(35):
+        cells.setdefault((sets[int(who[at])], known[at]), []).append(at)
+    guessed = certain = 0.0
+    for rows in cells.values():
+        tried = [
+            sum(part[at] for at in rows if right(1.05 * table["s"][one], table["s"][at], 0.05))
+            for one in rows
+        ]
+        guessed += max(tried)
+        whole = sum(part[at] for at in rows)
+        certain += whole if max(tried) > whole - 1e-9 else 0
+    assert value(base, "guessed") == pytest.approx(guessed / len(sets))
+    assert value(base, "certain") == pytest.approx(certain / len(sets))
+
+
 def test_each_person_counts_once_in_guesses() -> None:
     """One person has 98 rows: the guess that suits him is no good guess for three others."""
     who = np.array([0] * 98 + [1, 2, 3])

@@ -291,6 +291,10 @@ _LIMITS = (
     "Shares are counted exactly in the rows at hand, so they have no sampling error; what they "
     "would be for other rows is another question.",
 )
+_GUESSED = (
+    "People whose rows are suppressed are guessed by the one column that says most, from the rows "
+    "of others; a model of all columns may guess more of them, as of anybody."
+)
 _ONE_ROW = "Persons with several rows are not joined: say who they are with --person."
 _RISK = "share of people who are linked rightly, or whose sensitive value is learnt: the worse"
 
@@ -339,6 +343,7 @@ class TableSubject(RowsSubject):
             limits=[
                 *_LIMITS,
                 *([_ONE_ROW] if table.person is None else []),
+                *([] if secret is None else [_GUESSED]),
                 *([_SYNTHETIC] if study.synthetic else []),
             ],
             section=_section(study),
