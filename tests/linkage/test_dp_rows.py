@@ -15,10 +15,10 @@ from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.linkage.audit import audit_table
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table.candidates import _inferred, _inferred_near, agreement
+from lethe.linkage.table.candidates import _inferred, agreement
 from lethe.linkage.table.domains import columns_of
 from lethe.linkage.table.dp_rows import DpRows, dp_rows
-from lethe.linkage.table.inference import Secret, Tolerance, secret_of
+from lethe.linkage.table.inference import Tolerance, secret_of
 from lethe.report import render
 from lethe.training.folder import RunFolder
 
@@ -44,14 +44,14 @@ def test_what_agreeing_rows_tell_by_hand() -> None:
     # Class 0: synthetic say 1, 1; class 1: 0 and 1, a tie; class 2: none, the usual value is 1.
     drawn, told = np.array([0, 0, 1, 1]), np.array([1, 1, 0, 1])
     own, secret = np.array([0, 0, 1, 2, 2]), np.array([1, 0, 0, 1, 0])
-    found = _inferred(own, Secret(secret), drawn, Secret(told))
+    found = _inferred(own, secret, drawn, told)
     assert found.certain.tolist() == [True, False, False, False, False]
     assert found.right.tolist() == [1, 0, 0.5, 1, 0]
     assert found.blind.tolist() == [True, False, False, True, False]
     # Numbers: class 0 says 98 and 104, so 101; class 1 says 10, wrong for 11; class 2 nothing.
-    numbers = secret_of(np.array([100.0, 50.0, 11.0, 98.0, 104.0]), Tolerance())
-    released = secret_of(np.array([98.0, 104.0, 10.0]), Tolerance())
-    near = _inferred_near(own, numbers, np.array([0, 0, 1]), released)
+    values = np.array([100.0, 50.0, 11.0, 98.0, 104.0, 98.0, 104.0, 10.0])
+    both = secret_of(values, Tolerance())
+    near = _inferred(own, both.codes[:5], np.array([0, 0, 1]), both.codes[5:], both)
     assert near.certain.tolist() == [True, False, False, False, False]
     assert near.right.tolist() == [1, 0, 0, 1, 1] and near.blind.tolist() == near.right.tolist()
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.columns import check_column, encode
+from lethe.data.columns import Codes, check_column, encode
 from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
 from lethe.evidence.frontier import Candidate
@@ -26,7 +26,7 @@ from lethe.linkage.table.inference import (
     Secret,
     Tolerance,
     best_guess,
-    guesses_from,
+    guess_from,
     secret_of,
 )
 from lethe.linkage.table.population import PopulationTable, population_table
@@ -170,8 +170,10 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
             certain, right = np.zeros(len(kept), bool), np.zeros(len(kept))
             if not kept.all():
                 of_value = hierarchies[context.telling].at(steps[context.telling]).astype(np.int64)
-                how = of_value[~kept], secret[~kept], of_value[kept], secret[kept], found.weight
-                right[~kept] = (_inferred_near if within else _inferred)(*how).right
+                theirs = of_value[~kept], secret.codes[~kept]
+                rows = of_value[kept], secret.codes[kept]
+                near = secret if within else None
+                right[~kept] = _inferred(*theirs, *rows, near, found.weight).right
             certain[kept], right[kept] = guess.of_class[found.of_row], guess.of_row
             learnt.append(Learnt(certain, right, blind, within))
     measures, results, shares = reported(
@@ -289,12 +291,13 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
     learnt: list[Learnt] = []
     if table.sensitive is not None and context.secret is not None:
         at = place[table.sensitive]
-        cells = Secret(made.domains[at].place(columns[table.sensitive]))
-        learnt.append(_inferred(own, cells, drawn, Secret(made.cells[at])))
+        cells = made.domains[at].place(columns[table.sensitive])
+        learnt.append(_inferred(own, cells, drawn, made.cells[at]))
         if context.secret.words:
-            tolerance = Tolerance.read(str(settings.tolerance))
-            values = secret_of(made.plain()[table.sensitive], tolerance)
-            learnt.append(_inferred_near(own, context.secret, drawn, values))
+            values = [table.plain[table.sensitive], made.plain()[table.sensitive]]
+            both = secret_of(np.concatenate(values), Tolerance.read(str(settings.tolerance)))
+            codes, released = np.split(both.codes, [len(own)])
+            learnt.append(_inferred(own, codes, drawn, released, both))
     linked: Float = np.where(shown[own], 1 / np.maximum(size[own], 1), 0.0)
     alone = shown[own] & (size[own] == 1)
     measures, results, shares = reported(
@@ -359,53 +362,19 @@ def _some(
 
 
 def _inferred(
-    own: Int, secret: Secret, drawn: Int, released: Secret, weight: Int | Float | None = None
+    own: Int,
+    codes: Codes,
+    drawn: Int,
+    released: Codes,
+    near: Secret | None = None,
+    weight: Int | Float | None = None,
 ) -> Learnt:
-    """What the released rows that agree with a person say of the secret, and whether it is right.
-
-    Args:
-        own: (rows,) class of each person.
-        drawn: (released rows,) class of each, numbered alike.
-        weight: (released rows,) what each counts for; None = 1 each.
-
-    Returns: Whether all agreeing rows say one secret, the right one; and the chance to be right
-        with the most frequent secret of the agreeing rows (of all rows where none agrees), equally
-        frequent ones guessed by chance.
-    """
-    classes = int(max(own.max(), drawn.max())) + 1
-    values = int(max(secret.codes.max(), released.codes.max())) + 1
-    pairs, place = np.unique(drawn * values + released.codes, return_inverse=True)
-    count = np.bincount(place, weight)
-    of_class = pairs // values
-    distinct = np.bincount(of_class, minlength=classes)
-    most = np.zeros(classes)
-    np.maximum.at(most, of_class, count)
-    leading = count >= most[of_class] * (1 - 1e-12)
-    ties = np.bincount(of_class[leading], minlength=classes)
-    mine = own * values + secret.codes
-    at = np.minimum(np.searchsorted(pairs, mine), len(pairs) - 1)
-    said = pairs[at] == mine
-    right: Float = np.where(said & leading[at], 1 / np.maximum(ties[own], 1), 0.0)
-    blind = secret.codes == int(np.argmax(np.bincount(released.codes, weight)))
-    right = np.where(distinct[own] > 0, right, blind)
-    return Learnt(said & (distinct[own] == 1), right, blind)
-
-
-def _inferred_near(
-    own: Int, secret: Secret, drawn: Int, released: Secret, weight: Int | Float | None = None
-) -> Learnt:
-    """The same of a number, right within the tolerance."""
-    assert secret.low is not None and secret.high is not None
-    classes = int(max(own.max(), drawn.max())) + 1
-    sure, guess = guesses_from(drawn, released, classes, weight)
-    own = np.where(np.isnan(guess[own]), classes, own)  # where no row agrees, as of anybody
-    low, high = secret.low[secret.codes], secret.high[secret.codes]
-
-    def right(value: Float) -> NDArray[np.bool_]:
-        return np.asarray((low <= value) & (value <= high))
-
-    hits, blind = right(guess[own]), right(np.full(len(own), guess[-1]))
-    return Learnt(sure[own] & hits & (own < classes), hits.astype(np.float64), blind, secret.words)
+    """What released rows say of people, see `guess_from`; where none agrees, as of anybody."""
+    certain, right, there = guess_from(own, codes, drawn, released, near, weight)
+    everybody = np.zeros_like(own), codes, np.zeros_like(drawn)
+    _, blind, _ = guess_from(*everybody, released, near, weight)
+    within = "" if near is None else near.words
+    return Learnt(certain, np.where(there, right, blind), blind, within)
 
 
 def _utility_of(context: Context, made: DpRows, epsilon: float) -> Utility:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -75,9 +75,6 @@ class Secret:
     low: Float | None = None
     high: Float | None = None
     words: str = ""
-
-    def __getitem__(self, rows: NDArray[Any]) -> Secret:
-        return replace(self, codes=self.codes[rows])
 
     @cached_property
     def reach(self) -> Int | None:
@@ -221,35 +218,49 @@ def best_guess(
     )
 
 
-def guesses_from(
-    of_class: Int, drawn: Secret, classes: int, weight: Int | Float | None = None
-) -> tuple[NDArray[np.bool_], Float]:
-    """The best guess of a number in each class of rows, within the tolerance.
+def guess_from(
+    own: Int,
+    codes: Codes,
+    drawn: Int,
+    released: Codes,
+    near: Secret | None = None,
+    weight: Int | Float | None = None,
+) -> tuple[NDArray[np.bool_], Float, NDArray[np.bool_]]:
+    """The best guess of people's values from released rows, which need not be their own.
 
     Args:
-        of_class: (rows,) class of each row.
-        drawn: their sensitive numbers.
-        classes: how many there are, those without rows included.
-        weight: (rows,) what each counts for; None = 1 each.
+        own: (people,) class of each person.
+        codes: (people,) their values.
+        drawn: (rows,) class of each released row, numbered alike.
+        released: (rows,) their values, numbered alike.
+        near: whose tolerance makes a guess right; None where only equal values are.
+        weight: (rows,) what each row counts for; None = 1 each.
 
-    Returns: (classes + 1,) whether it is right for all rows, and the guess; NaN without rows. The
-        last is the guess for all rows together.
+    Returns: (people,) whether one guess is right for all rows of the class, and for the person; the
+        chance that the best guess is right, equally good ones drawn by chance; and whether there
+        are rows of the class.
     """
-    assert drawn.low is not None and drawn.high is not None
-    certain, guess = np.zeros(classes + 1, bool), np.full(classes + 1, np.nan)
-    for label in (of_class, np.full(len(of_class), classes)):
-        found = classes_of([label], weight)
-        pairs = pairs_of(found, drawn.codes)
-        last, held, best = _windows(
-            pairs.of_class, pairs.value, pairs.count, pairs.first, drawn.reach
-        )
-        leads = np.flatnonzero(held >= best[pairs.of_class] * (1 - 1e-12))
-        lead = leads[np.diff(pairs.of_class[leads], prepend=-1) > 0]  # the first of each class
-        place = np.zeros(len(found.size), np.int64)
-        place[found.of_row] = label
-        certain[place] = last[pairs.first] == np.append(pairs.first[1:], len(held)) - 1
-        guess[place] = (drawn.low[pairs.value[last[lead]]] + drawn.high[pairs.value[lead]]) / 2
-    return certain, guess
+    reach = None if near is None else near.reach
+    levels = int(max(codes.max(), released.max())) + 1 if reach is None else len(reach)
+    found = classes_of([drawn], weight)
+    pairs = pairs_of(found, released)
+    last, held, best = _windows(pairs.of_class, pairs.value, pairs.count, pairs.first, reach)
+    leads = np.flatnonzero(held >= best[pairs.of_class] * (1 - 1e-12))
+    label = np.zeros(len(found.size), np.int64)
+    label[found.of_row] = drawn
+    first = final = pairs.value[leads]  # the values that each guess is right for
+    if near is not None and near.low is not None and near.high is not None:
+        guess = (near.low[pairs.value[last[leads]]] + near.high[first]) / 2
+        first = np.searchsorted(near.high, guess)
+        final = np.searchsorted(near.low, guess, "right") - 1
+    place, mine = label[pairs.of_class[leads]] * levels, own * levels + codes
+    covering = np.searchsorted(place + first, mine, "right")
+    covering -= np.searchsorted(place + final, mine)
+    classes = int(max(own.max(), drawn.max())) + 1
+    ties = np.bincount(label[pairs.of_class[leads]], minlength=classes)[own]
+    sure = np.zeros(classes, bool)
+    sure[label] = last[pairs.first] == np.append(pairs.first[1:], len(held)) - 1
+    return sure[own] & (covering > 0), covering / np.maximum(ties, 1), ties > 0
 
 
 def _windows(

@@ -163,7 +163,7 @@ class Learnt:
 
     certain: NDArray[np.bool_]  # (rows,) whether the class leaves one guess, the right one
     right: Float  # (rows,) chance that the guess is right
-    blind: NDArray[np.bool_]  # (rows,) whether the best guess without quasi-identifiers is
+    blind: NDArray[Any]  # (rows,) chance that the best guess without quasi-identifiers is
     within: str = ""  # the tolerance; empty where only the very value is right
 
 
