@@ -169,8 +169,11 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
             # Of people without a row the adversary guesses by the column that says most.
             certain, right = np.zeros(len(kept), bool), np.zeros(len(kept))
             if not kept.all():
-                of_value = hierarchies[context.telling].at(steps[context.telling]).astype(np.int64)
+                telling = hierarchies[context.telling]
+                of_value = telling.at(steps[context.telling]).astype(np.int64)
                 theirs = of_value[~kept], secret.codes[~kept]
+                if telling.kind == "ordered":  # or by the nearest value that was released
+                    theirs = nearest(np.unique(of_value[kept]), theirs[0]), theirs[1]
                 rows = of_value[kept], secret.codes[kept]
                 near = secret if within else None
                 right[~kept] = _inferred(*theirs, *rows, near, found.weight).right
@@ -199,6 +202,18 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
         details | shares | listed(measures),
         assumed,
     )
+
+
+def nearest(present: Int, wanted: Int) -> Int:
+    """The nearest of some ascending numbers for each wanted one.
+
+    >>> nearest(np.array([2, 9]), np.array([0, 5, 6, 12])).tolist()
+    [2, 2, 9, 9]
+    """
+    right = np.minimum(np.searchsorted(present, wanted), len(present) - 1)
+    left = np.maximum(right - 1, 0)
+    closer = np.abs(wanted - present[left]) <= np.abs(present[right] - wanted)
+    return present[np.where(closer, left, right)]
 
 
 def listed(measures: Mapping[str, Measured]) -> dict[str, Any]:
