@@ -36,7 +36,8 @@ from lethe.linkage.records.attackers import Adversary, draw_targets, simulate
 from lethe.linkage.records.facts import index_facts
 from lethe.linkage.records.scoreboard import link
 from lethe.linkage.settings import RecordSettings, TableSettings
-from lethe.linkage.table.anonymity import anonymity, disclosure, diversity
+from lethe.linkage.table.anonymity import anonymity, diversity
+from lethe.linkage.table.inference import disclosure
 from lethe.linkage.table.population import uniqueness
 
 TABLES: dict[str, tuple[str, list[str], str]] = {
@@ -147,7 +148,7 @@ def tables(data: Path) -> dict[str, Any]:
             **{
                 kind: {
                     "utility": made[kind]["utility"]["value"],
-                    "marketer": made[kind]["risk"]["value"],
+                    "marketer": made[kind]["measures"]["marketer"]["value"],
                     "certain": made[kind]["certain"]["value"],
                 }
                 for kind in ("k-2", "k-5", "k-10")

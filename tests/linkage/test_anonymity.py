@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from lethe.data.columns import encode
 from lethe.errors import InputError
 from lethe.linkage.codes import classes_of
-from lethe.linkage.table.anonymity import anonymity, disclosure, diversity, journalist, pairs_of
+from lethe.linkage.table.anonymity import anonymity, diversity, journalist, pairs_of
+from lethe.linkage.table.inference import disclosure
 
 # Three classes: ages 20-29 in zip 130** (4 rows), 40-49 in 148** (4), 30-39 in 130** (4).
 AGE = np.repeat([2, 4, 3], 4)
@@ -130,16 +131,16 @@ def test_the_journalist_needs_the_population():
 
 def test_disclosure_worked_by_hand():
     found = disclosure(hand().of_class, encode(ILL).codes)
-    assert found.homogeneous.value == pytest.approx(4 / 12)  # the thirties all have cancer
+    assert found.exact.certain.value == pytest.approx(4 / 12)  # the thirties all have cancer
     # Guess: half of the twenties by chance, all thirties, the two flus of the forties.
     assert found.guessed[0].value == pytest.approx((4 / 2 + 4 + 2) / 12)
-    assert found.blind.value == pytest.approx(5 / 12)
+    assert found.exact.blind.value == pytest.approx(5 / 12)
     # One value ruled out: the twenties are certain; of the forties flu stays the guess where it
     # is true, and cancer and heart are one in two once flu is out.
     assert found.certain[1].value == pytest.approx(8 / 12)
     assert found.guessed[1].value == pytest.approx((4 + 4 + 2 + 2 * 0.5) / 12)
     assert found.certain[2].value == found.guessed[2].value == 1
-    assert found.of_row.tolist() == [0.5] * 4 + [0, 0, 1, 1] + [1] * 4
+    assert found.exact.of_row.tolist() == [0.5] * 4 + [0, 0, 1, 1] + [1] * 4
 
 
 def guessed_by_loop(group, sensitive, ruled_out):
@@ -161,8 +162,8 @@ def test_guesses_are_those_of_a_loop(table):
     for j in (0, 1, 3):
         assert found.guessed[j].value == pytest.approx(guessed_by_loop(group, sensitive, j))
         assert found.certain[j].value <= found.guessed[j].value + 1e-12
-    assert found.guessed[0].value >= found.blind.value - 1e-12
-    assert found.of_row.mean() == pytest.approx(found.guessed[0].value)
+    assert found.guessed[0].value >= found.exact.blind.value - 1e-12
+    assert found.exact.of_row.mean() == pytest.approx(found.guessed[0].value)
 
 
 def test_pairs_are_counted_within_classes():

@@ -18,6 +18,7 @@ from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.candidates import _inferred, agreement
 from lethe.linkage.table.domains import columns_of
 from lethe.linkage.table.dp_rows import DpRows, dp_rows
+from lethe.linkage.table.inference import Tolerance, secret_of
 from lethe.report import render
 from lethe.training.folder import RunFolder
 
@@ -43,9 +44,16 @@ def test_what_agreeing_rows_tell_by_hand() -> None:
     # Class 0: synthetic say 1, 1; class 1: 0 and 1, a tie; class 2: none, the usual value is 1.
     drawn, told = np.array([0, 0, 1, 1]), np.array([1, 1, 0, 1])
     own, secret = np.array([0, 0, 1, 2, 2]), np.array([1, 0, 0, 1, 0])
-    certain, guessed = _inferred(own, secret, drawn, told)
-    assert certain == pytest.approx(1 / 5)
-    assert guessed == pytest.approx((1 + 0 + 0.5 + 1 + 0) / 5)
+    found = _inferred(own, secret, drawn, told)
+    assert found.certain.tolist() == [True, False, False, False, False]
+    assert found.right.tolist() == [1, 0, 0.5, 1, 0]
+    assert found.blind.tolist() == [True, False, False, True, False]
+    # Numbers: class 0 says 98 and 104, so 101; class 1 says 10, wrong for 11; class 2 nothing.
+    values = np.array([100.0, 50.0, 11.0, 98.0, 104.0, 98.0, 104.0, 10.0])
+    both = secret_of(values, Tolerance())
+    near = _inferred(own, both.codes[:5], np.array([0, 0, 1]), both.codes[5:], both)
+    assert near.certain.tolist() == [True, False, False, False, False]
+    assert near.right.tolist() == [1, 0, 0, 1, 1] and near.blind.tolist() == near.right.tolist()
 
 
 def test_a_class_is_shown_where_a_synthetic_row_agrees_in_every_column() -> None:
@@ -93,7 +101,11 @@ def test_synthetic_rows_stand_beside_the_recoded_ones(tmp_path) -> None:
     one = {made["name"]: made for made in found.candidates}["dp-synthetic-5"]
     # 6 groups of ages by two sexes, all of them shown: 12 classes for 600 rows.
     # No one of them is without a sex, though their schema has a cell for it.
-    assert one["classes"] == 12 and one["risk"]["value"] == pytest.approx(12 / 600)
+    assert one["classes"] == 12
+    assert one["measures"]["marketer"]["value"] == pytest.approx(12 / 600)
+    # Who is sick hangs on the age in these rows, which a guess from synthetic rows shows, too.
+    assert one["risk_from"]["attack"] == "best-guess"
+    assert one["risk"]["value"] == pytest.approx(one["guessed"]["value"] - one["blind"]["value"])
     assert one["prosecutor"]["value"] == pytest.approx(1 / one["k"])
     assert one["guarantee"]["proven"] and one["guarantee"]["kind"] == "approx-dp"
     assert one["guarantee"]["parameters"]["epsilon"] == 5.0

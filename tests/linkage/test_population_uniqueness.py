@@ -68,6 +68,27 @@ def test_the_estimate_holds_the_truth(alpha, theta):
     assert np.mean(values) == pytest.approx(np.mean(truths), abs=0.05)
 
 
+def test_survey_weights_never_make_it_look_better():
+    """Rows drawn with two chances, whatever their class: on the mean the estimate holds the truth,
+    and lies above it rather than below, for the chance falls more slowly than the weight grows."""
+    truths, values, highs = [], [], []
+    for seed in range(6):
+        rng = np.random.default_rng([seed, 6])
+        people = seating(12_000, 0.5, 60.0, rng)
+        weight = rng.choice([4.0, 16.0], 12_000)
+        drawn = rng.random(12_000) < 1 / weight
+        sample = np.bincount(people[drawn])[people[drawn]]
+        truths.append(np.mean(np.bincount(people)[people[drawn]][sample == 1] == 1))
+        sizes = np.bincount(people[drawn])
+        found = population_uniqueness(
+            sizes[sizes > 0], 12_000, weights=weight[drawn][sample == 1]
+        ).of_uniques
+        values.append(found.value)
+        highs.append(found.high)
+    assert -0.01 < np.mean(values) - np.mean(truths) < 0.08
+    assert np.mean(np.array(highs) >= truths) == 1
+
+
 def test_the_whole_population_as_a_sample_leaves_no_doubt():
     found = population_uniqueness(np.array([1, 1, 2, 5, 9]), 18)
     assert found.of_uniques.value == pytest.approx(1)

@@ -256,15 +256,24 @@ def test_a_limit_set_after_the_result_is_no_plain_pass(kind: str) -> None:
 def test_secrets_that_the_classes_give_away_speak_where_linkage_is_low() -> None:
     plain = document("table")
     shown = plain["candidates"][0]
-    shown["risk"] = shown["risk"] | dict.fromkeys(("value", "low", "high"), 0.02)
-    shown["certain"] = shown["certain"] | dict.fromkeys(("value", "low", "high"), 1.0)
+    for owner, name, value in (
+        (shown["measures"], "marketer", 0.02),
+        (shown, "risk", 1.0),
+        (shown, "certain", 1.0),
+    ):
+        owner[name] = owner[name] | dict.fromkeys(("value", "low", "high"), value)
+    shown["risk_from"]["attack"] = "homogeneity, within 5 %"
     found = first("table", plain)
     assert (
-        found.level == "high" and "learns sick for certain of 100 % of the rows" in found.headline
+        found.level == "high"
+        and "learns sick within 5 % for certain of 100 % of the rows" in found.headline
     )
     assert "2.0 % linked" in found.headline and "100 %" in found.cards[1].large
-    shown["blind"] = shown["blind"] | dict.fromkeys(("value", "low", "high"), 1.0)
-    assert first("table", plain).level != "high"
+    shown["risk_from"]["attack"] = "best-guess"
+    shown["risk"] = shown["risk"] | dict.fromkeys(("value", "low", "high"), 0.3)
+    found = first("table", plain)
+    assert found.level == "high" and "guesses sick right for 93 % of the rows" in found.headline
+    assert "without age, town for 53 %" in found.headline
 
 
 @pytest.mark.parametrize("worse", [0, 1])

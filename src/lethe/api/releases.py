@@ -168,6 +168,7 @@ def audit_table(
     quasi: str | Sequence[str],
     sensitive: str | None = None,
     *,
+    person: str | None = None,
     population: Any = None,
     people: int | None = None,
     name: str = "table",
@@ -179,9 +180,10 @@ def audit_table(
     """Is this table anonymous? Who stands out, what that gives away, and what coarser rows change.
 
     Args:
-        rows: one row a person: a data frame, Arrow table, mapping of columns, or a file.
+        rows: a data frame, Arrow table, mapping of columns, or a file.
         quasi: columns that an adversary may know of a person.
         sensitive: column that nobody should learn; None leaves inference out.
+        person: column of the person behind each row, who counts once; None = one row a person.
         population: everybody the rows may be of, with the same columns.
         people: how many there are of them, where only that is known.
         settings: of `TableSettings`; with `epsilon` private synthetic rows are made too, by its
@@ -196,17 +198,23 @@ def audit_table(
     from lethe.linkage.settings import TableSettings
 
     chosen = settings_from(TableSettings, settings, population=people)
+    if chosen.write_release is not None and not save:
+        raise InputError("write_release writes to the run folder: leave save=False out.")
     columns = columns_of(rows, "rows")
     everybody = None if population is None else columns_of(population, "population")
     named = (quasi,) if isinstance(quasi, str) else tuple(quasi)
-    bound = columns_content([columns, everybody or {}], *named, str(sensitive), seed=chosen.seed)
+    marks = [*named, str(sensitive), *([] if person is None else [person])]
+    bound = columns_content([columns, everybody or {}], *marks, seed=chosen.seed)
+    suffix = Path(rows).suffix if isinstance(rows, str | Path) else ".csv"
     with run("audit_table", name, bound, chosen, out, save, quiet) as (folder, progress):
         found = linkage.audit_table(
             columns,
             named,
             sensitive,
+            person=person,
             population=everybody,
             name=name,
+            suffix=suffix if suffix in (".csv", ".feather") else ".parquet",
             settings=chosen,
             say=progress.say,
             folder=folder,

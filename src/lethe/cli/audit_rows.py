@@ -30,7 +30,7 @@ from lethe.data.schema import Schema
 from lethe.data.sorted_records import read_facts
 from lethe.data.source import SUFFIXES, TypedColumn, infer_schema, read_typed
 from lethe.errors import InputError
-from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
+from lethe.linkage.audit import WHOLE, audit_records, audit_synthetic, audit_table
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.table.domains import as_declared, domains_of
 from lethe.training.fingerprint import digest
@@ -48,7 +48,7 @@ else:
     TableOptions = options_for(
         TableSettings,
         names=_NAMES,
-        leave=("schema", "ruled_out"),
+        leave=("schema", "ruled_out", "hierarchies"),
         others={"epsilon": "Mitigations", "delta": "Mitigations"},
     )
     RecordOptions = options_for(
@@ -76,6 +76,10 @@ class TableInput:
         Columns that an adversary may know of a person: --quasi age,sex,zip.
     sensitive
         Column that nobody should learn.
+    person
+        Column of the person behind each row, who counts once. [each row is another person's]
+    hierarchy
+        COLUMN=FILE: how it is made coarser, a csv file of each value and its ever coarser labels.
     population
         File with the same columns of everybody the rows may be of: journalist risk.
     schema
@@ -89,6 +93,8 @@ class TableInput:
 
     quasi: Names = None
     sensitive: str | None = None
+    person: str | None = None
+    hierarchy: Names = None
     population: Path | None = None
     schema: Path | None = None
     inside: str | None = None
@@ -193,7 +199,7 @@ def table(
     settings: TableOptions = TABLE[1],
     run: RunOptions = AS_USUAL,
 ) -> int:
-    """Audit a table of one row a person: who stands out, and what would coarser rows change?
+    """Audit a table of people: who stands out, what it reveals, and what would coarser rows change?
 
     Parameters
     ----------
@@ -282,16 +288,22 @@ def _quasi(options: Mapping[str, Any], kind: str) -> tuple[str, ...]:
 def _table(file: Path, options: Mapping[str, Any]) -> Subject:
     quasi = _quasi(options, "table")
     declared = None if options["schema"] is None else Schema.load(options["schema"])
-    given = {**options, "schema": declared, "text": split_names(options["text"]) or None}
+    given = {**options, "schema": declared}
+    given |= {key: split_names(options[key]) or None for key in ("text", "group")}
+    pairs = [text.partition("=") for text in split_names(options["hierarchy"])]
+    if odd := [column for column, sign, _ in pairs if not sign]:
+        raise InputError(f"hierarchy={odd[0]!r} must be COLUMN=FILE, such as age=age.csv.")
+    given["hierarchies"] = {column: path for column, _, path in pairs}
     settings = settings_of(TableSettings, given, _NAMES)
     if not settings.epsilon and (declared is not None or options["bins"] is not None):
         raise InputError("--schema and --bins are for synthetic rows; --epsilon says how private.")
-    secret = options["sensitive"]
+    secret, person = options["sensitive"], options["person"]
+    further = [name for name in (secret, person, settings.weight) if name is not None]
     # Queries and models may use any column; without them, only those that are named are read.
     named = (
         None
-        if settings.queries or settings.predict or settings.utility_model
-        else list(dict.fromkeys([*quasi, *([] if secret is None else [secret]), *(declared or ())]))
+        if settings.queries or settings.predict or settings.utility_model or settings.write_release
+        else list(dict.fromkeys([*quasi, *further, *settings.group, *(declared or ())]))
     )
     memory: str | None = options["memory"]
     columns: Columns | Mapping[str, TypedColumn] | Grouped
@@ -304,7 +316,8 @@ def _table(file: Path, options: Mapping[str, Any]) -> Subject:
         settings = replace(settings, schema=schema)
         columns = read_typed(file, schema, options["inside"])
     else:
-        whole = "epsilon" if settings.epsilon else "keep-records" if settings.keep_records else None
+        whole = next((name for name in WHOLE if getattr(settings, name)), None)
+        whole = whole and {"queries": "query"}.get(whole, whole.replace("_", "-"))
         columns, notes = read_table(file, named, options["inside"], memory=memory, whole=whole)
     if options["population"] is not None:
         everybody, more = read_table(Path(options["population"]), list(quasi), memory=memory)
@@ -317,12 +330,15 @@ def _table(file: Path, options: Mapping[str, Any]) -> Subject:
         columns,
         quasi,
         secret,
+        person=person,
         population=everybody,
         beside=read_head(file, options["inside"]),
         name=file.stem,
+        suffix=suffix if (suffix := file.suffix.lower()) in (".csv", ".feather") else ".parquet",
         settings=settings,
     )
-    return Subject(_name(files, [*quasi, str(secret), str(settings.seed)]), audit, notes)
+    marks = [*quasi, str(secret), *([] if person is None else [person]), str(settings.seed)]
+    return Subject(_name(files, marks), audit, notes)
 
 
 def _inferred(file: Path, inside: str | None, named: Sequence[str] | None) -> Schema:

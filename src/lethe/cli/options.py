@@ -43,9 +43,9 @@ _NAMES = {
         "label task id_column group slices drop rows missing text min_class_size embeddings "
         "vectors user period from_date table joined max_people max_probes features head layer "
         "attribute texts encoder candidates other "
-        "quasi sensitive population people schema inside person item value time unit keep "
-        "aux aux_columns truth original control linked signal bounds size beyond neighbours "
-        "texts member date canaries scores base_scores declared"
+        "quasi sensitive hierarchy weight tolerance population people schema inside person item "
+        "value time unit keep aux aux_columns truth original control linked signal bounds size "
+        "beyond neighbours texts member date canaries scores base_scores declared"
     ),
     "Model": "recipe model fine_tune epochs models holdout holdout_by base also",
     "Claim": "rho mu",
@@ -65,8 +65,8 @@ _NAMES = {
     ),
     "Stopping and rules": "gate until release accept confidence precision pilot",
     "Running": (
-        "workers seed memory engine engine_option device keep_records out config context as_json "
-        "quiet"
+        "workers seed memory engine engine_option device keep_records write_release out config "
+        "context as_json quiet"
     ),
 }
 HEADINGS = {
@@ -160,7 +160,7 @@ class RunOptions:
 
 
 AS_USUAL = RunOptions()
-REPEATED = ("gate", "until", "query", "engine_option", "slices", "head", "also")
+REPEATED = ("gate", "until", "query", "engine_option", "slices", "head", "also", "hierarchy")
 """Lists that take one value each time they are given; others take several at once too."""
 
 

@@ -71,25 +71,7 @@ def write_table(path: Path, columns: dict[str, object]) -> None:
 
     Raises InputError: another kind of file.
     """
-    import csv
-    import io
-
-    import numpy as np
-
-    from lethe.errors import InputError, require
+    from lethe.data.columns import table_bytes
     from lethe.files import write_for_owner
 
-    if path.suffix.lower() == ".parquet":
-        pyarrow = require("pyarrow", "tables")
-        parquet = require("pyarrow.parquet", "tables")
-        buffer = io.BytesIO()
-        parquet.write_table(pyarrow.table(columns), buffer)
-        write_for_owner(path, buffer.getvalue())
-        return
-    if path.suffix.lower() != ".csv":
-        raise InputError(f"{path} must end in .csv or .parquet.")
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(np.asarray(one).tolist() for one in columns.values()), strict=True))
-    write_for_owner(path, text.getvalue().encode())
+    write_for_owner(path, table_bytes(columns, path.suffix))

@@ -7,6 +7,8 @@ all others.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import zipfile
 from collections import defaultdict
@@ -395,6 +397,29 @@ def _plain_array(path: Path, name: str, value: Any) -> NDArray[Any]:
             "Save it with .astype(str) or .astype('float32'), or leave it out."
         )
     return array.astype(array.dtype.newbyteorder("="), copy=False)
+
+
+def table_bytes(columns: Mapping[str, Any], suffix: str) -> bytes:
+    """Columns as the content of a .csv, .parquet or .feather file; gaps are blank or null.
+
+    Raises InputError: another kind of file.
+    """
+    arrays = {name: np.asarray(column) for name, column in columns.items()}
+    if suffix.lower() == ".csv":
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(arrays)
+        writer.writerows(zip(*(as_text(one).tolist() for one in arrays.values()), strict=True))
+        return text.getvalue().encode()
+    if suffix.lower() not in (".parquet", ".feather"):
+        raise InputError(f"a file that ends in {suffix!r} is not written. Take .csv or .parquet.")
+    pa, buffer = require("pyarrow", "tables"), io.BytesIO()
+    table = pa.table({name: pa.array(one, mask=missing(one)) for name, one in arrays.items()})
+    if suffix.lower() == ".parquet":
+        require("pyarrow.parquet", "tables").write_table(table, buffer)
+    else:
+        require("pyarrow.feather", "tables").write_feather(table, buffer)
+    return buffer.getvalue()
 
 
 # Columns as small whole numbers and the values they stand for.

@@ -3,8 +3,8 @@
 ``METRIC[@FPR] <= X`` or ``width(METRIC[@FPR]) <= X``. A rule passes when the *upper* limit
 meets it, fails when the *lower* limit breaks it, and otherwise there is not enough evidence. Of
 metrics where more is safer (`AT_LEAST`) the rule is ``METRIC >= X``, and the limits change places.
-Rates and the AUC of a model may be asked of a group, ``tpr@0.01[class=8] <= 0.1``, or of the worst
-one, ``tpr@0.01[every class] <= 0.2``.
+Rates and the AUC of a model, and shares of people in a table, may be asked of a group,
+``tpr@0.01[class=8] <= 0.1``, or of the worst one, ``unique[every sex] <= 0.2``.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ TABLE_METRICS = {
     "marketer": "share of rows that a linkage of everybody gets right",
     "journalist": "highest chance to find a released row's person in the population table",
     "unique": "share of rows that are alone with their quasi-identifiers",
-    "certain": "share of rows whose sensitive value the quasi-identifiers give away for certain",
+    "certain": "share of rows whose sensitive value the quasi-identifiers reveal for certain",
+    "guessed": "share of rows whose sensitive value the best guess from their class gets right",
+    "t": "largest distance of the sensitive values of a class from those of the table",
     "utility-loss": "utility lost against the table as it is",
 }
 RECORD_METRICS = {
@@ -120,6 +122,8 @@ METRICS_OF = {
 AT_FPR = ("tpr", "tau")
 BY_GROUP = ("tpr", "auc")
 """Metrics that rules may ask of a group of records."""
+PEOPLE_BY_GROUP = ("marketer", "unique", "certain", "guessed")
+"""Metrics that rules may ask of a group of people in a table."""
 _CHANCE = {"auc": 0.5, "tau": 0.0, "lift": 1.0, "eer": 0.5, "min-cllr": 1.0}
 AT_LEAST = ("eer", "min-cllr")
 """Metrics of which more is safer: their rules read ``>=``."""
@@ -228,11 +232,12 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
         raise InputError(f"rule {text!r}: {way_out}.")
     if fpr is not None:
         check_between("FPR of a rule", fpr, 0, 1, open_low=True, open_high=True)
-    group = " ".join((found["group"] or "").split())
-    if group and (metrics is not METRICS or metric not in BY_GROUP):
+    group = re.sub(" ?= ?", "=", " ".join((found["group"] or "").split()), count=1)
+    grouped = PEOPLE_BY_GROUP if metrics is TABLE_METRICS else BY_GROUP
+    if group and (metrics not in (METRICS, TABLE_METRICS) or metric not in grouped):
         raise InputError(
-            f"rule {text!r}: groups are measured of models, with {', '.join(BY_GROUP)}; leave "
-            f"[{group}] out."
+            f"rule {text!r}: groups are measured of models, with {', '.join(BY_GROUP)}, and of "
+            f"tables, with {', '.join(PEOPLE_BY_GROUP)}; leave [{group}] out."
         )
     if group and not re.match(r"every \S|[^=]+=.", group):
         raise InputError(

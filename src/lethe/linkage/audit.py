@@ -8,12 +8,13 @@ proof of privacy; nor is k-anonymity one.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
-from lethe.data.columns import Grouped, as_text
+from lethe.data.columns import Grouped, as_text, table_bytes
 from lethe.data.meaning import one_meaning
 from lethe.data.sorted_records import Release
 from lethe.data.source import TypedColumn
@@ -24,13 +25,15 @@ from lethe.linkage.records.document import RecordSubject
 from lethe.linkage.records.study import study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.synthetic.study import SyntheticSubject, study_synthetic
-from lethe.linkage.table.candidates import Table
 from lethe.linkage.table.domains import as_declared
+from lethe.linkage.table.reached import Table
 from lethe.linkage.table.study import TableSubject, study_table
 from lethe.training.fingerprint import digest, hash_array
 from lethe.training.folder import RunFolder
 
 Columns = Mapping[str, NDArray[Any]]
+WHOLE = ("queries", "predict", "utility_model", "epsilon", "keep_records", "write_release")
+"""Settings that need every row."""
 Say = Callable[[str], None]
 
 
@@ -39,9 +42,11 @@ def audit_table(
     quasi: Sequence[str],
     sensitive: str | None = None,
     *,
+    person: str | None = None,
     population: Columns | Grouped | None = None,
     beside: Columns | None = None,
     name: str = "table",
+    suffix: str = ".csv",
     settings: TableSettings | None = None,
     say: Say | None = None,
     folder: RunFolder | None = None,
@@ -49,20 +54,22 @@ def audit_table(
     """Is this table anonymous? Classes, what they give away, and what recoding would change.
 
     Args:
-        columns: (rows,) by name, as `lethe.data.columns.read_columns` gives them; one row a person.
-            Or typed by `TableSettings.schema`; or the different rows with their number, see
+        columns: (rows,) by name, as `lethe.data.columns.read_columns` gives them. Or typed by
+            `TableSettings.schema`; or the different rows with their number, see
             `lethe.data.large.read_grouped`.
         quasi: columns that an adversary may know of a person.
         sensitive: column that nobody should learn; None leaves inference out.
+        person: column of the person behind each row, who counts once; None = each row is another's.
         population: the same columns of everybody the rows may be of, the rows' own people
             included; None leaves the journalist risk out.
         beside: all columns of the file, or of its first rows, in which identifiers and persons with
             several rows are looked for; None = `columns`.
         name: of the release.
+        suffix: of the file that a candidate's rows are written to: .csv, .parquet or .feather.
         settings: see `TableSettings`; its rules are fixed before anything is measured.
         say: told what is being done, one line each.
         folder: an open run folder, needed to keep the table of people; synthetic rows of the
-            candidates are written there, as NAME.csv.
+            candidates are written there, as NAME.csv, and the rows of `write_release`.
 
     Returns:
         The findings.
@@ -72,12 +79,13 @@ def audit_table(
         synthetic rows of `TableSettings.epsilon`, see `lethe.linkage.table.dp_rows.dp_rows`.
 
     Assumes:
-        The adversary knows nothing but the quasi-identifiers; each row is another person's.
+        The adversary knows nothing but the quasi-identifiers, of each row of a person; without
+        `person` each row is another person's.
 
     Raises:
         InputError: unknown columns, lengths that differ, or a column that cannot be read;
-            queries, a utility model, synthetic rows or `keep_records`, which need every row,
-            where rows are grouped.
+            queries, a utility model, synthetic rows, `keep_records` or `write_release`, which need
+            every row, where rows are grouped.
 
     >>> import numpy as np
     >>> ages = {"age": np.array([30, 30, 41, 52]), "sick": np.array([1, 0, 1, 1])}
@@ -95,28 +103,42 @@ def audit_table(
         (columns, *others), checks = _mended(tables, settings.text)
         population = others[0] if others else None
     if isinstance(columns, Grouped):
-        for option in ("queries", "predict", "utility_model", "epsilon", "keep_records"):
+        for option in WHOLE:
             if getattr(settings, option):
                 raise InputError(
                     f"{option} needs every row in memory, but equal rows of {name} are grouped. "
                     f"Leave {option} out, or read the table whole."
                 )
-        table = Table(name, columns.columns, tuple(quasi), sensitive, population, columns.times)
+        plain: dict[str, Any] = dict(columns.columns)
+        times, typed = columns.times, {}
     else:
+        times = None
         typed = {key: one for key, one in columns.items() if isinstance(one, TypedColumn)}
         if typed and settings.schema is None:
             raise InputError("columns that are typed need settings.schema, by which they are.")
         plain = {key: one for key, one in columns.items() if not isinstance(one, TypedColumn)}
         if settings.schema is not None:
             plain |= as_declared(settings.schema, typed)
-        table = Table(name, plain, tuple(quasi), sensitive, population, typed=typed)
+    if person is not None and settings.epsilon:
+        raise InputError(
+            "synthetic rows are private by row; a person has several. Leave epsilon or person out."
+        )
+    table = Table(name, plain, tuple(quasi), sensitive, population, times, typed, person)
     (say or _silent)(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
     study = study_table(table, settings)
     if beside and set(table.quasi) <= set(beside):
-        checks += table_checks(beside, table.quasi, sensitive)
+        checks += table_checks(beside, table.quasi, sensitive, person=person)
     if folder is not None:
         for made, rows in study.synthetic.items():
             folder.write(f"{made}.csv", rows.to_csv())
+    if settings.write_release is not None:
+        released = study.released(settings.write_release)
+        stops = {one.name for one in checks if one.effect == "stops"} - set(settings.accept)
+        place = f"{settings.write_release}{suffix}"
+        if folder is not None and not stops:
+            folder.write(place, table_bytes(released, suffix))
+        why = f" not written: {', '.join(sorted(stops))} of the input stops the verdict"
+        (say or _silent)(f"{place}{why if stops else ' holds the released rows'}")
     return TableSubject(study, settings, tuple(checks)).findings(folder)
 
 
@@ -208,7 +230,9 @@ def audit_synthetic(
     study = study_synthetic(original, synthetic, control, quasi, sensitive, settings)
     mark = digest(*(hash_array(as_text(synthetic[column])) for column in study.columns))
     checks += [*study.inputs, *table_checks(synthetic, quasi, sensitive, persons=False)]
-    checks += [one for one in table_checks(original, quasi, sensitive) if one.name == "persons"]
+    alike = "Keep one row for each of them."
+    asked = (one for one in table_checks(original, quasi, sensitive) if one.name == "persons")
+    checks += [replace(one, way_out=alike) for one in asked]
     subject = SyntheticSubject(study, settings, name, quasi, sensitive, mark, tuple(checks))
     return subject.findings(folder)
 

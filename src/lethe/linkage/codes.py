@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -13,33 +15,89 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 
 Int = NDArray[np.int64]
+Float = NDArray[np.float64]
 _DENSE = 4  # a table of counts may have this many cells a row before rows are sorted instead
 
 
 @dataclass(frozen=True, eq=False)
+class Persons:
+    """Rows of which several can be one person's: they count as one person together."""
+
+    of_row: Int  # (rows,) person of each row
+    part: Float  # (rows,) share of the person that the row counts for; a person's rows sum to 1
+
+    def __getitem__(self, rows: NDArray[Any]) -> Persons:
+        return Persons(self.of_row[rows], self.part[rows])
+
+
+def persons_of(codes: Codes, times: Int | None = None) -> Persons:
+    """Persons from the code of each row, or of each group of equal rows.
+
+    >>> persons_of(np.array([0, 0, 1])).part.tolist()
+    [0.5, 0.5, 1.0]
+    """
+    person = whole_codes(codes).astype(np.int64)
+    held = np.ones(len(person)) if times is None else times.astype(np.float64)
+    return Persons(person, held / np.bincount(person, held)[person])
+
+
+Counting = Int | Float | Persons | None
+"""What each row counts for: one person (None), several equal rows, a part of one, or `Persons`."""
+
+
+@dataclass(frozen=True, eq=False)
 class Classes:
-    """Rows that agree in all columns at once."""
+    """Rows that agree in all columns at once.
+
+    Of persons with several rows, also all rows of the persons agree: a class holds rows of persons
+    who have the same set of values, so that knowing a person's rows tells no two of them apart.
+    """
 
     of_row: Int  # (rows,) class of each row, 0 to C - 1
-    size: Int  # (C,) rows in each class, at least 1; a row that stands for several counts as many
-    times: Int | None = None  # (rows,) how many equal rows each row stands for; None = one each
+    size: Int  # (C,) persons in each class, at least 1; equal rows that were grouped count each
+    weight: Int | Float | None = None  # (rows,) what each row counts for; None = 1 each
+    spread: Float | None = None  # (C,) persons, each spread over their rows; None = `size`
+
+    @property
+    def mass(self) -> Int | Float:
+        """(C,) what the rows of each class count for; sums to the number of persons."""
+        return self.size if self.spread is None else self.spread
 
     @property
     def of_size(self) -> Int:
         """(rows,) size of each row's class."""
         return self.size[self.of_row]
 
+    @cached_property
+    def people(self) -> int:
+        """Persons of the table; rows where each is one."""
+        return round(float(self.mass.sum()))
+
+    @cached_property
+    def distinct(self) -> int:
+        """Sets of values that persons have: what a linkage of everybody gets right, expected."""
+        return round(float((self.mass / self.size).sum()))
+
     @property
-    def rows(self) -> int:
-        """Rows of the table."""
-        return int(self.size.sum())
+    def sizes(self) -> Int:
+        """(distinct,) persons who have each set of values; `size` where each has one row."""
+        if self.spread is None:
+            return self.size
+        people = np.rint(np.bincount(self.size, self.spread)).astype(np.int64)
+        number = people // np.maximum(np.arange(len(people)), 1)
+        return np.repeat(np.arange(len(people)), number)
+
+    def smaller(self, k: int) -> int:
+        """Persons in classes of fewer than k."""
+        return round(float(self.mass[self.size < k].sum()))
 
 
-def classes_of(columns: Sequence[Codes], times: Int | None = None) -> Classes:
+def classes_of(columns: Sequence[Codes], times: Counting = None) -> Classes:
     """Group rows by the JOINT value of some columns; no column at all is one class.
 
     Args:
         columns: codes (rows,) of each, whole numbers from 0.
+        times: what each row counts for.
 
     Raises InputError: no column, no rows, other lengths or negative codes.
 
@@ -62,10 +120,36 @@ def classes_of(columns: Sequence[Codes], times: Int | None = None) -> Classes:
         joint += codes
         levels *= width
     joint, levels = _packed(joint, levels)
+    if isinstance(times, Persons):
+        return _of_persons(joint, levels, times)
     return Classes(joint, count(joint, levels, times), times)
 
 
-def count(codes: Codes, levels: int, times: Int | None = None) -> Int:
+def _of_persons(joint: Int, levels: int, persons: Persons) -> Classes:
+    """Classes of rows whose persons have the same set of joint values."""
+    pairs = np.unique(persons.of_row * levels + joint)  # of a person and a value, by person
+    owner, value = pairs // levels, pairs % levels
+    start = np.flatnonzero(np.diff(owner, prepend=-1))
+    if len(start) == len(pairs):
+        profile = value
+    else:  # sets are compared as they are: a hash could make two of them one
+        seen: dict[bytes, int] = {}
+        ends = [*start[1:].tolist(), len(pairs)]
+        spans = zip(start.tolist(), ends, strict=True)
+        sets = (value[begin:end].tobytes() for begin, end in spans)
+        profile = np.array([seen.setdefault(cells, len(seen)) for cells in sets], dtype=np.int64)
+    of_person = np.zeros(int(owner[-1]) + 1, np.int64)
+    of_person[owner[start]] = profile
+    of_row = of_person[persons.of_row]
+    finer = classes_of([of_row, joint]).of_row
+    classes = int(finer.max()) + 1
+    size = np.empty(classes, np.int64)
+    size[finer] = np.bincount(profile)[of_row]
+    spread: Float = np.bincount(finer, persons.part, minlength=classes).astype(np.float64)
+    return Classes(finer, size, persons.part, spread)
+
+
+def count(codes: Codes, levels: int, times: NDArray[Any] | None = None) -> NDArray[Any]:
     """(levels,) rows that have each code.
 
     >>> count(np.array([0, 2]), 3, np.array([5, 1])).tolist()
@@ -74,7 +158,7 @@ def count(codes: Codes, levels: int, times: Int | None = None) -> Int:
     if times is None:
         return np.bincount(codes, minlength=levels)
     # Sums of whole numbers are exact in float64 up to 2^53 rows.
-    return np.bincount(codes, times, minlength=levels).astype(np.int64)
+    return np.bincount(codes, times, minlength=levels).astype(times.dtype)
 
 
 def whole_codes(column: ArrayLike) -> Codes:
@@ -94,7 +178,7 @@ def whole_codes(column: ArrayLike) -> Codes:
 
 def counted(value: float, rows: int, confidence: float = 0.95) -> Estimate:
     """A share of the rows at hand: nothing is sampled, so the limits are the value itself."""
-    return Estimate(value, value, value, confidence, "counted in all released rows", rows)
+    return Estimate(value, value, value, confidence, "counted exactly, in all released rows", rows)
 
 
 def _packed(joint: Int, levels: int) -> tuple[Int, int]:

@@ -41,6 +41,7 @@ def table_checks(
     sensitive: str | None,
     *,
     persons: bool = True,
+    person: str | None = None,
 ) -> Iterator[InputCheck]:
     """Look at the columns that were not named, and for suppressed quasi-identifiers.
 
@@ -48,6 +49,7 @@ def table_checks(
         columns: (rows,) of the whole file; its first rows will do.
         quasi: columns that were named.
         persons: whether each row should be another person's.
+        person: column that says whose each row is: several rows of one are no question then.
     """
     (meant,), _ = one_meaning([{key: one for key, one in columns.items() if one.ndim == 1}])
     shown, stops, repeated = [], False, ""
@@ -60,24 +62,24 @@ def table_checks(
             continue
         parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
         called = re.sub(r"[^a-z0-9]+", "_", parted).strip("_")
-        person = _PERSON.fullmatch(called) is not None
-        unique = rows >= _FEWEST and len(values) > _NEAR_UNIQUE * rows
+        named = _PERSON.fullmatch(called) is not None
+        unique = rows >= _FEWEST and len(values) > _NEAR_UNIQUE * rows and name != person
         shape = _shape(values.tolist()) if is_text(values) else ""
         if shape or unique:
             shown.append(f"{name} ({shape or f'{len(values):,} values in {rows:,} rows'})")
-        stops |= bool(shape or (unique and (person or _DIRECT.fullmatch(called))))
+        stops |= bool(shape or (unique and (named or _DIRECT.fullmatch(called))))
         if not repeated and _FEW_PEOPLE <= len(values) < _ALIKE * rows:
-            if person or (persons and _is_key(name, meant)):
+            if named or (persons and _is_key(name, meant)):
                 repeated = f"{len(values):,} different {name} in {rows:,} rows"
-                way_out = f"Keep one row for each {name}, or audit facts: lethe audit records "
-                way_out += f"--person {name}."
+                way_out = f"Say whose the rows are: --person {name}. Facts about people, such as "
+                way_out += "ratings, are for lethe audit records."
     if shown:
         text = f"Columns that were not named may identify everybody: {list_names(shown, 4)}."
         out = "Take them out of the file before it is released, or name them in --quasi."
         yield InputCheck("identifiers", "stops" if stops else "asks", text, out)
     if not persons:
         return
-    if repeated:
+    if repeated and person is None:
         text = f"{repeated}: each row is counted as another person."
         yield InputCheck("persons", "asks", text, way_out)
     marked = sum(_marked(columns[name]) for name in quasi if is_text(columns[name]))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from lethe.assess.input_checks import WAIVABLE
@@ -90,6 +90,14 @@ class TableSettings(CommonSettings):
             the rows. None = read off the table and public, which the guarantee then says.
         bins: of the same, cells of a column whose schema has bounds.
         text: columns that stay text although their cells are dates or numbers.
+        tolerance: how near a guess of a sensitive number counts as right: 5% of the true value, the
+            default, or 1000 in the units of the column. Dates: within a day, or so many days.
+        group: columns whose every value is measured as a group of people, see the rules.
+        weight: column of survey weights, the people of the population that each row stands for: an
+            estimate of how many unique rows are unique there.
+        hierarchies: of columns, how they are made coarser: a mapping of each value to its ever
+            coarser labels, or a csv file with these in each line.
+        write_release: candidate whose rows are written to the run folder, such as k-5.
     """
 
     ks: tuple[int, ...] = (2, 5, 10)
@@ -103,9 +111,18 @@ class TableSettings(CommonSettings):
     schema: Schema | None = None
     bins: int = 32
     text: tuple[str, ...] = ()
+    tolerance: str | float | None = None
+    group: tuple[str, ...] = ()
+    weight: str | None = None
+    hierarchies: Mapping[str, Any] = field(default_factory=dict)
+    write_release: str | None = None
 
     def __post_init__(self) -> None:
         self.check()
+        near = "5%" if self.tolerance is None else str(self.tolerance)
+        object.__setattr__(self, "tolerance", near)
+        if self.weight is not None and self.population is not None:
+            raise InputError("weights say how large the population is. Leave people or weight out.")
         for k in self.ks:
             check_at_least("ks", k, 2)
         object.__setattr__(self, "ks", tuple(sorted(set(self.ks))))
@@ -130,7 +147,16 @@ class TableSettings(CommonSettings):
 
     def rules(self) -> list[Rule]:
         """The gate's rules, read."""
-        return [parse_rule(text, TABLE_METRICS) for text in self.gate]
+        rules = [parse_rule(text, TABLE_METRICS) for text in self.gate]
+        for rule in rules:
+            every = rule.group.startswith("every ")
+            column = rule.group[6:] if every else rule.group.partition("=")[0]
+            if rule.group and column not in self.group:
+                raise InputError(
+                    f"rule {str(rule)!r}: the group {column!r} is not declared. Add "
+                    f"--group {column}."
+                )
+        return rules
 
 
 @dataclass(frozen=True)

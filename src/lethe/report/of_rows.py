@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from lethe.evidence.rules import PEOPLE_BY_GROUP
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Card,
@@ -42,7 +43,7 @@ from lethe.report.sections import (
     Words,
     personal,
 )
-from lethe.report.severity import HIGH_FROM, severity, worst_severity
+from lethe.report.severity import HIGH_FROM
 from lethe.report.table_figures import table_charts
 
 Json = Mapping[str, Any]
@@ -103,47 +104,70 @@ class Quasi(_Rows):
     """A table with quasi-identifiers."""
 
     kind = "kind.table"
-    risk_head = "risk.linked"
+    risk_head = "risk.linked_or_learnt"
     headline = "table.headline"
     glossary = ("quasi", "class", "l_t", "three")
 
     def criterion(self, attack: str) -> str:
-        words = {"classes": "singling", "subsets": "singling", "homogeneity": "inference"}
-        return words.get(attack, "inference" if "knowledge" in attack else "linking")
+        words = {"classes": "singling", "subsets": "singling"}
+        words |= dict.fromkeys(_LEARNT, "inference")
+        return words.get(attack.partition(",")[0], "linking")
 
     @property
     def chance(self) -> float:
-        return 1 / self.section["rows"] if self.section["rows"] else 0.0
+        return 1 / int(self.section.get("people", self.section["rows"]))
 
     def worst(self, candidate: Json | None) -> Worst:
         quasi = ", ".join(self.section["quasi"])
         shown: Json = candidate or self.section["anonymity"]
         unique = (shown.get("unique") or {}).get("value")
-        certain = shown.get("certain") or {}
-        detail = [] if unique is None else [say("table.unique", value=share_words(unique))]
-        found = self._worst(
-            candidate, say("table.by"), ", ".join([*detail, *self._certain(shown)]), quasi=quasi
-        )
-        if not found.level:  # refused: no other number speaks in its place
+        detail = []
+        if unique is not None:
+            words = {"value": share_words(unique), "people": self._people_word}
+            detail = [say("table.unique", **words)]
+        detail += self._certain(shown)
+        by, attack = say("table.by"), ((candidate or {}).get("risk_from") or {}).get("attack") or ""
+        found = self._worst(candidate, by, ", ".join(detail), quasi=quasi, people=self._people_word)
+        found = replace(found, group=self._group(shown))
+        kind, _, near = attack.partition(", ")
+        if kind not in _LEARNT or not found.level:  # refused: no other number speaks in its place
             return found
-        # Where all rows have one value the classes give nothing away that the table does not.
-        blind = (shown.get("blind") or {}).get("value")
-        level = severity(certain or None, 1.0 if blind == 1 else 0.0)
-        if worst_severity([found.level, level]) == found.level or found.level == level:
-            return found
-        values = {"quasi": quasi, "secret": self.section["sensitive"]}
-        values["value"] = share_words(certain["value"])
-        return replace(
-            found,
-            headline=say("table.headline.certain", linked=found.short, **values),
-            short=say("table.headline.certain.short", **values),
-            level=level,
-            share=certain,
-        )
+        numbers = shown if near or "exact" not in shown else shown["exact"]
+        values = {
+            name: share_words(numbers[name]["value"]) for name in ("certain", "guessed", "blind")
+        }
+        values |= {"quasi": quasi, "people": self._people_word, "secret": self._secret(near)}
+        values["linked"] = say(f"{self.headline}.short", value=share_words(_linked(shown)))
+        key = _LEARNT[kind]
+        return replace(found, headline=say(key, **values), short=say(f"{key}.short", **values))
+
+    @property
+    def _people_word(self) -> str:
+        return say("table.people" if "people" in self.section else "table.rows")
+
+    def _secret(self, near: str) -> str:
+        secret = str(self.section["sensitive"])
+        return say("table.near", secret=secret, near=near) if near else secret
+
+    def _near(self) -> str:
+        """The tolerance of guesses in words; empty where they must be the very value."""
+        return str(((self.section.get("disclosure") or {}).get("near") or {}).get("within", ""))
+
+    def _group(self, candidate: Json) -> str:
+        """The group with the largest share of the number that speaks."""
+        attack = ((candidate.get("risk_from") or {}).get("attack") or "").partition(",")[0]
+        metric = {"homogeneity": "certain", "best-guess": "guessed"}.get(attack, "marketer")
+        groups = candidate.get("groups") or ()
+        if not groups or "refused" in candidate["risk"]:
+            return ""
+        worst = max(groups, key=lambda one: float(one[metric]["value"]))
+        value, unique = (share_words(worst[name]["value"]) for name in (metric, "unique"))
+        words = say(f"table.group.{metric}", value=value, secret=self._secret(self._near()))
+        return say("table.group", name=worst["name"], words=words, unique=unique)
 
     def _certain(self, candidate: Json) -> list[str]:
         value = (candidate.get("certain") or {}).get("value")
-        secret = self.section["sensitive"]
+        secret = self._secret(self._near())
         return [say("table.certain", value=share_words(value), secret=secret)] if value else []
 
     def beyond(self, candidate: Json) -> str:
@@ -154,6 +178,8 @@ class Quasi(_Rows):
         lines = [say("table.quasi", names=", ".join(section["quasi"]))]
         if section["sensitive"]:
             lines.append(say("table.secret", name=section["sensitive"]))
+        if "people" in section:
+            lines.append(say("table.persons", n=grouped(section["people"])))
         rows = (judged(self.document) or {}).get("released", section["rows"])
         return say("table.released", n=grouped(rows)), lines
 
@@ -183,7 +209,13 @@ class Quasi(_Rows):
                     label = say(f"table.row.{key}", model=population["model"], people=people)
                     rows.append((label, str(share(population[key]))))
         folded: list[Part] = [Facts(rows), *self._drawn("sizes")]
-        return [*self._drawn("columns"), self._subsets(), Folded(say("table.classes"), folded)]
+        parts: list[Part] = [*self._drawn("columns"), self._subsets()]
+        if section.get("columns"):
+            keys = ("marketer_without", "unique_without")
+            left = [(one["name"], [share(one[key]) for key in keys]) for one in section["columns"]]
+            heads = [say(f"table.head.{key}") for key in ("column", *keys)]
+            parts.append(Table(say("table.columns"), heads, left, say("table.columns.note")))
+        return [*parts, Folded(say("table.classes"), folded)]
 
     def _subsets(self) -> Table:
         found = self.section["uniqueness"]
@@ -197,7 +229,8 @@ class Quasi(_Rows):
 
     def exposed(self) -> Section:
         parts: list[Part] = []
-        lead = say("table.exposed", value=_text(self.section["anonymity"]["unique"]))
+        alone = _text(self.section["anonymity"]["unique"])
+        lead = say("table.exposed", value=alone, people=self._people_word)
         if "disclosure" in self.section:
             told, varied = self.section["disclosure"], self.section["diversity"]
             rows = [
@@ -217,7 +250,20 @@ class Quasi(_Rows):
                 (say("table.row.t", distance=varied["distance"]), fixed(varied["t"], 4)),
                 (say("table.row.alpha"), share_words(varied["alpha"], 3)),
             ]
+            if near := told.get("near"):
+                title = say("table.near.title", secret=self._secret(near["within"]))
+                keys = ("certain", "guessed", "median", "blind", "span")
+                found = [(say(f"table.near.{key}"), _text(near[key])) for key in keys]
+                parts.append(Facts(found, title=title))
             parts.append(Folded(say("table.diversity"), [Facts(lines)]))
+        if groups := (judged(self.document) or {}).get("groups"):
+            named = [key for key in PEOPLE_BY_GROUP if key in groups[0]]
+            levels = [
+                (one["name"], [number(one["people"], 9), *(share(one[key]) for key in named)])
+                for one in groups
+            ]
+            heads = [say(f"table.head.{key}") for key in ("group", "people", *named)]
+            parts.append(Table(say("table.groups"), heads, levels, say("table.groups.note")))
         return Section(
             "exposed", say("exposed.title"), lead, [*parts, *self._people()], say("nav.who")
         )
@@ -481,6 +527,7 @@ class Synthetic(_Rows):
         )
 
 
+_LEARNT = {"homogeneity": "table.headline.certain", "best-guess": "table.headline.guess"}
 _KEYS = ("top_1", "match", "precision", "abstention", "false_match")
 
 
@@ -505,6 +552,10 @@ def _columns(
     heads = [say("options.option"), *(say(prefix + key) for key, _ in columns)]
     rows = [(one["name"], [read(one) for _, read in columns]) for one in candidates]
     return Table(title, heads, rows, note)
+
+
+def _linked(candidate: Json) -> float:
+    return float(candidate["measures"]["marketer"]["value"])
 
 
 def _text(found: Json) -> str:

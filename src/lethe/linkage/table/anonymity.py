@@ -1,8 +1,8 @@
 """k-anonymity, l-diversity, t-closeness and (alpha, k)-anonymity of one table, and why they fail.
 
-A class is the rows that agree in all quasi-identifiers JOINTLY. k: Sweeney 2002. l and what a class
-gives away (`disclosure`): Machanavajjhala et al. 2007. t: Li, Li and Venkatasubramanian 2007.
-(alpha, k): Wong et al. 2006.
+A class is the rows that agree in all quasi-identifiers JOINTLY. k: Sweeney 2002; of persons with
+several rows, after (X, Y)-anonymity (Wang and Fung 2006). l: Machanavajjhala et al. 2007. t: Li, Li
+and Venkatasubramanian 2007. (alpha, k): Wong et al. 2006.
 """
 
 from __future__ import annotations
@@ -11,32 +11,30 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lethe.data.columns import Codes
 from lethe.errors import InputError, check_at_least, check_choice
 from lethe.evidence.estimate import Estimate
-from lethe.linkage.codes import Classes, Int, classes_of, counted, whole_codes
+from lethe.linkage.codes import Classes, Counting, Float, Int, classes_of, counted, whole_codes
 
-Float = NDArray[np.float64]
 DISTANCES = ("equal", "ordered")
 
 
 @dataclass(frozen=True, eq=False)
 class Anonymity:
-    """How well rows hide among rows of the same quasi-identifiers.
+    """How well people hide among people of the same quasi-identifiers.
 
     Attributes:
-        marketer: mean of 1 / class size over rows, which is classes / rows: the share of rows
-            that a linkage of everybody gets right.
+        marketer: mean of 1 / class size over people, which is classes / people: the share that a
+            linkage of everybody gets right.
     """
 
     k: int  # smallest class
-    below: dict[int, Estimate]  # by k, share of rows in classes smaller than that
-    classes: int  # equivalence classes
+    below: dict[int, Estimate]  # by k, share of people in classes smaller than that
+    classes: int  # equivalence classes; of persons with several rows, their different sets
     prosecutor: float  # highest risk of a person who is known to be in the table: 1 / k
     marketer: Estimate
-    unique: Estimate  # share of rows alone in their class
+    unique: Estimate  # share of people alone in their class
     of_class: Classes  # the classes
 
 
@@ -66,7 +64,7 @@ class Pairs:
 
     of_class: Int  # (P,) class, ascending
     value: Int  # (P,) sensitive code, ascending within a class
-    count: Int  # (P,) rows, at least 1
+    count: Int | Float  # (P,) rows, at least 1; of persons with several rows, their parts
     of_row: Int  # (rows,) pair of each row
     first: Int  # (C,) first pair of each class
 
@@ -76,13 +74,14 @@ def anonymity(
     *,
     ks: Sequence[int] = (2, 3, 5, 10),
     confidence: float = 0.95,
-    times: Int | None = None,
+    times: Counting = None,
 ) -> Anonymity:
     """Count the equivalence classes of the joint quasi-identifiers.
 
     Args:
         quasi: codes (rows,) of each column, see `encode`.
         ks: sizes for `below`, each at least 1.
+        times: what each row counts for.
 
     Raises InputError: no column, no rows or other lengths.
 
@@ -92,28 +91,28 @@ def anonymity(
     for k in ks:
         check_at_least("k", k, 1)
     found = classes_of(quasi, times)
-    rows = found.rows
 
-    def smaller(k: int) -> Estimate:
-        return counted(int(found.size[found.size < k].sum()) / rows, rows, confidence)
+    def share(number: int) -> Estimate:
+        return counted(number / found.people, found.people, confidence)
 
     least = int(found.size.min())
     return Anonymity(
         least,
-        {k: smaller(k) for k in ks},
-        len(found.size),
+        {k: share(found.smaller(k)) for k in ks},
+        found.distinct,
         1 / least,
-        counted(len(found.size) / rows, rows, confidence),
-        smaller(2),
+        share(found.distinct),
+        share(found.smaller(2)),
         found,
     )
 
 
-def diversity(classes: Classes, sensitive: Codes, *, distance: str = "equal") -> Diversity:
+def diversity(classes: Classes, sensitive: Codes | Pairs, *, distance: str = "equal") -> Diversity:
     """Look at the sensitive values of each class.
 
     Args:
-        sensitive: (rows,) codes; for distance="ordered" in the order of the values.
+        sensitive: (rows,) codes, or `pairs_of` them; for distance="ordered" in the order of the
+            values.
 
     Raises InputError: another number of rows or an unknown distance.
 
@@ -123,11 +122,11 @@ def diversity(classes: Classes, sensitive: Codes, *, distance: str = "equal") ->
     """
     check_choice("distance", distance, DISTANCES)
     pairs = pairs_of(classes, sensitive)
-    share = pairs.count / classes.size[pairs.of_class]
+    share = pairs.count / classes.mass[pairs.of_class]
     distinct = np.diff(np.append(pairs.first, len(pairs.count)))
     entropy = np.maximum(-np.add.reduceat(share * np.log(share), pairs.first), 0.0)
     most = np.maximum.reduceat(share, pairs.first)
-    overall = np.bincount(pairs.value, pairs.count) / classes.rows
+    overall = np.bincount(pairs.value, pairs.count) / classes.people
     if distance == "equal":
         away = _total_variation(pairs, share, overall)
     else:
@@ -136,7 +135,7 @@ def diversity(classes: Classes, sensitive: Codes, *, distance: str = "equal") ->
         int(distinct.min()),
         float(np.exp(entropy.min())),
         float(away.max()),
-        float(most.max()),
+        min(float(most.max()), 1.0),
         distance,
         distinct,
         entropy,
@@ -145,17 +144,19 @@ def diversity(classes: Classes, sensitive: Codes, *, distance: str = "equal") ->
     )
 
 
-def pairs_of(classes: Classes, sensitive: Codes) -> Pairs:
+def pairs_of(classes: Classes, sensitive: Codes | Pairs) -> Pairs:
     """Count sensitive values within classes.
 
     Raises InputError: another number of rows, or codes that are not whole numbers from 0.
     """
+    if isinstance(sensitive, Pairs):
+        return sensitive
     codes = whole_codes(sensitive)
     if codes.shape != classes.of_row.shape:
         raise InputError(
             f"sensitive has {len(codes)} values for {len(classes.of_row)} rows; one each is needed."
         )
-    joint = classes_of([classes.of_row, codes], classes.times)  # numbered by class, then by value
+    joint = classes_of([classes.of_row, codes], classes.weight)  # numbered by class, then by value
     of_class, value = np.zeros(len(joint.size), np.int64), np.zeros(len(joint.size), np.int64)
     of_class[joint.of_row], value[joint.of_row] = classes.of_row, codes
     return Pairs(
@@ -190,7 +191,7 @@ def journalist(classes: Classes, population: Int, *, confidence: float = 0.95) -
             f"population needs {len(classes.size)} counts, none below the rows of its class: "
             "released persons belong to the population."
         )
-    rows, one = classes.rows, 1 / people
+    rows, one = classes.people, 1 / people
     alone = int(classes.size[people == 1].sum()) / rows
     return Journalist(
         float(one.max()),
@@ -233,91 +234,3 @@ def _earth_mover(pairs: Pairs, share: Float, overall: Float) -> Float:
     below = (summed[end] - summed[turn]) - height * (end - turn)
     total = np.add.reduceat(above + below, pairs.first) + summed[begin[pairs.first]]
     return np.asarray(np.clip(total / (levels - 1), 0.0, 1.0), dtype=np.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class Disclosure:
-    """What an adversary who knows a person's quasi-identifiers learns of the sensitive value.
-
-    Attributes:
-        homogeneous: share of rows in classes with a single sensitive value: learnt for certain.
-        certain: by j, share of rows whose value is certain to one who can rule out j values for
-            that person; j = 0 is `homogeneous`.
-        guessed: by j, share of values that one who rules out the j most frequent other values of
-            the class guesses right, the most frequent of the rest being the guess.
-        blind: share guessed right by the most frequent value of the table, without the class.
-    """
-
-    homogeneous: Estimate
-    certain: dict[int, Estimate]
-    guessed: dict[int, Estimate]
-    blind: Estimate
-    of_row: Float  # (rows,) chance to be guessed right with j = 0
-
-
-def disclosure(
-    classes: Classes,
-    sensitive: Codes,
-    *,
-    ruled_out: Sequence[int] = (0, 1, 2),
-    confidence: float = 0.95,
-) -> Disclosure:
-    """Attack the classes of a table, k-anonymous or not.
-
-    Every figure is counted in all rows; equally frequent values are guessed by chance, in
-    expectation.
-
-    Args:
-        sensitive: (rows,) codes.
-        ruled_out: the j, each at least 0: values other than the person's own that the adversary
-            knows the person does not have, chosen for the worst.
-
-    Raises InputError: another number of rows or a negative j.
-
-    >>> from lethe.linkage.codes import classes_of
-    >>> found = disclosure(classes_of([np.array([0, 0, 1, 1])]), np.array([0, 0, 0, 1]))
-    >>> found.homogeneous.value, found.guessed[0].value, found.guessed[1].value
-    (0.5, 0.75, 1.0)
-    """
-    pairs = pairs_of(classes, sensitive)
-    rows = classes.rows
-    distinct = np.bincount(pairs.of_class)
-    closer, tied = _rank_in_class(pairs.of_class, pairs.count)
-    weight = pairs.count / rows
-
-    def chance(j: int) -> Float:
-        left = np.maximum(tied - np.maximum(j - closer, 0), 0)
-        return np.asarray(np.where(closer > j, 0.0, 1 / (1 + left)), dtype=np.float64)
-
-    def share(of_pair: Float) -> Estimate:
-        return counted(min(1.0, float((weight * of_pair).sum())), rows, confidence)
-
-    def known(j: int) -> Estimate:
-        return share((distinct[pairs.of_class] <= j + 1).astype(np.float64))
-
-    for j in ruled_out:
-        check_at_least("ruled_out", j, 0)
-    most = float(np.bincount(pairs.value, pairs.count).max()) / rows
-    return Disclosure(
-        known(0),
-        {j: known(j) for j in ruled_out},
-        {j: share(chance(j)) for j in ruled_out},
-        counted(most, rows, confidence),
-        chance(0)[pairs.of_row],
-    )
-
-
-def _rank_in_class(of_class: Int, count: Int) -> tuple[Int, Int]:
-    """Values of the same class that are more frequent, and other ones that are as frequent."""
-    order = np.lexsort((-count, of_class))
-    classes, counts = of_class[order], count[order]
-    place = np.arange(len(order))
-    new_class = np.append(True, classes[1:] != classes[:-1])
-    new_run = new_class | np.append(True, counts[1:] != counts[:-1])
-    class_start = np.maximum.accumulate(np.where(new_class, place, 0))
-    run_start = np.maximum.accumulate(np.where(new_run, place, 0))
-    runs = np.cumsum(new_run) - 1
-    closer, tied = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
-    closer[order] = run_start - class_start
-    tied[order] = np.bincount(runs)[runs] - 1
-    return closer, tied

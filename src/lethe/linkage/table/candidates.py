@@ -3,87 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.columns import Coded, Codes, Grouped, check_column, encode
+from lethe.data.columns import Codes, check_column, encode
 from lethe.data.source import TypedColumn
-from lethe.errors import InputError
 from lethe.evidence.estimate import Measured
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.answers import Original, answer_overlap, count_overlap
-from lethe.linkage.codes import Int, classes_of, counted
+from lethe.linkage.codes import Float, Int, classes_of, counted
 from lethe.linkage.document import Measurement
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table.anonymity import Float, anonymity, disclosure, diversity
+from lethe.linkage.table.anonymity import diversity, pairs_of
 from lethe.linkage.table.domains import columns_of, domains_of, plain, schema_of
 from lethe.linkage.table.dp_rows import DpRows, check_installed, dp_rows
+from lethe.linkage.table.inference import (
+    Secret,
+    Tolerance,
+    best_guess,
+    guess_from,
+    secret_of,
+)
 from lethe.linkage.table.population import PopulationTable, population_table
+from lethe.linkage.table.reached import KNOWN, Groups, Learnt, Reached, Table, groups_of, reported
 from lethe.linkage.table.recoding import Hierarchy, hierarchy, released_columns
 from lethe.linkage.utility import Use, Utility, counted_utility, split, use_of
 
-# Rows that are released, one a person, and what their columns are to an adversary.
-
-Columns = Mapping[str, NDArray[Any] | Coded]
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """Rows that are released.
-
-    Attributes:
-        population: the quasi-identifiers of everybody the rows may be of; None = not known.
-        typed: those of `columns` that were read by a schema, as it declares them.
-    """
-
-    name: str  # of the release
-    columns: Columns  # (rows,) each, as `lethe.data.columns.read_columns` gives them
-    quasi: tuple[str, ...]  # columns that an adversary may know
-    sensitive: str | None = None  # column that nobody should learn; None = there is none
-    population: Columns | Grouped | None = None
-    times: Int | None = None  # (rows,) how many equal rows each row stands for; None = one each
-    typed: Mapping[str, TypedColumn] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        for name in self.quasi:
-            check_column("quasi", name, self.columns, self.name)
-        if not self.quasi or len(set(self.quasi)) != len(self.quasi):
-            raise InputError(f"quasi needs at least 1 column, each once; got {list(self.quasi)}.")
-        if self.sensitive is not None:
-            check_column("sensitive", self.sensitive, self.columns, self.name)
-            if self.sensitive in self.quasi:
-                raise InputError(
-                    f"sensitive={self.sensitive!r} is also in quasi. Take it out of one of them."
-                )
-        lengths = {len(column) for column in self.columns.values()}
-        if len(lengths) != 1 or self.rows < 2:
-            raise InputError(f"{self.name} needs at least 2 rows in every column, as many in each.")
-
-    @property
-    def rows(self) -> int:
-        """How many are released."""
-        if self.times is not None:
-            return int(self.times.sum())
-        return len(self.columns[self.quasi[0]])
-
-    @property
-    def plain(self) -> dict[str, NDArray[Any]]:
-        """Columns with a value for every row; none where equal rows are grouped."""
-        return {
-            name: column for name, column in self.columns.items() if not isinstance(column, Coded)
-        }
-
-
-_ASSUMED = (
-    "the adversary knows the quasi-identifiers that were named, exactly, and no other column",
-    "one row a person",
-)
-_KNOWN = "the quasi-identifiers of everybody, exactly"
+_ASSUMED = "the adversary knows the quasi-identifiers that were named, exactly, and no other column"
+_ONE_ROW = "one row a person"
+_ALL_ROWS = "the adversary knows these of all rows of a person, but not how many rows there are"
 _NO_PROOF = "k-anonymity is no proof of privacy: classes can share a sensitive value"
 
 
@@ -103,11 +56,23 @@ class Context:
 
     table: Table  # the original
     hierarchies: tuple[Hierarchy, ...]  # of its quasi-identifiers
-    secret: Codes | None  # (rows,) codes of the sensitive column; None without one
+    secret: Secret | None  # the sensitive column; None without one
     settings: TableSettings  # of the audit
     people: PopulationTable | None  # the population table; None without one
     use: Use | None  # a model as utility; None = counts or queries
     held_out: NDArray[np.bool_]  # (rows,) which rows the model is tested on
+    groups: Groups
+
+    @cached_property
+    def telling(self) -> int:
+        """The quasi-identifier from which alone the sensitive value is guessed best."""
+        assert self.secret is not None
+        guesses = []
+        for one in self.hierarchies:
+            found = classes_of([one.codes], self.table.counting)
+            pairs = pairs_of(found, self.secret.codes)
+            guesses.append(best_guess(found, pairs, self.secret.reach).guessed.value or 0.0)
+        return int(np.argmax(guesses))
 
     @cached_property
     def original(self) -> Original:
@@ -115,8 +80,8 @@ class Context:
         columns = [one.codes for one in self.hierarchies]
         levels = [len(one.steps[0]) for one in self.hierarchies]
         if self.secret is not None:
-            columns.append(self.secret)
-            levels.append(int(self.secret.max()) + 1)
+            columns.append(self.secret.codes)
+            levels.append(int(self.secret.codes.max()) + 1)
         return Original(columns, levels, self.table.times)
 
 
@@ -136,11 +101,19 @@ def context_of(table: Table, settings: TableSettings) -> Context:
             columns_of(settings.schema, {**table.plain, **table.typed})
             for name in (*table.quasi, *(() if table.sensitive is None else (table.sensitive,))):
                 _ = settings.schema[name]  # refuses a name that it does not have
-    secret = None if table.sensitive is None else encode(table.columns[table.sensitive]).codes
+    for name in settings.hierarchies:
+        check_column("hierarchies", name, table.quasi, "quasi")
+    secret = None
+    if table.sensitive is not None:
+        tolerance = Tolerance.read(str(settings.tolerance))
+        secret = secret_of(table.columns[table.sensitive], tolerance)
     use = use_of(settings, table.plain)
     return Context(
         table,
-        tuple(hierarchy(name, table.columns[name], table.times) for name in table.quasi),
+        tuple(
+            hierarchy(name, table.columns[name], table.weight, settings.hierarchies.get(name))
+            for name in table.quasi
+        ),
         secret,
         settings,
         None
@@ -148,6 +121,7 @@ def context_of(table: Table, settings: TableSettings) -> Context:
         else population_table(table.columns, table.quasi, table.population),
         use,
         np.zeros(0, bool) if use is None else split(table.rows, settings),
+        groups_of(table, settings),
     )
 
 
@@ -158,20 +132,15 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
     """
     steps, kept = plan.steps, plan.released
     table, hierarchies, settings = context.table, context.hierarchies, context.settings
-    rows, sure = table.rows, settings.confidence
+    people, sure = table.people, settings.confidence
     columns = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
-    weight = None if table.times is None else table.times[kept]
-    found = anonymity(columns, confidence=sure, times=weight)
-    alone = int((found.of_class.size == 1).sum())
-    evidence: dict[str, Measured] = {
-        "marketer": counted(found.classes / rows, rows, sure),
-        "prosecutor": counted(found.prosecutor, rows, sure),
-        "unique": counted(alone / rows, rows, sure),
-    }
+    found = classes_of(columns, None if table.counting is None else table.counting[kept])
+    linked, alone = np.zeros(len(kept)), np.zeros(len(kept), bool)
+    linked[kept], alone[kept] = 1 / found.of_size, found.of_size == 1
     details: dict[str, Any] = {
-        "k": found.k,
-        "classes": found.classes,
-        "released": found.of_class.rows,
+        "k": int(found.size.min()),
+        "classes": found.distinct,
+        "released": int(np.count_nonzero(kept) if table.times is None else table.times[kept].sum()),
         "steps": {
             one.name: {
                 "step": step,
@@ -181,48 +150,70 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
             for one, step in zip(hierarchies, steps, strict=True)
         },
     }
-    part = found.of_class.rows / rows
+    further: dict[str, Measured] = {"prosecutor": counted(1 / details["k"], people, sure)}
     if context.people is not None:
         told_of = context.people.risk(hierarchies, steps, kept, table.times, sure)
-        evidence["journalist"] = counted(told_of.highest, rows, sure)
-        mean = counted(part * (told_of.mean.value or 0.0), rows, sure)
-        evidence["population_marketer"] = mean
-    if context.secret is not None:
-        secret = context.secret[kept]
-        told = disclosure(found.of_class, secret, ruled_out=settings.ruled_out, confidence=sure)
-        varied = diversity(found.of_class, secret, distance=settings.distance)
-        evidence["certain"] = counted(part * (told.homogeneous.value or 0.0), rows, sure)
-        details |= {
-            "guessed": told.guessed[0].to_json(),
-            "blind": told.blind.to_json(),
-            "distinct_l": varied.distinct_l,
-            "entropy_l": varied.entropy_l,
-            "t": varied.t,
-            "alpha": varied.alpha,
-        }
+        further["journalist"] = counted(told_of.highest, people, sure)
+        mean = counted(found.people / people * (told_of.mean.value or 0.0), people, sure)
+        further["population_marketer"] = mean
+    learnt: list[Learnt] = []
+    if (secret := context.secret) is not None:
+        pairs = pairs_of(found, secret.codes[kept])
+        varied = diversity(found, pairs, distance=settings.distance)
+        further["t"] = counted(varied.t, people, sure)
+        details |= {one: getattr(varied, one) for one in ("distinct_l", "entropy_l", "t", "alpha")}
+        for reach, within in [(None, ""), (secret.reach, secret.words)][: 1 + bool(secret.words)]:
+            guess = best_guess(found, pairs, reach, sure)
+            low, high = guess.blind_values
+            blind = (secret.codes >= low) & (secret.codes <= high)
+            # Of people without a row the adversary guesses by the column that says most.
+            certain, right = np.zeros(len(kept), bool), np.zeros(len(kept))
+            if not kept.all():
+                telling = hierarchies[context.telling]
+                of_value = telling.at(steps[context.telling]).astype(np.int64)
+                theirs = of_value[~kept], secret.codes[~kept]
+                if telling.kind == "ordered":  # or by the nearest value that was released
+                    theirs = nearest(np.unique(of_value[kept]), theirs[0]), theirs[1]
+                rows = of_value[kept], secret.codes[kept]
+                near = secret if within else None
+                right[~kept] = _inferred(*theirs, *rows, near, found.weight).right
+            certain[kept], right[kept] = guess.of_class[found.of_row], guess.of_row
+            learnt.append(Learnt(certain, right, blind, within))
+    measures, results, shares = reported(
+        Reached(linked, alone, tuple(learnt)), table, context.groups, sure
+    )
+    measures |= further
+    if "population_marketer" in measures:
+        linked_there = measures["population_marketer"]
+        knows = f"{KNOWN}; a population table"
+        results.append(AttackResult("population", linked_there, knows=knows))
     taken = {
         f"step of {one.name}": step for one, step in zip(hierarchies, steps, strict=True) if step
     }
-    assumed = (*_ASSUMED, _NO_PROOF) if plan.name.startswith("k-") else _ASSUMED
+    no_proof = (_NO_PROOF,) if plan.name.startswith("k-") else ()
+    assumed = (_ASSUMED, _ONE_ROW if table.person is None else _ALL_ROWS, *no_proof)
     return Measurement(
         plan.name,
         plan.mitigation,
         taken,
-        linkage_results(evidence),
+        results,
         _utility(context, steps, kept),
-        evidence,
-        details | listed(evidence),
+        measures,
+        details | shares | listed(measures),
         assumed,
     )
 
 
-def linkage_results(measures: Mapping[str, Measured]) -> list[AttackResult]:
-    """Linkage of everybody, and of the population where there is a table of it."""
-    results = [AttackResult("marketer", measures["marketer"], knows=_KNOWN)]
-    if "population_marketer" in measures:
-        linked = measures["population_marketer"]
-        results.append(AttackResult("population", linked, knows=f"{_KNOWN}; a population table"))
-    return results
+def nearest(present: Int, wanted: Int) -> Int:
+    """The nearest of some ascending numbers for each wanted one.
+
+    >>> nearest(np.array([2, 9]), np.array([0, 5, 6, 12])).tolist()
+    [2, 2, 9, 9]
+    """
+    right = np.minimum(np.searchsorted(present, wanted), len(present) - 1)
+    left = np.maximum(right - 1, 0)
+    closer = np.abs(wanted - present[left]) <= np.abs(present[right] - wanted)
+    return present[np.where(closer, left, right)]
 
 
 def listed(measures: Mapping[str, Measured]) -> dict[str, Any]:
@@ -232,12 +223,10 @@ def listed(measures: Mapping[str, Measured]) -> dict[str, Any]:
 
 
 def compared(context: Context, release: Measurement, base: Measurement) -> Candidate:
-    """A candidate beside the table as it is: the change of the marketer risk needs no interval."""
-    rows, sure = context.table.rows, context.settings.confidence
-    before, now = (
-        getattr(risk, "value", None) or 0.0 for risk in (base.risk, release.measures["marketer"])
-    )
-    change = counted(now - before, rows, sure)
+    """A candidate beside the table as it is: the change of a risk that was counted is exact."""
+    people, sure = context.table.people, context.settings.confidence
+    before, now = (getattr(one.risk, "value", None) or 0.0 for one in (base, release))
+    change = counted(now - before, people, sure)
     return release.candidate(sure, baseline=base, risk_change=change)
 
 
@@ -254,7 +243,7 @@ def _utility(context: Context, steps: Sequence[int], kept: NDArray[np.bool_]) ->
         return counted_utility(value, table.rows, settings.confidence, "released rows")
     groups = [one.steps[step] for one, step in zip(hierarchies, steps, strict=True)]
     if context.secret is not None:
-        groups.append(np.arange(int(context.secret.max()) + 1))
+        groups.append(np.arange(int(context.secret.codes.max()) + 1))
     value = context.original.overlap(groups, kept)
     return counted_utility(value, table.rows, settings.confidence, "released rows")
 
@@ -301,17 +290,12 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
     """
     table, settings = context.table, context.settings
     columns: dict[str, NDArray[Any] | TypedColumn] = {**table.plain, **table.typed}
-    rows, sure = table.rows, settings.confidence
+    people, sure = table.people, settings.confidence
     place = {one.name: at for at, one in enumerate(made.domains)}
     mine = [made.domains[place[name]].place(columns[name]) for name in table.quasi]
     theirs = [made.cells[place[name]] for name in table.quasi]
     own, drawn, size, shown = agreement(mine, theirs)
     smallest = int(size[shown].min()) if shown.any() else 0
-    evidence: dict[str, Measured] = {
-        "marketer": counted(int(shown.sum()) / rows, rows, sure),
-        "prosecutor": counted(1 / smallest if smallest else 0.0, rows, sure),
-        "unique": counted(int((shown & (size == 1)).sum()) / rows, rows, sure),
-    }
     details: dict[str, Any] = {
         "k": smallest,
         "classes": int(shown.sum()),
@@ -319,24 +303,32 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
         "steps": {},
         "pairs": [list(pair) for pair in made.pairs],
     }
-    if table.sensitive is not None:
+    learnt: list[Learnt] = []
+    if table.sensitive is not None and context.secret is not None:
         at = place[table.sensitive]
-        secret = made.domains[at].place(columns[table.sensitive])
-        certain, guessed = _inferred(own, secret, drawn, made.cells[at])
-        most = float(np.bincount(secret).max()) / rows
-        evidence["certain"] = counted(certain, rows, sure)
-        details["guessed"] = counted(guessed, rows, sure).to_json()
-        details["blind"] = counted(most, rows, sure).to_json()
+        cells = made.domains[at].place(columns[table.sensitive])
+        learnt.append(_inferred(own, cells, drawn, made.cells[at]))
+        if context.secret.words:
+            values = [table.plain[table.sensitive], made.plain()[table.sensitive]]
+            both = secret_of(np.concatenate(values), Tolerance.read(str(settings.tolerance)))
+            codes, released = np.split(both.codes, [len(own)])
+            learnt.append(_inferred(own, codes, drawn, released, both))
+    linked: Float = np.where(shown[own], 1 / np.maximum(size[own], 1), 0.0)
+    alone = shown[own] & (size[own] == 1)
+    measures, results, shares = reported(
+        Reached(linked, alone, tuple(learnt)), table, context.groups, sure
+    )
+    measures["prosecutor"] = counted(1 / smallest if smallest else 0.0, people, sure)
     words = f"synthetic rows, ({epsilon:g}, {settings.delta:g})-differentially private"
     chosen = {"epsilon": epsilon, "delta": settings.delta}
     return Measurement(
         dp_name(epsilon),
         words,
         chosen,
-        linkage_results(evidence),
+        results,
         _utility_of(context, made, epsilon),
-        evidence,
-        details | listed(evidence),
+        measures,
+        details | shares | listed(measures),
         proof=made.guarantee,
     )
 
@@ -384,31 +376,20 @@ def _some(
     }
 
 
-def _inferred(own_class: Int, secret: Int, drawn: Int, released: Int) -> tuple[float, float]:
-    """What the synthetic rows that agree with a person say of the secret, and whether it is right.
-
-    Returns: Share of people of whom all agreeing rows say one secret, the right one; and the share
-        guessed right by the most frequent secret of the agreeing rows (of all rows where none
-        agrees), equally frequent ones guessed by chance.
-    """
-    classes, values = (
-        int(max(own_class.max(), drawn.max())) + 1,
-        int(max(secret.max(), released.max())) + 1,
-    )
-    pairs, count = np.unique(drawn * values + released, return_counts=True)
-    of_class = pairs // values
-    distinct = np.bincount(of_class, minlength=classes)
-    most = np.zeros(classes, np.int64)
-    np.maximum.at(most, of_class, count)
-    leading = count == most[of_class]
-    ties = np.bincount(of_class[leading], minlength=classes)
-    at = np.minimum(np.searchsorted(pairs, own_class * values + secret), len(pairs) - 1)
-    said = pairs[at] == own_class * values + secret
-    certain = said & (distinct[own_class] == 1)
-    right: Float = np.where(said & leading[at], 1 / np.maximum(ties[own_class], 1), 0.0)
-    usual = int(np.argmax(np.bincount(released)))
-    right = np.where(distinct[own_class] > 0, right, (secret == usual).astype(np.float64))
-    return float(certain.mean()), float(right.mean())
+def _inferred(
+    own: Int,
+    codes: Codes,
+    drawn: Int,
+    released: Codes,
+    near: Secret | None = None,
+    weight: Int | Float | None = None,
+) -> Learnt:
+    """What released rows say of people, see `guess_from`; where none agrees, as of anybody."""
+    certain, right, there = guess_from(own, codes, drawn, released, near, weight)
+    everybody = np.zeros_like(own), codes, np.zeros_like(drawn)
+    _, blind, _ = guess_from(*everybody, released, near, weight)
+    within = "" if near is None else near.words
+    return Learnt(certain, np.where(there, right, blind), blind, within)
 
 
 def _utility_of(context: Context, made: DpRows, epsilon: float) -> Utility:

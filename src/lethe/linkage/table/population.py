@@ -14,7 +14,15 @@ from scipy.special import expit, gammaln, logit, ndtri
 from lethe.data.columns import Coded, Codes, Grouped, as_text, check_column, encode
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
-from lethe.linkage.codes import Int, classes_of, count, counted, whole_codes
+from lethe.linkage.codes import (
+    Counting,
+    Int,
+    Persons,
+    classes_of,
+    count,
+    counted,
+    whole_codes,
+)
 from lethe.linkage.table.anonymity import Journalist, journalist
 from lethe.linkage.table.recoding import Hierarchy
 
@@ -51,7 +59,7 @@ def uniqueness(
     most: int = 3,
     *,
     confidence: float = 0.95,
-    times: Int | None = None,
+    times: Counting = None,
 ) -> Uniqueness:
     """Count unique rows for every subset of up to `most` columns.
 
@@ -66,7 +74,7 @@ def uniqueness(
     (0.0, 1.0)
     """
     check_at_least("most", most, 1)
-    rows = classes_of(columns, times).rows  # refuses what is no table
+    people = classes_of(columns, times).people  # refuses what is no table
     codes = [whole_codes(column) for column in columns]
     most = min(most, len(codes))
     count = sum(comb(len(codes), m) for m in range(1, most + 1))
@@ -75,27 +83,33 @@ def uniqueness(
             f"{len(codes)} columns have {count} subsets of up to {most}; at most {LARGEST} are "
             "searched. Take fewer columns or a smaller most."
         )
+
+    def persons(rows: NDArray[Any]) -> int:
+        """A person who is singled out stands for itself alone, with all its rows."""
+        return len(np.unique(times.of_row[rows])) if isinstance(times, Persons) else len(rows)
+
     listed: dict[int, list[tuple[int, tuple[int, ...]]]] = {m: [] for m in range(1, most + 1)}
     needed = np.zeros(len(codes[0]), np.int64)
     everyone = np.arange(len(needed))
     start = np.zeros(len(needed), np.int64)
     for chosen, alone in _search(codes, times, (), everyone, start, everyone[:0], most):
         size = len(chosen)
-        listed[size].append((len(alone), chosen))
+        listed[size].append((persons(alone), chosen))
         later = (needed[alone] == 0) | (needed[alone] > size)
         needed[alone[later]] = size
     return Uniqueness(
         {
             m: [
-                Subset(chosen, counted(alone / rows, rows, confidence))
+                Subset(chosen, counted(alone / people, people, confidence))
                 for alone, chosen in sorted(found, key=lambda one: (-one[0], one[1]))
             ]
             for m, found in listed.items()
         },
         needed,
         {
-            # A row that is singled out stands for itself alone.
-            m: counted(int(((needed > 0) & (needed <= m)).sum()) / rows, rows, confidence)
+            m: counted(
+                persons(np.flatnonzero((needed > 0) & (needed <= m))) / people, people, confidence
+            )
             for m in range(1, most + 1)
         },
     )
@@ -103,7 +117,7 @@ def uniqueness(
 
 def _search(
     codes: Sequence[Codes],
-    times: Int | None,
+    times: Counting,
     chosen: tuple[int, ...],
     rows: Int,
     of_row: Int,
@@ -203,6 +217,8 @@ class PopulationTable:
             level = _nearest(mine, wanted)
         elif one.kind == "prefix":
             level = _same_beginning(of_level, mine, wanted)
+        elif one.kind == "own":
+            level = np.full(len(strange), _NONE)
         else:
             level = _other(of_level, len(strange))
         found[strange] = np.where(level >= 0, of_level[level], _NONE)
@@ -315,7 +331,11 @@ class PopulationUniqueness:
 
 
 def population_uniqueness(
-    sizes: ArrayLike, population: int, *, confidence: float = 0.95
+    sizes: ArrayLike,
+    population: int,
+    *,
+    weights: Float | None = None,
+    confidence: float = 0.95,
 ) -> PopulationUniqueness:
     """Fit Pitman's sampling formula by maximum likelihood, and follow unique rows to size N.
 
@@ -331,9 +351,12 @@ def population_uniqueness(
     Args:
         sizes: (C,) rows in each equivalence class of the sample, all at least 1.
         population: N, at least the rows of the sample.
+        weights: (U,) survey weights of the unique rows, at least 1: a row of weight w is followed
+            from n to n w people, for it was drawn with chance 1 / w; None = all with n / N. The
+            sample is then random among rows of one weight only.
 
     Raises:
-        InputError: no sizes, or a population smaller than the sample.
+        InputError: no sizes, a population smaller than the sample, or a weight below 1.
         NotMeasurable: no row is unique, all are, or there is only one class; or the likelihood
             has no clear maximum.
     """
@@ -351,15 +374,23 @@ def population_uniqueness(
     z = float(ndtri((1 + confidence) / 2))
     model = "Pitman" if len(point) == 2 else "Ewens"
     where = f"{model} model, N = {population}; delta method and chance of the rows; n counts rows"
-    stay = _stays(point, rows, population)
+    alpha, theta = _parameters(point)
+    people = float(population)
+    if weights is not None:
+        if not (np.isfinite(weights) & (weights >= 1)).all():
+            raise InputError("weight needs a number from 1 in every row: people it stands for.")
+        # The chance to stay unique falls as (n / N)^(1 - alpha): the mean over rows is that of
+        # one population, at a power mean of the weights.
+        people = rows * float(np.mean(weights ** (alpha - 1))) ** (1 / (alpha - 1))
+        where = where.replace("N =", "survey weights, N =")
+    stay = _stays(point, rows, people)
     value = float(expit(stay))
     by_chance = 1 / (alone * max(value * (1 - value), 0.25 / alone))
-    spread = float(np.hypot(_spread(point, counts, rows, population), np.sqrt(by_chance)))
+    spread = float(np.hypot(_spread(point, counts, rows, people), np.sqrt(by_chance)))
     low, high = float(expit(stay - z * spread)), float(expit(stay + z * spread))
     of_uniques = Estimate(value, low, high, confidence, where, rows)
     share = alone / rows
     of_rows = Estimate(value * share, low * share, high * share, confidence, where, rows)
-    alpha, theta = _parameters(point)
     return PopulationUniqueness(of_uniques, of_rows, model, alpha, theta, rows, population)
 
 
@@ -399,7 +430,7 @@ def _loss(point: Float, sizes: NDArray[np.integer]) -> float:
     return -log_likelihood(*_parameters(point), sizes)
 
 
-def _stays(point: Float, rows: int, population: int) -> float:
+def _stays(point: Float, rows: int, population: float) -> float:
     """Logit of the chance to stay unique from n to N people."""
     alpha, theta = _parameters(point)
     log = gammaln(theta + alpha + population - 1) - gammaln(theta + alpha + rows - 1)
@@ -407,7 +438,7 @@ def _stays(point: Float, rows: int, population: int) -> float:
     return float(logit(np.clip(np.exp(log), 1e-300, 1 - 1e-15)))
 
 
-def _spread(point: Float, sizes: NDArray[np.integer], rows: int, population: int) -> float:
+def _spread(point: Float, sizes: NDArray[np.integer], rows: int, population: float) -> float:
     """Standard error of the logit, from the curvature of the likelihood."""
     step = 1e-3 * np.eye(len(point))
     curve = np.array(

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.columns import Coded, Codes, as_text, encode, is_text, missing, narrow
+from lethe.data.columns import (
+    Coded,
+    Codes,
+    as_text,
+    encode,
+    is_text,
+    list_names,
+    missing,
+    narrow,
+    read_columns,
+)
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
-from lethe.linkage.codes import Int, classes_of, count
+from lethe.linkage.codes import Counting, Float, Int, classes_of, count
 
 GROUPS = (64, 32, 16, 8, 4, 2)
 REST, ALL = "other", "*"
@@ -31,13 +42,15 @@ class Hierarchy:
             none.
         kind: "ordered" values are grouped with their neighbours, as many rows each; of
             "categories" the most frequent stay and the others are one; of "prefix" texts the last
-            characters go.
+            characters go; "own" groups are the user's.
+        labels: of each step, how its groups are written, by level; only of the user's own.
     """
 
     name: str  # of the column
     codes: Codes  # (rows,) its values, numbered
     steps: tuple[Codes, ...]
     kind: str
+    labels: tuple[NDArray[Any], ...] = ()
 
     def at(self, step: int) -> Codes:
         """(rows,) codes of the groups on a step."""
@@ -53,17 +66,26 @@ class Recoded:
     k: int  # asked for; every class of released rows has at least as many
 
 
-def hierarchy(name: str, column: NDArray[Any] | Coded, times: Int | None = None) -> Hierarchy:
+def hierarchy(
+    name: str, column: NDArray[Any] | Coded, times: Int | Float | None = None, own: Any = None
+) -> Hierarchy:
     """The hierarchy of a column, by its type and by how many rows have each value.
 
     Numbers and times are ordered; text of digits, all of one length, loses its last digits; other
     text and bool are categories. A missing value of an ordered column stays a group of its own
     until the last step.
 
+    Args:
+        own: of the user instead: each value and its ever coarser labels, a mapping or a csv file.
+
+    Raises InputError: of the user's own, values that are not there, or labels that do not nest.
+
     >>> [len(np.unique(step)) for step in hierarchy("age", np.arange(10)).steps]
     [10, 8, 4, 2, 1]
     """
     read = encode(column)
+    if own is not None:
+        return _own(name, read, own)
     counts = count(read.codes, read.levels, times)
     if read.values.dtype.kind in "iufM":
         kind, between = "ordered", _neighbours(counts, bool(missing(read.values[-1:]).any()))
@@ -79,35 +101,70 @@ def hierarchy(name: str, column: NDArray[Any] | Coded, times: Int | None = None)
     return Hierarchy(name, read.codes, small, kind)
 
 
+def _own(name: str, read: Coded, given: Any) -> Hierarchy:
+    if isinstance(given, str | Path):
+        cells = list(zip(*read_columns(given, untyped=True).values(), strict=True))
+        if len({line[0] for line in cells}) < len(cells):
+            raise InputError(f"hierarchy {given} has a value twice. Give each value one line.")
+        given = {line[0]: line[1:] for line in cells}
+    labels = {
+        str(as_text(np.array([value]))[0]): tuple(map(str, line)) for value, line in given.items()
+    }
+    names = as_text(read.values).tolist()
+    gap = ("",) * max(map(len, labels.values()), default=0)  # a missing value stays apart
+    lines = [labels.get(value, gap if value == "" else None) for value in names]
+    if absent := [value for value, line in zip(names, lines, strict=True) if line is None]:
+        raise InputError(f"the hierarchy of {name!r} lacks {list_names(absent, 4)}. Add them.")
+    if len({len(line) for line in lines if line is not None}) > 1:
+        raise InputError(f"the hierarchy of {name!r} has lines of different lengths. Fill them.")
+    steps, written = [np.arange(read.levels)], [np.array(names, object)]
+    for column in (*zip(*[line or () for line in lines], strict=True), (ALL,) * read.levels):
+        groups = np.unique(column, return_inverse=True)[1].astype(np.int64)
+        if len(classes_of([steps[-1], groups]).size) > steps[-1].max() + 1:
+            raise InputError(
+                f"the hierarchy of {name!r} parts values again on step {len(steps)} that were "
+                "together before it. Make each step coarser than the last."
+            )
+        if groups.max() < steps[-1].max():
+            steps.append(groups)
+            written.append(np.array(column, object))
+    small = tuple(step.astype(narrow(int(step.max()) + 1)) for step in steps)
+    return Hierarchy(name, read.codes, small, "own", tuple(written))
+
+
 def recode(
-    hierarchies: Sequence[Hierarchy], k: int, suppress: float = 0.05, times: Int | None = None
+    hierarchies: Sequence[Hierarchy],
+    k: int,
+    suppress: float = 0.05,
+    times: Counting = None,
+    start: Sequence[int] | None = None,
 ) -> Recoded:
-    """Recode until at most a share of the rows is in classes smaller than k; leave those out.
+    """Recode until at most a share of the people is in classes smaller than k; leave those out.
 
     Args:
         k: smallest class, at least 2.
-        suppress: largest share of rows that may be left out, in [0, 1).
+        suppress: largest share of people that may be left out, in [0, 1).
+        start: steps that a smaller k needs, since a larger one takes them too; None = none.
 
-    Guarantee: Every released row agrees in all quasi-identifiers with at least k - 1 others. That
-        is no proof of privacy: see `disclosure`.
+    Guarantee: Every released row agrees in all quasi-identifiers with those of at least k - 1 other
+        people. That is no proof of privacy: see `disclosure`.
 
     Raises:
         InputError: no columns, or k or suppress out of range.
-        NotMeasurable: the table has fewer than k rows.
+        NotMeasurable: the table has fewer than k people.
     """
     check_at_least("k", k, 2)
     check_between("suppress", suppress, 0, 1, open_high=True)
     if not hierarchies:
         raise InputError("recode needs at least 1 column.")
-    rows = len(hierarchies[0].codes) if times is None else int(times.sum())
-    if rows < k:
-        raise NotMeasurable(f"k={k} needs at least {k} rows, got {rows}.")
-    steps = [0] * len(hierarchies)
+    steps = list(start or [0] * len(hierarchies))
     while True:
         found = classes_of(
             [one.at(step) for one, step in zip(hierarchies, steps, strict=True)], times
         )
-        if found.size[found.size < k].sum() / rows <= suppress:
+        if found.people < k:
+            raise NotMeasurable(f"k={k} needs at least {k} rows, got {found.people}.")
+        if found.smaller(k) / found.people <= suppress:
             return Recoded(tuple(steps), found.of_size >= k, k)
         left = [int(one.steps[step].max()) for one, step in zip(hierarchies, steps, strict=True)]
         steps[int(np.argmax(left))] += 1
@@ -145,6 +202,8 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
     groups = one.at(step)
     if step == 0:
         return column
+    if one.labels:
+        return np.asarray(one.labels[step][one.codes])
     if column.dtype.kind in "iuf":
         numbers = column.astype(np.float64)
         there = ~np.isnan(numbers)
@@ -175,7 +234,7 @@ def _name(members: list[str], kind: str) -> str:
     return REST
 
 
-def _neighbours(counts: Int, gap: bool) -> list[Int]:
+def _neighbours(counts: Int | Float, gap: bool) -> list[Int]:
     levels = len(counts) - gap
     if levels < 1:
         return []
@@ -190,7 +249,7 @@ def _neighbours(counts: Int, gap: bool) -> list[Int]:
     return found
 
 
-def _most_frequent(counts: Int) -> list[Int]:
+def _most_frequent(counts: Int | Float) -> list[Int]:
     rank = np.empty(len(counts), np.int64)
     rank[np.argsort(-counts, kind="stable")] = np.arange(len(counts))
     return [np.minimum(rank, groups - 1) for groups in GROUPS if groups < len(counts)]

@@ -8,14 +8,15 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
-from lethe.data.columns import as_text, encode, missing
-from lethe.errors import NotMeasurable
+from lethe.data.columns import as_text, check_column, encode, missing
+from lethe.errors import InputError, NotMeasurable, did_you_mean
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
-from lethe.linkage.codes import Int, classes_of, count
+from lethe.linkage.codes import Classes, Counting, Persons, classes_of, count, counted
 from lethe.linkage.document import (
     BASELINE,
     Measurement,
@@ -25,19 +26,10 @@ from lethe.linkage.document import (
     utility_left,
 )
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table.anonymity import (
-    Anonymity,
-    Disclosure,
-    Diversity,
-    Journalist,
-    anonymity,
-    disclosure,
-    diversity,
-)
+from lethe.linkage.table.anonymity import Anonymity, Diversity, Journalist, anonymity, diversity
 from lethe.linkage.table.candidates import (
     Context,
     Plan,
-    Table,
     compared,
     context_of,
     dp_name,
@@ -46,13 +38,15 @@ from lethe.linkage.table.candidates import (
     synthetic_rows,
 )
 from lethe.linkage.table.dp_rows import DpRows
+from lethe.linkage.table.inference import Disclosure, as_one_spelling, disclosure
 from lethe.linkage.table.population import (
     PopulationUniqueness,
     Uniqueness,
     population_uniqueness,
     uniqueness,
 )
-from lethe.linkage.table.recoding import Hierarchy, coarsen, recode
+from lethe.linkage.table.reached import KNOWN, Table
+from lethe.linkage.table.recoding import Hierarchy, coarsen, recode, released_columns
 from lethe.training.fingerprint import digest, hash_array
 
 
@@ -62,6 +56,8 @@ class TableStudy:
 
     Attributes:
         synthetic: rows of the candidates that are synthetic, by name: those that were measured.
+        plans: the recoded candidates, by name.
+        without: by quasi-identifier, the classes if it is not released; none of a single one.
     """
 
     table: Table  # what is released
@@ -75,6 +71,40 @@ class TableStudy:
     candidates: tuple[Candidate, ...]  # the table as it is, then the candidates
     skipped: Mapping[str, str]  # name and reason of candidates that could not be made
     synthetic: Mapping[str, DpRows]
+    plans: Mapping[str, Plan]
+    without: Mapping[str, Classes]
+
+    def released(self, name: str) -> dict[str, NDArray[Any]]:
+        """Rows of a recoded candidate as they are handed out, ordered by their values.
+
+        The order of the file is lost with that, and so are the names of persons: they are numbered
+        as they come.
+
+        Raises InputError: there is no such candidate.
+        """
+        if name not in self.plans:
+            why = f": {self.skipped[name].rstrip('.')}" if name in self.skipped else ""
+            raise InputError(
+                f"write_release={name!r} is no candidate that was made{why}."
+                f"{did_you_mean(name, self.plans)} There are: {', '.join(self.plans)}."
+            )
+        plan, table = self.plans[name], self.table
+        left = {key: one for key, one in table.plain.items() if plan.name != f"without-{key}"}
+        rows = released_columns(left, self.hierarchies, plan.steps, plan.released)
+        person = None if table.person is None else as_one_spelling(rows.pop(table.person)).codes
+        rank = classes_of([encode(column).codes for column in rows.values()]).of_row
+        number = np.zeros(len(rank), np.int64)
+        if person is not None:  # numbered by what is released of them, so that no name has a part
+            _, person = np.unique(person, return_inverse=True)
+            within = np.lexsort([rank, person])
+            sets = np.split(rank[within], np.flatnonzero(np.diff(person[within])) + 1)
+            ordered = sorted(range(len(sets)), key=lambda one: sets[one].tolist())
+            number = np.argsort(ordered)[person]
+        order = np.lexsort([number, rank])
+        written = {key: column[order] for key, column in rows.items()}
+        if table.person is not None:
+            written[table.person] = number[order] + 1
+        return written
 
 
 def study_table(table: Table, settings: TableSettings) -> TableStudy:
@@ -86,36 +116,69 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
     context = context_of(table, settings)
     hierarchies, secret = context.hierarchies, context.secret
     codes = [one.codes for one in hierarchies]
-    found = anonymity(codes, confidence=sure, times=table.times)
+    found = anonymity(codes, confidence=sure, times=table.counting)
     population: PopulationUniqueness | Refusal | None = None
-    if settings.population is not None:
-        try:
+    try:
+        if settings.population is not None:
+            sizes = found.of_class.sizes
+            population = population_uniqueness(sizes, settings.population, confidence=sure)
+        elif settings.weight is not None:
+            check_column("weight", settings.weight, table.columns, table.name)
+            stands = _weights(table, settings.weight)
+            alone = np.flatnonzero(found.of_class.of_size == 1)
+            number = max(round(float(table.totals(stands)[0])), table.people)
+            if isinstance(table.counting, Persons):  # each person once, by the mean of their rows
+                person = table.counting.of_row
+                stands = np.bincount(person, stands * table.counting.part).astype(np.float64)
+                alone = np.unique(person[alone])
             population = population_uniqueness(
-                found.of_class.size, settings.population, confidence=sure
+                found.of_class.sizes, number, weights=stands[alone], confidence=sure
             )
-        except NotMeasurable as error:
-            population = Refusal(str(error))
+    except NotMeasurable as error:
+        population = Refusal(str(error))
     everyone, stay = np.ones(len(codes[0]), bool), (0,) * len(hierarchies)
     base = measure_recoded(context, Plan(BASELINE, "the table as it is", stay, everyone))
+    without = {}
+    if len(codes) > 1:
+        for at, name in enumerate(table.quasi):
+            without[name] = classes_of([*codes[:at], *codes[at + 1 :]], table.counting)
     skipped: dict[str, str] = {}
     made: dict[str, DpRows] = {}
+    plans: dict[str, Plan] = {}
+    for plan in _plans(table.counting, hierarchies, found.of_class, without, settings, skipped):
+        if plan.released.any():
+            plans[plan.name] = plan
+        else:
+            skipped[plan.name] = "no row would be left"
     return TableStudy(
         table,
         hierarchies,
         found,
-        None if secret is None else diversity(found.of_class, secret, distance=settings.distance),
+        None
+        if secret is None
+        else diversity(found.of_class, secret.codes, distance=settings.distance),
         None
         if secret is None
         else disclosure(found.of_class, secret, ruled_out=settings.ruled_out, confidence=sure),
-        uniqueness(codes, settings.most, confidence=sure, times=table.times),
+        uniqueness(codes, settings.most, confidence=sure, times=table.counting),
         population,
         None
         if context.people is None
         else context.people.risk(hierarchies, stay, everyone, table.times, sure),
-        tuple(_candidates(context, base, skipped, made)),
+        tuple(_candidates(context, base, plans, skipped, made)),
         skipped,
         made,
+        plans,
+        without,
     )
+
+
+def _weights(table: Table, name: str) -> NDArray[np.float64]:
+    """(rows,) people that each row stands for."""
+    column = encode(table.columns[name])
+    if column.values.dtype.kind not in "iuf":
+        raise InputError(f"weight={name!r} is no column of numbers. Name the survey weights.")
+    return column.values.astype(np.float64)[column.codes]
 
 
 def fingerprint_of(study: TableStudy) -> str:
@@ -156,13 +219,14 @@ def _gaps(table: Table, name: str) -> int:
 
 
 def _candidates(
-    context: Context, base: Measurement, skipped: dict[str, str], made: dict[str, DpRows]
+    context: Context,
+    base: Measurement,
+    plans: Mapping[str, Plan],
+    skipped: dict[str, str],
+    made: dict[str, DpRows],
 ) -> Iterator[Candidate]:
     yield base.candidate(context.settings.confidence, baseline=None)
-    for plan in _plans(context.table.times, context.hierarchies, context.settings, skipped):
-        if not plan.released.any():
-            skipped[plan.name] = "no row would be left"
-            continue
+    for plan in plans.values():
         try:
             yield compared(context, measure_recoded(context, plan), base)
         except NotMeasurable as error:
@@ -177,8 +241,10 @@ def _candidates(
 
 
 def _plans(
-    times: Int | None,
+    times: Counting,
     hierarchies: Sequence[Hierarchy],
+    classes: Classes,
+    without: Mapping[str, Classes],
     settings: TableSettings,
     skipped: dict[str, str],
 ) -> Iterator[Plan]:
@@ -187,32 +253,24 @@ def _plans(
     for up in (1, 2, 3):
         steps = coarsen(hierarchies, up)
         yield Plan(f"coarser-{up}", f"every column {up} step(s) coarser", steps, everyone)
-    if len(hierarchies) > 1:
-        at = _most_identifying(hierarchies)
-        steps = tuple(len(one.steps) - 1 if at == j else 0 for j, one in enumerate(hierarchies))
-        name = hierarchies[at].name
+    if without:  # the column without which the fewest classes are left
+        name = min(without, key=lambda one: without[one].distinct)
+        steps = tuple(len(one.steps) - 1 if one.name == name else 0 for one in hierarchies)
         yield Plan(f"without-{name}", f"column {name!r} is not released", steps, everyone)
-    of_size = classes_of([one.codes for one in hierarchies], times).of_size
+    of_size = classes.of_size
     for k in settings.ks:
         words = f"rows in classes below {k} are not released"
         yield Plan(f"suppress-{k}", words, stay, of_size >= k)
+    start: tuple[int, ...] | None = None
     for k in settings.ks:
         try:
-            made = recode(hierarchies, k, settings.suppress, times)
+            made = recode(hierarchies, k, settings.suppress, times, start)
+            start = made.steps
         except NotMeasurable as error:
             skipped[f"k-{k}"] = str(error)
             continue
         words = f"{k}-anonymous by global recoding and suppression of at most {settings.suppress:g}"
         yield Plan(f"k-{k}", words, made.steps, made.kept)
-
-
-def _most_identifying(hierarchies: Sequence[Hierarchy]) -> int:
-    """The column without which the fewest classes are left."""
-    left = [
-        len(classes_of([one.codes for j, one in enumerate(hierarchies) if j != at]).size)
-        for at in range(len(hierarchies))
-    ]
-    return int(np.argmin(left))
 
 
 Json = dict[str, Any]
@@ -222,17 +280,23 @@ _SYNTHETIC = (
     "A synthetic row is nobody's. Its risk counts as if every synthetic row that agrees with a "
     "person in all quasi-identifiers, in the cells that were counted, were a copy of such a row: "
     "chance agreement is in it, so it is an upper limit of linkage, on the same axis as the "
-    "others. What is proven is in the guarantee, not in this number."
+    "others. Guesses of the sensitive value count what holds of people in general, too. What is "
+    "proven is in the guarantee, not in this number."
 )
 _LIMITS = (
     "k-anonymity is a property of a table, not a proof of privacy: who knows more than the "
     "quasi-identifiers that were named, or meets a class with one sensitive value, is not stopped.",
     "Which columns an adversary can know is a judgement; a column that was not named is "
     "taken as unknown to everybody.",
-    "Persons with several rows are not joined: audit one row a person.",
-    "Shares are counted in the rows at hand, so they have no sampling error; what they "
+    "Shares are counted exactly in the rows at hand, so they have no sampling error; what they "
     "would be for other rows is another question.",
 )
+_GUESSED = (
+    "People whose rows are suppressed are guessed by the one column that says most, from the rows "
+    "of others; a model of all columns may guess more of them, as of anybody."
+)
+_ONE_ROW = "Persons with several rows are not joined: say who they are with --person."
+_RISK = "share of people who are linked rightly, or whose sensitive value is learnt: the worse"
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,11 +310,13 @@ class TableSubject(RowsSubject):
     def facts(self) -> Facts:
         study, settings = self.study, self.settings
         table = study.table
-        secret = table.sensitive
+        secret, people = table.sensitive, ""
+        if table.person is not None:
+            people = f" of {table.people:,} persons ({table.person})"
         return self.compose(
             name=table.name,
             summary=(
-                f"{table.rows:,} rows; quasi-identifiers {', '.join(table.quasi)}"
+                f"{table.rows:,} rows{people}; quasi-identifiers {', '.join(table.quasi)}"
                 + ("." if secret is None else f"; sensitive column {secret}.")
             ),
             threat_model={
@@ -259,10 +325,11 @@ class TableSubject(RowsSubject):
                 "knowledge": f"exact values of {', '.join(table.quasi)} of a person in the table",
                 "access": "the whole table",
                 "budget": "every row, every subset of columns that was searched",
-                "unit": "row, one a person",
+                "unit": "row, one a person" if table.person is None else "person, all rows",
             },
             data={
                 "records": table.rows,
+                **({} if table.person is None else {"people": table.people}),
                 "columns": len(table.columns),
                 "quasi": {one.name: len(one.steps[0]) for one in study.hierarchies},
                 "fingerprint": fingerprint_of(study),
@@ -270,10 +337,15 @@ class TableSubject(RowsSubject):
             attacks=_attacks(study, settings),
             not_run=_not_run(study),
             utility=utility_in_words(settings, "two-way counts that are still right"),
-            risk="marketer risk: share of rows that a linkage of everybody gets right",
+            risk=_RISK,
             checks=[check(f"column {name}", "warn", detail) for name, detail in warnings_of(study)]
             or [check("columns", "pass", "no quasi-identifier is constant, unique or incomplete")],
-            limits=[*_LIMITS, *([_SYNTHETIC] if study.synthetic else [])],
+            limits=[
+                *_LIMITS,
+                *([_ONE_ROW] if table.person is None else []),
+                *([] if secret is None else [_GUESSED]),
+                *([_SYNTHETIC] if study.synthetic else []),
+            ],
             section=_section(study),
             reproduction={
                 "quasi": list(table.quasi),
@@ -282,7 +354,12 @@ class TableSubject(RowsSubject):
                 "suppress": settings.suppress,
                 "most": settings.most,
                 "distance": settings.distance,
+                "tolerance": settings.tolerance,
                 "population": settings.population,
+                **({} if table.person is None else {"person": table.person}),
+                **({"group": list(settings.group)} if settings.group else {}),
+                **({} if settings.weight is None else {"weight": settings.weight}),
+                **({"hierarchies": sorted(own)} if (own := settings.hierarchies) else {}),
                 **_private(settings),
             },
         )
@@ -290,26 +367,28 @@ class TableSubject(RowsSubject):
     def plain_words(self) -> list[str]:
         """What was found, for a reader of nothing else."""
         study = self.study
-        found, rows = study.anonymity, study.table.rows
+        found, people = study.anonymity, study.table.people
+        rows = "rows" if study.table.person is None else "persons"
         words = [
-            f"Of 1,000 rows, {of_1000(found.unique.value)} are alone with their values of "
+            f"Of 1,000 {rows}, {of_1000(found.unique.value)} are alone with their values of "
             f"{', '.join(study.table.quasi)}; who links everybody gets "
-            f"{of_1000(found.marketer.value)} of 1,000 right (a random guess: {1000 / rows:.2g})."
+            f"{of_1000(found.marketer.value)} of 1,000 right (a random guess: {1000 / people:.2g})."
         ]
         size = max(study.uniqueness.by_size)
         best = study.uniqueness.by_size[min(size, 3)][0]
         names = ", ".join(study.table.quasi[at] for at in best.columns)
         words.append(
             f"The {len(best.columns)} column(s) {names} alone single out "
-            f"{of_1000(best.unique.value)} of 1,000 rows."
+            f"{of_1000(best.unique.value)} of 1,000 {rows}."
         )
         if study.disclosure is not None:
-            told = study.disclosure
+            learnt, within = study.disclosure.near, study.disclosure.within
+            near = f" {within}" if within else ""
             words.append(
-                f"The quasi-identifiers give {study.table.sensitive} away for certain in "
-                f"{of_1000(told.homogeneous.value)} of 1,000 rows; the best guess is right in "
-                f"{of_1000(told.guessed[0].value)}, without the table's classes in "
-                f"{of_1000(told.blind.value)}."
+                f"The quasi-identifiers reveal {study.table.sensitive}{near} for certain in "
+                f"{of_1000(learnt.certain.value)} of 1,000 {rows}; the best guess is right in "
+                f"{of_1000(learnt.guessed.value)}, without the table's classes in "
+                f"{of_1000(learnt.blind.value)}."
             )
         made = [candidate for candidate in study.candidates if candidate.name.startswith("k-")]
         if made:
@@ -317,18 +396,18 @@ class TableSubject(RowsSubject):
             text = (
                 f"Made {candidate.details['k']}-anonymous, the table keeps "
                 f"{utility_left(candidate, study.candidates[0])} and a linkage of everybody "
-                f"gets {of_1000(getattr(candidate.risk, 'value', 0.0))} of 1,000 right"
+                f"gets {_linked(candidate)} of 1,000 right"
             )
             if study.disclosure is not None and candidate.details["certain"]["value"]:
                 text += (
                     f"; yet {study.table.sensitive} is still certain in "
-                    f"{of_1000(candidate.details['certain']['value'])} of 1,000 rows"
+                    f"{of_1000(candidate.details['certain']['value'])} of 1,000 {rows}"
                 )
             words.append(text + ". That is no proof of privacy.")
         words += [
             f"The synthetic rows {candidate.name} keep "
             f"{utility_left(candidate, study.candidates[0])}; who takes those that agree with a "
-            f"person for copies gets at most {of_1000(getattr(candidate.risk, 'value', 0.0))} of "
+            f"person for copies gets at most {_linked(candidate)} of "
             f"1,000 right. They are proven to be ({candidate.settings['epsilon']:g}, "
             f"{candidate.settings['delta']:g})-differentially private, under the assumptions that "
             "are listed."
@@ -343,6 +422,10 @@ class TableSubject(RowsSubject):
         return _people(self.study) if self.settings.keep_records else ()
 
 
+def _linked(candidate: Candidate) -> str:
+    return of_1000(candidate.measures["marketer"])
+
+
 def _private(settings: TableSettings) -> Json:
     if not settings.epsilon:
         return {}
@@ -355,13 +438,12 @@ def _private(settings: TableSettings) -> Json:
 
 
 def _attacks(study: TableStudy, settings: TableSettings) -> list[Json]:
-    known = "exact quasi-identifiers of a person in the table"
     rows = [
         attack(
             "classes",
             "Look a person up by the joint quasi-identifiers",
             "Sweeney 2002; El Emam 2013 (prosecutor, marketer)",
-            known,
+            KNOWN,
             {"columns": len(study.table.quasi)},
         ),
         attack(
@@ -378,8 +460,17 @@ def _attacks(study: TableStudy, settings: TableSettings) -> list[Json]:
                 "homogeneity",
                 "Read the sensitive value off the class; rule values out first",
                 "Machanavajjhala et al. 2007, section 2",
-                f"{known}; values that the person does not have",
+                f"{KNOWN}; values that the person does not have",
                 {"ruled_out": list(settings.ruled_out)},
+            )
+        )
+        rows.append(
+            attack(
+                "best-guess",
+                "Guess the sensitive value that is right for most of the class, less a blind guess",
+                "optimal for the class; of numbers, right within the tolerance",
+                KNOWN,
+                {"tolerance": study.disclosure.within or "equal values"},
             )
         )
     if study.journalist is not None:
@@ -410,48 +501,45 @@ def _not_run(study: TableStudy) -> list[Json]:
 
 
 def _section(study: TableStudy) -> Json:
-    found, names = study.anonymity, study.table.quasi
-    size = found.of_class.size
-    edges = [*_SIZES, np.inf]
-    counts = [
-        int(size[(size >= a) & (size < b)].sum()) for a, b in zip(edges, edges[1:], strict=False)
-    ]
+    found = study.anonymity
+    people, sure = study.table.people, found.unique.confidence
+    edges = [found.of_class.smaller(size) for size in _SIZES] + [found.of_class.people]
+    counts = [after - before for before, after in zip(edges, edges[1:], strict=False)]
     section: Json = {
         "kind": "quasi",
         "rows": study.table.rows,
-        "quasi": list(names),
+        **({} if study.table.person is None else {"people": study.table.people}),
+        "quasi": list(study.table.quasi),
         "sensitive": study.table.sensitive,
         "anonymity": {
-            "k": found.k,
-            "classes": found.classes,
+            **_plain(found, "k", "classes", "prosecutor", "marketer", "unique"),
             "below": {str(k): one.to_json() for k, one in found.below.items()},
-            "prosecutor": found.prosecutor,
-            "marketer": found.marketer.to_json(),
-            "unique": found.unique.to_json(),
             "sizes": {"from": list(_SIZES), "rows": counts},
         },
         "uniqueness": _uniqueness(study),
+        "columns": [
+            {
+                "name": name,
+                "marketer_without": counted(left.distinct / people, people, sure).to_json(),
+                "unique_without": counted(left.smaller(2) / people, people, sure).to_json(),
+            }
+            for name, left in study.without.items()
+        ],
     }
     if study.diversity is not None and study.disclosure is not None:
         varied, told = study.diversity, study.disclosure
-        section["diversity"] = {
-            "distinct_l": varied.distinct_l,
-            "entropy_l": varied.entropy_l,
-            "t": varied.t,
-            "alpha": varied.alpha,
-            "distance": varied.distance,
-        }
+        names = ("distinct_l", "entropy_l", "t", "alpha", "distance")
+        section["diversity"] = _plain(varied, *names)
         section["disclosure"] = {
             "certain": {str(j): one.to_json() for j, one in told.certain.items()},
             "guessed": {str(j): one.to_json() for j, one in told.guessed.items()},
-            "blind": told.blind.to_json(),
+            "blind": told.exact.blind.to_json(),
         }
+        if told.within:
+            near = _plain(told.near, "certain", "guessed", "blind")
+            section["disclosure"]["near"] = near | _plain(told, "within", "median", "span")
     if study.journalist is not None:
-        section["journalist"] = {
-            "highest": study.journalist.highest,
-            "mean": study.journalist.mean.to_json(),
-            "unique": study.journalist.unique.to_json(),
-        }
+        section["journalist"] = _plain(study.journalist, "highest", "mean", "unique")
     if isinstance(study.population, Refusal):
         section["population"] = study.population.to_json()
     elif study.population is not None:
@@ -462,6 +550,12 @@ def _section(study: TableStudy) -> Json:
             "of_rows": study.population.of_rows.to_json(),
         }
     return section
+
+
+def _plain(owner: Any, *names: str) -> Json:
+    """Some attributes as they stand in `findings.json`."""
+    found = {name: getattr(owner, name) for name in names}
+    return {name: getattr(one, "to_json", lambda one=one: one)() for name, one in found.items()}
 
 
 def _uniqueness(study: TableStudy) -> Json:
@@ -484,6 +578,7 @@ def _uniqueness(study: TableStudy) -> Json:
 def _people(study: TableStudy) -> list[Json]:
     """Rows that the fewest columns single out, first."""
     needed, size = study.uniqueness.needed, study.anonymity.of_class.of_size
+    told = study.disclosure
     order = np.lexsort((size, np.where(needed == 0, np.iinfo(np.int64).max, needed)))
     return [
         {
@@ -491,6 +586,8 @@ def _people(study: TableStudy) -> list[Json]:
             "id": f"row {row + 1}",
             "columns_needed": int(needed[row]) or None,
             "class_size": int(size[row]),
+            "linked": 1 / int(size[row]),
+            **({} if told is None else {"guessed": float(told.near.of_row[row])}),
         }
         for rank, row in enumerate(order.tolist(), start=1)
     ]

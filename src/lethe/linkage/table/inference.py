@@ -1,0 +1,399 @@
+"""What a class of rows reveals of the sensitive value: homogeneity, the best guess, ranges.
+
+Homogeneity and background knowledge: Machanavajjhala et al. 2007, section 2. A number is learnt
+when a class narrows it: a guess is right within a tolerance.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.columns import Coded, Codes, encode, is_text, missing
+from lethe.errors import InputError, check_at_least
+from lethe.evidence.estimate import Estimate
+from lethe.linkage.codes import Classes, Float, Int, classes_of, counted
+from lethe.linkage.table.anonymity import Pairs, pairs_of
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How near a guess of a number must be to count as right.
+
+    Attributes:
+        amount: share of the true value, in [0, 1), or in the units of the column; days for dates.
+        relative: whether it is a share; dates then count as right within a day.
+    """
+
+    amount: float = 0.05
+    relative: bool = True
+
+    @classmethod
+    def read(cls, text: str) -> Tolerance:
+        """Of an option, such as ``5%`` or ``1000``.
+
+        Raises InputError: neither a percentage below 100 nor a number from 0.
+
+        >>> Tolerance.read("5%")
+        Tolerance(amount=0.05, relative=True)
+        """
+        relative = text.strip().endswith("%")
+        try:
+            amount = float(text.strip().removesuffix("%")) / (100 if relative else 1)
+        except ValueError:
+            amount = -1.0
+        if not 0 <= amount < (1 if relative else np.inf):
+            raise InputError(
+                f"tolerance={text!r} must be a percentage below 100 %, such as 5%, or a number "
+                "from 0 in the units of the sensitive column, such as 1000."
+            )
+        return cls(amount, relative)
+
+
+@dataclass(frozen=True, eq=False)
+class Secret:
+    """The sensitive column as guesses of it are judged.
+
+    Attributes:
+        codes: (rows,) its values. Text that differs in capitals or outer blanks alone is one value,
+            and so are moments of one day.
+        low: (levels,) least guess that is right for each value, ascending; None where only equal
+            values are right.
+        high: (levels,) the largest.
+        words: how near is near enough, such as ``within 5 %``; empty where only equal values are
+            right, or no two are so near.
+    """
+
+    codes: Codes
+    low: Float | None = None
+    high: Float | None = None
+    words: str = ""
+
+    @cached_property
+    def reach(self) -> Int | None:
+        """(levels,) the last value that some guess gets right together with each."""
+        if self.low is None or self.high is None:
+            return None
+        # Two ends that should meet may be a rounding apart, such as after a change of units.
+        ends = self.high + 1e-12 * np.abs(self.high)
+        return np.maximum(np.searchsorted(self.low, ends, "right") - 1, np.arange(len(ends)))
+
+
+def as_one_spelling(column: NDArray[Any] | Coded) -> Coded:
+    """Number a column's values; texts that differ in capitals or blanks alone are one value."""
+    read = encode(column)
+    if not is_text(read.values):
+        return read
+    folded = encode(np.array([" ".join(cell.lower().split()) for cell in read.values], object))
+    return Coded(folded.codes[read.codes], folded.values)
+
+
+def secret_of(column: NDArray[Any] | Coded, tolerance: Tolerance) -> Secret:
+    """Number the values of a sensitive column, and say which guesses are right for each.
+
+    >>> secret_of(np.array([100.0, 104.0, 200.0]), Tolerance()).reach.tolist()
+    [1, 1, 2]
+    """
+    read = as_one_spelling(column)
+    if is_text(read.values):
+        spelled = _numbers_in(read.values.tolist())
+        if spelled is None:
+            return Secret(read.codes)
+        again = encode(spelled)
+        read = Coded(again.codes[read.codes], again.values)
+    values, kind = read.values, read.values.dtype.kind
+    if kind == "M":
+        days = encode(values.astype("datetime64[D]"))
+        if days.levels - missing(days.values).any() > 1:  # else times of one day tell people apart
+            read = Coded(days.codes[read.codes], days.values)
+        values = read.values.astype("datetime64[s]").astype(np.float64) / 86_400
+        values[missing(read.values)] = np.nan
+        tolerance = Tolerance(1.0, False) if tolerance.relative else tolerance
+    if kind == "b" or not tolerance.amount:
+        return Secret(read.codes)
+    numbers: Float = values.astype(np.float64)
+    # A value that is missing or infinite has no neighbours.
+    scale = np.abs(numbers) if tolerance.relative else np.ones(len(numbers))
+    around: Float = np.where(np.isfinite(numbers), tolerance.amount * scale, 0.0)
+    numbers = np.where(np.isnan(numbers), np.inf, numbers)
+    words = f"within {tolerance.amount:,g}{' day(s)' if kind == 'M' else ''}"
+    words = f"within {100 * tolerance.amount:g} %" if tolerance.relative else words
+    near = Secret(read.codes, numbers - around, numbers + around, words)
+    assert near.reach is not None
+    apart = (near.reach == np.arange(len(numbers))).all()  # no two values within the tolerance
+    return Secret(read.codes) if apart else near
+
+
+_SPELLED = re.compile(r"((?:[^\d+-]*[^\w+-])?)([+-]?\d(?:[\d.,' ]*\d)?)(\D*)")
+_NUMBERS = {
+    (mark, point): re.compile(rf"[+-]?(\d{{1,3}}([{mark}]\d{{3}})+|0|[1-9]\d*)([{point}]\d+)?")
+    for mark, point in ((",", "."), (".", ","))
+}
+
+
+def _numbers_in(cells: list[str]) -> NDArray[np.float64] | None:
+    """Numbers that are text because of a unit or of thousands' marks, of whichever country.
+
+    A spelling must not hide that a class narrows a number. None where not 99 % of the cells are
+    numbers of one unit; codes with leading zeros are none.
+    """
+    found = [_SPELLED.fullmatch(cell) for cell in cells]
+    units = Counter((one[1], one[3]) for one in found if one)
+    unit = units.most_common(1)[0][0] if units else None
+    texts = [
+        re.sub("[' ]", "", one[2]) if one and (one[1], one[3]) == unit else "" for one in found
+    ]
+    for (mark, point), pattern in _NUMBERS.items():
+        fits = [pattern.fullmatch(text) is not None for text in texts]
+        if sum(fits) >= 0.99 * sum(cell != "" for cell in cells) > 0:
+            plain = [text.replace(mark, "").replace(point, ".") for text in texts]
+            return np.array(
+                [float(t) if fit else np.nan for t, fit in zip(plain, fits, strict=True)]
+            )
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """The best single guess of each class, which is the optimal attack on its members.
+
+    Attributes:
+        certain: share of people in classes of which one guess is right for all.
+        guessed: share of people for whom the best guess of their class is right; equally good
+            ones are drawn by chance, in expectation.
+        blind: share for whom the best guess for the whole table is right, without the class.
+        blind_values: first and last level for which that is.
+        of_class: (C,) whether one guess is right for all.
+        of_row: (rows,) chance that the best guess is right.
+    """
+
+    certain: Estimate
+    guessed: Estimate
+    blind: Estimate
+    blind_values: tuple[int, int]
+    of_class: NDArray[np.bool_]
+    of_row: Float
+
+
+def best_guess(
+    classes: Classes, pairs: Pairs, reach: Int | None = None, confidence: float = 0.95
+) -> Guess:
+    """Guess one value in each class so that it is right for as many of its people as possible.
+
+    Args:
+        reach: (levels,) see `Secret`; None where only equal values are right.
+    """
+    people = classes.people
+    last, held, best = _windows(pairs.of_class, pairs.value, pairs.count, pairs.first, reach)
+    leads = np.flatnonzero(held >= best[pairs.of_class] * (1 - 1e-12))
+    ties = np.bincount(pairs.of_class[leads], minlength=len(pairs.first))
+    size = len(held) + 1
+    edges = np.bincount(leads, minlength=size) - np.bincount(last[leads] + 1, minlength=size)
+    chance = np.cumsum(edges)[:-1] / ties[pairs.of_class]
+    # The window of the first value holds all values of the class.
+    sure = last[pairs.first] == np.append(pairs.first[1:], len(held)) - 1
+    whole = np.bincount(pairs.value, pairs.count)
+    there = np.flatnonzero(whole)
+    alone = np.zeros(1, np.int64)
+    upto, right, most = _windows(np.zeros_like(there), there, whole[there], alone, reach)
+    start = int(np.argmax(right))
+
+    def share(number: float) -> Estimate:
+        return counted(min(float(number) / people, 1.0), people, confidence)
+
+    return Guess(
+        share(classes.mass[sure].sum()),
+        share(best.sum()),
+        share(most[0]),
+        (int(there[start]), int(there[upto[start]])),
+        sure,
+        chance[pairs.of_row],
+    )
+
+
+def guess_from(
+    own: Int,
+    codes: Codes,
+    drawn: Int,
+    released: Codes,
+    near: Secret | None = None,
+    weight: Int | Float | None = None,
+) -> tuple[NDArray[np.bool_], Float, NDArray[np.bool_]]:
+    """The best guess of people's values from released rows, which need not be their own.
+
+    Args:
+        own: (people,) class of each person.
+        codes: (people,) their values.
+        drawn: (rows,) class of each released row, numbered alike.
+        released: (rows,) their values, numbered alike.
+        near: whose tolerance makes a guess right; None where only equal values are.
+        weight: (rows,) what each row counts for; None = 1 each.
+
+    Returns: (people,) whether one guess is right for all rows of the class, and for the person; the
+        chance that the best guess is right, equally good ones drawn by chance; and whether there
+        are rows of the class.
+    """
+    reach = None if near is None else near.reach
+    levels = int(max(codes.max(), released.max())) + 1 if reach is None else len(reach)
+    found = classes_of([drawn], weight)
+    pairs = pairs_of(found, released)
+    last, held, best = _windows(pairs.of_class, pairs.value, pairs.count, pairs.first, reach)
+    leads = np.flatnonzero(held >= best[pairs.of_class] * (1 - 1e-12))
+    label = np.zeros(len(found.size), np.int64)
+    label[found.of_row] = drawn
+    first = final = pairs.value[leads]  # the values that each guess is right for
+    if near is not None and near.low is not None and near.high is not None:
+        guess = (near.low[pairs.value[last[leads]]] + near.high[first]) / 2
+        first = np.searchsorted(near.high, guess)
+        final = np.searchsorted(near.low, guess, "right") - 1
+    place, mine = label[pairs.of_class[leads]] * levels, own * levels + codes
+    covering = np.searchsorted(place + first, mine, "right")
+    covering -= np.searchsorted(place + final, mine)
+    classes = int(max(own.max(), drawn.max())) + 1
+    ties = np.bincount(label[pairs.of_class[leads]], minlength=classes)[own]
+    sure = np.zeros(classes, bool)
+    sure[label] = last[pairs.first] == np.append(pairs.first[1:], len(held)) - 1
+    return sure[own] & (covering > 0), covering / np.maximum(ties, 1), ties > 0
+
+
+def _windows(
+    of_class: Int, value: Int, count: Int | Float, first: Int, reach: Int | None
+) -> tuple[Int, Int | Float, Int | Float]:
+    """Runs of values within a class that one guess gets right together.
+
+    Returns: (P,) last pair of the run that begins with each, and the people in it; (C,) people in
+        the largest run of each class.
+    """
+    place = np.arange(len(value))
+    last = place
+    if reach is not None:
+        keys = of_class * len(reach) + value
+        last = np.searchsorted(keys, of_class * len(reach) + reach[value], "right") - 1
+    summed = np.concatenate([[0], np.cumsum(count)])
+    held = summed[last + 1] - summed[place]
+    return last, held, np.maximum.reduceat(held, first)
+
+
+@dataclass(frozen=True, eq=False)
+class Disclosure:
+    """What an adversary who knows a person's quasi-identifiers learns of the sensitive value.
+
+    Attributes:
+        exact: the best guess, right where it is the very value.
+        near: the same, right within the tolerance; `exact` where there is none.
+        certain: by j, share of people whose value is certain to one who can rule out j values for
+            that person.
+        guessed: by j, share of values that one who rules out the j most frequent other values of
+            the class guesses right, the most frequent of the rest being the guess.
+        median: share of people for whom the median of their class is right within the tolerance:
+            an ordinary guess beside the best; None where only equal values are right.
+        span: share of the table's people whose values lie within the range of a class, the median
+            over people; None likewise.
+        within: the tolerance in words; empty where only equal values are right.
+    """
+
+    exact: Guess
+    near: Guess
+    certain: dict[int, Estimate]
+    guessed: dict[int, Estimate]
+    median: Estimate | None
+    span: Estimate | None
+    within: str = ""
+
+
+def disclosure(
+    classes: Classes,
+    sensitive: Codes | Secret,
+    *,
+    ruled_out: Sequence[int] = (0, 1, 2),
+    confidence: float = 0.95,
+) -> Disclosure:
+    """Attack the classes of a table, k-anonymous or not.
+
+    Every figure is counted in all rows; equally frequent values are guessed by chance, in
+    expectation.
+
+    Args:
+        sensitive: (rows,) codes, or a secret with the guesses that are right.
+        ruled_out: the j, each at least 0: values other than the person's own that the adversary
+            knows the person does not have, chosen for the worst.
+
+    Raises InputError: another number of rows or a negative j.
+
+    >>> from lethe.linkage.codes import classes_of
+    >>> found = disclosure(classes_of([np.array([0, 0, 1, 1])]), np.array([0, 0, 0, 1]))
+    >>> found.exact.certain.value, found.guessed[0].value, found.guessed[1].value
+    (0.5, 0.75, 1.0)
+    """
+    secret = sensitive if isinstance(sensitive, Secret) else Secret(sensitive)
+    pairs, people = pairs_of(classes, secret.codes), classes.people
+    exact = best_guess(classes, pairs, None, confidence)
+    near = exact
+    if secret.reach is not None:
+        near = best_guess(classes, pairs, secret.reach, confidence)
+    distinct = np.bincount(pairs.of_class)
+    closer, tied = _rank_in_class(pairs.of_class, pairs.count)
+
+    def chance(j: int) -> Float:
+        left = np.maximum(tied - np.maximum(j - closer, 0), 0)
+        return np.asarray(np.where(closer > j, 0.0, 1 / (1 + left)), dtype=np.float64)
+
+    def share(of_pair: Float | NDArray[np.bool_]) -> Estimate:
+        right = float((pairs.count * of_pair).sum()) / people
+        return counted(min(1.0, right), people, confidence)
+
+    for j in ruled_out:
+        check_at_least("ruled_out", j, 0)
+    return Disclosure(
+        exact,
+        near,
+        {j: share(distinct[pairs.of_class] <= j + 1) for j in ruled_out},
+        {j: share(chance(j)) for j in ruled_out},
+        None if secret.reach is None else share(_near_median(classes, pairs, secret)),
+        None if secret.reach is None else counted(_span(classes, pairs), people, confidence),
+        secret.words,
+    )
+
+
+def _near_median(classes: Classes, pairs: Pairs, secret: Secret) -> NDArray[np.bool_]:
+    """(P,) whether the (lower) median value of the class is a right guess for each value."""
+    assert secret.low is not None and secret.high is not None
+    before = np.concatenate([[0], np.cumsum(pairs.count)])[pairs.first]
+    half = before + classes.mass / 2 - 1e-9
+    median = pairs.value[np.searchsorted(np.cumsum(pairs.count), half)][pairs.of_class]
+    middle = (secret.low + secret.high)[median] / 2
+    right = (secret.low[pairs.value] <= middle) & (middle <= secret.high[pairs.value])
+    return np.asarray(right | (median == pairs.value))
+
+
+def _span(classes: Classes, pairs: Pairs) -> float:
+    """Share of the table between the ends of a class, the median over people."""
+    below = np.concatenate([[0], np.cumsum(np.bincount(pairs.value, pairs.count))])
+    last = np.append(pairs.first[1:], len(pairs.value)) - 1
+    inside = (below[pairs.value[last] + 1] - below[pairs.value[pairs.first]]) / below[-1]
+    order = np.argsort(inside, kind="stable")
+    upto = np.cumsum(classes.mass[order])
+    return float(inside[order][np.searchsorted(upto, upto[-1] / 2 - 1e-9)])
+
+
+def _rank_in_class(of_class: Int, count: Int | Float) -> tuple[Int, Int]:
+    """Values of the same class that are more frequent, and other ones that are as frequent."""
+    order = np.lexsort((-count, of_class))
+    classes, counts = of_class[order], count[order]
+    place = np.arange(len(order))
+    new_class = np.append(True, classes[1:] != classes[:-1])
+    new_run = new_class | np.append(True, counts[1:] != counts[:-1])
+    class_start = np.maximum.accumulate(np.where(new_class, place, 0))
+    run_start = np.maximum.accumulate(np.where(new_run, place, 0))
+    runs = np.cumsum(new_run) - 1
+    closer, tied = np.zeros(len(order), np.int64), np.zeros(len(order), np.int64)
+    closer[order] = run_start - class_start
+    tied[order] = np.bincount(runs)[runs] - 1
+    return closer, tied
