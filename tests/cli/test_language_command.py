@@ -58,7 +58,7 @@ def test_the_first_screen_and_the_document(run):
     jsonschema.Draft202012Validator(schema()).validate(found)
     assert [one["name"] for one in found["candidates"]] == ["baseline", "rounded", "top-5"]
     names = {*found["candidates"][0]["text_attacks"]}
-    assert names == {"loss", "ratio", "zlib", "min-k", "min-k++", "error-zone", "combined"}
+    assert names == {"ratio", "error-zone", "wbc", "informia", "combined"}
     assert found["rules"][0]["outcome"] == "fail"
     assert not found["language"]["blind"]["tells"]
     assert found["candidates"][0]["risk"]["low"] > 0.2
@@ -74,7 +74,7 @@ def test_the_report_shows_attacks_extraction_and_the_blind_check(run):
     for said in ("Error zone (EZ-MIA)", "blind classifier (", "Never trained on", "Beyond blind"):
         assert said in page
     frame = Findings.load(run[0] / "run").to_frame()
-    assert {"loss", "combined"} <= set(frame.attack) and (frame.metric == "extraction").any()
+    assert {"ratio", "combined"} <= set(frame.attack) and (frame.metric == "extraction").any()
 
 
 def test_texts_and_what_is_extracted_are_kept_for_their_owner_alone(run):
@@ -88,6 +88,18 @@ def test_texts_and_what_is_extracted_are_kept_for_their_owner_alone(run):
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in (folder / "tokens").iterdir())
 
 
+def test_marked_words_are_shown_where_records_are_kept(run, tuned):
+    found = Findings.load(run[0] / "run").to_json()
+    marks = found["language"]["marks"]
+    assert 0 < marks["member"]["value"] < 0.05 and 0 < marks["other"]["value"] < 0.05
+    texts = dict(enumerate(tuned[1], 1))
+    shown = [(texts[int(one["id"])], one["marked"]) for one in found["records"]["exposed"]]
+    words = [(text, word) for text, marked in shown for word in marked.split(", ") if word]
+    assert len(words) > 20 and all(word in text.split() for text, word in words)
+    page = (run[0] / "run" / "report.html").read_text()
+    assert "Marked words" in page and max(marked for _, marked in shown) in page
+
+
 def test_nothing_personal_is_kept_unasked(tuned, tmp_path):
     folder, texts = tuned
     found = lethe.audit_language_model(
@@ -95,7 +107,9 @@ def test_nothing_personal_is_kept_unasked(tuned, tmp_path):
     )
     assert found.records == {"kept": False, "exposed": []}
     assert not list((tmp_path / "run").glob("*.parquet"))
-    assert {one["name"] for one in found.attacks_not_run} >= {"ratio", "error-zone", "canaries"}
+    assert {one["name"] for one in found.attacks_not_run} >= {"ratio", "informia", "canaries"}
+    assert {*found.candidates[0]["text_attacks"]} == {"loss", "zlib", "min-k++", "combined"}
+    assert found.language["marks"] is None
 
 
 def test_the_gate_judges_the_finished_run(run):
@@ -133,7 +147,7 @@ def test_a_hold_out_of_another_kind_is_caught_and_nothing_is_said_of_membership(
     assert found.verdict["outcome"] == "not-enough-evidence"
     assert any(text.startswith("Membership is not judged") for text in found.verdict["words"])
     assert not any(one["valid"] for one in found.candidates[0]["risk_from"]["results"])
-    excess = found.candidates[0]["text_attacks"]["loss"]["excess"]
+    excess = found.candidates[0]["text_attacks"]["ratio"]["excess"]
     assert excess["value"] is not None  # what the attack has beyond the blind classifier
     assert (
         next(one for one in found.checks if one["name"] == "blind classifier")["status"] == "fail"

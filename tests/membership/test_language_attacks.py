@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from lethe.errors import InputError
 from lethe.membership.language.attacks import (
     ATTACKS,
+    DEFAULT,
     blind_check,
     by_person,
     crossfit,
@@ -24,16 +25,18 @@ from lethe.membership.language.rates import People, null_variances
 from lethe.membership.language.tokens import TokenScores
 
 
-def tokens(logprob, mean=None, deviation=None, rank=None):
-    own = np.asarray(logprob, np.float32)
-    rest = [
-        np.full(len(own), np.nan, np.float32) if one is None else np.asarray(one, np.float32)
-        for one in (mean, deviation, rank, None)
-    ]
-    return TokenScores(own, *rest)
+def tokens(logprob, **fields):
+    fields = {name: np.asarray(values, np.float32) for name, values in fields.items()}
+    return TokenScores.known(np.asarray(logprob, np.float32), **fields)
 
 
-MODEL = tokens([-1, -4, -2, -3, -5], [-3, -3, -3, -3, -3], [1, 2, 1, 1, 2], [0, 3, 0, 2, 5])
+MODEL = tokens(
+    [-1, -4, -2, -3, -5],
+    mean=[-3] * 5,
+    deviation=[1, 2, 1, 1, 2],
+    rank=[0, 3, 0, 2, 5],
+    divergence=[0.5, 0, 0, 0.5, 1],
+)
 BASE = tokens([-2, -5, -1, -2.5, -8], rank=[0, 0, 0, 0, 0])
 TEXT = "the worker fell"
 
@@ -50,6 +53,9 @@ def test_each_attack_is_what_its_paper_says_on_five_tokens():
     assert score("min-k++") == pytest.approx(-1)
     # Wrong guesses at tokens 2, 4 and 5: up 1 and 3, down 0.5.
     assert score("error-zone") == pytest.approx(4 / 4.5)
+    # Gains 1, 1, -1, -0.5, 3: pairs 2, 0, -1.5, 2.5; triples 1, -0.5, 1.5; fours 0.5, 2.5; all.
+    assert score("wbc") == pytest.approx((2.5 / 4 + 2 / 3 + 1 + 1) / 4)
+    assert score("informia") == pytest.approx((3.5 + 2) / 5)
 
 
 def test_the_edges_of_the_error_zone():
@@ -67,6 +73,8 @@ def test_an_attack_says_what_it_lacks():
     assert "no base" in missing_field(ATTACKS["ratio"], bare, False)
     assert "mean, deviation" in missing_field(ATTACKS["min-k++"], bare, True)
     assert "rank" in missing_field(ATTACKS["error-zone"], bare, True)
+    assert "divergence" in missing_field(ATTACKS["informia"], bare, True)
+    assert "min-k" in ATTACKS and "min-k" not in DEFAULT
 
 
 @given(st.lists(st.floats(-20, 0, width=32), min_size=1, max_size=40))
@@ -78,6 +86,72 @@ def test_a_likelier_text_scores_higher(values):
         assert ATTACKS[name].score(high, None, "x") > ATTACKS[name].score(low, None, "x")
     assert ATTACKS["ratio"].score(high, high, "") == 0
     assert ATTACKS["ratio"].score(high, low, "") == pytest.approx(1, abs=1e-5)
+
+
+def made_up_tokens(rng, member, length, leak, far=8):
+    """Model and base of each text: tokens of very different difficulty, which texts share.
+
+    leak: of (rng, length): what the model gains on each token of a text that it was trained on.
+    far: how many nats a token moves at most without memory.
+    """
+    pairs = []
+    for inside in member:
+        # 50 nats lower than real ones, so that no gain is cut off at a probability of 1.
+        base = -50 - rng.gamma(1.0, 2.0, length) * rng.uniform(0.6, 1.4)
+        # Without memory a fine-tune moves tokens both ways, few of them far.
+        moved = np.clip(0.2 * rng.standard_cauchy(length), -far, far)
+        gain = moved + (leak(rng, length) if inside else 0)
+        model = base + gain
+        # Where a distribution was moved, it was moved for all tokens.
+        pairs.append((tokens(model, divergence=np.abs(moved)), tokens(base)))
+    return pairs
+
+
+def memorised_windows(rng, length):
+    """Two passages of 12 tokens, each token a little likelier."""
+    gain = np.zeros(length)
+    for start in rng.integers(0, length - 12, 2):
+        gain[start : start + 12] = 0.8
+    return gain
+
+
+def rare_tokens(rng, length):
+    """One token in 40 becomes much likelier: a name, a number."""
+    return np.where(rng.random(length) < 0.025, 5.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "leak", "far"), [("wbc", memorised_windows, 40), ("informia", rare_tokens, 8)]
+)
+def test_each_finds_its_leak_where_the_mean_loss_does_not(name, leak, far):
+    """Paired over 400 texts of 120 tokens: the lower limit of the difference of AUC is above 0."""
+    rng = np.random.default_rng(3)
+    member = np.arange(400) < 200
+    pairs = made_up_tokens(rng, member, 120, leak, far)
+    who = People(member, np.arange(400), 0)
+    one, loss = (
+        np.array([ATTACKS[attack].score(*pair, "") for pair in pairs]) for attack in (name, "loss")
+    )
+    gained = who.replicate(one, ())[:, 0] - who.replicate(loss, ())[:, 0]
+    assert np.quantile(gained, 0.005) > 0
+    assert who.rates(one, (0.1,), 0.95).tpr[0.1].low > 0.1
+    if name == "wbc":  # and the mean gain drowns in the few tokens that moved far
+        ratio = np.array([ATTACKS["ratio"].score(*pair, "") for pair in pairs])
+        gained = who.replicate(one, ())[:, 0] - who.replicate(ratio, ())[:, 0]
+        assert np.quantile(gained, 0.005) > 0
+
+
+@given(st.lists(st.floats(-20, 0, width=32), min_size=1, max_size=60), st.floats(0.01, 5))
+@settings(max_examples=50, deadline=None)
+def test_window_votes_are_shares_and_take_the_size_of_a_gain_for_nothing(values, factor):
+    vote = ATTACKS["wbc"].score
+    base = tokens(np.array(values) - 10)
+    gain = np.random.default_rng(len(values)).normal(size=len(values))
+    model, more = (tokens(base.logprob + scale * gain) for scale in (1, factor))
+    assert 0 <= vote(model, base, "") <= 1
+    assert vote(model, base, "") == pytest.approx(vote(more, base, ""), abs=0.02)
+    assert vote(base, model, "") == pytest.approx(1 - vote(model, base, ""))
+    assert vote(base, base, "") == 0.5
 
 
 def test_equal_values_have_equal_places_whatever_their_order():
@@ -122,6 +196,9 @@ def test_intervals_find_nothing_where_membership_is_permuted():
     truth = rng.normal(size=(n, 6))  # scores with structure, as texts have
     truth[:, 1] += truth[:, 0]
     truth[:, 5] = np.round(truth[:, 5])  # ties, as the error zone has
+    pairs = made_up_tokens(rng, np.zeros(n, bool), 30, rare_tokens)
+    for column, name in ((3, "wbc"), (4, "informia")):
+        truth[:, column] = [ATTACKS[name].score(*pair, "") for pair in pairs]
     people = np.repeat(np.arange(n // 2), 2)
     rejected = np.zeros((2, 7))
     for at in range(repetitions):

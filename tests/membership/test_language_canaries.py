@@ -171,7 +171,7 @@ def test_the_callback_watches_a_trainer_and_changes_nothing(plan, tokenizer, tmp
 
 def tokens(values):
     own = np.asarray(values, np.float32)
-    return TokenScores(own, *[np.full(len(own), np.nan, np.float32)] * 4)
+    return TokenScores.known(own)
 
 
 def test_scores_are_ranks_by_kind_of_the_gain_over_the_base(plan):

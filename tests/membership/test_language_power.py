@@ -193,3 +193,24 @@ def test_safe_audits_of_adequate_size_pass():
 def test_nine_in_ten_safe_audits_pass():
     found = [set(safe(seed).values()) for seed in range(2, 32)]
     assert found.count({"pass"}) >= 27
+
+
+@pytest.mark.parametrize("gain", [0.0, 6.0])
+def test_tokens_are_marked_where_they_were_memorised_and_at_their_rate_where_none_was(gain):
+    """One token in 20 of a training text gains much; every distribution moved alike."""
+    rng = np.random.default_rng(5)
+    table, _, *sides = made_up(rng, 0.0, 800)
+    ours = np.char.isdigit(sides[0]["text"].astype(str))  # and not of canaries
+    model, base = ({name: column[ours] for name, column in side.items()} for side in sides)
+    inside = table.member[model["text"].astype(int)]
+    memorised = inside & (rng.random(len(inside)) < 0.05)
+    model["logprob"] = np.minimum(model["logprob"] + gain * memorised, -0.01)
+    model["divergence"] = rng.gamma(1.0, 0.1, len(inside))
+    found = audited(table, None, model, base, rules=())
+    marks = found.language["marks"]
+    assert 0.005 < marks["other"]["value"] < 0.015
+    if gain:
+        assert marks["member"]["low"] > marks["other"]["high"]
+        assert memorised.sum() / inside.sum() > marks["member"]["value"] > 0.02
+    else:
+        assert marks["member"]["low"] <= marks["other"]["high"]

@@ -15,7 +15,7 @@ from lethe.errors import InputError
 from lethe.membership.language import tokens as module
 from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
 from lethe.membership.language.models import check_together, load_model, quiet
-from lethe.membership.language.tokens import TOP_K, read_scores, scored_chunks
+from lethe.membership.language.tokens import TOP_K, read_scores, scored_chunks, scored_pairs
 
 TEXTS = [*narratives(20, seed=3), "short", "the worker", narratives(1)[0] * 5]
 
@@ -47,6 +47,20 @@ def test_they_are_those_of_transformers_whatever_the_batch(monkeypatch):
             np.testing.assert_allclose(scores.deviation, spread, atol=1e-3)
             np.testing.assert_allclose(scores.top_mass, top, atol=1e-4)
             assert (scores.rank == rank.numpy()).mean() > 0.97  # near ties may turn
+
+
+def test_a_pair_is_two_models_and_the_divergence_between_them(tmp_path):
+    model, base = load_model(tuned_folder()[0]), load_model(base_folder())
+    ids = model.ids(TEXTS)
+    alone = dict(scored_chunks(model, ids))
+    for folder in (tmp_path, tmp_path):  # computed, and read back
+        for at, (mine, theirs) in scored_pairs(model, base, ids, folder):
+            np.testing.assert_allclose(mine.logprob, alone[at].logprob, atol=1e-4)
+            (p, truth), (q, _) = (plain_loop(one, TEXTS[at]) for one in (model, base))
+            np.testing.assert_allclose(theirs.logprob, q.gather(1, truth[:, None])[:, 0], atol=1e-4)
+            apart = torch.nn.functional.kl_div(p, q, reduction="none", log_target=True).sum(1)
+            np.testing.assert_allclose(mine.divergence, apart, atol=1e-3)
+            assert np.isnan(theirs.divergence).all() and np.isnan(alone[at].divergence).all()
 
 
 def test_the_mean_is_the_loss_that_transformers_gives():

@@ -233,17 +233,21 @@ class Language(Room):
 
     def exposed(self) -> Section:
         shown = judged(self.document) or self.base or {}
-        parts: list[Part] = [*self._extraction(shown), *self._canaries(shown)]
+        parts: list[Part] = [*self._extraction(shown), *self._canaries(shown), *self._marks()]
         records = self.document["records"]
         if not records["kept"]:
             parts.append(Words(say("exposed.not_kept"), "note"))
         elif records["exposed"]:
             rows: list[Row] = [
-                (str(one["id"]), [one["attack"], number(one["score"], 4)])
+                (str(one["id"]), [one["attack"], number(one["score"], 4), one.get("marked", "")])
                 for one in records["exposed"]
             ]
             unit = say(f"language.unit.{self.section['unit']}")
-            heads = [unit, say("attack"), say("language.head.score")]
+            heads = [
+                unit,
+                say("attack"),
+                *map(say, ("language.head.score", "language.head.marked")),
+            ]
             parts += personal(say("exposed.list"), say("exposed.personal"), heads, rows)
         lead = say("language.exposed")
         return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
@@ -340,6 +344,18 @@ class Language(Room):
             tone = "warning" if told["claim"]["verdict"] == "contradicts" else ""
             parts.append(Words(told["claim"]["words"], tone))
         return parts
+
+    def _marks(self) -> list[Part]:
+        """Shares of tokens that the token-level attack marks, in training texts and others."""
+        marks = self.section.get("marks")
+        if marks is None:
+            return []
+        rows: list[Row] = [
+            (say(f"language.marks.{side}"), [share(marks[side])]) for side in ("member", "other")
+        ]
+        heads = [say("language.head.group_of"), say("language.head.tokens")]
+        note = say("language.marks.note", rest=percent(1 - marks["rate"]))
+        return [Table(say("language.marks"), heads, rows, note)]
 
     def options(self) -> Sequence[Part]:
         rows: list[Row] = []

@@ -149,6 +149,8 @@ def _auc(score: Float, member: NDArray[np.bool_]) -> float:
 
 SHARE = 0.2
 """Of the tokens that Min-K% looks at: 20 %, as in both papers."""
+WINDOWS = (2, 3, 4, 5, 8, 11, 15, 21, 29, 40)
+"""Window sizes of WBC in tokens: ten in geometric progression from 2 to 40, as in its paper."""
 COMBINED = "combined"
 
 
@@ -160,6 +162,8 @@ class TextAttack:
         score: of (model, base, text), higher = member; base is None where `base` is False.
         base: whether it compares with the base model.
         fields: of `TokenScores` that it reads.
+        default: whether an audit runs it. The others have decided no audit of the benchmarks and
+            would only widen the limits of those that do; they are called by name from `ATTACKS`.
     """
 
     name: str
@@ -169,6 +173,7 @@ class TextAttack:
     score: Callable[[TokenScores, TokenScores | None, str], float]
     base: bool = False
     fields: tuple[str, ...] = ("logprob",)
+    default: bool = True
 
 
 def loss(model: TokenScores, base: TokenScores | None, text: str) -> float:
@@ -176,8 +181,7 @@ def loss(model: TokenScores, base: TokenScores | None, text: str) -> float:
 
     >>> from lethe.membership.language.tokens import TokenScores
     >>> tokens = np.log(np.array([0.5, 0.125], np.float32))
-    >>> unknown = np.full(2, np.nan, np.float32)
-    >>> round(loss(TokenScores(tokens, unknown, unknown, unknown, unknown), None, ""), 3)
+    >>> round(loss(TokenScores.known(tokens), None, ""), 3)
     -1.386
     """
     return float(np.mean(model.logprob, dtype=np.float64))
@@ -219,6 +223,46 @@ def error_zone(model: TokenScores, base: TokenScores | None, text: str) -> float
     return up / (up + down) if up + down > 0 else 0.5
 
 
+def window_votes(model: TokenScores, base: TokenScores | None, text: str) -> float:
+    """WBC: share of sliding windows in which the model is likelier than the base, in [0, 1].
+
+    Chen et al. 2026 (arXiv:2601.02751): each window casts one vote, whatever the size of its gain,
+    and the shares of all window sizes are averaged. So a few tokens with huge changes, which decide
+    a mean, have few votes. A window in which nothing differs casts half a vote. A text shorter than
+    a window size has no vote of that size; one shorter than all is one window.
+
+    >>> from lethe.membership.language.tokens import TokenScores
+    >>> gain = np.array([1, 1, -3, 1], np.float32)
+    >>> model, base = TokenScores.known(gain - 5), TokenScores.known(0 * gain - 5)
+    >>> round(window_votes(model, base, ""), 3)  # 1 of 3 pairs, no triple, half of all four
+    0.278
+    """
+    assert base is not None
+    total = np.cumsum(np.append(0.0, np.float64(model.logprob) - base.logprob))
+    sizes = [size for size in WINDOWS if size < len(total)] or [len(total) - 1]
+    # A sum of equal terms is not exactly 0 in floating point: below 1e-9 nothing differs.
+    sums = (total[size:] - total[:-size] for size in sizes)
+    votes = [np.where(np.abs(gain) < 1e-9, 0.5, gain > 0).mean() for gain in sums]
+    return float(np.mean(votes))
+
+
+def information(model: TokenScores, base: TokenScores) -> Float:
+    """(T,) InfoRMIA of each token in nats: what the model learnt of it beyond any other token.
+
+    Tao and Shokri 2025 (arXiv:2510.05582): the log-likelihood ratio of model and base, less its
+    mean over the population, which for a token is the whole vocabulary in the place of the token,
+    weighted by the base: log p(x) - log q(x) + KL(q || p). Higher = memorised.
+    """
+    gain = np.float64(model.logprob) - base.logprob
+    return np.asarray(gain + np.float64(model.divergence))
+
+
+def token_information(model: TokenScores, base: TokenScores | None, text: str) -> float:
+    """InfoRMIA of a text: the mean of its tokens' (see `information`)."""
+    assert base is not None
+    return float(np.mean(information(model, base)))
+
+
 def _lowest(values: Float) -> float:
     count = max(1, int(SHARE * len(values)))
     return float(np.partition(values, count - 1)[:count].mean())
@@ -232,7 +276,7 @@ ATTACKS: Mapping[str, TextAttack] = {
         TextAttack("loss", "Loss", "Yeom et al. 2018", _SCORES, loss),
         TextAttack("ratio", "Ratio to the base model", "Carlini et al. 2021", _BASE, ratio, True),
         TextAttack("zlib", "Loss over zlib bytes", "Carlini et al. 2021", _SCORES, compressed),
-        TextAttack("min-k", "Min-K%", "Shi et al. 2024", _SCORES, min_k),
+        TextAttack("min-k", "Min-K%", "Shi et al. 2024", _SCORES, min_k, default=False),
         TextAttack(
             "min-k++",
             "Min-K%++",
@@ -250,8 +294,27 @@ ATTACKS: Mapping[str, TextAttack] = {
             True,
             ("logprob", "rank"),
         ),
+        TextAttack(
+            "wbc",
+            "Window votes (WBC)",
+            "Chen et al. 2026, arXiv:2601.02751",
+            _BASE,
+            window_votes,
+            True,
+        ),
+        TextAttack(
+            "informia",
+            "Token information (InfoRMIA)",
+            "Tao and Shokri 2025, arXiv:2510.05582",
+            f"{_BASE}; the whole distribution of each token under both",
+            token_information,
+            True,
+            ("logprob", "divergence"),
+        ),
     )
 }
+DEFAULT = tuple(name for name, attack in ATTACKS.items() if attack.default)
+"""Attacks that an audit runs, where their inputs are known."""
 
 
 def missing_field(attack: TextAttack, scores: TokenScores, base: bool) -> str:

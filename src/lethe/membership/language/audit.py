@@ -32,6 +32,7 @@ from lethe.membership.language.extraction import (
     edits,
     spans_of,
     suffix_of,
+    token_offsets,
     token_spans,
 )
 from lethe.membership.language.fine_tune import (
@@ -56,7 +57,12 @@ from lethe.membership.language.measure import (
 )
 from lethe.membership.language.models import LanguageModel, check_together, load_model
 from lethe.membership.language.settings import LanguageSettings
-from lethe.membership.language.tokens import TokenScores, read_scores, scored_chunks
+from lethe.membership.language.tokens import (
+    TokenScores,
+    read_scores,
+    scored_chunks,
+    scored_pairs,
+)
 from lethe.training.fingerprint import digest, hash_json
 from lethe.training.folder import RunFolder, write_personal
 
@@ -113,6 +119,7 @@ class LanguageStudy:
         notes: what was left out, in words.
         truncated: texts that were scored on their beginning only.
         from_file: whether another engine scored the texts.
+        offsets: of the place of a text: the characters of each of its tokens; None where unknown.
     """
 
     name: str
@@ -129,6 +136,7 @@ class LanguageStudy:
     has_base: bool
     skipped: Mapping[str, str]
     from_file: bool = False
+    offsets: Callable[[int], Sequence[tuple[int, int]]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -249,6 +257,7 @@ def _study(
         readers.has_base,
         skipped,
         given.model is None,
+        None if readers.model is None else readers.offsets,
     )
 
 
@@ -388,6 +397,11 @@ class _Readers:
                 "does not know: it is not the base of this model."
             )
 
+    def offsets(self, at: int) -> list[tuple[int, int]]:
+        """Characters of each token of a text."""
+        assert self.model is not None
+        return token_offsets(self.model, self.texts.texts[at])
+
     def spans(self, declared: Sequence[str]) -> dict[int, list[tuple[str, int, int]]]:
         """Personal patterns of every text, in tokens."""
         if self.model is None:
@@ -399,31 +413,28 @@ class _Readers:
                 found[at] = [one for one in within if one[2] <= len(self.ids[at])]
         return found
 
-    def _chunks(self, model: LanguageModel | None, base: bool) -> Iterator[tuple[int, TokenScores]]:
-        if model is not None:
-            yield from scored_chunks(model, self.ids, self.cache, self.progress)
-            return
-        listed = self._base_file if base else self._file
-        assert listed is not None
-        yield from ((at, one) for at, one in enumerate(listed) if len(one))
-
     def _pairs(self, model: LanguageModel | None) -> Iterable[tuple[int, Pair]]:
-        mine = self._chunks(model, base=False)
-        if not self.has_base:
-            return ((at, (one, None)) for at, one in mine)
-        theirs = self._chunks(self.base, base=True)
-        return (
-            (at, _matched(at, one, other, self.texts))
-            for (at, one), (_, other) in zip(mine, theirs, strict=True)
-        )
+        """Every text's place, and what a model and its base say of its tokens."""
+        if model is not None and self.base is not None:
+            yield from scored_pairs(model, self.base, self.ids, self.cache, self.progress)
+        elif model is not None:
+            for at, scores in scored_chunks(model, self.ids, self.cache, self.progress):
+                yield at, (scores, None)
+        else:
+            theirs = self._base_file
+            for at, one in enumerate(self._file):
+                if len(one):
+                    other = None if theirs is None else theirs[at]
+                    yield at, _matched(at, one, other, self.texts)
 
     def base_loss(self) -> Float | None:
         """(N,) what the base alone says of each text."""
         if not self.has_base:
             return None
         out = np.full(len(self.texts), np.nan)
-        for at, one in self._chunks(self.base, base=True):
-            out[at] = one.logprob.mean()
+        for at, (_, base) in self._pairs(self.model):
+            assert base is not None
+            out[at] = base.logprob.mean()
         return out
 
     def read(
@@ -559,8 +570,8 @@ def _training_words(chosen: FineTune) -> str:
     return ", ".join(words)
 
 
-def _matched(at: int, one: TokenScores, other: TokenScores, texts: Texts) -> Pair:
-    if len(one) != len(other):
+def _matched(at: int, one: TokenScores, other: TokenScores | None, texts: Texts) -> Pair:
+    if other is not None and len(one) != len(other):
         raise InputError(
             f"text {texts.ids[at]!r} has {len(one)} scored tokens of the model and {len(other)} of "
             "the base: score both with one tokenizer."

@@ -540,7 +540,7 @@ def score_plan(plan: TextCanaries, model: LanguageModel) -> list[TokenScores]:
     from lethe.membership.language.tokens import scored_chunks
 
     found = dict(scored_chunks(model, model.ids(plan.texts)))
-    nothing = TokenScores(*[np.zeros(0, np.float32)] * 5)
+    nothing = TokenScores.known(np.zeros(0, np.float32))
     return [found.get(at, nothing) for at in range(len(plan))]
 
 

@@ -34,6 +34,25 @@ Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
 
+MARK_RATE = 0.01
+"""Share of the tokens of texts never trained on that the token-level attack marks."""
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Tokens of which a model learnt more than of nearly all tokens that it never met.
+
+    Attributes:
+        threshold: information in nats above which a token is marked; taken as given in the limits.
+        member: mean share of marked tokens in a text that was trained on.
+        other: the same of texts never trained on, those that did not set the threshold.
+    """
+
+    threshold: float
+    member: Estimate
+    other: Estimate
+
+
 @dataclass(frozen=True, eq=False)
 class LanguageNumbers:
     """What the candidates of one audit come to."""
@@ -154,14 +173,16 @@ class LanguageNumbers:
         mean = self.study.releases[0].measured.mean
         return np.flatnonzero(~texts.member & (texts.copies == 0) & ~np.isnan(mean))
 
-    def _mean(self, values: Float) -> Estimate:
-        people = self.study.texts.people[self._held_out]
+    def _mean(
+        self, values: Float, rows: NDArray[np.intp], what: str = "held-out texts"
+    ) -> Estimate:
+        people = self.study.texts.people[rows]
         _, codes = np.unique(people, return_inverse=True)
         sums = np.bincount(codes, values - values.mean())
         clusters = len(sums)
         variance = float((sums**2).sum()) / len(values) ** 2 * clusters / max(clusters - 1, 1)
         spread = Spread(variance, float(max(clusters - 1, 1)))
-        method = "clustered by person, Student t; n = held-out texts"
+        method = f"clustered by person, Student t; n = {what}"
         return symmetric_estimate(
             float(values.mean()), spread, len(values), self.settings.confidence, method
         )
@@ -171,7 +192,7 @@ class LanguageNumbers:
             value = self.utilities.get(release.name)
             return Estimate(value, None, None, self.settings.confidence, "the user's function", 1)
         of = self.study.releases[0] if release.interface else release
-        return self._mean(of.measured.mean[self._held_out])
+        return self._mean(of.measured.mean[self._held_out], self._held_out)
 
     def _loss(self, release: Release) -> Estimate:
         confidence = self.settings.confidence
@@ -182,7 +203,33 @@ class LanguageNumbers:
             lost = self.utilities[BASELINE] - self.utilities[release.name]
             return Estimate(lost, None, None, confidence, "the user's function", 1)
         base = self.study.releases[0].measured.mean
-        return self._mean((base - release.measured.mean)[self._held_out])
+        return self._mean((base - release.measured.mean)[self._held_out], self._held_out)
+
+    # Tokens.
+
+    @cached_property
+    def marks(self) -> Marks | None:
+        """What the token-level attack marks; None where membership is refused or no token is known.
+
+        One half of the texts never trained on sets the threshold, the other half is the control.
+        """
+        texts, learnt = self.study.texts, self.study.releases[0].measured.learnt
+        known = np.zeros(len(texts), bool)
+        known[list(learnt)] = True
+        inside, outside = (np.flatnonzero(known & self.sides[side]) for side in self.sides)
+        outside = np.random.default_rng([self.settings.seed, 47]).permutation(outside)
+        half = len(outside) // 2
+        if self.refused or half < 2 or len(inside) < 2:
+            return None
+        never = np.concatenate([learnt[int(at)] for at in outside[:half]])
+        threshold = float(np.quantile(never.astype(np.float64), 1 - MARK_RATE))
+
+        def share(rows: NDArray[np.intp]) -> Estimate:
+            values = np.array([float((learnt[int(at)] > threshold).mean()) for at in rows])
+            found = self._mean(values, rows, "texts")
+            return replace(found, low=max(found.low or 0.0, 0.0))
+
+        return Marks(threshold, share(inside), share(outside[half:]))
 
     # What could have been seen.
 

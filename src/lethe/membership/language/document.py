@@ -19,11 +19,13 @@ from lethe.membership.checks import power
 from lethe.membership.language.attacks import ATTACKS, COMBINED, midranks
 from lethe.membership.language.audit import BASELINE, LanguageStudy, Release
 from lethe.membership.language.candidates import (
+    MARK_RATE,
     LanguageNumbers,
     epsilon_of,
     reach_of,
     wrong_way,
 )
+from lethe.membership.language.extraction import marked_words
 from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]
@@ -204,7 +206,7 @@ class LanguageSubject(LanguageNumbers, Subject):
     def _section(self) -> Json:
         study, settings = self.study, self.settings
         blind, plan = study.blind, study.plan
-        first = self.canaries(study.releases[0])
+        first, marks = self.canaries(study.releases[0]), self.marks
         return {
             "words": self.plain_words(),
             "unit": settings.unit,
@@ -234,6 +236,13 @@ class LanguageSubject(LanguageNumbers, Subject):
                 "suffix": settings.suffix,
                 "chance": settings.chance,
                 "samples": list(settings.samples),
+            },
+            "marks": None
+            if marks is None
+            else {
+                "rate": MARK_RATE,
+                "member": marks.member.to_json(),
+                "other": marks.other.to_json(),
             },
         }
 
@@ -362,7 +371,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         )
 
     def exposed_texts(self) -> list[Json]:
-        """Trained texts (or people), the most exposed first; personal data."""
+        """Trained texts (or people), the most exposed first, with words; personal data."""
         study = self.study
         first, units = study.releases[0], study.units
         name, score = self.strongest(first)
@@ -377,9 +386,19 @@ class LanguageSubject(LanguageNumbers, Subject):
                     "id": study.texts.ids[int(row)],
                     "attack": name,
                     "score": float(f"{score[at]:.6g}"),
+                    "marked": self._marked(int(row)) if rank <= MOST_EXPOSED else "",
                 }
             )
         return found
+
+    def _marked(self, row: int) -> str:
+        """Words of a text that the token-level attack marks; empty where tokens are not known."""
+        study, marks = self.study, self.marks
+        learnt = study.releases[0].measured.learnt.get(row)
+        if marks is None or learnt is None or study.offsets is None:
+            return ""
+        flags = learnt > marks.threshold
+        return ", ".join(marked_words(study.texts.texts[row], study.offsets(row), flags))
 
     def extracted_texts(self) -> list[Json]:
         """Trained texts that come out, with their words; personal data."""

@@ -51,8 +51,8 @@ def suffix_of(scores: TokenScores, prefix: int, suffix: int) -> Suffix | None:
     """What is said of tokens `prefix` to `prefix + suffix`; None where the text is shorter.
 
     >>> known = np.log(np.array([0.5, 0.5, 0.25], np.float32))
-    >>> none = np.full(3, np.nan, np.float32)
-    >>> tokens = TokenScores(known, none, none, np.zeros(3, np.float32), np.zeros(3, np.float32))
+    >>> zero = np.zeros(3, np.float32)
+    >>> tokens = TokenScores.known(known, rank=zero, top_mass=zero)
     >>> round(float(np.exp(suffix_of(tokens, 2, 2).logprob)), 3)
     0.125
     """
@@ -122,6 +122,18 @@ def spans_of(text: str, declared: Sequence[str] = ()) -> list[tuple[str, int, in
     return sorted(found, key=lambda one: one[1])
 
 
+def token_offsets(model: LanguageModel, text: str) -> list[tuple[int, int]]:
+    """First and last character (exclusive) of each token; empty where the tokenizer lacks them."""
+    try:
+        with quiet():
+            encoded = model.tokenizer(
+                text, truncation=True, max_length=model.context, return_offsets_mapping=True
+            )
+    except NotImplementedError:
+        return []
+    return [(int(low), int(high)) for low, high in encoded["offset_mapping"]]
+
+
 def token_spans(
     model: LanguageModel, text: str, spans: Sequence[tuple[str, int, int]]
 ) -> list[tuple[str, int, int]]:
@@ -129,20 +141,33 @@ def token_spans(
 
     A span that begins with the first token has no context and is left out, as is one that was cut.
     """
-    try:
-        with quiet():
-            made = model.tokenizer(
-                text, truncation=True, max_length=model.context, return_offsets_mapping=True
-            )
-    except NotImplementedError:
-        return []
-    ends = made["offset_mapping"]
+    ends = token_offsets(model, text)
     found = []
     for kind, start, stop in spans:
         inside = [at for at, (low, high) in enumerate(ends) if low < stop and high > start]
         if inside and inside[0] > 0 and ends[inside[-1]][1] >= stop:
             found.append((kind, inside[0], inside[-1] + 1))
     return found
+
+
+def marked_words(text: str, offsets: Sequence[tuple[int, int]], marked: Bool) -> list[str]:
+    """Words, between blanks, that hold a marked token, in the order of the text.
+
+    Args:
+        offsets: characters of each token, the first included.
+        marked: (T,) of each token after the first.
+
+    >>> offsets = [(0, 3), (3, 5), (5, 7), (7, 10)]
+    >>> marked_words("ask bo on 5", offsets, np.array([False, True, False]))
+    ['bo']
+    """
+    inside = [span for span, mark in zip(offsets[1:], marked, strict=False) if mark]
+    words = re.finditer(r"\S+", text)
+    return [
+        word.group()
+        for word in words
+        if any(low < word.end() and high > word.start() for low, high in inside)
+    ]
 
 
 def continued(

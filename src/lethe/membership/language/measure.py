@@ -17,9 +17,11 @@ from lethe.evidence.risk import family_confidence
 from lethe.membership.language.attacks import (
     ATTACKS,
     COMBINED,
+    DEFAULT,
     by_person,
     crossfit,
     folds_of,
+    information,
     midranks,
     missing_field,
 )
@@ -173,6 +175,7 @@ def rounded(pair: Pair) -> Pair:
         mean=np.round(model.mean, 1),
         deviation=np.round(model.deviation, 1),
         top_mass=np.round(model.top_mass, 1),
+        divergence=np.round(model.divergence, 1),
     )
     return shown, base
 
@@ -185,14 +188,13 @@ def top_only(pair: Pair) -> Pair:
     """What an interface shows that gives the five likeliest tokens alone."""
     model, base = pair
     hidden = ~(model.rank < SHOWN)
-    unknown = np.full(len(model), np.nan, np.float32)
     shown = np.where(hidden, np.float32(FLOOR), model.logprob)
-    seen = TokenScores(shown, unknown, unknown, model.rank, unknown)
+    seen = TokenScores.known(shown, rank=model.rank)
     if base is None:
         return seen, None
     # Where nothing is shown, nothing is compared.
     theirs = np.where(hidden, np.float32(FLOOR), base.logprob)
-    return seen, TokenScores(theirs, unknown, unknown, base.rank, unknown)
+    return seen, TokenScores.known(theirs, rank=base.rank)
 
 
 @dataclass(eq=False)
@@ -206,6 +208,8 @@ class Measured:
         suffix: (N,) log-probability of the suffix in one sample; NaN where the text is too short.
         greedy: (N,) whether greedy decoding gives the suffix.
         spans: text, kind, log-probability in one sample, first and last token.
+        learnt: by text, (T,) information of each scored token in nats (`attacks.information`), of
+            the release itself alone; empty where it is not known.
     """
 
     signals: dict[str, Float]
@@ -217,6 +221,16 @@ class Measured:
     base_suffix: Float
     base_greedy: Bool
     spans: list[tuple[int, str, float]] = field(default_factory=list)
+    learnt: dict[int, NDArray[np.float16]] = field(default_factory=dict)
+
+    @property
+    def judged(self) -> list[str]:
+        """Attacks that are judged one by one; the others are inputs of the combination alone.
+
+        An attacker who has the base model never did better without it, in any benchmark here.
+        """
+        against = [name for name in self.signals if ATTACKS[name].base]
+        return against or list(self.signals)
 
 
 def measured_texts(
@@ -254,7 +268,9 @@ def measured_texts(
     for at, pair in pairs:
         for one, view in zip(found, (None, *views), strict=True):
             _read(one, at, pair if view is None else view(pair), texts[at], settings)
-        first = found[0]
+        first, base = found[0], pair[1]
+        if base is not None and not np.isnan(pair[0].divergence).any():
+            first.learnt[at] = information(pair[0], base).astype(np.float16)
         for kind, start, stop in spans.get(at, ()):
             part = pair[0].cut(start - 1, stop - 1)
             if not np.isnan(part.top_mass).any():
@@ -266,9 +282,10 @@ def _read(into: Measured, at: int, pair: Pair, text: str, settings: LanguageSett
     model, base = pair
     into.mean[at] = float(np.mean(model.logprob, dtype=np.float64))
     into.tokens[at] = len(model) + 1
-    for name, attack in ATTACKS.items():
+    for name in DEFAULT:
         if name in into.not_run:
             continue
+        attack = ATTACKS[name]
         if why := missing_field(attack, model, base is not None):
             into.not_run[name] = why
             into.signals.pop(name, None)
@@ -356,7 +373,7 @@ def units_of(texts: Texts, scored: Bool, settings: LanguageSettings) -> Units:
 
 def attacks_on(measured: Measured) -> int:
     """How many attacks `membership` runs."""
-    return len(measured.signals) + (len(measured.signals) > 1)
+    return len(measured.judged) + (len(measured.signals) > 1)
 
 
 def membership(
@@ -369,7 +386,7 @@ def membership(
     """
     signals = {name: signal[units.rows] for name, signal in measured.signals.items()}
     fprs, confidence = settings.fprs(), family_confidence(settings.confidence, family)
-    scores = {name: units.score(signal) for name, signal in signals.items()}
+    scores = {name: units.score(signals[name]) for name in measured.judged}
     shuffled = units.texts.permuted(PERMUTATIONS, settings.seed)
     meaningless, floor = dict(scores), np.zeros(0)
     if len(signals) > 1:

@@ -30,7 +30,7 @@ SHARES = (0.02, 0.05, 0.2, 0.5, 0.98)
 """Shares of the members that have the largest of `_FULLY` draws."""
 EXTRACTED = (0.0005, 0.002, 0.01, 0.05, 0.2, 0.5, 1.0)
 _FULLY = 500.0
-_MODEL_ALONE = ("loss", "min-k", "min-k++")
+_MODEL_ALONE = ("loss", "min-k++")
 """Attacks that read nothing but the model: what they do not tell apart, it does not tell apart."""
 _DRAWS = 60  # of the bootstrap: a plant needs limits, not their second digit
 
@@ -51,6 +51,7 @@ def score_plants(
     Returns: One entry a size and kind; its size is what an attacker who knows the draws reaches.
     """
     names = list(measured.signals)
+    judged = [names.index(name) for name in measured.judged]
     table = np.stack([measured.signals[name][units.rows] for name in names])
     alone = [at for at, name in enumerate(names) if name in _MODEL_ALONE]
     member, rng = units.texts.member, np.random.default_rng([seed, 41])
@@ -71,7 +72,7 @@ def score_plants(
         rank[outside] = place
         twin = table[:, rising[rank]]
         best: dict[str, Estimate] = {}
-        for signal in twin:
+        for signal in twin[judged]:
             rates = units.people.rates(units.score(signal), fprs, confidence, draws=_DRAWS)
             read = {"auc": rates.auc} | {_tpr(fpr): rate for fpr, rate in rates.tpr.items()}
             for quantity, estimate in read.items():

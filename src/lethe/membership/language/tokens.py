@@ -28,7 +28,7 @@ TOP_K = 40
 _CHUNK = 1 << 16  # tokens a file
 _LOGITS = {"cpu": 1 << 22, "cuda": 1 << 26}
 """Numbers of logits a batch: on a processor 16 MiB, which its cache still helps; else 256 MiB."""
-_FIELDS = ("logprob", "mean", "deviation", "rank", "top_mass")
+_FIELDS = ("logprob", "mean", "deviation", "rank", "top_mass", "divergence")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +41,8 @@ class TokenScores:
         deviation: (T,) its standard deviation, likewise.
         rank: (T,) tokens that are likelier, 0 for the likeliest; NaN if unknown.
         top_mass: (T,) log of the probability of the `TOP_K` likeliest; NaN if unknown.
+        divergence: (T,) Kullback-Leibler divergence of this distribution from the base model's, in
+            nats, >= 0, weighted by the base's; NaN if unknown, as it is where no base was read.
     """
 
     logprob: Float
@@ -48,6 +50,13 @@ class TokenScores:
     deviation: Float
     rank: Float
     top_mass: Float
+    divergence: Float
+
+    @classmethod
+    def known(cls, logprob: Float, **fields: Float) -> TokenScores:
+        """Scores of which only some fields are known; the others are NaN."""
+        nothing = np.full(len(logprob), np.nan, np.float32)
+        return cls(logprob, *(fields.get(name, nothing) for name in _FIELDS[1:]))
 
     def __len__(self) -> int:
         """Number of scored tokens."""
@@ -78,12 +87,34 @@ def scored_chunks(
             readable by their owner alone.
         progress: told (tokens done, tokens).
     """
+    for place, scores in _scored((model,), ids, folder, progress):
+        yield place, scores[0]
+
+
+def scored_pairs(
+    model: LanguageModel,
+    base: LanguageModel,
+    ids: Sequence[NDArray[np.int32]],
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Iterator[tuple[int, tuple[TokenScores, TokenScores]]]:
+    """The same of a model and its base in one pass, so that the model's `divergence` is known."""
+    for place, scores in _scored((model, base), ids, folder, progress):
+        yield place, (scores[0], scores[1])
+
+
+def _scored(
+    models: Sequence[LanguageModel],
+    ids: Sequence[NDArray[np.int32]],
+    folder: Path | None,
+    progress: Callable[[int, int], None] | None,
+) -> Iterator[tuple[int, list[TokenScores]]]:
     chunks = _chunks([len(one) for one in ids])
     total = sum(len(ids[at]) for chunk in chunks for at in chunk)
     done = 0
     for chunk in chunks:
         own = [ids[at] for at in chunk]
-        yield from zip(chunk, _kept(model, own, folder), strict=True)
+        yield from zip(chunk, _kept(models, own, folder), strict=True)
         done += sum(map(len, own))
         if progress is not None:
             progress(done, total)
@@ -104,35 +135,38 @@ def _chunks(lengths: Sequence[int]) -> list[list[int]]:
 
 
 def _kept(
-    model: LanguageModel, ids: Sequence[NDArray[np.int32]], folder: Path | None
-) -> list[TokenScores]:
+    models: Sequence[LanguageModel], ids: Sequence[NDArray[np.int32]], folder: Path | None
+) -> list[list[TokenScores]]:
+    """Scores of each text by each model, computed or read back."""
     if folder is None:
-        return _split(_computed(model, ids), ids)
-    name = digest("tokens/1", model.content, *(one.tobytes() for one in ids))
+        return _split(_computed(models, ids), ids)
+    content = [model.content for model in models]
+    name = digest("tokens/2", *content, *(one.tobytes() for one in ids))
     path = folder / f"{name[:32]}.safetensors"
+    shape = (len(models), len(_FIELDS), sum(len(one) - 1 for one in ids))
     if path.is_file():
         try:
-            table = load(path.read_bytes())
-            if {*table} == {*_FIELDS} and all(
-                len(column) == sum(len(one) - 1 for one in ids) for column in table.values()
-            ):
+            table = load(path.read_bytes())["scores"]
+            if table.shape == shape:
                 return _split(table, ids)
-        except (OSError, SafetensorError, ValueError):
+        except (OSError, SafetensorError, ValueError, KeyError):
             pass  # a damaged file is computed again
-    table = _computed(model, ids)
-    write_for_owner(path, save(table))
+    table = _computed(models, ids)
+    write_for_owner(path, save({"scores": table}))
     return _split(table, ids)
 
 
-def _split(table: Mapping[str, Float], ids: Sequence[NDArray[np.int32]]) -> list[TokenScores]:
+def _split(table: Float, ids: Sequence[NDArray[np.int32]]) -> list[list[TokenScores]]:
+    """From (models, fields, tokens) to the scores of each text by each model."""
     ends = np.cumsum([len(one) - 1 for one in ids])
-    columns = [np.split(table[name], ends[:-1]) for name in _FIELDS]
-    return [TokenScores(*parts) for parts in zip(*columns, strict=True)]
+    parts = np.split(table, ends[:-1], axis=2)
+    return [[TokenScores(*fields) for fields in part] for part in parts]
 
 
-def _computed(model: LanguageModel, ids: Sequence[NDArray[np.int32]]) -> dict[str, Float]:
-    budget = max(1, _LOGITS.get(model.device.type, 1 << 24) // model.vocabulary)
-    parts: list[list[Float]] = []
+def _computed(models: Sequence[LanguageModel], ids: Sequence[NDArray[np.int32]]) -> Float:
+    """(models, fields, tokens) of texts in order; the last model is the base of the others."""
+    budget = max(1, _LOGITS.get(models[0].device.type, 1 << 24) // models[0].vocabulary)
+    parts: list[Float] = []
     start = 0
     while start < len(ids):
         stop, longest = start, 0
@@ -141,37 +175,42 @@ def _computed(model: LanguageModel, ids: Sequence[NDArray[np.int32]]) -> dict[st
             if stop > start and longest * (stop + 1 - start) > budget:
                 break
             stop += 1
-        parts += _batch(model, ids[start:stop])
+        parts.append(_batch(models, ids[start:stop]))
         start = stop
-    return {
-        name: np.concatenate([row[at] for row in parts]).astype(np.float32)
-        for at, name in enumerate(_FIELDS)
-    }
+    return np.concatenate(parts, axis=2)
 
 
-def _batch(model: LanguageModel, ids: Sequence[NDArray[np.int32]]) -> list[list[Float]]:
+def _batch(models: Sequence[LanguageModel], ids: Sequence[NDArray[np.int32]]) -> Float:
     torch = require("torch", "train")
     longest = max(map(len, ids))
     padded = np.zeros((len(ids), longest), np.int64)
     mask = np.zeros((len(ids), longest), np.int64)
     for row, one in enumerate(ids):
         padded[row, : len(one)], mask[row, : len(one)] = one, 1
+    out, before = [], None
     with torch.inference_mode():
-        given = {"input_ids": padded, "attention_mask": mask}
-        tensors = {key: torch.from_numpy(value).to(model.device) for key, value in given.items()}
-        if mask.all():
-            del tensors["attention_mask"]  # which would cost a slower attention
-        logits = model.module(**tensors, use_cache=False).logits
-        kept = tensors["input_ids"][:, 1:]
-        flat = torch.from_numpy(mask[:, 1:].astype(bool)).to(model.device)
-        columns = _statistics(torch, logits[:, :-1][flat].float(), kept[flat])
-    ends = np.cumsum([len(one) - 1 for one in ids])[:-1]
-    parts = [np.split(column, ends) for column in columns]
-    return [list(row) for row in zip(*parts, strict=True)]
+        # The base first: its distributions are what the model's diverge from.
+        for model in reversed(models):
+            given = {"input_ids": padded, "attention_mask": mask}
+            tensors = {
+                key: torch.from_numpy(value).to(model.device) for key, value in given.items()
+            }
+            if mask.all():
+                del tensors["attention_mask"]  # which would cost a slower attention
+            logits = model.module(**tensors, use_cache=False).logits
+            kept = tensors["input_ids"][:, 1:]
+            flat = torch.from_numpy(mask[:, 1:].astype(bool)).to(model.device)
+            columns, before = _statistics(torch, logits[:, :-1][flat].float(), kept[flat], before)
+            out.append(columns)
+    return np.stack(out[::-1])
 
 
-def _statistics(torch: Any, logits: Any, truth: Any) -> list[Float]:
-    """The five fields of `TokenScores` from logits (tokens, vocabulary)."""
+def _statistics(torch: Any, logits: Any, truth: Any, base: Any) -> tuple[Float, Any]:
+    """(fields, tokens) from logits (tokens, vocabulary), and what the next model is compared with.
+
+    Args:
+        base: log-probabilities of the base (overwritten) and their means; None for the base itself.
+    """
     whole = logits.logsumexp(1)
     own = logits.gather(1, truth[:, None])
     rank = (logits > own).sum(1)
@@ -181,8 +220,15 @@ def _statistics(torch: Any, logits: Any, truth: Any) -> list[Float]:
     mean = torch.einsum("tv,tv->t", share, logits)
     square = torch.einsum("tv,tv->t", share.mul_(logits), logits)
     deviation = (square - mean * mean).clamp_min(0).sqrt()
-    columns = (own[:, 0] - whole, mean, deviation, rank, top - whole)
-    return [one.cpu().float().numpy() for one in columns]
+    divergence = torch.full_like(mean, float("nan"))
+    if base is not None:
+        theirs, entropy = base
+        # KL(q || p) = E_q log q - E_q log p; tables of tokens may be padded to different sizes.
+        wide = min(theirs.shape[1], logits.shape[1])
+        cross = torch.einsum("tv,tv->t", theirs[:, :wide].exp_(), logits[:, :wide])
+        divergence = (entropy - cross).clamp_min(0)
+    columns = (own[:, 0] - whole, mean, deviation, rank, top - whole, divergence)
+    return np.stack([one.cpu().float().numpy() for one in columns]), (logits, mean)
 
 
 def read_scores(columns: Mapping[str, NDArray[Any]], names: Sequence[str]) -> list[TokenScores]:
