@@ -113,10 +113,10 @@ class Rows:
         """The answer that belongs to the "spend" of this number."""
         return self._one("dataset = ? AND answers = ?", (dataset, number))
 
-    def paid(self, dataset: str, analyst: str, key: str) -> bool:
-        """Whether there is a "spend" of this query."""
-        where = "dataset = ? AND analyst = ? AND key = ? AND kind = 'spend' LIMIT 1"
-        return self._one(where, (dataset, analyst, key)) is not None
+    def paid(self, dataset: str, analyst: str, key: str, since: int = 0) -> bool:
+        """Whether there is a "spend" of this query, from an entry on."""
+        where = "dataset = ? AND analyst = ? AND number >= ? AND key = ? AND kind = 'spend' LIMIT 1"
+        return self._one(where, (dataset, analyst, since, key)) is not None
 
     def size(self, dataset: str, analyst: str) -> int:
         """Characters of an analyst's stored questions and answers; reads all of them."""

@@ -25,7 +25,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError, LetheError, RunFailed, check_between, check_known_keys, require
-from lethe.queries.ask import PaidUnanswered
 from lethe.queries.charge import check_cost
 from lethe.queries.ledger.chain import read_json
 from lethe.queries.ledger.contract import (
@@ -33,6 +32,7 @@ from lethe.queries.ledger.contract import (
     Damaged,
     NoLedger,
     NotSpent,
+    PaidUnanswered,
     QueryLimit,
     UnknownAnalyst,
 )
