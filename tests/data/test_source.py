@@ -512,12 +512,10 @@ def test_a_draft_says_all_that_one_record_decided(
     tmp_path: Path, cells: list[Any], last: Any, suffix: str
 ) -> None:
     drafts = []
-    types = pa.table({"c": [*cells, last]}).schema
+    types = pa.table({"c": [*cells, last], "beside": [1] * (len(cells) + 1)}).schema
     for number, column in enumerate((cells, [*cells, last])):
         path = tmp_path / f"{number}{suffix}"
-        table = pa.table(
-            {"c": column, "beside": [1] * len(column)}, types.append(pa.field("beside", pa.int64()))
-        )
+        table = pa.table({"c": column, "beside": [1] * len(column)}, types)
         (pq.write_table if suffix == ".parquet" else write_csv)(table, path)
         drafts.append(infer_schema(path))
     first, second = (draft["c"] for draft in drafts)

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 
 from lethe.errors import InputError, RunFailed, require
 from lethe.evidence.findings import Findings
-from lethe.files import write_whole
+from lethe.files import for_owner, write_whole
 from lethe.queries.charge import Charge, in_words
 from lethe.queries.lattice import Exact, Groups
 from lethe.queries.ledger import words
@@ -141,17 +141,19 @@ class Reply:
             return findings_on(ledger, dataset)
 
     def report(self, path: str | Path) -> Path:
-        """Write the report on the budget; arguments and errors as of `Findings.report`."""
-        return self.findings().report(path)
+        """Write the report on the budget for its owner alone; arguments as of `Findings.report`."""
+        with for_owner():
+            return self.findings().report(path)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the answers (answers.json) and the findings on the budget, where there is one."""
+        """Write answers.json, and the findings on a budget, for their owner alone."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        if self.paid_from is not None:
-            self.findings().save(folder)
         text = json.dumps(self.to_json(), indent=1, ensure_ascii=False)
-        write_whole(folder / "answers.json", f"{text}\n".encode())
+        with for_owner():
+            folder.mkdir(parents=True, exist_ok=True)
+            if self.paid_from is not None:
+                self.findings().save(folder)
+            write_whole(folder / "answers.json", f"{text}\n".encode())
         return folder
 
     def to_json(self) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from lethe.errors import LetheError, did_you_mean
+from lethe.errors import InputError, LetheError, did_you_mean
 from lethe.queries.ledger.chain import Account, Accounts, fields_of, genesis, trusted
 from lethe.queries.ledger.contract import Damaged, Entry, NoLedger
 
@@ -244,6 +244,10 @@ class Store(ABC):
         with self._mutex:
             try:
                 yield
+            except UnicodeEncodeError:
+                raise InputError(
+                    "a name is not valid Unicode: give plain text. Nothing was spent."
+                ) from None
             except Exception as error:
                 said = self._said(error)
                 if said is None:

@@ -240,7 +240,8 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
 
     async def health(request: Request) -> Response:
         try:
-            await asyncio.to_thread(service.healthy)
+            await asyncio.to_thread(tokens.refresh)
+            await asyncio.to_thread(service.check)
         except Exception:
             return _reply(503, {"status": "unavailable"})
         return _reply(200, {"status": "ok"})
