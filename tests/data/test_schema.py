@@ -165,9 +165,3 @@ def test_what_was_read_off_is_assumed() -> None:
     read = Schema.of({"age": {"type": "whole", "bounds": [1, 2], "read_off": ["type", "bounds"]}})
     (assumed,) = read.assumptions()
     assert assumed.endswith("read off the rows: type and bounds of age")
-
-
-@pytest.mark.parametrize("part", ["bounds", "values"])
-def test_a_schema_says_only_of_what_it_holds_that_it_was_read_off(part: str) -> None:
-    with pytest.raises(InputError, match=f"read_off names {part}, and there are none"):
-        Schema.of({"age": {"type": "whole", "read_off": [part]}})

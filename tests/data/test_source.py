@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import math
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,9 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow.csv import write_csv
 
-from lethe.data.schema import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, Column, Schema
-from lethe.data.source import File, in_place, infer_schema, left_out, read_typed
+from lethe.data.schema import (
+    FIRST_DAY,
+    FIRST_MOMENT,
+    LAST_DAY,
+    LAST_MOMENT,
+    READ_OFF,
+    Column,
+    Schema,
+)
+from lethe.data.source import File, drafted, in_place, infer_schema, left_out, read_typed
 from lethe.errors import InputError
 
 DAY = 86_400_000_000
@@ -478,6 +489,42 @@ def test_a_draft_keeps_every_cell_and_says_what_it_read(tmp_path: Path) -> None:
     typed = read_typed(path, draft)
     assert all(typed[name].present.all() for name in draft if name != "blank")
     assert json.loads(draft.canonical()) == draft.to_json()
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+@pytest.mark.parametrize(
+    ("cells", "last"),
+    [
+        ([f"v{at % 10}" for at in range(99)], "v9"),  # a tenth of the rows
+        ([f"v{at % 50}" for at in range(999)], "w"),  # one value more than is listed
+        (["a"] * 99, "a\0b"),
+        (["a"] * 9, None),
+        ([None, None], "x"),
+        ([None, None], 7.0),
+        ([math.nan, None], math.inf),
+        ([math.inf], 1.0),
+        ([3, 4], 2**62),
+        ([None], datetime.date(2024, 2, 29)),
+        ([None], datetime.datetime(2024, 2, 29)),
+    ],
+)
+def test_a_draft_says_all_that_one_record_decided(
+    tmp_path: Path, cells: list[Any], last: Any, suffix: str
+) -> None:
+    drafts = []
+    types = pa.table({"c": [*cells, last], "beside": [1] * (len(cells) + 1)}).schema
+    for number, column in enumerate((cells, [*cells, last])):
+        path = tmp_path / f"{number}{suffix}"
+        table = pa.table({"c": column, "beside": [1] * len(column)}, types)
+        (pq.write_table if suffix == ".parquet" else write_csv)(table, path)
+        drafts.append(infer_schema(path))
+    first, second = (draft["c"] for draft in drafts)
+    for part in READ_OFF:
+        if getattr(first, part) != getattr(second, part):
+            assert part in first.read_off and part in second.read_off
+    if first != second:
+        assert drafts[0].assumptions() and drafts[1].assumptions()
+        assert Schema.from_toml(drafted(drafts[0], [])) == drafts[0]
 
 
 def test_rows_stay_in_their_order_whatever_is_listed(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pyarrow as pa
@@ -18,15 +20,16 @@ from registered_data import budget_for, registered
 import lethe
 from lethe.errors import InputError, RunFailed
 from lethe.queries import ask as asking
-from lethe.queries.ask import PaidUnanswered, ask
+from lethe.queries.ask import ask
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.contract import (
     BudgetExhausted,
     Mismatch,
     NoLedger,
+    PaidUnanswered,
     UnknownAnalyst,
 )
-from lethe.queries.ledger.ledger import open_ledger
+from lethe.queries.ledger.ledger import Ledger, open_ledger
 from lethe.queries.registration import find
 from lethe.queries.table import Table
 
@@ -221,6 +224,57 @@ def test_what_was_paid_for_and_not_told_needs_a_new_payment(
     assert ask(people, MEAN, epsilon=0.5, budget=budget).stored
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_the_same_question_at_once_waits_for_the_answer(
+    people: Path, budget: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    replies, measured = [], asking.measure
+    other = threading.Thread(
+        target=lambda: replies.append(ask(people, MEAN, epsilon=0.5, budget=budget, again=again))
+    )
+
+    def slow(*given: Any, **more: Any) -> Any:
+        if other.ident is None:
+            other.start()
+            other.join(0.3)
+        return measured(*given, **more)
+
+    monkeypatch.setattr(asking, "measure", slow)
+    replies.append(ask(people, MEAN, epsilon=0.5, budget=budget))
+    other.join(60)
+    assert sorted(reply.stored for reply in replies) == [False, True]
+    assert replies[0].answers.rows[0].value == replies[1].answers.rows[0].value
+    assert spent(budget) == (500_000_000, 1, 1)
+
+
+@pytest.mark.parametrize("again", [False, True])
+@pytest.mark.parametrize("answered", [False, True])
+def test_what_another_process_pays_for_meanwhile_is_not_paid_for_twice(
+    people: Path, budget: Path, monkeypatch: pytest.MonkeyPatch, answered: bool, again: bool
+) -> None:
+    stored = Ledger.stored
+
+    def meanwhile(ledger: Ledger, *given: Any) -> str | None:
+        before = stored(ledger, *given)
+        with monkeypatch.context() as patched:
+            patched.setattr(Ledger, "stored", stored)
+            if not answered:
+                patched.setattr(asking, "measure", Mock(side_effect=KeyboardInterrupt))
+            with contextlib.suppress(KeyboardInterrupt):
+                ask(people, MEAN, epsilon=0.5, budget=budget)
+        monkeypatch.setattr(Ledger, "stored", stored)
+        return before
+
+    monkeypatch.setattr(asking, "_turn", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(Ledger, "stored", meanwhile)
+    if answered:
+        assert ask(people, MEAN, epsilon=0.5, budget=budget, again=again).stored
+    else:
+        with pytest.raises(PaidUnanswered):
+            ask(people, MEAN, epsilon=0.5, budget=budget, again=again)
+    assert spent(budget) == (500_000_000, 1, int(answered))
+
+
 def test_nothing_is_told_of_a_file_that_changed_while_it_was_read(
     people: Path, budget: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -261,11 +315,13 @@ def test_stored_answers_come_back_as_they_were(people: Path, budget: Path) -> No
 
 
 def test_several_data_sets_need_a_name(people: Path, budget: Path) -> None:
-    terms = find(people).terms("user", 1)
-    budget_for(find(people), budget, Charge("rho", 10**9), "more", unit="user", schema=terms)
+    more = people.with_name("more.parquet")
+    more.write_bytes(people.read_bytes())
+    terms = registered(more).terms("user", 1)
+    budget_for(find(more), budget, Charge("rho", 10**9), "more", unit="user", schema=terms)
     with pytest.raises(InputError, match="more, people: name one"):
         ask(people, MEAN, epsilon=0.5, budget=budget)
-    reply = ask(people, MEAN, rho=0.1, budget=budget, dataset="more", person="user", rows=1)
+    reply = ask(more, MEAN, rho=0.1, budget=budget, dataset="more", person="user", rows=1)
     assert reply.charge == Charge("rho", 10**8)
     assert spent(budget, "more") == (10**8, 1, 1) and spent(budget) == (0, 0, 0)
 

@@ -246,14 +246,17 @@ def test_a_data_set_is_entered_once_and_others_beside_it(opened):
     ledger = opened(dataset="b")
     with pytest.raises(InputError, match="in the ledger already"):
         opened(dataset="b", budget=Charge("rho", 5))
-    opened(dataset="a", fingerprint="", budget=Charge("rho", 5))
-    assert ledger.datasets() == ["a", "b"]
+    with pytest.raises(InputError, match="a budget for these data already, dataset='b'"):
+        opened(dataset="c", budget=Charge("rho", 5), unit="user")  # the same content
+    for name in "ad":  # bound to no content, which pays no question
+        opened(dataset=name, fingerprint="", budget=Charge("rho", 5))
+    assert ledger.datasets() == ["a", "b", "d"]
     assert ledger.status("b").budget.rule == "epsilon"
     half = Guarantee("zcdp", {"rho": 1e-9}, "add/remove", "record")
     spend(ledger, half, dataset="a", fingerprint="anything")  # bound to no content
     assert ledger.status("b").spent.units == 0
     checked = ledger.verify()
-    assert checked.ok and set(checked.heads) == {"a", "b"} and checked.entries == 3
+    assert checked.ok and set(checked.heads) == {"a", "b", "d"} and checked.entries == 4
 
 
 def test_several_at_once_never_overspend(where, opened):

@@ -108,6 +108,27 @@ def test_a_typed_copy_that_changed_is_asked_nothing(tmp_path: Path) -> None:
     assert not find(tmp_path / "people.csv").is_unchanged()
 
 
+@pytest.mark.parametrize("named", ["people.csv", "people.csv.keeper"])
+@pytest.mark.parametrize("older", [False, True])
+def test_a_file_that_changed_since_it_was_copied_is_asked_nothing(
+    tmp_path: Path, named: str, older: bool
+) -> None:
+    path = written(tmp_path, ".csv")
+    made = register(path, SCHEMA)
+    if older:  # as written before the place of the file was kept
+        kept = json.loads(made.keeper.read_text())
+        assert kept.pop("raw") == path.name
+        made.keeper.write_text(json.dumps(kept))
+    before, whole = path.stat(), path.read_bytes()
+    path.write_bytes(whole[:-2] + b"9\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))  # same size, same time
+    assert not find(tmp_path / named).is_unchanged()
+    with pytest.raises(Mismatch, match="not those that the budget is bound to"):
+        ask(tmp_path / named, "count()", epsilon=1.0, budget=None, no_budget=True)
+    path.write_bytes(whole)
+    assert find(tmp_path / named).is_unchanged()
+
+
 def test_copy_and_keeper_may_lie_elsewhere(tmp_path: Path) -> None:
     path = written(tmp_path, ".csv")
     (tmp_path / "safe").mkdir()

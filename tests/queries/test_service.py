@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from pyarrow.csv import write_csv
 from registered_data import registered
 from starlette.testclient import TestClient
 
@@ -444,13 +445,16 @@ def test_many_at_once_never_overspend(world):
     assert not world.ledger.verify().problems
 
 
-def test_a_table_that_is_replaced_answers_no_more(tmp_path):
-    path = tmp_path / "p.parquet"
-    pq.write_table(pa.table({"x": [1] * 50}), path)
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_a_table_that_is_replaced_answers_no_more(tmp_path, suffix):
+    path = tmp_path / f"p{suffix}"
+    write = pq.write_table if suffix == ".parquet" else write_csv
+    write(pa.table({"x": [1] * 50}), path)
     registered(path)
     world = World(tmp_path, path, {"alice": 1.0})
     assert world.ask("count()", 0.5).status_code == 200
-    pq.write_table(pa.table({"x": [1] * 5000, "y": [2] * 5000}), path)
+    write(pa.table({"x": [1] * 5000, "y": [2] * 5000}), path)
+    assert world.ask("count()", 0.5).status_code == 409
     assert world.ask("count()", 0.25).status_code == 409
     assert world.spent() == 5 * 10**8
     assert world.clients["alice"].get("/v1/tables").json()["tables"][0]["columns"] == {"x": "whole"}

@@ -491,14 +491,13 @@ def _registered(
     """What is registered, or is now."""
     from lethe.cli.register import registered
     from lethe.errors import InputError
-    from lethe.queries.registration import SUFFIX, find, is_made_of, keeper_of
+    from lethe.queries.registration import SUFFIX, find, keeper_of
 
     known = data.suffix == SUFFIX or keeper_of(data, table).exists()
     if not known or schema is not None or prepared is not None:
         return registered(data, schema, prepared, table=table)
     found = find(data, table)
-    is_raw = data.suffix != SUFFIX and data.exists()
-    if not found.is_unchanged() or (is_raw and not is_made_of(found, data)):
+    if not found.is_unchanged():
         raise InputError(
             f"{data} has changed since it was registered. `lethe budget forget-data {data}`, look "
             "its schema over, and try again."

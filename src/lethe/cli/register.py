@@ -10,10 +10,11 @@ if TYPE_CHECKING:
 
 HEAD = """Schema of {name}: what each column is. It becomes public: answers and synthetic rows are
 shaped by it, and by nothing that stands in the rows.
-Look every line over. What was read off the rows is named in read_off: put what is known without
-the rows in its place (an age lies between 0 and 120), then delete read_off. Delete the columns
-that nobody needs. A cell that does not fit is missing; outside = "clamp" moves numbers to the
-nearest bound instead; missing = false refuses a file with a missing cell."""
+Look every line over. What was read off the rows is named in read_off, also where they decided that
+there are no values or bounds: put what is known without the rows in its place (an age lies between
+0 and 120), or decide for none, then delete read_off. Delete the columns that nobody needs. A cell
+that does not fit is missing; outside = "clamp" moves numbers to the nearest bound instead; missing
+= false refuses a file with a missing cell."""
 
 
 def schema(

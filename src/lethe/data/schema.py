@@ -64,7 +64,8 @@ class Column:
         values: the only values that fit, for whole, text, bool and date; None for all.
         missing: whether a cell may be missing. Where it may not, a file with such a cell is
             refused when it is registered.
-        read_off: which of `READ_OFF` were taken from the rows, and so are public by decision.
+        read_off: which of `READ_OFF` were taken from the rows, and so are public by decision; also
+            where the rows decided that there are no bounds or values.
 
     Raises InputError: a declaration that contradicts itself.
     """
@@ -100,10 +101,6 @@ class Column:
                 )
             if len(set(self.values)) < len(self.values):
                 raise InputError(f"{where}.values names a value twice; each may stand once.")
-        if "bounds" in self.read_off and self.bounds is None:
-            raise InputError(f"{where}.read_off names bounds, and there are none: take it out.")
-        if "values" in self.read_off and self.values is None:
-            raise InputError(f"{where}.read_off names values, and there are none: take it out.")
         if self.outside == "clamp" and self.bounds is None:
             raise InputError(f'{where}.outside="clamp" needs bounds to clamp to.')
 

@@ -288,8 +288,8 @@ def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
 
     Types of a .parquet or .duckdb file are the file's; those of a .csv file the narrowest that keep
     every cell. Bounds are the smallest and the largest value; text with at most `MOST_LISTED`
-    values, a tenth of the rows or fewer, gets them listed. Missing cells are allowed. Columns of
-    types that no question reads are left out.
+    values, a tenth of the rows or fewer, gets them listed; that there are none is read off the rows
+    too. Missing cells are allowed. Columns of types that no question reads are left out.
 
     Raises:
         InputError: the file cannot be read, or has no column that can be declared.
@@ -379,10 +379,9 @@ def _inferred(base: Any, source: str, name: str, kind: str, untyped: bool) -> Co
     if guessed in ("whole", "number", "date", "time"):
         finite = f"CASE WHEN isfinite({cell}) THEN {cell} END" if guessed == "number" else cell
         low, high = base.execute(f"SELECT min({finite}), max({finite}) FROM {source}").fetchone()
-        if low is None:
-            return Column(name, guessed, read_off=tuple(read_off))
-        # Adding zero turns -0.0 into 0.0.
-        return Column(name, guessed, (low + 0, high + 0), read_off=(*read_off, "bounds"))
+        # Adding zero turns -0.0 into 0.0. That there are none was read off the rows as well.
+        bounds = None if low is None else (low + 0, high + 0)
+        return Column(name, guessed, bounds, read_off=(*read_off, "bounds"))
     if guessed == "text":
         listed = base.execute(
             f"SELECT DISTINCT {cell} AS value FROM {source} WHERE value IS NOT NULL "
@@ -392,8 +391,9 @@ def _inferred(base: Any, source: str, name: str, kind: str, untyped: bool) -> Co
         values = sorted(str(row[0]) for row in listed)
         # Of few rows, or of text that people write, the values would be those of single people.
         is_short = 1 <= len(values) <= min(MOST_LISTED, rows // 10)
-        if is_short and not any("\0" in value for value in values):
-            return Column(name, guessed, values=tuple(values), read_off=(*read_off, "values"))
+        is_listed = is_short and not any("\0" in value for value in values)
+        kept = tuple(values) if is_listed else None
+        return Column(name, guessed, values=kept, read_off=(*read_off, "values"))
     return Column(name, guessed, read_off=tuple(read_off))
 
 

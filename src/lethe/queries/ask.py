@@ -9,20 +9,23 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
 from lethe.errors import InputError, RunFailed, require
 from lethe.evidence.findings import Findings
-from lethe.files import write_whole
+from lethe.files import for_owner, write_whole
 from lethe.queries.charge import Charge, in_words
 from lethe.queries.lattice import Exact, Groups
 from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of, read_json
-from lethe.queries.ledger.contract import Mismatch, NotSpent, QueryLimit
+from lethe.queries.ledger.contract import Mismatch, PaidUnanswered, QueryLimit
 from lethe.queries.ledger.ledger import Ledger, open_ledger, rollback_assumption
 from lethe.queries.plan import LIMITS, Limits, Plan, make_plan
 from lethe.queries.privacy import Answer, Answers, Privacy, Scalar
@@ -39,10 +42,6 @@ Progress = Callable[[int, int], None]
 ANALYST = "local"
 _SHOWN = 6
 FREE = "no budget: nobody counts what such answers add up to"
-
-
-class PaidUnanswered(NotSpent):
-    """The question was paid for before and its answer never came to be; nothing was spent now."""
 
 
 @dataclass(frozen=True)
@@ -142,17 +141,19 @@ class Reply:
             return findings_on(ledger, dataset)
 
     def report(self, path: str | Path) -> Path:
-        """Write the report on the budget; arguments and errors as of `Findings.report`."""
-        return self.findings().report(path)
+        """Write the report on the budget for its owner alone; arguments as of `Findings.report`."""
+        with for_owner():
+            return self.findings().report(path)
 
     def save(self, folder: str | Path) -> Path:
-        """Write the answers (answers.json) and the findings on the budget, where there is one."""
+        """Write answers.json, and the findings on a budget, for their owner alone."""
         folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        if self.paid_from is not None:
-            self.findings().save(folder)
         text = json.dumps(self.to_json(), indent=1, ensure_ascii=False)
-        write_whole(folder / "answers.json", f"{text}\n".encode())
+        with for_owner():
+            folder.mkdir(parents=True, exist_ok=True)
+            if self.paid_from is not None:
+                self.findings().save(folder)
+            write_whole(folder / "answers.json", f"{text}\n".encode())
         return folder
 
     def to_json(self) -> dict[str, Any]:
@@ -270,38 +271,64 @@ def answer(
         InputError: refused by the ledger; nothing was spent.
         RunFailed: paid for and not told.
     """
-    status = ledger.status(dataset)
     fingerprint = table.registered.fingerprint()
-    if not status.fingerprint:
-        raise Mismatch(words.UNBOUND)
-    if status.unit == "user" and plan.privacy.person is not None:
-        terms = read_json(status.schema or "{}")
-        person, rows = terms.get("person"), terms.get("rows")
-        if (person, rows) != (plan.privacy.person, plan.privacy.rows):
-            raise words.other_people(person, rows)
     key = f"{plan.key} | {fingerprint}"
-    stored = ledger.stored(dataset, analyst, key)
-    if stored is not None:
-        left = ledger.balance(dataset, analyst).left
-        return Reply(_from_json(read_json(stored)), plan, None, left, True)
-    if status.queries > status.answers and not again and ledger.paid(dataset, analyst, key):
-        raise PaidUnanswered(words.PAID_UNANSWERED)
-    if plan.size.megabytes > room:
-        raise QueryLimit(words.NO_ROOM)
-    receipt = ledger.spend(
-        dataset=dataset,
-        analyst=analyst,
-        query=key,
-        guarantee=plan.guarantee,
-        fingerprint=fingerprint,
-    )
-    try:
-        answers = _answered(table, plan, progress)
-        ledger.answered(receipt, json.dumps(answers.to_json(), allow_nan=False))
-    except RunFailed as error:
-        raise RunFailed(f"{error} The cost was spent.") from error
+    with _turn(dataset, analyst, key):
+        status = ledger.status(dataset)
+        if not status.fingerprint:
+            raise Mismatch(words.UNBOUND)
+        if status.unit == "user" and plan.privacy.person is not None:
+            terms = read_json(status.schema or "{}")
+            person, rows = terms.get("person"), terms.get("rows")
+            if (person, rows) != (plan.privacy.person, plan.privacy.rows):
+                raise words.other_people(person, rows)
+        if (stored := _stored(ledger, plan, dataset, analyst, key)) is not None:
+            return stored
+        if status.queries > status.answers and not again and ledger.paid(dataset, analyst, key):
+            raise PaidUnanswered(words.PAID_UNANSWERED)
+        if plan.size.megabytes > room:
+            raise QueryLimit(words.NO_ROOM)
+        try:
+            receipt = ledger.spend(
+                dataset=dataset,
+                analyst=analyst,
+                query=key,
+                guarantee=plan.guarantee,
+                fingerprint=fingerprint,
+                seen=status.entries,
+            )
+        except PaidUnanswered:  # by another process since; it may have answered, too
+            if (stored := _stored(ledger, plan, dataset, analyst, key)) is None:
+                raise
+            return stored
+        try:
+            answers = _answered(table, plan, progress)
+            ledger.answered(receipt, json.dumps(answers.to_json(), allow_nan=False))
+        except RunFailed as error:
+            raise RunFailed(f"{error} The cost was spent.") from error
     added = plan.megabytes_of(len(answers.rows))
     return Reply(answers, plan, receipt.charge, receipt.left, False, megabytes=added)
+
+
+_TURNS: WeakValueDictionary[tuple[object, ...], threading.Lock] = WeakValueDictionary()
+_TURNING = threading.Lock()
+
+
+def _turn(*question: str) -> threading.Lock:
+    """Held while a question is paid for and answered: the same one at once waits for the answer.
+
+    It holds within a process, also one that was forked; between processes the ledger decides.
+    """
+    with _TURNING:
+        return _TURNS.setdefault((os.getpid(), *question), threading.Lock())
+
+
+def _stored(ledger: Ledger, plan: Plan, dataset: str, analyst: str, key: str) -> Reply | None:
+    text = ledger.stored(dataset, analyst, key)
+    if text is None:
+        return None
+    left = ledger.balance(dataset, analyst).left
+    return Reply(_from_json(read_json(text)), plan, None, left, True)
 
 
 class _Watched(dict[tuple[Scalar, ...], Exact]):

@@ -160,7 +160,7 @@ def make_plan(
     guarantee = replace(released, assumptions=assumed)
     words = query.aggregate.sensitivity(privacy.whose, bool(query.by))
     if query.finds_groups:
-        which = f"those with the largest noisy counts and names below {LONGEST_NAME:,} characters"
+        which = f"the largest noisy counts with names of up to {LONGEST_NAME:,} characters that fit"
         notes = (*notes, f"at most {groups:,} groups are shown, {which}")
     return Plan(query, privacy, layout, sample, guarantee, words, notes, released, groups, size)
 

@@ -8,6 +8,7 @@ under that key, which no message shows.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import hmac
@@ -40,6 +41,8 @@ class Registered:
         key: 32 random bytes; secret.
         keeper: the keeper's file.
         settled: `fingerprint` as it was when the data were registered.
+        source: file that a typed copy was made of; None where the data themselves are read.
+        digest: keyed hash of `source` as it was then.
     """
 
     name: str
@@ -50,10 +53,12 @@ class Registered:
     key: bytes = field(repr=False)
     keeper: Path
     settled: str = ""
+    source: Path | None = None
+    digest: str = field(default="", repr=False)
 
     @property
     def version(self) -> str:
-        """A mark that changes when the rows are written anew; not of their content.
+        """A mark that changes when the rows, or the file they were copied from, are written anew.
 
         Raises:
             RunFailed: the file is gone, or rows of it lie in DuckDB's log beside it, which the
@@ -66,22 +71,28 @@ class Registered:
                 "open, or run CHECKPOINT there."
             )
         try:
-            seen = self.rows.stat()
+            seen = [self.rows.stat()]
         except OSError:
             raise RunFailed(
                 f"{self.rows}, which holds the rows of {self.name}, cannot be read. Put it back, "
                 "or register the data anew."
             ) from None
-        return f"{seen.st_size} {seen.st_mtime_ns}"
+        if self.source is not None:
+            with contextlib.suppress(OSError):  # the copy alone may be kept
+                seen.append(self.source.stat())
+        return " ".join(f"{s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}" for s in seen)
 
     def fingerprint(self) -> str:
         """The keyed hash of rows and schema that a ledger keeps; for comparison, never shown.
+
+        It is another one once the file that a typed copy was made of has another content.
 
         Raises:
             RunFailed: the rows cannot be read.
         """
         facts = json.dumps([self.schema.canonical(), self.table, self.copied])
-        return _fingerprint(self.key, str(self.rows), self.version, facts)
+        files = (self.rows, self.source, self.digest)
+        return _fingerprint(self.key, *files, self.version, facts)
 
     def terms(self, person: str | None = None, rows: int | None = None) -> str:
         """What a budget for these data settles: schema, whose rows they are, how many of each.
@@ -105,7 +116,7 @@ class Registered:
         return json.dumps(found, separators=(",", ":"))
 
     def is_unchanged(self) -> bool:
-        """Whether rows and schema are those that were registered."""
+        """Whether rows, schema and the file a copy was made of are those that were registered."""
         return hmac.compare_digest(self.settled, self.fingerprint())
 
 
@@ -149,13 +160,16 @@ def register(
         )
     rows = file.path if direct else prepared or file.path.with_name(f"{file.path.name}.rows")
     if place.exists():
-        before = load(place)
-        if before.schema == schema and _same(before, file, rows):
+        before = load(place, file.path)
+        is_here = before.rows == rows.resolve() and rows.exists()
+        if before.schema == schema and is_here and before.is_unchanged():
             return before
         raise InputError(
             f"{before.keeper} says that {before.name} is registered with another schema or "
             f"content. `lethe budget forget-data {file.path}` forgets it, or name another --keeper."
         )
+    key = secrets.token_bytes(32)
+    digest = "" if direct else _content(file.path, key)
     if not direct:
         write_typed(file, schema, rows)
     made = Registered(
@@ -164,12 +178,14 @@ def register(
         rows.resolve(),
         file.table,
         not direct,
-        secrets.token_bytes(32),
+        key,
         place,
+        source=None if direct else file.path.resolve(),
+        digest=digest,
     )
     made = replace(made, settled=made.fingerprint())
     try:
-        _write(made, None if direct else _content(file.path, made.key))
+        _write(made)
     except RunFailed:
         if made.copied:
             made.rows.unlink()
@@ -177,16 +193,17 @@ def register(
     return made
 
 
-def _write(made: Registered, source: str | None) -> None:
+def _write(made: Registered) -> None:
     """Write the keeper's file."""
-    inside = os.path.relpath(made.rows, made.keeper.resolve().parent)
+    folder = made.keeper.resolve().parent
     document = {
         "format": FORMAT,
         "name": made.name,
-        "rows": inside,
+        "rows": os.path.relpath(made.rows, folder),
         "table": made.table,
         "copied": made.copied,
-        "source": source,
+        "raw": None if made.source is None else os.path.relpath(made.source, folder),
+        "source": made.digest or None,
         "settled": made.settled,
         "key": made.key.hex(),
         "schema": made.schema.to_json(),
@@ -194,8 +211,11 @@ def _write(made: Registered, source: str | None) -> None:
     write_for_owner(made.keeper, (json.dumps(document, indent=1) + "\n").encode())
 
 
-def load(path: Path) -> Registered:
+def load(path: Path, source: Path | None = None) -> Registered:
     """Read a keeper's file.
+
+    Args:
+        source: file that a typed copy was made of, where it is known; else as registered.
 
     Raises:
         InputError: it cannot be read, or is none.
@@ -205,15 +225,20 @@ def load(path: Path) -> Registered:
         if document["format"] != FORMAT:
             raise KeyError("format")
         rows = document.get("url") or document["rows"]
+        folder, copied = path.resolve().parent, bool(document["copied"])
+        # Earlier versions did not write down where the file lies; beside the keeper's, mostly.
+        raw = folder / (source or document.get("raw") or str(document["name"]))
         made = Registered(
             str(document["name"]),
             Schema.of(document["schema"]["columns"], str(path)),
-            (path.resolve().parent / rows).resolve(),
+            (folder / rows).resolve(),
             document["table"],
-            bool(document["copied"]),
+            copied,
             bytes.fromhex(document["key"]),
             path,
             str(document["settled"]),
+            raw.resolve() if copied else None,
+            str(document["source"] or ""),
         )
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
@@ -243,7 +268,7 @@ def find(path: str | Path, table: str | None = None) -> Registered:
             f"{missing}{given.name} is not registered: run `lethe schema {given.name}`, look the "
             "schema over, then `lethe register` or `lethe budget create --data` it."
         )
-    return load(place)
+    return load(place, given.absolute())
 
 
 def forget(registered: Registered) -> list[Path]:
@@ -274,26 +299,17 @@ def _content(path: Path, key: bytes) -> str:
     return hmac.new(key, content, "sha256").hexdigest()
 
 
-def _same(before: Registered, file: File, rows: Path) -> bool:
-    """Whether what is registered was made of this file as it is now."""
-    if before.rows != rows.resolve() or not rows.exists() or not before.is_unchanged():
-        return False
-    return is_made_of(before, file.path)
-
-
-def is_made_of(registered: Registered, path: Path) -> bool:
-    """Whether the typed copy, if there is one, was made of a raw file as it is now."""
-    if not registered.copied:
-        return True
-    source = str(read_json(registered.keeper.read_bytes())["source"])
-    return hmac.compare_digest(source, _content(path, registered.key))
-
-
 @functools.lru_cache(maxsize=64)
-def _fingerprint(key: bytes, rows: str, version: str, settled: str) -> str:
-    """Read once a process for each version of a file."""
+def _fingerprint(
+    key: bytes, path: Path, source: Path | None, digest: str, version: str, facts: str
+) -> str:
+    """Read once a process for each version of the files."""
     try:
-        content = _content(Path(rows), key)
+        content = _content(path, key)
+        if source is not None and source.exists():
+            path = source
+            if not hmac.compare_digest(digest, _content(path, key)):
+                content = f"{content}, copied from another file"
     except OSError:
-        raise RunFailed(f"{rows} cannot be read. Put it back and ask again.") from None
-    return hmac.new(key, f"{content} {settled}".encode(), "sha256").hexdigest()
+        raise RunFailed(f"{path} cannot be read. Put it back and ask again.") from None
+    return hmac.new(key, f"{content} {facts}".encode(), "sha256").hexdigest()

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import heapq
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lethe.errors import InputError
 from lethe.queries.lattice import Groups, Layout
 from lethe.queries.mechanisms import additive, threshold
-from lethe.queries.privacy import Answers, Neighbours, Privacy, Scalar, Spend
+from lethe.queries.privacy import Answer, Answers, Neighbours, Privacy, Scalar, Spend
 from lethe.queries.query import Query
 
 FOR_KEYS = 1 / 3
 """Part of the cost that finds the groups, where their names are private."""
 LONGEST_NAME = 1_000
-"""Characters, as the ledger has them, of what names a found group; longer ones are not shown."""
+"""Characters of what names a found group; groups of longer names are not shown."""
 
 
 def release(
@@ -26,7 +25,8 @@ def release(
 
     Args:
         privacy: what it may cost, and whose data it is.
-        most: found groups that are shown; None for all.
+        most: found groups that are shown; None for all. Their names take `most` times
+            `LONGEST_NAME` characters in the ledger together, where a letter can take 14.
 
     Returns: Answers by group; found groups only where they have enough rows to be shown, and of
         more than `most` those with the largest noisy counts, which is post-processing.
@@ -51,11 +51,8 @@ def release(
     counts: dict[Scalar, int] = {text: groups[values].rows for text, values in texts.items()}
     part = spend if query.aggregate.counts_rows else spend.share(FOR_KEYS)
     found = noisy_keys(counts, part, whose, groups=whose.rows, column="group")
-    short = [row for row in found.rows if len(json.dumps(row.key["group"])) <= LONGEST_NAME]
-    if most is not None and len(short) > most:
-        largest = heapq.nlargest(most, range(len(short)), key=lambda i: float(short[i].value))
-        short = [short[i] for i in sorted(largest)]
-    found = replace(found, rows=tuple(short))
+    if most is not None:
+        found = replace(found, rows=tuple(_fitting(found.rows, most)))
     shown = {texts[str(row.key["group"])]: row for row in found.rows}
     names = named({values: groups[values] for values in shown})
     if query.aggregate.counts_rows:
@@ -74,6 +71,20 @@ def release(
     return Answers(
         tuple(replace(row, notes=(*row.notes, threshold_note)) for row in answers.rows), guarantee
     )
+
+
+def _fitting(rows: Sequence[Answer], most: int) -> Iterator[Answer]:
+    """The found groups with the largest noisy counts whose names fit, in their order."""
+    kept, room = set(), most * LONGEST_NAME
+    for place in sorted(range(len(rows)), key=lambda i: float(rows[i].value), reverse=True):
+        if len(kept) == most:
+            break
+        text = str(rows[place].key["group"])
+        size = len(json.dumps(text))
+        if size <= room and sum(len(str(part)) for part in json.loads(text)) <= LONGEST_NAME:
+            room -= size
+            kept.add(place)
+    return (row for place, row in enumerate(rows) if place in kept)
 
 
 def noisy_keys(

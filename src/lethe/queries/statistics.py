@@ -336,4 +336,4 @@ def kept_rows(people: Sequence[Hashable], most: int, *, salt: str = "") -> NDArr
 
 def _hash(salt: str, person: str, place: int) -> bytes:
     text = f"{len(salt)}:{salt}{len(person)}:{person}{place}"
-    return hashlib.blake2b(text.encode(), digest_size=16).digest()
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()

@@ -8,7 +8,6 @@ one is chosen (Smith 2011). For the ends of the data ask for the 1 % and 99 % qu
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -31,7 +30,8 @@ class Quantile(Aggregate):
     """The value below which a share of the rows lies, out of candidates within the bounds.
 
     Attributes:
-        step: the candidates are its multiples; None lets the bounds choose a power of two.
+        step: the candidates are the bounds and its multiples between them; None lets the bounds
+            choose a power of two.
     """
 
     EXAMPLES = {
@@ -71,11 +71,11 @@ class Quantile(Aggregate):
         return ((self.column, self.bounds),)
 
     def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
-        low, high, scale, cells = self.bounds.low, self.bounds.high, 1.0, QUANTILE_CELLS
+        grid, scale = Lattice(self.bounds.low, self.bounds.high, QUANTILE_CELLS), 1.0
         if self.step is not None:
             scale = float(self.step)
-            cells = max(16, math.ceil((high - low) / scale))
-        grid = Lattice(low / scale, high / scale, cells)
+            low, high = (_exact(end) / _exact(self.step) for end in (grid.low, grid.high))
+            grid = _Steps(float(low), float(high))
         unit = lattices.grid_sql(schema[self.column], grid, scale)
         return Layout(keys, (unit,), (self.column,), (), 0, grid.width + 1, (grid,), scale)
 
@@ -96,8 +96,22 @@ class Quantile(Aggregate):
         assert isinstance(chosen.value, int | float)
         step = number_text(grid.step * layout.scale)
         clamped = f"values clamped to {self.bounds} and rounded to multiples of {step}"
-        value, notes = chosen.value * layout.scale, (clamped, *chosen.notes[1:])
-        return (replace(chosen, value=value, notes=notes),)
+        ends = {grid.low: self.bounds.low, grid.high: self.bounds.high}
+        value = ends.get(chosen.value, Fraction(chosen.value) * _exact(layout.scale))
+        return (replace(chosen, value=float(value), notes=(clamped, *chosen.notes[1:])),)
+
+
+class _Steps(Lattice):
+    """Whole numbers between bounds that are in units of the question's step."""
+
+    @property
+    def step(self) -> float:
+        return 1.0
+
+
+def _exact(number: float) -> Fraction:
+    """A number as the question writes it: 0.3 / 0.1 is 3."""
+    return Fraction(number_text(number))
 
 
 def _step(reader: Reader, bounds: Bounds) -> Number:

@@ -30,6 +30,10 @@ class QueryLimit(NotSpent):
     """The analyst has asked as many queries as are allowed."""
 
 
+class PaidUnanswered(NotSpent):
+    """The question was paid for before and has no answer; nothing was spent now."""
+
+
 class Mismatch(NotSpent):
     """The answer is about other neighbours, another unit or other data than the budget."""
 

@@ -33,6 +33,7 @@ from lethe.queries.ledger.contract import (
     Damaged,
     Entry,
     Mismatch,
+    PaidUnanswered,
     Receipt,
     Share,
     Status,
@@ -90,7 +91,7 @@ class Ledger:
             queries: most queries an analyst.
             schema: as declared, JSON; empty for none.
 
-        Raises InputError: a value breaks a rule, or the data set is there already.
+        Raises InputError: a value breaks a rule, or the data set or its content is there already.
         """
         _check_text("dataset", dataset, LONGEST_NAME)
         check_limit("budget", budget, budget.rule)
@@ -121,6 +122,9 @@ class Ledger:
                     f"dataset={dataset!r} is in the ledger already; its budget can be raised, "
                     "with a reason, but not made anew."
                 )
+            for name, _, _ in rows.heads():
+                if fingerprint and _same(fingerprint, rows.last(name)[1].fingerprint):
+                    raise words.one_content(name)
             rows.begin(dataset)
             last = _append(rows, None, dataset, "create", accounts, chain.first_body(schema))
             for name, limit in sorted((analysts or {}).items()):
@@ -166,15 +170,25 @@ class Ledger:
             _append(rows, last, dataset, "raise", accounts, body)
 
     def spend(
-        self, *, dataset: str, analyst: str, query: str, guarantee: Guarantee, fingerprint: str
+        self,
+        *,
+        dataset: str,
+        analyst: str,
+        query: str,
+        guarantee: Guarantee,
+        fingerprint: str,
+        seen: int | None = None,
     ) -> Receipt:
         """Pay for one query; it is on disk when this returns.
 
         Args:
             query: canonical text: the same question must be the same text.
             fingerprint: of the data that the answer is drawn from.
+            seen: entries among which the caller looked for this question; if it was paid for in a
+                later one, as by another process at the same time, it is not paid for again.
 
         Raises:
+            PaidUnanswered: paid for in an entry after `seen`.
             BudgetExhausted: does not fit; the analyst's own budget is looked at first.
             UnknownAnalyst: no grant.
             QueryLimit: no more queries.
@@ -191,6 +205,8 @@ class Ledger:
             last, before = rows.last(dataset)
             if before.rule != rule:
                 raise Damaged(f"the rule of {dataset!r} has changed; open the ledger again.")
+            if seen is not None and rows.paid(dataset, analyst, key, seen):
+                raise PaidUnanswered(words.PAID_UNANSWERED)
             own = before.own if last.analyst == analyst else rows.account(dataset, analyst)
             own = _allowed(own, before)
             for name, asked, fixed in (

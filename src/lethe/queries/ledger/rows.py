@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from lethe.errors import LetheError, did_you_mean
+from lethe.errors import InputError, LetheError, did_you_mean
 from lethe.queries.ledger.chain import Account, Accounts, fields_of, genesis, trusted
 from lethe.queries.ledger.contract import Damaged, Entry, NoLedger
 
@@ -113,10 +113,10 @@ class Rows:
         """The answer that belongs to the "spend" of this number."""
         return self._one("dataset = ? AND answers = ?", (dataset, number))
 
-    def paid(self, dataset: str, analyst: str, key: str) -> bool:
-        """Whether there is a "spend" of this query."""
-        where = "dataset = ? AND analyst = ? AND key = ? AND kind = 'spend' LIMIT 1"
-        return self._one(where, (dataset, analyst, key)) is not None
+    def paid(self, dataset: str, analyst: str, key: str, since: int = 0) -> bool:
+        """Whether there is a "spend" of this query, from an entry on."""
+        where = "dataset = ? AND analyst = ? AND number >= ? AND key = ? AND kind = 'spend' LIMIT 1"
+        return self._one(where, (dataset, analyst, since, key)) is not None
 
     def size(self, dataset: str, analyst: str) -> int:
         """Characters of an analyst's stored questions and answers; reads all of them."""
@@ -244,6 +244,10 @@ class Store(ABC):
         with self._mutex:
             try:
                 yield
+            except UnicodeEncodeError:
+                raise InputError(
+                    "a name is not valid Unicode: give plain text. Nothing was spent."
+                ) from None
             except Exception as error:
                 said = self._said(error)
                 if said is None:

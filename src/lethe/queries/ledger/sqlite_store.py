@@ -63,6 +63,7 @@ class SqliteStore(Store):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
+        self._opened: tuple[int, int] | None = None  # device and inode of the file
 
     def prepare(self) -> None:
         """Make file and tables if there are none.
@@ -188,6 +189,9 @@ class SqliteStore(Store):
         return False
 
     def _connected(self) -> sqlite3.Connection:
+        if self._connection is not None and self._place() != self._opened:
+            self._connection.close()  # what lies there is another file, or nothing
+            self._connection = None
         if self._connection is None:
             if not self.path.is_file():
                 raise NoLedger(
@@ -203,9 +207,15 @@ class SqliteStore(Store):
             except BaseException:
                 connection.close()
                 raise
-            self._connection = connection
+            self._connection, self._opened = connection, self._place()
         connected: sqlite3.Connection = self._connection
         return connected
+
+    def _place(self) -> tuple[int, int] | None:
+        with contextlib.suppress(FileNotFoundError):
+            status = os.stat(self.path)
+            return status.st_dev, status.st_ino
+        return None
 
     def _open(self, mode: str) -> sqlite3.Connection:
         connection = sqlite3.connect(

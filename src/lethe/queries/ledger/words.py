@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 
+from lethe.errors import InputError
 from lethe.queries.charge import UNIT, Charge, in_words
 from lethe.queries.ledger.chain import Accounts
 from lethe.queries.ledger.contract import BudgetExhausted, Mismatch, QueryLimit, Status
@@ -51,6 +52,14 @@ def own_exhausted(charge: Charge, left: Charge) -> BudgetExhausted:
     return BudgetExhausted(
         f"a cost of {in_words(charge, deltas)} does not fit: you have {in_words(left, deltas)} "
         "left. Nothing was spent."
+    )
+
+
+def one_content(dataset: str) -> InputError:
+    """The content has a budget in the same ledger: two would not be added up."""
+    return InputError(
+        f"this ledger has a budget for these data already, dataset={dataset!r}, and two for one "
+        "content would not be added up. Use that one, or raise it (`lethe budget raise`)."
     )
 
 

@@ -65,7 +65,7 @@ class Tokens:
         self._lock = threading.Lock()
         self._version: tuple[int, ...] = ()
         self._tokens: Mapping[str, Token] = {}
-        self._refresh()
+        self.refresh()
 
     def analyst_of(self, token: str) -> str | None:
         """Whose token it is; None if it is unknown, revoked or has expired.
@@ -74,7 +74,7 @@ class Tokens:
 
         Raises InputError: the file is gone or damaged.
         """
-        self._refresh()
+        self.refresh()
         given, found = _hash(token), None
         for analyst, known in self._tokens.items():
             if hmac.compare_digest(given, known.sha256):
@@ -84,7 +84,8 @@ class Tokens:
         expires = self._tokens[found].expires
         return None if expires is not None and self._clock() >= expires else found
 
-    def _refresh(self) -> None:
+    def refresh(self) -> None:
+        """Read the file if it has changed; raises InputError where it is gone or damaged."""
         try:
             status = os.stat(self._path)
         except FileNotFoundError:

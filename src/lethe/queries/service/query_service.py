@@ -114,19 +114,22 @@ class Served:
     def answer(self, rows: NDArray[np.float64]) -> list[Any]:
         """Labels, or scores with noise, one entry a row.
 
-        Raises InputError: the model gave something else than scores.
+        Raises RunFailed: the model failed, or gave something else than finite scores. Which rows do
+            that says something of the model, so they stay counted.
         """
-        scores = np.asarray(self.predict(rows), dtype=np.float64)
-        if scores.ndim not in (1, 2) or len(scores) != len(rows) or not np.isfinite(scores).all():
-            raise InputError("the model did not give finite scores, one line a row.")
-        if self.kind == "label":
-            if scores.ndim != 2:
-                raise InputError("labels need scores (n, C).")
-            return [int(label) for label in scores.argmax(axis=1)]
-        # From the operating system, not from a seed: no one may draw the same noise again.
-        noise = np.random.default_rng().normal(0.0, self.sigma, scores.shape)
-        noisy: list[Any] = (scores + noise).tolist()
-        return noisy
+        try:
+            scores = np.asarray(self.predict(rows), dtype=np.float64)
+            # From the operating system, not from a seed: no one may draw the same noise again.
+            noisy = scores + np.random.default_rng().normal(0.0, self.sigma, scores.shape)
+            if scores.ndim not in (1, 2) or len(scores) != len(rows) or not scores.size:
+                raise ValueError("shape")
+            if not np.isfinite(noisy).all():
+                raise ValueError("not finite")
+            answers: list[Any] = (noisy if self.kind == "smoothed" else scores.argmax(1)).tolist()
+        except BaseException as error:  # SystemExit, too: no model ends the service
+            # What it says could hold a row.
+            raise RunFailed(f"model {self.name}: {type(error).__name__}") from error
+        return answers
 
     def _is_row(self, row: Any) -> bool:
         return (
@@ -275,7 +278,7 @@ class QueryService:
             NotFound: no such model.
             InputError: rows of another form; nothing was counted.
             QueryLimit: they do not fit into what is left.
-            RunFailed: the count cannot be written.
+            RunFailed: the count cannot be written, or the model failed on rows that were counted.
         """
         served = self._models.get(model)
         if served is None:
@@ -290,11 +293,16 @@ class QueryService:
             )
         return served.answer(checked), left
 
-    def healthy(self) -> bool:
-        """Whether the budgets can be read and trusted."""
+    def check(self) -> None:
+        """Raise a LetheError where the budgets, rows or counts are out of reach or have changed."""
         if self._datasets:
             self._budgets().check()
-        return True
+        for config in self._datasets.values():
+            with self._reading(config) as opened:
+                if not opened.registered.is_unchanged():
+                    raise DataUnavailable(f"{config.path} has changed since it was registered.")
+        if self._counter is not None:
+            self._counter.had("", "")
 
     def close(self) -> None:
         """Let go of the tables; ledger and counter are closed by who opened them."""

@@ -25,7 +25,6 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError, LetheError, RunFailed, check_between, check_known_keys, require
-from lethe.queries.ask import PaidUnanswered
 from lethe.queries.charge import check_cost
 from lethe.queries.ledger.chain import read_json
 from lethe.queries.ledger.contract import (
@@ -33,6 +32,7 @@ from lethe.queries.ledger.contract import (
     Damaged,
     NoLedger,
     NotSpent,
+    PaidUnanswered,
     QueryLimit,
     UnknownAnalyst,
 )
@@ -240,7 +240,8 @@ def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: Audi
 
     async def health(request: Request) -> Response:
         try:
-            await asyncio.to_thread(service.healthy)
+            await asyncio.to_thread(tokens.refresh)
+            await asyncio.to_thread(service.check)
         except Exception:
             return _reply(503, {"status": "unavailable"})
         return _reply(200, {"status": "ok"})
