@@ -30,6 +30,7 @@ from lethe.membership.attacks.registry import read_records
 from lethe.membership.candidates import best_stop, build_candidates, headline, measure, stops_asked
 from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.exposure import expose
+from lethe.membership.inputs import handed_in, split_copies
 from lethe.membership.onion import onion
 from lethe.membership.persons import person_level
 from lethe.membership.records import identical_rows, write_records
@@ -268,7 +269,10 @@ def audit_model(
     how: dict[str, Any] = {"weights_from_models": models_behind}
     if stop.rules:
         how["stopped"] = stop.to_json()
-    return ModelSubject(data.name, measured, skipped, settings, data, spec, how).findings()
+    judged = next(one for one in measured if one.name == settings.release)
+    known = replace(judged.shadows, features=np.asarray(data.features)[spec.pool])
+    inputs = tuple(split_copies(replace(judged, shadows=known), None, settings))
+    return ModelSubject(data.name, measured, skipped, settings, data, spec, how, inputs).findings()
 
 
 def _plan_words(options: int, trained: int, settings: AuditSettings) -> str:
@@ -418,6 +422,7 @@ def audit_scores(
     settings: AuditSettings,
     folder: RunFolder | None = None,
     targets: Shadows | None = None,
+    features: NDArray[Any] | None = None,
 ) -> Findings:
     """The same measurement on signals that were computed elsewhere; nothing is trained.
 
@@ -428,6 +433,8 @@ def audit_scores(
         folder: an open run folder, needed to keep the table of records.
         targets: models to attack, all of `shadows` being their references; by default every
             shadow model is the target in turn. Of one target the intervals speak about it alone.
+        features: (N, ...) the records themselves where they are known, to ask whether members were
+            drawn like the others.
     """
     measured = measure(shadows, BASELINE, None, settings, targets=targets)
     if targets is None:
@@ -438,7 +445,12 @@ def audit_scores(
             measured = _with_group_rules(lambda: measured, columns, settings)
     if settings.keep_records and folder is not None:
         write_records(folder, measured, None)
-    return ModelSubject(name, [measured], [], settings).findings()
+    known = shadows if features is None else replace(shadows, features=features)
+    inputs = [
+        *handed_in(known, targets, settings.seed),
+        *split_copies(replace(measured, shadows=known), targets, settings),
+    ]
+    return ModelSubject(name, [measured], [], settings, inputs=inputs).findings()
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, attack, outcome_words, run
 from lethe.data.dataset import Dataset
 from lethe.evidence.estimate import Estimate, Measured, Refusal
@@ -324,6 +325,7 @@ class ModelSubject(Subject):
 
     Attributes:
         skipped: mitigations that the recipe cannot carry, each with `name` and `why`.
+        inputs: what the input itself says against a verdict.
     """
 
     name: str  # of the subject
@@ -333,13 +335,16 @@ class ModelSubject(Subject):
     data: Dataset | None = None  # the records, if the audit trained its shadow models
     spec: Spec | None = None  # of the baseline, likewise
     extra: Mapping[str, Any] = field(default_factory=dict)  # further entries for `reproduction`
+    inputs: Sequence[InputCheck] = ()
 
     def findings(self) -> Findings:
         """The document of the audit."""
         return run(self, self.settings.rules(), self.settings.release)
 
     def candidates(self) -> Sequence[Candidate]:
-        return [_candidate(one, self.settings, self.data, self.spec) for one in self.measured]
+        how = self.settings, self.data, self.spec
+        measured = [_candidate(one, *how) for one in self.measured]
+        return stopped(measured, self.inputs, self.settings.accept)
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
         one = next(one for one in self.measured if one.name == chosen)
@@ -347,7 +352,8 @@ class ModelSubject(Subject):
         return worst if isinstance(worst, Refusal) else worst.estimate
 
     def words(self, verdict: Verdict) -> Sequence[str]:
-        return verdict_words(verdict, self.measured[0].risk_fpr)
+        first, *rest = verdict_words(verdict, self.measured[0].risk_fpr)
+        return [first, *(one.to_json(self.settings.accept)["detail"] for one in self.inputs), *rest]
 
     def facts(self) -> Facts:
         settings, plain, spec = self.settings, self.measured[0], self.spec
@@ -376,7 +382,10 @@ class ModelSubject(Subject):
             exposed=exposed_records(plain, classes, confidence=settings.confidence)
             if settings.keep_records
             else (),
-            checks=[check.to_json(one.name) for one in self.measured for check in one.checks],
+            checks=[
+                *(one.to_json(settings.accept) for one in self.inputs),
+                *(check.to_json(one.name) for one in self.measured for check in one.checks),
+            ],
             limits=limits(
                 plain.shadows, () if self.data is None else self.data.notes, self.all_candidates
             ),
@@ -388,6 +397,7 @@ class ModelSubject(Subject):
                 "attack": list(settings.attack),
                 "variance": settings.variance,
                 "gate": list(settings.gate),
+                **({"accept": list(settings.accept)} if settings.accept else {}),
                 "spec": None if spec is None else spec.hash(),
                 **self.extra,
             },

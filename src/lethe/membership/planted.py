@@ -90,15 +90,17 @@ def part_of(shadows: Shadows, seed: int, most: int) -> Shadows:
 class Values:
     """The values that models give records they did not train on, to draw from.
 
-    A record keeps its own level and spread; the shape of the residuals is that of all records, and
-    every draw is moved to the nearest value that the models emit.
+    A record keeps its own level and spread within each model's own level and scale, so that an
+    attack which models of different levels blind is blind here too. The shape of the residuals is
+    that of all records, and every draw is moved to the nearest value that the models emit.
 
     Args:
         shadows: reference models, K >= 2.
     """
 
     def __init__(self, shadows: Shadows) -> None:
-        signals, outside = shadows.signals.astype(np.float64), ~shadows.members
+        level, scale = _frame(shadows.signals)
+        signals, outside = (shadows.signals - level) / scale, ~shadows.members
         count = outside.sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             self.mean = np.where(outside, signals, 0.0).sum(axis=0) / count
@@ -111,19 +113,23 @@ class Values:
         spread = outside & (self.sd > 0)
         cells = (residual / np.where(self.sd > 0, self.sd, 1.0))[spread]
         self._residuals = np.sort(cells) if len(cells) else np.zeros(1)
-        self._emitted = np.sort(signals, axis=None)
-        self._order = np.argsort(signals, axis=None) if shadows.correct is not None else None
+        self._emitted = np.sort(shadows.signals, axis=None).astype(np.float64)
+        self._order = None if shadows.correct is None else np.argsort(shadows.signals, axis=None)
         self._correct = shadows.correct
 
-    def at(self, rank: Float) -> tuple[Float, NDArray[np.bool_] | None]:
+    def at(
+        self, rank: Float, signals: NDArray[np.floating]
+    ) -> tuple[Float, NDArray[np.bool_] | None]:
         """Values of each record at ranks in [0, 1), and whether they belong to right answers.
 
         Args:
             rank: (T, N), 0 = the record's lowest value, towards 1 = its highest.
+            signals: (T, N) of the models that answer, which keep their level and scale.
         """
         last = len(self._residuals) - 1
         residual = np.interp(rank * last, np.arange(last + 1), self._residuals)
-        wanted = self.mean + self.sd * residual
+        level, scale = _frame(signals)
+        wanted = level + scale * (self.mean + self.sd * residual)
         place = np.searchsorted(self._emitted, wanted).clip(0, len(self._emitted) - 1)
         lower = np.maximum(place - 1, 0)
         below = wanted - self._emitted[lower] < self._emitted[place] - wanted
@@ -131,6 +137,14 @@ class Values:
         if self._correct is None or self._order is None:
             return self._emitted[place], None
         return self._emitted[place], self._correct.ravel()[self._order[place]]
+
+
+def _frame(signals: NDArray[np.floating]) -> tuple[Float, Float]:
+    """(K, 1) level and scale of each model: mean and deviation without the outer 1 % of a side."""
+    ends = np.quantile(signals, (0.01, 0.99), axis=1, keepdims=True)
+    kept = signals.clip(*ends).astype(np.float64)
+    scale = kept.std(axis=1, keepdims=True)
+    return kept.mean(axis=1, keepdims=True), np.where(scale > 0, scale, 1.0)
 
 
 def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Shadows, Float]:
@@ -149,7 +163,7 @@ def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Sh
     rng = np.random.default_rng([seed, 23])
     rank = rng.random(shadows.signals.shape)
     rank = np.where(shadows.members, rank ** (1 / chosen), rank)
-    signal, correct = values.at(rank)
+    signal, correct = values.at(rank, shadows.signals)
     moved = signal.astype(np.float32)
     queries = None
     if shadows.queries is not None:

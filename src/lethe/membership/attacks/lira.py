@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import digamma, gammaln, log_ndtr, polygamma
+from scipy.special import digamma, gammaln, log_ndtr, ndtri, polygamma
 
 from lethe.errors import InputError, check_choice
 from lethe.membership.attacks.attack import WITH, WITHOUT, Attack, Scorer, Trial
 from lethe.membership.leave_one_out import Moments, References
+from lethe.training.shadows import Shadows
 
 PER_RECORD_FROM = 64
 """Designed number of models from which each record gets its own variance."""
@@ -272,6 +273,33 @@ def _by_moments(attack: Callable[[Float, References, str], Float]) -> Callable[[
     return lambda trial: lambda known: attack(known.phi, known, trial.rule)
 
 
+def ranked(signals: NDArray[np.floating]) -> NDArray[np.float32]:
+    """(K, N) normal scores of each model's signals among its own: ndtri((rank - 1/2) / N).
+
+    Whatever rises within a model leaves them as they are: a level or a scale of its own, or an
+    exponential. Equal signals share their mean rank.
+    """
+    from scipy.stats import rankdata
+
+    rank = (rankdata(row) for row in signals)  # model by model: all ranks at once may not fit
+    return np.stack([ndtri((one - 0.5) / signals.shape[1]).astype(np.float32) for one in rank])
+
+
+def _calibrated(trial: Trial) -> Float:
+    """LiRA on normal scores: levels and scales of whole models blur neither moments nor rates."""
+
+    def calibrated(shadows: Shadows) -> Shadows:
+        return replace(shadows, signals=ranked(shadows.signals))
+
+    given = None if trial.given is None else calibrated(trial.given)
+    ranks = replace(trial, references=calibrated(trial.references), given=given)
+    score = np.full(trial.targets.signals.shape, np.nan)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        for known in ranks.knowledge(probabilities=False):
+            score[known.target] = lira_online(known.phi, known, trial.rule)
+    return score
+
+
 _CARLINI = "Carlini et al., Membership Inference Attacks From First Principles, IEEE S&P 2022"
 
 ATTACKS = (
@@ -289,6 +317,14 @@ ATTACKS = (
         f"{_CARLINI}, section VI",
         WITHOUT,
         _by_moments(lira_offline),
+        variance=True,
+    ),
+    Attack(
+        "lira-ranked",
+        "Likelihood-ratio attack on ranks within each model",
+        f"{_CARLINI}, algorithm 1; calibrated by model",
+        WITH,
+        _calibrated,
         variance=True,
     ),
     Attack(
