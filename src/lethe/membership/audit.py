@@ -48,8 +48,6 @@ from lethe.training.folder import RunFolder, SettledRun, write_personal
 from lethe.training.recipe import Recipe, TorchRecipe, Treatment
 from lethe.training.shadows import Shadows
 
-# Weights of single records that come from held-out records, settled once for a run.
-
 _FILE = "public-weights.safetensors"
 
 
@@ -238,7 +236,8 @@ def audit_model(
     show = show or Silent()
     spec = baseline_spec(data, recipe, settings)
     settings.attacks(_available(spec))
-    check_groups(settings.rules(), _columns(data, spec))
+    columns = _columns(data, spec)
+    check_groups(settings.rules(), columns)
     public = functools.partial(settled_public_weights, folder, spec, settings)
     built, skipped = build_candidates(settings, recipe, extra, public)
     here = workers or default_workers()
@@ -253,25 +252,23 @@ def audit_model(
     if stop.rules:
         show.say(stop.words())
     show.say(headline(first))
+    features = np.asarray(data.features)[spec.pool]
     if settings.keep_records:
-        own = data.features[spec.pool]
-        write_records(folder, first, data.classes, own, settings.variance, settings.seed)
+        write_records(folder, first, data.classes, features, settings.variance, settings.seed)
 
     scores, models_behind = _settled_exposure(folder, spec, first.shadows)
     weights = targeted_weights(scores, spec, settings)
     shadows = train(further, weights, stop.reached)
-    jobs = _attacks_to_run(train, built, shadows, first, weights, _columns(data, spec))
+    jobs = _attacks_to_run(train, built, shadows, first, weights, columns)
     found = _measured(jobs, first.shadows, here, show)
     first = found.pop(BASELINE.name)
     measured = [first, *(replace(one, before=first) for one in found.values())]
     if settings.onion:
         measured[0] = _peeled(train, first, models_behind, 1 + len(further))
-    how: dict[str, Any] = {"weights_from_models": models_behind}
-    if stop.rules:
-        how["stopped"] = stop.to_json()
+    stopped = {"stopped": stop.to_json()} if stop.rules else {}
+    how = {"weights_from_models": models_behind, **stopped}
     judged = next(one for one in measured if one.name == settings.release)
-    known = replace(judged.shadows, features=np.asarray(data.features)[spec.pool])
-    inputs = tuple(split_copies(replace(judged, shadows=known), None, settings))
+    inputs = list(split_copies(judged, None, features, settings))
     return ModelSubject(data.name, measured, skipped, settings, data, spec, how, inputs).findings()
 
 
@@ -388,10 +385,9 @@ def _measured(
             show.say("reading who bears the risk" if name == BASELINE.name else f"attacking {name}")
             found[name] = on_one_thread(job)()
         return found
-    if len(jobs) > 1:
-        show.say(f"attacking {len(jobs) - 1} options, and reading who bears the risk")
+    show.say(f"attacking {len(jobs) - 1} options, and reading who bears the risk")
     listed = sorted(jobs.items(), key=lambda item: item[0] != "early-stopping")  # the longest
-    done: dict[str, Measurement] = {}
+    done = {}
     for name, result in run_in_processes(listed, _carried_out, workers, show.say):
         done[name] = result
         show.say(f"attacked {name}")
@@ -445,11 +441,7 @@ def audit_scores(
             measured = _with_group_rules(lambda: measured, columns, settings)
     if settings.keep_records and folder is not None:
         write_records(folder, measured, None)
-    known = shadows if features is None else replace(shadows, features=features)
-    inputs = [
-        *handed_in(known, targets, settings.seed),
-        *split_copies(replace(measured, shadows=known), targets, settings),
-    ]
+    inputs = list(handed_in(measured, targets, features, settings))
     return ModelSubject(name, [measured], [], settings, inputs=inputs).findings()
 
 

@@ -342,9 +342,9 @@ class ModelSubject(Subject):
         return run(self, self.settings.rules(), self.settings.release)
 
     def candidates(self) -> Sequence[Candidate]:
-        how = self.settings, self.data, self.spec
-        measured = [_candidate(one, *how) for one in self.measured]
-        return stopped(measured, self.inputs, self.settings.accept)
+        settings = self.settings
+        measured = [_candidate(one, settings, self.data, self.spec) for one in self.measured]
+        return stopped(measured, self.inputs, settings.accept)
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
         one = next(one for one in self.measured if one.name == chosen)
@@ -361,13 +361,16 @@ class ModelSubject(Subject):
         available = Available.of(plain.shadows)
         if spec is not None:  # the records lie in the run, though no attack had asked for them
             available = replace(available, features=True, population_features=True)
+        size = {}
+        if spec is not None and isinstance(spec.recipe, TorchRecipe):
+            size = {"parameters": parameter_count(spec.recipe.make_module)}
         return Facts(
             subject={
                 "release": "model",
                 "name": self.name,
                 "summary": summary(self.name, plain.shadows, spec is not None),
                 "recipe": None if spec is None else spec.recipe.describe(),
-                **_size(spec),
+                **size,
             },
             threat_model=threat_model(plain.shadows),
             data=_data(plain.shadows, self.data, spec),
@@ -403,13 +406,6 @@ class ModelSubject(Subject):
             },
             libraries=("numpy", "scipy", "scikit-learn", "torch"),
         )
-
-
-def _size(spec: Spec | None) -> dict[str, int]:
-    """Trainable parameters of the model, where the recipe shows them."""
-    if spec is None or not isinstance(spec.recipe, TorchRecipe):
-        return {}
-    return {"parameters": parameter_count(spec.recipe.make_module)}
 
 
 def _candidate(
@@ -463,9 +459,8 @@ def _candidate(
             "newly_exposed": newly,
             "words": moved_words(change, newly, others),
         }
-    if spec is not None:
-        proven = data is None or not data.preparation.read_off
-        details.update(one.mitigation.details(spec.pool) if proven else {})
+    if spec is not None and (data is None or not data.preparation.read_off):
+        details.update(one.mitigation.details(spec.pool))
     chosen = dict(one.mitigation.settings)
     if one.weights is not None and spec is not None:
         chosen["mean_weight"] = float(one.weights[spec.pool].mean(dtype=np.float64))

@@ -38,12 +38,14 @@ _MODELS, _RECORDS, _MATCHED = 64, 8192, 256
 _COLUMNS, _WAVES, _ROWS, _TARGETS = 40, 200, 5000, 4
 
 
-def handed_in(shadows: Shadows, targets: Shadows | None, seed: int = 0) -> Iterator[InputCheck]:
-    """What stops an audit of models that were trained elsewhere.
-
-    Args:
-        shadows: the models, or the references of `targets`; with features where they are known.
-    """
+def handed_in(
+    measured: Measurement,
+    targets: Shadows | None,
+    features: NDArray[np.floating] | None,
+    settings: AuditSettings,
+) -> Iterator[InputCheck]:
+    """What stops an audit of models that were trained elsewhere; arguments of `split_copies`."""
+    shadows, seed = measured.shadows, settings.seed
     everybody = shadows
     if targets is not None:
         signals = np.concatenate([shadows.signals, targets.signals])
@@ -53,9 +55,9 @@ def handed_in(shadows: Shadows, targets: Shadows | None, seed: int = 0) -> Itera
         text = f"Membership fits the scores far better {order}."
         way_out = "Give both tables one order of models and records, and one sign of all scores."
         yield InputCheck("membership-order", "stops", text, way_out)
-    attacked = shadows if targets is None else replace(targets, features=shadows.features)
-    if (check := drawn_alike(attacked, seed)) is not None:
+    if (check := drawn_alike(targets or shadows, features, seed)) is not None:
         yield check
+    yield from split_copies(measured, targets, features, settings)
 
 
 def misplaced(shadows: Shadows, seed: int = 0) -> str:
@@ -148,7 +150,9 @@ def _matched(residual: Float, inside: Float, what: str, seed: int) -> str:
     return f"with its {what} in another order (gain {seen:.0f}, by chance {null.mean():.0f})"
 
 
-def drawn_alike(shadows: Shadows, seed: int = 0) -> InputCheck | None:
+def drawn_alike(
+    shadows: Shadows, features: NDArray[np.floating] | None = None, seed: int = 0
+) -> InputCheck | None:
     """Whether features and labels alone tell members from others, who were then not drawn alike.
 
     Two blind classifiers, by single columns and by all together (200 random cosines: Rahimi and
@@ -156,9 +160,10 @@ def drawn_alike(shadows: Shadows, seed: int = 0) -> InputCheck | None:
     tell.
 
     Args:
-        shadows: the attacked models, perhaps with features or labels.
+        shadows: the attacked models.
+        features: (N, ...) the records, where they are known.
     """
-    columns = _known_columns(shadows, seed)
+    columns = _known_columns(shadows, features, seed)
     if columns is None:
         return None
     rng = np.random.default_rng([seed, 43])
@@ -189,11 +194,13 @@ def drawn_alike(shadows: Shadows, seed: int = 0) -> InputCheck | None:
     )
 
 
-def _known_columns(shadows: Shadows, seed: int) -> Float | None:
+def _known_columns(
+    shadows: Shadows, features: NDArray[np.floating] | None, seed: int
+) -> Float | None:
     """(N, D) features, of many 40 random projections, and labels; None where nothing is known."""
     parts: list[Float] = []
-    if shadows.features is not None:
-        flat = np.asarray(shadows.features, np.float64).reshape(shadows.records, -1)
+    if features is not None:
+        flat = np.asarray(features, np.float64).reshape(shadows.records, -1)
         if flat.shape[1] > _COLUMNS:
             spread = flat.std(axis=0)
             flat = (flat - flat.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
@@ -210,7 +217,10 @@ def _known_columns(shadows: Shadows, seed: int) -> Float | None:
 
 
 def split_copies(
-    measured: Measurement, targets: Shadows | None, settings: AuditSettings
+    measured: Measurement,
+    targets: Shadows | None,
+    features: NDArray[np.floating] | None,
+    settings: AuditSettings,
 ) -> Iterator[InputCheck]:
     """Copies of a record that are in training where others are not, measured both ways.
 
@@ -221,11 +231,12 @@ def split_copies(
     Args:
         measured: the candidate that the rules judge.
         targets: models that were attacked, where these are not the shadow models in turn.
+        features: (N, ...) the records, where they are known.
     """
     shadows = measured.shadows
     if shadows.groups is not None:
         return
-    codes = _copies(shadows)
+    codes = near_pairs(features) if features is not None else _copies(shadows)
     whole = _as_one(shadows, codes)
     split = np.flatnonzero((whole.members != shadows.members).any(axis=0))
     if not len(split):
@@ -267,12 +278,7 @@ def _as_one(shadows: Shadows, codes: NDArray[np.intp]) -> Shadows:
 
 
 def _copies(shadows: Shadows) -> NDArray[np.intp]:
-    """(N,) number that copies of a record share: equal or near features, else equal scores.
-
-    Scores are equal to a thousandth of the usual spread of a record's scores.
-    """
-    if shadows.features is not None:
-        return near_pairs(shadows.features)
+    """(N,) number that copies share: scores equal to a thousandth of their usual spread."""
     if shadows.copied is not None:
         return shadows.copied
     step = 1e-3 * float(np.median(shadows.signals.std(axis=0))) or 1.0

@@ -16,6 +16,7 @@ from lethe.report.first_screen import (
     interval_sentence,
     judged,
     put_forward,
+    recommended,
     severity_of,
     share_sentence,
 )
@@ -53,7 +54,9 @@ class Model(Room):
         self.quantity = ""  # that all of the page speaks of, where it is not the frontier's
         candidate = judged(document)
         elsewhere = (candidate or {}).get("shown")
-        if elsewhere and severity_of(self, candidate) == "not-above-chance":
+        # The limits of a recommended option allow for the choice at the frontier's rate alone.
+        fixed = recommended(document) is not None
+        if elsewhere and not fixed and severity_of(self, candidate) == "not-above-chance":
             self.fpr = elsewhere[0]["fpr"]
             self.quantity = _quantity(self.fpr)
         self.risk_head = "risk.recognised" if self.fpr else "risk.auc"
@@ -80,7 +83,10 @@ class Model(Room):
         key = "model.headline" if self.fpr else "model.auc"
         if self.fpr:
             detail.append(say("model.at", fpr=share_words(self.fpr)))
-        if level == "not-above-chance":
+        if level == "not-above-chance" and (listed := candidate.get("shown")):
+            shown, fpr = listed[0]["estimate"], listed[0]["fpr"]  # at another rate
+            level = severity(shown if fpr else advantage(shown), fpr or 0.0)
+        elif level == "not-above-chance":
             key, level, said = self._absence(candidate, level)
             detail.append(said)
         threat = self.document["threat_model"]
