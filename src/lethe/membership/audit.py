@@ -265,8 +265,8 @@ def audit_model(
     measured = [first, *(replace(one, before=first) for one in found.values())]
     if settings.onion:
         measured[0] = _peeled(train, first, models_behind, 1 + len(further))
-    stopped = {"stopped": stop.to_json()} if stop.rules else {}
-    how = {"weights_from_models": models_behind, **stopped}
+    how = {"weights_from_models": models_behind}
+    how |= {"stopped": stop.to_json()} if stop.rules else {}
     judged = next(one for one in measured if one.name == settings.release)
     inputs = list(split_copies(judged, None, features, settings))
     return ModelSubject(data.name, measured, skipped, settings, data, spec, how, inputs).findings()

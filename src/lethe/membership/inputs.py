@@ -75,8 +75,9 @@ def misplaced(shadows: Shadows, seed: int = 0) -> str:
     Args:
         shadows: of the first 64 models and 8,192 records.
     """
-    signals, members = (table[:_MODELS, :_RECORDS] for table in (shadows.signals, shadows.members))
-    residual, inside = (_centred(table) for table in (ranked(signals), members))
+    members = shadows.members[:_MODELS, :_RECORDS]
+    residual = _centred(ranked(shadows.signals[:_MODELS, :_RECORDS]))
+    inside = _centred(members)
     if not (residual.any() and inside.any()):
         return ""
     return (
@@ -117,8 +118,11 @@ def _shifted(residual: Float, inside: Float) -> str:
 def _of_people(residual: Float, inside: Float, people: NDArray[np.generic]) -> tuple[Float, Float]:
     """(K, P) of each model: what the records of each person add up to."""
     _, person = np.unique(people, return_inverse=True)
-    sums = [np.stack([np.bincount(person, row) for row in table]) for table in (residual, inside)]
-    return sums[0], sums[1]
+
+    def added(table: Float) -> Float:
+        return np.array([np.bincount(person, row) for row in table], np.float64)
+
+    return added(residual), added(inside)
 
 
 def _matched(residual: Float, inside: Float, what: str, seed: int) -> str:

@@ -198,7 +198,8 @@ def codes_of_copies(
         columns = np.ascontiguousarray(signals[:, start : start + _COLUMNS].T)
         ordered = np.sort(columns, axis=1)
         distinct = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
-        for at in np.flatnonzero(distinct >= (8 if members is not None else min(8, models))):
+        enough = 8 if members is not None else min(8, models)
+        for at in np.flatnonzero(distinct >= enough).tolist():
             whole = columns[at].tobytes()
             if members is not None:
                 whole += np.packbits(members[:, start + at]).tobytes()
