@@ -265,8 +265,8 @@ def audit_model(
     measured = [first, *(replace(one, before=first) for one in found.values())]
     if settings.onion:
         measured[0] = _peeled(train, first, models_behind, 1 + len(further))
-    how = {"weights_from_models": models_behind}
-    how |= {"stopped": stop.to_json()} if stop.rules else {}
+    stopped = {"stopped": stop.to_json()} if stop.rules else {}
+    how = {"weights_from_models": models_behind, **stopped}
     judged = next(one for one in measured if one.name == settings.release)
     inputs = list(split_copies(judged, None, features, settings))
     return ModelSubject(data.name, measured, skipped, settings, data, spec, how, inputs).findings()
@@ -386,8 +386,7 @@ def _measured(
             found[name] = on_one_thread(job)()
         return found
     show.say(f"attacking {len(jobs) - 1} options, and reading who bears the risk")
-    listed = sorted(jobs.items(), key=lambda item: item[0] != "early-stopping")  # the longest
-    done = {}
+    listed, done = sorted(jobs.items(), key=lambda item: item[0] != "early-stopping"), {}
     for name, result in run_in_processes(listed, _carried_out, workers, show.say):
         done[name] = result
         show.say(f"attacked {name}")
@@ -403,8 +402,8 @@ def _with_groups(
     measured: Measurement, columns: dict[str, NDArray[Any]], settings: AuditSettings
 ) -> Measurement:
     """The same with the strongest attack by groups of records, and by person."""
-    shadows, attack, how = measured.shadows, measured.best, (settings.variance, settings.seed)
-    sure = settings.confidence
+    shadows, attack, sure = measured.shadows, measured.best, settings.confidence
+    how = settings.variance, settings.seed
     return replace(
         measured,
         slices=who_bears(shadows, attack, measured.risk_fpr, columns, sure, *how),

@@ -173,8 +173,7 @@ def drawn_alike(
     rng = np.random.default_rng([seed, 43])
     rows = rng.permutation(shadows.records)[:_ROWS]
     table = columns[rows]
-    spread = table.std(axis=0)
-    scaled = (table - table.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    scaled = _standard(table)
     angle = scaled @ rng.normal(size=(scaled.shape[1], _WAVES)) / np.sqrt(scaled.shape[1])
     waves = np.cos(angle + rng.uniform(0, 2 * np.pi, _WAVES))
     views = {"single columns": by_column(list(table.T)), "all columns together": waves}
@@ -198,16 +197,20 @@ def drawn_alike(
     )
 
 
+def _standard(table: Float) -> Float:
+    """(N, D) columns of mean 0 and deviation 1; constant ones are 0."""
+    spread = table.std(axis=0)
+    return np.asarray((table - table.mean(axis=0)) / np.where(spread > 0, spread, 1.0))
+
+
 def _known_columns(
     shadows: Shadows, features: NDArray[np.floating] | None, seed: int
 ) -> Float | None:
     """(N, D) features, of many 40 random projections, and labels; None where nothing is known."""
     parts: list[Float] = []
     if features is not None:
-        flat = np.asarray(features, np.float64).reshape(shadows.records, -1)
+        flat = _standard(np.asarray(features, np.float64).reshape(shadows.records, -1))
         if flat.shape[1] > _COLUMNS:
-            spread = flat.std(axis=0)
-            flat = (flat - flat.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
             flat = flat @ np.random.default_rng([seed, 47]).normal(size=(flat.shape[1], _COLUMNS))
         parts.append(flat)
     if shadows.labels is not None:

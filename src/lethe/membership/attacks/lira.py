@@ -25,6 +25,7 @@ from lethe.training.shadows import Shadows
 PER_RECORD_FROM = 64
 """Designed number of models from which each record gets its own variance."""
 
+_CELLS = 1 << 20  # ranked at once
 VARIANCES = ("auto", "pooled", "pooled-total", "per-record", "shrunken")
 
 Float = NDArray[np.float64]
@@ -281,8 +282,13 @@ def ranked(signals: NDArray[np.floating]) -> NDArray[np.float32]:
     """
     from scipy.stats import rankdata
 
-    rank = (rankdata(row) for row in signals)  # model by model: all ranks at once may not fit
-    return np.stack([ndtri((one - 0.5) / signals.shape[1]).astype(np.float32) for one in rank])
+    models, records = signals.shape
+    ranks = np.empty(signals.shape, np.float32)
+    step = max(1, _CELLS // records)
+    for start in range(0, models, step):
+        block = slice(start, start + step)
+        ranks[block] = ndtri((rankdata(signals[block], axis=1) - 0.5) / records)
+    return ranks
 
 
 def _calibrated(trial: Trial) -> Float:
