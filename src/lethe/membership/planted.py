@@ -26,6 +26,7 @@ from lethe.evidence.twoway import (
     share_estimate,
     symmetric_estimate,
 )
+from lethe.membership.attacks.lira import shared_part
 from lethe.membership.exposure import expose
 from lethe.membership.measure import record_clusters
 from lethe.membership.scoring import able_cells, score, score_targets
@@ -90,9 +91,10 @@ def part_of(shadows: Shadows, seed: int, most: int) -> Shadows:
 class Values:
     """The values that models give records they did not train on, to draw from.
 
-    A record keeps its own level and spread within each model's own level and scale, so that an
-    attack which models of different levels blind is blind here too. The shape of the residuals is
-    that of all records, and every draw is moved to the nearest value that the models emit.
+    A record keeps its own level and spread; each model keeps its level, its scale and whatever
+    moves many records together, so that an attack which these blind is blind here too. The shape
+    of the residuals is that of all records, and every draw is moved to the nearest value that the
+    models emit.
 
     Args:
         shadows: reference models, K >= 2.
@@ -101,6 +103,7 @@ class Values:
     def __init__(self, shadows: Shadows) -> None:
         level, scale = _frame(shadows.signals)
         signals, outside = (shadows.signals - level) / scale, ~shadows.members
+        signals -= shared_part(signals)
         count = outside.sum(axis=0)
         with np.errstate(invalid="ignore", divide="ignore"):
             self.mean = np.where(outside, signals, 0.0).sum(axis=0) / count
@@ -124,12 +127,13 @@ class Values:
 
         Args:
             rank: (T, N), 0 = the record's lowest value, towards 1 = its highest.
-            signals: (T, N) of the models that answer, which keep their level and scale.
+            signals: (T, N) of the models that answer, which keep what sets them apart.
         """
         last = len(self._residuals) - 1
         residual = np.interp(rank * last, np.arange(last + 1), self._residuals)
         level, scale = _frame(signals)
-        wanted = level + scale * (self.mean + self.sd * residual)
+        shared = shared_part((signals - level) / scale)
+        wanted = level + scale * (shared + self.mean + self.sd * residual)
         place = np.searchsorted(self._emitted, wanted).clip(0, len(self._emitted) - 1)
         lower = np.maximum(place - 1, 0)
         below = wanted - self._emitted[lower] < self._emitted[place] - wanted

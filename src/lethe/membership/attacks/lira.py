@@ -20,12 +20,12 @@ from scipy.special import digamma, gammaln, log_ndtr, ndtri, polygamma
 from lethe.errors import InputError, check_choice
 from lethe.membership.attacks.attack import WITH, WITHOUT, Attack, Scorer, Trial
 from lethe.membership.leave_one_out import Moments, References
-from lethe.training.shadows import Shadows
 
 PER_RECORD_FROM = 64
 """Designed number of models from which each record gets its own variance."""
 
 _CELLS = 1 << 20  # ranked at once
+_FEWEST_SHARED = 6
 VARIANCES = ("auto", "pooled", "pooled-total", "per-record", "shrunken")
 
 Float = NDArray[np.float64]
@@ -291,14 +291,38 @@ def ranked(signals: NDArray[np.floating]) -> NDArray[np.float32]:
     return ranks
 
 
+def shared_part(table: NDArray[np.floating]) -> Float:
+    """(K, N) what few directions of the models explain of a table beyond levels: to be taken off.
+
+    Models that differ by groups of records move many records together. A leak does not: with half
+    of the models IN it takes as many directions as there are pairs. So principal components of
+    more than four times the median variance, at most a third of them, are no leak.
+    """
+    rest = table - table.mean(axis=0, dtype=np.float64)
+    rest -= rest.mean(axis=1, keepdims=True)
+    variance, directions = np.linalg.eigh(rest @ rest.T)
+    large = np.flatnonzero(variance > 4 * np.median(variance))[-(len(table) // 3) :]
+    if len(table) < _FEWEST_SHARED or not len(large):
+        return np.zeros(table.shape)
+    kept = directions[:, large]
+    return np.asarray(kept @ (kept.T @ rest))
+
+
+def calibrated(signals: NDArray[np.floating]) -> NDArray[np.float32]:
+    """(K, N) normal scores of each model, less what moves many records together."""
+    ranks = ranked(signals)
+    return np.asarray(ranks - shared_part(ranks), np.float32)
+
+
 def _calibrated(trial: Trial) -> Float:
-    """LiRA on normal scores: levels and scales of whole models blur neither moments nor rates."""
-
-    def calibrated(shadows: Shadows) -> Shadows:
-        return replace(shadows, signals=ranked(shadows.signals))
-
-    given = None if trial.given is None else calibrated(trial.given)
-    ranks = replace(trial, references=calibrated(trial.references), given=given)
+    """LiRA without what sets whole models apart, which blurs moments and the one threshold."""
+    known, given = trial.references, trial.given
+    if given is None:
+        ranks = replace(trial, references=replace(known, signals=calibrated(known.signals)))
+    else:
+        table = calibrated(np.concatenate([known.signals, given.signals]))
+        both = replace(known, signals=table[: known.models]), table[known.models :]
+        ranks = replace(trial, references=both[0], given=replace(given, signals=both[1]))
     score = np.full(trial.targets.signals.shape, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         for known in ranks.knowledge(probabilities=False):
