@@ -11,6 +11,7 @@ from simulated import DESIGNS, audit, coins, paired, shadows, signals
 from lethe.evidence.roc import roc, tpr_at_fpr
 from lethe.evidence.sight import blindness, forbidden, smallest_seen
 from lethe.membership import planted as module
+from lethe.membership.attacks.lira import ranked, shared_part
 from lethe.membership.audit import audit_scores
 from lethe.membership.planted import FEW, MANY, Values, exchanged, part_of, plants, twin
 from lethe.membership.settings import AuditSettings
@@ -102,6 +103,39 @@ def test_sizes_that_a_rule_forbids():
 
 def shuffled(table, rng):
     return rng.permuted(table, axis=1)
+
+
+LEVELS = {
+    "levels of models": lambda s, rng: s + 20 * rng.normal(size=(len(s), 1)),
+    "scales of models": lambda s, rng: s * np.exp(2 * rng.normal(size=(len(s), 1))),
+    "levels of groups": lambda s, rng: (
+        s + 20 * rng.normal(size=(len(s), 4))[:, rng.integers(4, size=s.shape[1])]
+    ),
+    "other curves": lambda s, rng: np.where(np.arange(len(s))[:, None] % 3, np.sinh(s), np.cbrt(s)),
+}
+
+
+@pytest.mark.parametrize("name", LEVELS)
+def test_what_sets_whole_models_apart_hides_no_leak(name):
+    """One threshold for all models read AUC 0.51 where each model by itself shows 0.84."""
+    leaky = made(1, 1.5)
+    phi = LEVELS[name](leaky.signals, np.random.default_rng(1)).astype(np.float32)
+    apart = dataclasses.replace(leaky, signals=phi)
+    for attack in ("lira-ranked", "loss-threshold", "lira-online"):
+        document = audit_scores(
+            "x", apart, AuditSettings(attack=(attack,), gate=("auc<=0.6",))
+        ).to_json()
+        assert document["verdict"]["outcome"] != "pass", attack
+        if attack == "lira-ranked":
+            assert document["verdict"]["outcome"] == "fail"
+            assert not [one for one in document["checks"] if one["status"] == "fail"]
+
+
+def test_a_safe_release_keeps_what_sets_its_models_apart_out_of_the_plants():
+    """Nothing moves many records together: plants and ranks are as they would be without."""
+    for seed in range(3):
+        leaky = made(seed, 1.5)
+        assert not shared_part(ranked(leaky.signals)).any()
 
 
 BLINDED = {

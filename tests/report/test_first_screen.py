@@ -81,6 +81,7 @@ def test_an_option_that_halves_the_risk_at_an_unknown_price_is_not_said_to_help_
     plain = document(kind)
     plain["frontier"] |= {"operating_point": None, "cheapest_large_reduction": None}
     base = plain["candidates"][0]
+    base["shown"] = []  # nothing at another rate
     for option in plain["candidates"][1:]:
         for number, scale in (("value", share), ("low", share), ("high", share)):
             option["risk"][number] = scale * base["risk"][number]

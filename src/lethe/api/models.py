@@ -306,11 +306,20 @@ def _fitted(
     if data.groups is not None:
         columns["groups"] = data.groups
     table = scores_of(columns, "logit", data.name)
-    return _scored("audit", data.name, table, "logit", chosen, out, save, quiet)
+    known = np.asarray(data.features)
+    return _scored("audit", data.name, table, "logit", chosen, out, save, quiet, known)
 
 
 def _scored(
-    command: str, name: str, table: Any, signal: str, chosen: Any, out: Any, save: bool, quiet: bool
+    command: str,
+    name: str,
+    table: Any,
+    signal: str,
+    chosen: Any,
+    out: Any,
+    save: bool,
+    quiet: bool,
+    features: Any = None,
 ) -> Findings:
     from lethe.cli.options import scores_name
     from lethe.membership.audit import audit_scores as measured
@@ -319,7 +328,7 @@ def _scored(
     shadows, targets = models_of(table, signal)
     bound = scores_name(shadows, targets, chosen.seed)
     with run(command, name, bound, chosen, out, save, quiet) as (folder, progress):
-        found = measured(name, shadows, chosen, folder, targets)
+        found = measured(name, shadows, chosen, folder, targets, features)
         return documents(found, folder, progress, save)
 
 

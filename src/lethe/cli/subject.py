@@ -28,10 +28,11 @@ if TYPE_CHECKING:
 else:
     ModelOptions = options_for(AuditSettings, leave=("predictions",))
     PlanOptions = options_for(
-        AuditSettings, leave=("predictions", "gate", "until", "release", "keep_records", "margin")
+        AuditSettings,
+        leave=("predictions", "gate", "until", "release", "accept", "keep_records", "margin"),
     )
     of_attacks = ("seed", "confidence", "attack", "augmented_queries", "variance")
-    of_scores = (*of_attacks, "gate", "keep_records")
+    of_scores = (*of_attacks, "gate", "accept", "keep_records")
     ScoreOptions = options_for(
         AuditSettings,
         leave=[entry.name for entry in fields(AuditSettings) if entry.name not in of_scores],

@@ -37,6 +37,7 @@ from lethe.membership.candidates import (
 )
 from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.exposure import expose
+from lethe.membership.inputs import handed_in, split_copies
 from lethe.membership.onion import onion
 from lethe.membership.persons import person_level
 from lethe.membership.records import identical_rows, write_records
@@ -53,8 +54,6 @@ from lethe.training.environment import default_workers, on_one_thread
 from lethe.training.folder import RunFolder, SettledRun, write_personal
 from lethe.training.recipe import Recipe, TorchRecipe, Treatment
 from lethe.training.shadows import Shadows
-
-# Weights of single records that come from held-out records, settled once for a run.
 
 _FILE = "public-weights.safetensors"
 
@@ -244,7 +243,8 @@ def audit_model(
     show = show or Silent()
     spec = baseline_spec(data, recipe, settings)
     settings.attacks(_available(spec))
-    check_groups(settings.rules(), _columns(data, spec))
+    columns = _columns(data, spec)
+    check_groups(settings.rules(), columns)
     public = functools.partial(settled_public_weights, folder, spec, settings)
     built, skipped = build_candidates(settings, recipe, extra, public)
     here = workers or default_workers()
@@ -259,23 +259,24 @@ def audit_model(
     if stop.rules:
         show.say(stop.words())
     show.say(headline(first))
+    features = np.asarray(data.features)[spec.pool]
     if settings.keep_records:
-        own = data.features[spec.pool]
-        write_records(folder, first, data.classes, own, settings.variance, settings.seed)
+        write_records(folder, first, data.classes, features, settings.variance, settings.seed)
 
     scores, models_behind = _settled_exposure(folder, spec, first.shadows)
     weights = targeted_weights(scores, spec, settings)
     shadows = train(further, weights, stop.reached)
-    jobs = _attacks_to_run(train, built, shadows, first, weights, _columns(data, spec))
+    jobs = _attacks_to_run(train, built, shadows, first, weights, columns)
     found = _measured(jobs, first.shadows, here, show)
     first = found.pop(BASELINE.name)
     measured = with_views([first, *(replace(one, before=first) for one in found.values())])
     if settings.onion:
         measured[0] = _peeled(train, first, models_behind, 1 + len(further))
-    how: dict[str, Any] = {"weights_from_models": models_behind}
-    if stop.rules:
-        how["stopped"] = stop.to_json()
-    return ModelSubject(data.name, measured, skipped, settings, data, spec, how).findings()
+    stopped = {"stopped": stop.to_json()} if stop.rules else {}
+    how = {"weights_from_models": models_behind, **stopped}
+    judged = next(one for one in measured if one.name == settings.release)
+    inputs = list(split_copies(judged, None, features, settings))
+    return ModelSubject(data.name, measured, skipped, settings, data, spec, how, inputs).findings()
 
 
 def _plan_words(options: int, trained: int, settings: AuditSettings) -> str:
@@ -391,10 +392,8 @@ def _measured(
             show.say("reading who bears the risk" if name == BASELINE.name else f"attacking {name}")
             found[name] = on_one_thread(job)()
         return found
-    if len(jobs) > 1:
-        show.say(f"attacking {len(jobs) - 1} options, and reading who bears the risk")
-    listed = sorted(jobs.items(), key=lambda item: item[0] != "early-stopping")  # the longest
-    done: dict[str, Measurement] = {}
+    show.say(f"attacking {len(jobs) - 1} options, and reading who bears the risk")
+    listed, done = sorted(jobs.items(), key=lambda item: item[0] != "early-stopping"), {}
     for name, result in run_in_processes(listed, _carried_out, workers, show.say):
         done[name] = result
         show.say(f"attacked {name}")
@@ -410,8 +409,8 @@ def _with_groups(
     measured: Measurement, columns: dict[str, NDArray[Any]], settings: AuditSettings
 ) -> Measurement:
     """The same with the strongest attack by groups of records, and by person."""
-    shadows, attack, how = measured.shadows, measured.best, (settings.variance, settings.seed)
-    sure = settings.confidence
+    shadows, attack, sure = measured.shadows, measured.best, settings.confidence
+    how = settings.variance, settings.seed
     return replace(
         measured,
         slices=who_bears(shadows, attack, measured.risk_fpr, columns, sure, *how),
@@ -425,6 +424,7 @@ def audit_scores(
     settings: AuditSettings,
     folder: RunFolder | None = None,
     targets: Shadows | None = None,
+    features: NDArray[Any] | None = None,
 ) -> Findings:
     """The same measurement on signals that were computed elsewhere; nothing is trained.
 
@@ -435,6 +435,8 @@ def audit_scores(
         folder: an open run folder, needed to keep the table of records.
         targets: models to attack, all of `shadows` being their references; by default every
             shadow model is the target in turn. Of one target the intervals speak about it alone.
+        features: (N, ...) the records themselves where they are known, to ask whether members were
+            drawn like the others.
     """
     measured = measure(shadows, BASELINE, None, settings, targets=targets)
     if targets is None:
@@ -445,7 +447,8 @@ def audit_scores(
             measured = _with_group_rules(lambda: measured, columns, settings)
     if settings.keep_records and folder is not None:
         write_records(folder, measured, None)
-    return ModelSubject(name, [measured], [], settings).findings()
+    inputs = list(handed_in(measured, targets, features, settings))
+    return ModelSubject(name, [measured], [], settings, inputs=inputs).findings()
 
 
 @dataclass(frozen=True)

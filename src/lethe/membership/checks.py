@@ -15,6 +15,7 @@ from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.rules import Rule
 from lethe.evidence.sight import Plant, smallest_seen
 from lethe.evidence.twoway import Spread, symmetric_estimate
+from lethe.membership.attacks.lira import calibrated
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.measure import AttackRates, strongest
 from lethe.membership.planted import exchanged, part_of, plants
@@ -251,16 +252,15 @@ def beats_baseline(results: Mapping[str, AttackRates], best: str) -> Check:
 def levels(shadows: Shadows) -> Check | None:
     """Records must have levels of their own: easy ones score high in every model.
 
-    A one-way analysis of variance over the records, of signals without their model's mean and with
-    what membership adds on average taken off. Where no level shows, rows of signals and membership
-    do not belong to the same records, and no attack can find anything.
+    A one-way analysis of variance over the records, of signals without what sets whole models apart
+    and with what membership adds on average taken off. Where no level shows, rows of signals and
+    membership do not belong to the same records, and no attack can find anything.
     """
     if shadows.models < MINIMUM_LEVELS or shadows.records < 2:
         return None
-    signal, inside = shadows.signals.astype(np.float64), shadows.members
-    if np.ptp(signal) == 0:
+    if np.ptp(shadows.signals) == 0:
         return None
-    rest = signal - signal.mean(axis=1, keepdims=True)
+    rest, inside = calibrated(shadows.signals).astype(np.float64), shadows.members
     for side in (inside, ~inside):
         rest[side] -= rest[side].mean()
     models, records = rest.shape

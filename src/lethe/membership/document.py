@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, attack, outcome_words, run
 from lethe.data.dataset import Dataset
 from lethe.evidence.estimate import Estimate, Measured, Refusal
@@ -326,6 +327,7 @@ class ModelSubject(Subject):
 
     Attributes:
         skipped: mitigations that the recipe cannot carry, each with `name` and `why`.
+        inputs: what the input itself says against a verdict.
     """
 
     name: str  # of the subject
@@ -335,13 +337,16 @@ class ModelSubject(Subject):
     data: Dataset | None = None  # the records, if the audit trained its shadow models
     spec: Spec | None = None  # of the baseline, likewise
     extra: Mapping[str, Any] = field(default_factory=dict)  # further entries for `reproduction`
+    inputs: Sequence[InputCheck] = ()
 
     def findings(self) -> Findings:
         """The document of the audit."""
         return run(self, self.settings.rules(), self.settings.release)
 
     def candidates(self) -> Sequence[Candidate]:
-        return [_candidate(one, self.settings, self.data, self.spec) for one in self.measured]
+        settings = self.settings
+        measured = [_candidate(one, settings, self.data, self.spec) for one in self.measured]
+        return stopped(measured, self.inputs, settings.accept)
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
         one = next(one for one in self.measured if one.name == chosen)
@@ -350,7 +355,8 @@ class ModelSubject(Subject):
         return worst if isinstance(worst, Refusal) else worst.estimate
 
     def words(self, verdict: Verdict) -> Sequence[str]:
-        return verdict_words(verdict, self.measured[0].risk_fpr)
+        first, *rest = verdict_words(verdict, self.measured[0].risk_fpr)
+        return [first, *(one.to_json(self.settings.accept)["detail"] for one in self.inputs), *rest]
 
     def facts(self) -> Facts:
         settings, plain, spec = self.settings, self.measured[0], self.spec
@@ -358,13 +364,16 @@ class ModelSubject(Subject):
         available = Available.of(plain.shadows)
         if spec is not None:  # the records lie in the run, though no attack had asked for them
             available = replace(available, features=True, population_features=True)
+        size = {}
+        if spec is not None and isinstance(spec.recipe, TorchRecipe):
+            size = {"parameters": parameter_count(spec.recipe.make_module)}
         return Facts(
             subject={
                 "release": "model",
                 "name": self.name,
                 "summary": summary(self.name, plain.shadows, spec is not None),
                 "recipe": None if spec is None else spec.recipe.describe(),
-                **_size(spec),
+                **size,
             },
             threat_model=threat_model(plain.shadows),
             data=_data(plain.shadows, self.data, spec),
@@ -379,7 +388,10 @@ class ModelSubject(Subject):
             exposed=exposed_records(plain, classes, confidence=settings.confidence)
             if settings.keep_records
             else (),
-            checks=[check.to_json(one.name) for one in self.measured for check in one.checks],
+            checks=[
+                *(one.to_json(settings.accept) for one in self.inputs),
+                *(check.to_json(one.name) for one in self.measured for check in one.checks),
+            ],
             limits=limits(
                 plain.shadows, () if self.data is None else self.data.notes, self.all_candidates
             ),
@@ -391,18 +403,12 @@ class ModelSubject(Subject):
                 "attack": list(settings.attack),
                 "variance": settings.variance,
                 "gate": list(settings.gate),
+                **({"accept": list(settings.accept)} if settings.accept else {}),
                 "spec": None if spec is None else spec.hash(),
                 **self.extra,
             },
             libraries=("numpy", "scipy", "scikit-learn", "torch"),
         )
-
-
-def _size(spec: Spec | None) -> dict[str, int]:
-    """Trainable parameters of the model, where the recipe shows them."""
-    if spec is None or not isinstance(spec.recipe, TorchRecipe):
-        return {}
-    return {"parameters": parameter_count(spec.recipe.make_module)}
 
 
 def _candidate(
@@ -456,9 +462,8 @@ def _candidate(
             "newly_exposed": newly,
             "words": moved_words(change, newly, others),
         }
-    if spec is not None:
-        proven = data is None or not data.preparation.read_off
-        details.update(one.mitigation.details(spec.pool) if proven else {})
+    if spec is not None and (data is None or not data.preparation.read_off):
+        details.update(one.mitigation.details(spec.pool))
     chosen = dict(one.mitigation.settings)
     if one.weights is not None and spec is not None:
         chosen["mean_weight"] = float(one.weights[spec.pool].mean(dtype=np.float64))

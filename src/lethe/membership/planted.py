@@ -26,6 +26,7 @@ from lethe.evidence.twoway import (
     share_estimate,
     symmetric_estimate,
 )
+from lethe.membership.attacks.lira import shared_part
 from lethe.membership.exposure import expose
 from lethe.membership.measure import record_clusters
 from lethe.membership.scoring import able_cells, score, score_targets
@@ -39,10 +40,10 @@ ODDS = (1.25, 1.5, 2.0, 3.0, 5.0, 8.0, 12.0, 20.0, 35.0, 75.0, 200.0)
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Shares of the records whose members have the largest of `_FULLY` draws."""
 _FULLY = 500.0
-_CELLS = 1 << 17  # of the part of a large audit that is planted
+_CELLS = 1 << 16  # of the part of a large audit that is planted
 _PART = 32  # so many times as many cells as are used, where there are more than `_CELLS`
 _FEWEST_RECORDS = 200
-_DRAWS = 200  # of the bootstrap: a plant needs limits, not their second digit
+_DRAWS = 100  # of the bootstrap: a plant needs limits, not their second digit
 
 
 def exchanged(shadows: Shadows, seed: int) -> Shadows:
@@ -90,8 +91,10 @@ def part_of(shadows: Shadows, seed: int, most: int) -> Shadows:
 class Values:
     """The values that models give records they did not train on, to draw from.
 
-    A record keeps its own level and spread (of one model alone: those of its class); the shape of
-    the residuals is that of all records, and every draw is moved to the nearest value that the
+    A record keeps its own level and spread (of one model alone: those of its class); each model
+    keeps its level, its scale and whatever moves many records together, so that an attack which
+    these blind is blind here too. The shape of the residuals is that of all records, and every
+    draw is moved to the nearest value that the
     models emit.
 
     Args:
@@ -99,7 +102,9 @@ class Values:
     """
 
     def __init__(self, shadows: Shadows) -> None:
-        signals, outside = shadows.signals.astype(np.float64), ~shadows.members
+        level, scale = _frame(shadows.signals)
+        signals, outside = (shadows.signals - level) / scale, ~shadows.members
+        signals -= shared_part(signals)
         alike = np.arange(shadows.records)  # whose values are a record's own
         if shadows.alone:
             labels = np.zeros(shadows.records) if shadows.labels is None else shadows.labels
@@ -118,19 +123,24 @@ class Values:
         spread = outside & (self.sd > 0)
         cells = (residual / np.where(self.sd > 0, self.sd, 1.0))[spread]
         self._residuals = np.sort(cells) if len(cells) else np.zeros(1)
-        self._emitted = np.sort(signals, axis=None)
-        self._order = np.argsort(signals, axis=None) if shadows.correct is not None else None
+        self._emitted = np.sort(shadows.signals, axis=None).astype(np.float64)
+        self._order = None if shadows.correct is None else np.argsort(shadows.signals, axis=None)
         self._correct = shadows.correct
 
-    def at(self, rank: Float) -> tuple[Float, NDArray[np.bool_] | None]:
+    def at(
+        self, rank: Float, signals: NDArray[np.floating]
+    ) -> tuple[Float, NDArray[np.bool_] | None]:
         """Values of each record at ranks in [0, 1), and whether they belong to right answers.
 
         Args:
             rank: (T, N), 0 = the record's lowest value, towards 1 = its highest.
+            signals: (T, N) of the models that answer, which keep what sets them apart.
         """
         last = len(self._residuals) - 1
         residual = np.interp(rank * last, np.arange(last + 1), self._residuals)
-        wanted = self.mean + self.sd * residual
+        level, scale = _frame(signals)
+        shared = shared_part((signals - level) / scale)
+        wanted = level + scale * (shared + self.mean + self.sd * residual)
         place = np.searchsorted(self._emitted, wanted).clip(0, len(self._emitted) - 1)
         lower = np.maximum(place - 1, 0)
         below = wanted - self._emitted[lower] < self._emitted[place] - wanted
@@ -138,6 +148,14 @@ class Values:
         if self._correct is None or self._order is None:
             return self._emitted[place], None
         return self._emitted[place], self._correct.ravel()[self._order[place]]
+
+
+def _frame(signals: NDArray[np.floating]) -> tuple[Float, Float]:
+    """(K, 1) level and scale of each model: mean and deviation without the outer 1 % of a side."""
+    ends = np.quantile(signals, (0.01, 0.99), axis=1, keepdims=True)
+    kept = signals.clip(*ends).astype(np.float64)
+    scale = kept.std(axis=1, keepdims=True)
+    return kept.mean(axis=1, keepdims=True), np.where(scale > 0, scale, 1.0)
 
 
 def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Shadows, Float]:
@@ -156,7 +174,7 @@ def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Sh
     rng = np.random.default_rng([seed, 23])
     rank = rng.random(shadows.signals.shape)
     rank = np.where(shadows.members, rank ** (1 / chosen), rank)
-    signal, correct = values.at(rank)
+    signal, correct = values.at(rank, shadows.signals)
     moved = signal.astype(np.float32)
     queries = None
     if shadows.queries is not None:
@@ -208,6 +226,7 @@ def plants(
     """
     whole = len(np.unique(record_clusters(shadows)))
     part = part_of(shadows, seed, _CELLS)
+    part = replace(part, copied=record_clusters(part))  # of the twins they are the same
     share = len(np.unique(record_clusters(part))) / whole
     attacked = part
     if targets is not None:
@@ -221,7 +240,7 @@ def plants(
         chosen[order[: max(1, round(fraction * part.records))]] = _FULLY
         twins.append((FEW, chosen))
     found = []
-    for kind, chosen in twins:
+    for place, (kind, chosen) in enumerate(twins):
         models, oracle = twin(part, values, chosen, seed)
         victims = models
         if targets is not None:
@@ -237,6 +256,9 @@ def plants(
             for quantity in measured[0]
         }
         leak = _sizes(victims, scored, oracle, best)
+        if place % 2:  # of t-scores half of the sizes will do
+            found.append(Plant(kind, leak, best))
+            continue
         exposed = expose(models, confidence=confidence)
         if isinstance(exposed.top_t, Estimate):
             best["top-t"] = exposed.top_t

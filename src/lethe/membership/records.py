@@ -108,6 +108,7 @@ MOST_REFERENCES = 50_000
 NEAR = 0.1
 _CELLS = 1 << 22
 _MOST_PRODUCTS = 4096
+_MOST_COMPARED = 20_000
 
 
 @dataclass(frozen=True)
@@ -237,6 +238,29 @@ def identical_rows(flat: NDArray[np.floating]) -> tuple[NDArray[np.intp], NDArra
     whole = rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel()
     _, same, count = np.unique(whole, return_inverse=True, return_counts=True)
     return np.asarray(same), np.asarray(count)
+
+
+def near_pairs(features: NDArray[np.floating]) -> NDArray[np.intp]:
+    """(N,) number shared by records of equal or nearly equal features.
+
+    Near is within a twentieth of the usual distance to the tenth neighbour: so many may be copies
+    themselves. Beyond 20,000 records, and of one or two columns, where neighbours are near by
+    chance, equal ones alone count.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+    from sklearn.neighbors import NearestNeighbors
+
+    flat = np.ascontiguousarray(np.asarray(features).reshape(len(features), -1))
+    same = identical_rows(flat)[0]
+    first = np.unique(same, return_index=True)[1]
+    if not 10 < len(first) <= _MOST_COMPARED or flat.shape[1] < 3:
+        return same
+    points = _points(flat)[0][first]
+    distance, place = NearestNeighbors(n_neighbors=10).fit(points).kneighbors()
+    near, rank = np.nonzero(distance <= np.median(distance[:, -1]) / 20)
+    edges = coo_array((np.ones(len(near)), (near, place[near, rank])), (len(first), len(first)))
+    return np.asarray(connected_components(edges, directed=False)[1])[same]
 
 
 # The evidence on every record: how exposed, how surely, which attacks see it, and why.

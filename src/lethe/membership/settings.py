@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lethe.assess.input_checks import WAIVABLE
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.accounting import check_clip, check_given_delta
 from lethe.evidence.rules import Precision, Rule, parse_precision, parse_rule
@@ -43,7 +44,7 @@ class AuditSettings:
             draw a record.
         alpha: targeted weights are exp(-alpha t + beta), cut to [0, 1].
         beta: see alpha.
-        attack: names of the attacks to run: lira-online, lira-offline, lira-queries,
+        attack: names of the attacks to run: lira-online, lira-ranked, lira-offline, lira-queries,
             lira-hierarchical, bavaria-n, bavaria-t, bavaria-offline, rmia-online, rmia-offline,
             base-online, base-offline, attack-r, learned-ratio, loss-threshold, gap, quantile; or
             all; or auto, the strongest ones and a blind baseline.
@@ -58,6 +59,8 @@ class AuditSettings:
             Whatever number of models that takes, the audit is valid, and goes on if you ask for
             more.
         release: candidate that the rules judge.
+        accept: checks of the input that shall not stop the verdict, by name, such as copies; the
+            report says so.
         onion: rounds of removing the 1 % most exposed records, training again without them, and
             seeing who is exposed next; each costs as many trainings as a mitigation. From 16 models
             on.
@@ -93,6 +96,7 @@ class AuditSettings:
     gate: tuple[str, ...] = ()
     until: tuple[str, ...] = ()
     release: str = "baseline"
+    accept: tuple[str, ...] = ()
     onion: int = 0
     keep_records: bool = False
     epsilon: tuple[float, ...] = ()
@@ -119,6 +123,8 @@ class AuditSettings:
                 f"onion={self.onion} needs at least {MINIMUM_MODELS} models, of which one half "
                 f"chooses whom to remove and the other says what that did; models={self.models}."
             )
+        for name in self.accept:
+            check_choice("accept", name, WAIVABLE)
         check_choice("noise_convention", self.noise_convention, NOISE_CONVENTIONS)
         check_choice("variance", self.variance, VARIANCES)
         if not self.attack or len(set(self.attack) & {"auto", "all"}) and len(self.attack) > 1:

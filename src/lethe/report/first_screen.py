@@ -24,7 +24,7 @@ from lethe.report.numbers import (
     significant,
 )
 from lethe.report.sections import Chart, Mark, Row, Section, Table
-from lethe.report.severity import Outcome, outcome, severity, worst_severity
+from lethe.report.severity import Outcome, advantage, outcome, severity, worst_severity
 from lethe.report.utility import Utility
 
 Json = Mapping[str, Any]
@@ -555,4 +555,7 @@ def severity_of(room: Room, candidate: Json | None) -> str:
     """Severity of the share that a candidate is judged on."""
     if candidate is None:
         return ""
-    return severity(room.share_of(candidate), room.chance)
+    found = room.share_of(candidate)
+    if room.risk_head == "risk.auc" and found is not None and "refused" not in found:
+        return severity(advantage(found), 0.0)
+    return severity(found, room.chance)

@@ -14,7 +14,9 @@ from lethe.report.first_screen import (
     Worst,
     baseline_of,
     interval_sentence,
+    judged,
     put_forward,
+    recommended,
     severity_of,
     share_sentence,
 )
@@ -49,7 +51,21 @@ class Model(Room):
         self.base = baseline_of(document)
         self.best = put_forward(document)
         self.fpr = next(filter(None, map(risk_fpr, document["candidates"])), None)
+        self.quantity = ""  # that all of the page speaks of, where it is not the frontier's
+        candidate = judged(document)
+        elsewhere = (candidate or {}).get("shown")
+        # The limits of a recommended option allow for the choice at the frontier's rate alone.
+        fixed = recommended(document) is not None
+        if elsewhere and not fixed and severity_of(self, candidate) == "not-above-chance":
+            self.fpr = elsewhere[0]["fpr"]
+            self.quantity = _quantity(self.fpr)
         self.risk_head = "risk.recognised" if self.fpr else "risk.auc"
+
+    def share_of(self, candidate: Json) -> Json | None:
+        if not self.quantity:
+            return super().share_of(candidate)
+        found: Json | None = candidate["measures"].get(self.quantity)
+        return found
 
     @property
     def chance(self) -> float:
@@ -63,21 +79,16 @@ class Model(Room):
         if not value or found is None:
             reason = (found or {}).get("refused", "")
             return Worst(say("model.refused"), say("unmeasured"), "", str(reason), "")
-        level, fpr, detail = severity_of(self, candidate), self.fpr, []
+        level, detail = severity_of(self, candidate), [interval_sentence(self.document, found)]
         key = "model.headline" if self.fpr else "model.auc"
-        if level == "not-above-chance":
-            listed = candidate.get("shown")
-            if listed:  # at another rate than the headline's
-                found, fpr = listed[0]["estimate"], listed[0]["fpr"]
-                value, _, chance = share_sentence(found, fpr or 0.5)
-                level = severity(found if fpr else advantage(found), fpr or 0.0)
-                key = "model.headline" if fpr else "model.auc"
-            else:
-                key, level, said = self._absence(candidate, level)
-                detail.append(said)
-        detail.insert(0, interval_sentence(self.document, found))
-        if fpr:
-            detail.insert(1, say("model.at", fpr=share_words(fpr)))
+        if self.fpr:
+            detail.append(say("model.at", fpr=share_words(self.fpr)))
+        if level == "not-above-chance" and (listed := candidate.get("shown")):
+            shown, fpr = listed[0]["estimate"], listed[0]["fpr"]  # at another rate
+            level = severity(shown if fpr else advantage(shown), fpr or 0.0)
+        elif level == "not-above-chance":
+            key, level, said = self._absence(candidate, level)
+            detail.append(said)
         threat = self.document["threat_model"]
         return Worst(
             say(key, value=value, chance=chance),
@@ -94,8 +105,7 @@ class Model(Room):
         That nothing was found is news only where a planted leak was.
         """
         plants = [Plant.of(one) for one in candidate.get("plants") or ()]
-        quantity = "auc" if self.fpr is None else Rule("tpr", self.fpr, 0.0).quantity
-        size = smallest_seen(plants, quantity, self.chance)
+        size = smallest_seen(plants, _quantity(self.fpr), self.chance)
         alone = candidate.get("models") == 1
         if size is None:
             return "model.alone" if alone else "model.blind", "", say("first.blind")
@@ -233,7 +243,8 @@ class Model(Room):
         rows: list[Row] = []
         for place, one in enumerate(base.get("onion") or (), start=1):
             counts = [Cell("estimate", grouped(one[key])) for key in ("removed", "stayed")]
-            risk = share(one["risk"]) if self.fpr else plain_auc(one["risk"])
+            found = self.share_of(one)
+            risk = share(found) if self.fpr else plain_auc(found)
             newly = Cell("estimate", grouped(one["newly_exposed"]))
             cells: list[Cell | str] = [*counts, risk, amount(one["top_t"]), newly]
             rows.append((str(place), [*cells, amount(one["change"])]))
@@ -346,7 +357,10 @@ class Model(Room):
             )
             for one in stops
         ]
-        heads = [say("stops.epoch"), say(self.risk_head), utility.name]
+        # Stops were compared at the frontier's rate, whatever the page speaks of.
+        rate = risk_fpr(candidate)
+        risk = say("model.tpr_at", fpr=percent(rate)) if rate else "AUC"
+        heads = [say("stops.epoch"), risk, utility.name]
         attack = stops[0]["attack"]
         note = say(
             "stops.note",
@@ -417,6 +431,10 @@ class Model(Room):
         left = len(rows) - len(kept)
         note = say("classes.more", n=grouped(left)) if left else ""
         return Table(say("classes.of", name=candidate["name"]), heads, made, note)
+
+
+def _quantity(fpr: float | None) -> str:
+    return "auc" if fpr is None else Rule("tpr", fpr, 0.0).quantity
 
 
 def risk_fpr(candidate: Json) -> float | None:

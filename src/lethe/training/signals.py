@@ -178,7 +178,9 @@ def _refuse_nan(bad: NDArray[np.bool_], what: str, how: str) -> None:
         )
 
 
-def codes_of_copies(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> NDArray[np.intp]:
+def codes_of_copies(
+    signals: NDArray[np.floating], members: NDArray[np.bool_] | None
+) -> NDArray[np.intp]:
     """(N,) for each record the first with equal signals and membership in all models, else itself.
 
     They are one record that stands in the file several times. Equal signals alone are ties: two
@@ -187,7 +189,7 @@ def codes_of_copies(signals: NDArray[np.floating], members: NDArray[np.bool_]) -
 
     Args:
         signals: (K, N).
-        members: (K, N).
+        members: (K, N); None to compare signals alone.
     """
     models, records = signals.shape
     codes = np.arange(records)
@@ -196,8 +198,11 @@ def codes_of_copies(signals: NDArray[np.floating], members: NDArray[np.bool_]) -
         columns = np.ascontiguousarray(signals[:, start : start + _COLUMNS].T)
         ordered = np.sort(columns, axis=1)
         distinct = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
-        for at in np.flatnonzero(distinct >= 8).tolist():
-            whole = columns[at].tobytes() + np.packbits(members[:, start + at]).tobytes()
+        enough = 8 if members is not None else min(8, models)
+        for at in np.flatnonzero(distinct >= enough).tolist():
+            whole = columns[at].tobytes()
+            if members is not None:
+                whole += np.packbits(members[:, start + at]).tobytes()
             name = hashlib.blake2b(whole, digest_size=16).digest()
             codes[start + at] = first.setdefault(name, start + at)
     return codes

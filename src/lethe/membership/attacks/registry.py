@@ -23,8 +23,8 @@ ATTACKS: dict[str, Attack] = {
 }
 
 AUTO = (
-    *("lira-online", "lira-offline", "lira-queries", "rmia-offline", "learned-ratio"),
-    "loss-threshold",
+    *("lira-online", "lira-ranked", "lira-offline", "lira-queries", "rmia-offline"),
+    *("learned-ratio", "loss-threshold"),
 )
 """What ``--attack auto`` runs: see the table of docs/attacks.md."""
 

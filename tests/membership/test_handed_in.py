@@ -1,0 +1,158 @@
+"""What was handed in: another order of membership, split copies, members drawn otherwise."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from simulated import DESIGNS, coins, paired, shadows, signals
+from sklearn.linear_model import LogisticRegression
+
+import lethe
+from lethe.membership.audit import audit_scores
+from lethe.membership.inputs import drawn_alike, misplaced
+from lethe.membership.records import near_pairs
+from lethe.membership.settings import AuditSettings
+
+QUIET = {"save": False, "quiet": True}
+
+
+def each_row(members, rng):
+    return np.stack([np.roll(row, rng.integers(1, len(row))) for row in members])
+
+
+ORDERS = {
+    "records by one": lambda m, rng: np.roll(m, 1, axis=1),
+    "models by one": lambda m, rng: np.roll(m, 1, axis=0),
+    "models by two": lambda m, rng: np.roll(m, 2, axis=0),
+    "both": lambda m, rng: np.roll(m, (2, 5), axis=(0, 1)),
+    "records backwards": lambda m, rng: m[:, ::-1],
+    "models shuffled": lambda m, rng: m[rng.permutation(len(m))],
+    "models each by its own": each_row,
+    "two models exchanged": lambda m, rng: m[np.r_[2, 1, 0, 3 : len(m)]],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_membership_in_another_order_stops(order):
+    for seed in range(3):
+        members = (paired if seed else coins)(16, 500, seed)
+        leaky = shadows(members, signals(members, seed, 1.5))
+        moved = dataclasses.replace(
+            leaky, members=ORDERS[order](members, np.random.default_rng(seed))
+        )
+        assert misplaced(moved, seed) and not misplaced(leaky, seed)
+
+
+def test_a_waiver_lets_membership_in_another_order_pass():
+    members = paired(16, 500)
+    moved = shadows(np.roll(members, 1, axis=1), signals(members, 0, 1.5))
+    asked = AuditSettings(attack=("lira-online",), gate=("auc<=0.9",))
+    document = audit_scores("x", moved, asked).to_json()
+    assert document["verdict"]["outcome"] == "not-enough-evidence"
+    accepted = dataclasses.replace(asked, accept=("membership-order",))
+    assert "accepted" in {
+        one.get("effect") for one in audit_scores("x", moved, accepted).to_json()["checks"]
+    }
+
+
+def test_records_in_another_order_are_seen_of_many_models():
+    members = paired(64, 600)
+    leaky = shadows(members, signals(members, 0, 1.5))
+    moved = members[:, np.random.default_rng(0).permutation(600)]
+    assert "records" in misplaced(dataclasses.replace(leaky, members=moved))
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+@pytest.mark.parametrize("gap", [0.0, 0.3, 2.0])
+def test_membership_where_it_belongs_is_not_stopped(design, gap):
+    """Also where neighbours in the table are alike, as sorted records are."""
+    for seed in range(4):
+        models, records = ((4, 100), (8, 300), (16, 600), (65, 200))[seed]
+        members = DESIGNS[design](models, records, seed)
+        rng = np.random.default_rng(seed)
+        waves = np.cumsum(rng.normal(size=members.shape), axis=1) * (seed % 2)
+        groups = np.arange(records) // 2 if seed == 2 else None
+        if groups is not None:
+            members = members[:, groups]
+        made = shadows(members, signals(members, seed, gap) + waves, groups=groups)
+        assert misplaced(made, seed) == ""
+
+
+def split(kind, X, rng):
+    return {
+        "random": rng.random(len(X)) < 0.5,
+        "by a column": X[:, 1] < 0,
+        "near the middle": np.abs(X[:, 1]) < 0.7,
+        "by two columns": X[:, 1] * X[:, 2] > 0,
+    }[kind]
+
+
+@pytest.mark.parametrize("kind", ["by a column", "near the middle", "by two columns"])
+def test_members_that_features_tell_stop_the_verdict_of_a_fitted_model(kind):
+    rng = np.random.default_rng(1)
+    X = rng.normal(size=(600, 5))
+    y = (X[:, 0] + rng.normal(size=600) > 0).astype(int)
+    outcomes = {}
+    for drawn in ("random", kind):
+        members = split(drawn, X, rng)
+        fitted = LogisticRegression().fit(X[members], y[members])
+        found = lethe.audit(fitted, X, y, members=members, gate="auc<=0.5", **QUIET)
+        outcomes[drawn] = [one for one in found.checks if "members-drawn-alike" in one["name"]]
+    assert not outcomes["random"]
+    (check,) = outcomes[kind]
+    assert check["status"] == "fail" and "--accept members-drawn-alike" in check["detail"]
+    assert found.verdict["outcome"] == "not-enough-evidence"
+
+
+def test_labels_tell_members_of_given_models():
+    """Each model was trained on one class only: what it knows is the class."""
+    labels = np.arange(400) % 2
+    rng = np.random.default_rng(0)
+    chosen = rng.random(16) < 0.5
+    members = (labels == chosen[:, None]) & (rng.random((16, 400)) < 0.8)
+    made = shadows(members, signals(members, 0), labels=labels.astype(str))
+    assert drawn_alike(made).effect == "stops"
+    assert drawn_alike(dataclasses.replace(made, members=paired(16, 400))) is None
+
+
+def test_a_random_split_is_called_one_that_was_not_once_in_a_hundred():
+    stopped = 0
+    for seed in range(40):
+        rng = np.random.default_rng([seed, 3])
+        one = shadows(coins(1, 200, seed), rng.normal(size=(1, 200)))
+        stopped += drawn_alike(one, rng.normal(size=(200, 3)), seed) is not None
+    assert stopped <= 3  # P(4 or more of 40 at 0.01) < 0.001
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-6])
+@pytest.mark.parametrize("models", [4, 16])
+def test_copies_that_are_members_where_others_are_not_earn_no_pass(models, jitter):
+    """Each record stands twice, in training as one or as the other: the model knows it always."""
+    members = paired(models, 300, 2)
+    phi = signals(members, 2, 1.5)
+    twice = np.hstack([phi, phi + jitter * np.random.default_rng(0).normal(size=phi.shape)])
+    made = shadows(np.hstack([members, ~members]), twice)
+    asked = AuditSettings(attack=("lira-offline", "loss-threshold"), gate=("auc<=0.99",))
+    document = audit_scores("x", made, asked).to_json()
+    assert document["verdict"]["outcome"] == "not-enough-evidence"
+    (check,) = [one for one in document["checks"] if one["name"] == "input: copies"]
+    assert check["status"] == "fail" and "--group" in check["detail"]
+
+
+def test_near_copies_of_the_data_are_measured_both_ways():
+    """Scores are no copies of each other here; the features are."""
+    members, rng = np.hstack([paired(16, 300, 2)] * 2), np.random.default_rng(0)
+    members[:, 300:] ^= True
+    features = rng.normal(size=(300, 4))
+    features = np.vstack([features, features + 1e-4])
+    made = shadows(members, signals(members, 2, 1.5))
+    asked = AuditSettings(attack=("lira-offline",), gate=("auc<=0.99",))
+    outcomes = [
+        audit_scores("x", models, asked, features=features).to_json()["verdict"]["outcome"]
+        for models in (made, dataclasses.replace(made, groups=np.arange(600)))
+    ]
+    assert outcomes == ["not-enough-evidence", "pass"]
+    assert np.unique(near_pairs(features)).size == 300
+    assert np.unique(near_pairs(rng.normal(size=(600, 3)))).size > 590
