@@ -6,8 +6,7 @@
 round.
 
 *Time*: 10 sigmas x 10 draws at --users users with one probe each, every full rank counted. `lethe`
-is what `lethe audit embeddings` runs; `independent` draws new noise each time, with the same
-kernel; `argsort` is one attack that sorts every row, times 100 (all sigmas cost the same).
+is what `lethe audit embeddings` runs; `independent` draws new noise each time; `argsort` is one attack that sorts every row, times 100 (all sigmas cost the same).
 
 *Distribution*: 300 users, draws from --pools pools of 10 against as many independent ones. Each of
 the ten draws must be distributed as an independent one (Kolmogorov-Smirnov on the MRR, p-values
@@ -43,7 +42,7 @@ from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.smoothing import Sample, noise_pools
 from lethe.reidentification.surface import SIGMAS, Curve, attack_curve
-from lethe.reidentification.sweep import Battery, fast_batch, gallery_hits, sample_of
+from lethe.reidentification.sweep import Battery, gallery_hits, sample_of
 from lethe.reidentification.utility import expected_auc
 from lethe.reidentification.vectors import effective_sigma
 
@@ -81,7 +80,6 @@ def swept(sample: Sample, sigmas: Any, draws: int, mode: str = "pooled", pools: 
         pools=pools,
         mode=mode,
         thresholds=(),
-        batch=fast_batch(sample, SETTINGS) if mode == "pooled" else None,
     )
 
 
@@ -178,10 +176,9 @@ def study(parts: list[int]) -> dict[str, Any]:
 def attackers(users: int, rounds: int, draws: int = 20) -> dict[str, Any]:
     """CPU seconds of each attacker at one noise level, and over those of the sweep's own attack.
 
-    Half of 20 rows a user are probes. The sweep's own attack shares its products between draws and
-    levels: it is timed over all ten levels, and a tenth is taken. Each other attacker is timed as
-    an audit runs it at one level: learning, mapping and ranking, half the draws where it sees
-    single vectors.
+    Half of 20 rows a user are probes. The sweep's own attack shares its noise between levels: it is
+    timed over all ten, and a tenth is taken. Each other attacker is timed as an audit runs it at
+    one level: learning, mapping and ranking, half the draws where it sees single vectors.
     """
     rng = np.random.default_rng([1, users])
     owner = np.repeat(np.arange(users), 20)

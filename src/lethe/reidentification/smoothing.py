@@ -108,11 +108,6 @@ class Pool:
                 gallery = gallery[shifted(len(gallery), TILE, t)]
             yield UnitNoise(gallery, self.probes[shifted(len(self.probes), BLOCK, r)])
 
-    def probe_noise_at(self, probes: NDArray[np.intp], r: int) -> Float:
-        """Vectors of some probes in a draw that turns blocks by r."""
-        return np.asarray(self.probes[shifted(len(self.probes), BLOCK, r)[probes]])
-
-
 def parts(count: int, most: int) -> NDArray[np.intp]:
     """Edges of parts of nearly equal length, none longer than `most`.
 

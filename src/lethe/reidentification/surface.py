@@ -7,7 +7,7 @@ interval is narrow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import AttackResult, Risk
 from lethe.evidence.sight import Plant
 from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
-from lethe.reidentification.smoothing import Pool, Sample, noise_pools
+from lethe.reidentification.smoothing import Sample, noise_pools
 from lethe.reidentification.vectors import Float, effective_sigma
 
 SIGMAS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
@@ -27,24 +27,6 @@ TIERS = (5.0, 2.0, 1.5)
 Attack = Callable[[Sample], ArrayLike]
 """From a (noisy) sample to (G,) hits of each user, in [0, probes of the user], or (G, K) of several
 measures; thresholds and widths look at the first."""
-
-
-Batch = Callable[[Sample, Pool, Sequence[float]], Iterable[tuple[float, ArrayLike, int]]]
-"""All draws of a pool at several sigmas: (sigma, hits summed over some draws, how many)."""
-
-
-def one_by_one(attack: Attack) -> Batch:
-    """The plain way: one attack a draw and sigma; one draw where there is no noise."""
-
-    def batch(
-        sample: Sample, pool: Pool, sigmas: Sequence[float]
-    ) -> Iterator[tuple[float, ArrayLike, int]]:
-        for number, noise in enumerate(pool):
-            for sigma in sigmas:
-                if sigma > 0 or number == 0:
-                    yield sigma, attack(noise.on(sample, sigma)), 1
-
-    return batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +122,6 @@ def attack_curve(
     confidence: float = 0.95,
     seed: int = 0,
     progress: Callable[[float, int], None] | None = None,
-    batch: Batch | None = None,
     further: Callable[[Level], Level] | None = None,
     judged: Callable[[int, int], None] | None = None,
     elsewhere: Callable[[Sequence[float]], list[Level]] | None = None,
@@ -163,7 +144,6 @@ def attack_curve(
         confidence: two-sided, of each interval by itself.
         seed: of the noise: the same vectors at every sigma.
         progress: called with (sigma, draws so far).
-        batch: a faster way to the same hits as `attack` (see `pooled.pooled_attack`).
         further: adds what other attackers find at a level, so that thresholds look at the worst.
         judged: called with (levels done, levels of this round) after each of those calls.
         elsewhere: measures levels in place of all of the above, such as other machines.
@@ -189,10 +169,13 @@ def attack_curve(
                 break
             at = {count.sigma: count for count in running}
             means: dict[float, list[float]] = {sigma: [] for sigma in at}
-            for sigma, hits, drawn in (batch or one_by_one(attack))(sample, one, list(at)):
-                means[sigma].append(at[sigma].add(hits, drawn))
-                if progress is not None:
-                    progress(sigma, at[sigma].drawn)
+            for drawn, noise in enumerate(one):
+                for sigma, count in at.items():
+                    if sigma == 0 and drawn > 0:  # without noise every draw is the same
+                        continue
+                    means[sigma].append(count.add(attack(noise.on(sample, sigma))))
+                    if progress is not None:
+                        progress(sigma, count.drawn)
             for sigma, count in at.items():
                 count.pools.append(float(np.mean(means[sigma])))
             number += len(one.shifts)
@@ -260,8 +243,8 @@ class _Count:
         self.drawn = 0
         self.pools: list[float] = []
 
-    def add(self, hits: ArrayLike, drawn: int) -> float:
-        """Count the hits of some draws; returns their share of the tries."""
+    def add(self, hits: ArrayLike) -> float:
+        """Count the hits of a draw; returns their share of the tries."""
         found = np.asarray(hits, np.float64)
         if found.ndim not in (1, 2) or len(found) != self.sample.users:
             raise InputError(
@@ -270,8 +253,8 @@ class _Count:
             )
         found = found.reshape(len(found), -1)
         self.hits = self.hits + found
-        self.drawn += drawn
-        return float(found[:, 0].sum()) / len(self.sample.probes) / drawn
+        self.drawn += 1
+        return float(found[:, 0].sum()) / len(self.sample.probes)
 
     def done(self, precision: float, number: int) -> bool:
         if self.sigma == 0 or self.drawn < number:
