@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linkage_facts import known_of, scores
 
 from lethe.errors import InputError
-from lethe.linkage.records.facts import Known, index_facts, known_of
+from lethe.linkage.records.facts import Known, index_facts
 from lethe.linkage.records.scoreboard import (
     NO_MATCH,
     RH,
     Scoreboard,
     _standing,
     link,
-    scores,
 )
 
 # Items: 0 is had by persons 0 and 1, item 1 by person 0 alone, item 2 by nobody.

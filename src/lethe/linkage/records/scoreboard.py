@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,7 +18,6 @@ from lethe.errors import (
     check_at_least,
     check_between,
     check_choice,
-    require,
 )
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
@@ -27,9 +25,7 @@ from lethe.linkage.records.facts import Facts, Float, Int, Known
 
 RULES = ("sum", "minimum")
 SIMILARITIES = ("exponential", "threshold")
-BACKENDS = ("auto", "numpy", "numba")
 NO_MATCH = -1
-_COMPILED = 20_000_000  # scores; below, numba would take longer to load than NumPy to count
 _CELLS = 2**21  # scores and similarities held at once
 
 
@@ -109,7 +105,6 @@ def link(
     true: NDArray[np.int64] | None = None,
     hidden: tuple[Int, Int] | None = None,
     entropy: bool = True,
-    backend: str = "auto",
 ) -> Links:
     """Look for each target among all released records.
 
@@ -119,12 +114,9 @@ def link(
             `Links.surprise` only.
         hidden: (Q,) the person of each target and (N,) the person behind each record: the target's
             own records are then as empty as if they were a person's who shares no item; None =
-            nothing is hidden. Left to NumPy.
+            nothing is hidden.
         entropy: False leaves `Links.entropy` and `Links.surprise` out (NaN), which takes about
             as long as the scores.
-        backend: "numpy"; "numba" (extra `fast`), which looks only at people who share an item
-            with the target, where it can (see `scoreboard_numba.fits`); "auto" takes it where
-            there is enough to do. Both name the same records.
 
     Raises InputError: items or persons that the release does not have, or fewer than 2 records.
     """
@@ -132,45 +124,21 @@ def link(
     targets = np.full(len(known), NO_MATCH) if true is None else np.asarray(true)
     if targets.shape != (len(known),) or (targets >= facts.people).any():
         raise InputError(f"true needs {len(known)} records below {facts.people}, or -1.")
-    check_choice("backend", backend, BACKENDS)
-    if hidden is None and _fast(facts, known, board, backend):
-        from lethe.linkage.records.scoreboard_numba import judge_all
-
-        table = judge_all(
-            facts,
-            known,
-            lambda gap: _near(gap, board.value_scale, board),
-            lambda gap: _near(gap, board.time_scale, board),
-            targets,
-            entropy,
-        )
-    else:
-        table = np.concatenate(
-            [
-                _judged(
-                    _table(facts, known, pairs_of(facts, known, part, hidden), board),
-                    part,
-                    targets,
-                    board,
-                    entropy,
-                )
-                for part in parts_of(facts, known)
-            ],
-            axis=1,
-        )
+    table = np.concatenate(
+        [
+            _judged(
+                _table(facts, known, pairs_of(facts, known, part, hidden), board),
+                part,
+                targets,
+                board,
+                entropy,
+            )
+            for part in parts_of(facts, known)
+        ],
+        axis=1,
+    )
     best, (eccentricity, deviation, left, surprise) = table[0].astype(np.int64), table[1:]
     return Links(best, eccentricity, deviation, left, surprise, facts.people)
-
-
-def scores(facts: Facts, known: Known, target: int, board: Scoreboard = RH) -> Float:
-    """(N,) score of every record for one target: higher = more like it.
-
-    Args:
-        facts: the release; weights come from nothing else.
-        known: of which one target is taken.
-    """
-    pairs = pairs_of(facts, known, slice(target, target + 1))
-    return np.asarray(_table(facts, known, pairs, board)[0])
 
 
 def _standing(table: Float) -> tuple[Int, Float, Float, Float]:
@@ -199,22 +167,6 @@ def check_known(facts: Facts, known: Known) -> None:
             f"known items go from {item.min()} to {item.max()}; the release has 0 to "
             f"{facts.items - 1}. Write -1 for an item that is not released."
         )
-
-
-def _fast(facts: Facts, known: Known, board: Scoreboard, backend: str) -> bool:
-    if backend == "numpy" or board.rule != "sum":
-        return False
-    if backend == "auto" and len(known) * facts.people < _COMPILED:
-        return False
-    if backend == "auto" and find_spec("numba") is None:
-        return False
-    from lethe.linkage.records.scoreboard_numba import fits
-
-    if backend == "numba":
-        require("numba", "fast")
-    # Both parts at once must add up; the threshold takes the smaller.
-    alone = known.value is None or known.time is None or facts.value is None or facts.time is None
-    return (board.similarity == "exponential" or alone) and fits(facts, known)
 
 
 def parts_of(facts: Facts, known: Known) -> list[slice]:
