@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 import torch
 from release_in_lives import SETTINGS, released
+from released_draws import read_release
 from torch import Tensor, nn
 
 from lethe.errors import InputError, RunFailed
 from lethe.evidence.guarantee import GIVEN_SEED, SECRET_SEED, SEED_KNOWN
 from lethe.mitigations.swag import Swag
 from lethe.mitigations.swag_release.records import ReleaseSettings
-from lethe.mitigations.swag_release.release import ReleasedDraw, read_release, release_draw
+from lethe.mitigations.swag_release.release import ReleasedDraw, release_draw
 
 QUICK = ReleaseSettings(
     3.0,
@@ -211,14 +212,6 @@ def test_damaged_files_are_named(tmp_path: Path, file: str) -> None:
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=file.split(".")[0]):
         quick(tmp_path / "a")
-
-
-def test_what_is_no_release(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no released draw"):
-        read_release(tmp_path / "absent")
-    quick(tmp_path / "a")
-    with pytest.raises(InputError, match="no released draw"):
-        read_release(tmp_path / "a" / "private" / "3-swag.safetensors")
 
 
 def test_progress_tells_every_step(tmp_path: Path) -> None:

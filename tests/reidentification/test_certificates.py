@@ -28,27 +28,26 @@ from lethe.reidentification.vectors import geometric_median
 
 
 @pytest.mark.parametrize(
-    ("mu", "epsilon", "auc", "tpr", "variation"),
+    ("mu", "epsilon", "auc", "tpr"),
     [
-        (0.027, 0.082, 0.508, 0.0107, 0.011),
-        (0.208, 0.757, 0.558, 0.0171, 0.083),
-        (0.5, 1.993, 0.638, 0.034, 0.197),
-        (1, 4.377, 0.760, 0.092, 0.383),
-        (2, 9.997, 0.921, 0.37, 0.683),
-        (3, 16.68, 0.983, 0.75, 0.866),
-        (4, 24.38, 0.998, 0.95, 0.954),
-        (7, 53.6, 1, 1, 0.9995),
-        (16, 195, 1, 1, 1),
+        (0.027, 0.082, 0.508, 0.0107),
+        (0.208, 0.757, 0.558, 0.0171),
+        (0.5, 1.993, 0.638, 0.034),
+        (1, 4.377, 0.760, 0.092),
+        (2, 9.997, 0.921, 0.37),
+        (3, 16.68, 0.983, 0.75),
+        (4, 24.38, 0.998, 0.95),
+        (7, 53.6, 1, 1),
+        (16, 195, 1, 1),
     ],
 )
-def test_the_reference_table_of_gaussian_releases(mu, epsilon, auc, tpr, variation):
-    """protocols: mu -> epsilon at delta 1e-5, pair AUC, TPR at 1 % FPR, total variation."""
+def test_the_reference_table_of_gaussian_releases(mu, epsilon, auc, tpr):
+    """protocols: mu -> epsilon at delta 1e-5, pair AUC, TPR at 1 % FPR."""
     pair = pair_limits(3 * mu, sigma=6.0, draws=4)
     assert pair.mu == pytest.approx(mu)
     assert pair.epsilon(1e-5) == pytest.approx(epsilon, rel=3e-3, abs=6e-4)
     assert pair.auc == pytest.approx(auc, abs=6e-4)
     assert pair.tpr(0.01) == pytest.approx(tpr, rel=0.03, abs=6e-5)
-    assert pair.total_variation == pytest.approx(variation, abs=6e-4)
     assert pair.delta(pair.epsilon(1e-5)) == pytest.approx(1e-5, rel=1e-6)
 
 

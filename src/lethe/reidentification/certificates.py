@@ -230,11 +230,6 @@ class PairLimits:
         """Phi(mu / sqrt 2): the AUC of the best test."""
         return float(ndtr(self.mu / math.sqrt(2)))
 
-    @property
-    def total_variation(self) -> float:
-        """2 Phi(mu / 2) - 1: the most that the chance of any event differs."""
-        return math.erf(self.mu / 2 / math.sqrt(2))
-
     def tpr(self, fpr: float) -> float:
         """Phi(mu + Phi^-1(fpr)): the largest TPR at a false positive rate in [0, 1]."""
         check_between("fpr", fpr, 0, 1)
@@ -262,8 +257,8 @@ def pair_limits(distance: ArrayLike, sigma: float, draws: int = 1) -> PairLimits
         sigma: noise of one draw, > 0.
 
     >>> pair = pair_limits(1.0, sigma=1.0)
-    >>> round(pair.auc, 3), round(pair.total_variation, 3), round(pair.tpr(0.01), 3)
-    (0.76, 0.383, 0.092)
+    >>> round(pair.auc, 3), round(pair.tpr(0.01), 3)
+    (0.76, 0.092)
     """
     apart = np.atleast_1d(np.asarray(distance, np.float64))
     if not ((apart >= 0).all() and np.isfinite(apart).all() and apart.size):
