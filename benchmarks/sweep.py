@@ -6,7 +6,8 @@
 round.
 
 *Time*: 10 sigmas x 10 draws at --users users with one probe each, every full rank counted. `lethe`
-is what `lethe audit embeddings` runs; `independent` draws new noise each time; `argsort` is one attack that sorts every row, times 100 (all sigmas cost the same).
+is what `lethe audit embeddings` runs; `independent` draws new noise each time; `argsort` is one
+attack that sorts every row, times 100 (all sigmas cost the same).
 
 *Distribution*: 300 users, draws from --pools pools of 10 against as many independent ones. Each of
 the ten draws must be distributed as an independent one (Kolmogorov-Smirnov on the MRR, p-values
