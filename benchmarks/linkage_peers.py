@@ -124,9 +124,7 @@ def scoreboard(rounds: int, queries: int = 20) -> dict[str, Any]:
     index = index_facts(person, item, value, day)
     adversary = Adversary(8, 6)
     known = simulate(index, draw_targets(index, adversary, queries), adversary)
-    ways: dict[str, Callable[[], list[tuple[int, float]]]] = {
-        "lethe": lambda: _links(index, known)
-    }
+    ways: dict[str, Callable[[], list[tuple[int, float]]]] = {"lethe": lambda: _links(index, known)}
     if find_spec("pandas") is not None:
         frame = import_module("pandas").DataFrame(
             {"person": person, "item": item, "value": value, "day": day}

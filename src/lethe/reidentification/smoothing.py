@@ -108,6 +108,7 @@ class Pool:
                 gallery = gallery[shifted(len(gallery), TILE, t)]
             yield UnitNoise(gallery, self.probes[shifted(len(self.probes), BLOCK, r)])
 
+
 def parts(count: int, most: int) -> NDArray[np.intp]:
     """Edges of parts of nearly equal length, none longer than `most`.
 
