@@ -12,13 +12,22 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from lethe.training.networks.images import channels_last
 from lethe.training.networks.parameters import Parameters, buffers_of
 
 
 def half_products(on: bool, device: str) -> contextlib.AbstractContextManager[Any]:
     """Products and convolutions in bfloat16 where asked for; all else stays float32."""
     return torch.autocast(device, dtype=torch.bfloat16) if on else contextlib.nullcontext()
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """(n, C, h, w) with the channels next to each other in memory."""
+    if x.shape[1] == 1 and x.is_contiguous():
+        # One channel lies either way; only its stride tells the convolution which was meant.
+        return x.as_strided(x.shape, (x.stride(0), 1, x.stride(2), x.stride(3)))
+    x = x.contiguous(memory_format=torch.channels_last)
+    # The stride of a single image says nothing, but some kernels read the layout from it.
+    return x if len(x) != 1 else x.as_strided(x.shape, (x.numel(), *x.stride()[1:]))
 
 
 class Alone:
