@@ -29,7 +29,7 @@ from lethe.mitigations.swag_release.records import (
     loss_bound,
     model_logits,
 )
-from lethe.mitigations.swag_release.training import Checkpoints, Phase, Samples, Trained
+from lethe.mitigations.swag_release.training import Checkpoints, Phase, Trained
 
 SETTINGS = ReleaseSettings(
     2.0,
@@ -374,54 +374,6 @@ def gaussian(module: nn.Module, batch: Tensor, truth: Tensor) -> Tensor:
     return -0.5 * (truth - module.get_parameter("at")) ** 2
 
 
-def test_langevin_draws_have_the_variance_of_the_posterior() -> None:
-    """N records of N(at, 1): variance 1 / N, times 1 / (1 - rate / 2) by the step; rho = 1/2.
-
-    500 states are worth 300 independent squares: sd 8.2 %, tolerance five of them.
-    """
-    data = torch.from_numpy(np.random.default_rng(0).normal(3, 1, size=25))
-    settings = changed(
-        sampler="sgld",
-        momentum=0.0,
-        floor=None,
-        weighting="none",
-        batch_size=25,
-        fit_epochs=40,
-        refit_epochs=40,
-        rate=0.5,
-        swag_rate=0.5,
-        swag_epochs=500,
-        draws=1,
-        final_draws=2,
-    )
-    done = swag_ppm(
-        Place(), data, data, settings, 0, draw_seed=7, log_likelihood=gaussian, outcome="density"
-    )
-    assert isinstance(done.posterior, Samples)
-    states = np.array([state["at"].item() for state in done.posterior.states])
-    assert states.var() == pytest.approx(1 / 25 / 0.75, rel=0.41)
-    assert states.mean() == pytest.approx(data.mean().item(), abs=5 * 0.2 * math.sqrt(3 / 500))
-    assert done.module.get_parameter("at").item() in states
-    assert any("SGLD" in words for words in done.guarantee.assumptions)
-    assert done.response is None and done.estimate.outcome == "density"
-
-
-def test_chain_draws_never_repeat() -> None:
-    chain = Samples()
-    for value in range(6):
-        chain.collect({"w": torch.tensor([float(value)])})
-    into = {"w": torch.zeros(1)}
-    seen = []
-    for number in range(6):
-        chain.draw_into(into, 9, number)
-        seen.append(into["w"].item())
-    assert sorted(seen) == [0, 1, 2, 3, 4, 5]
-    with pytest.raises(InputError, match="draw 6 of a chain of 6"):
-        chain.draw_into(into, 9, 6)
-    with pytest.raises(InputError, match="scale"):
-        chain.draw_into(into, 9, 0, scale=2.0)
-
-
 def test_infinite_losses_get_weight_zero() -> None:
     """The record is left out of the refit: it can move the draw by step 2 alone."""
     inputs, truth = blobs()
@@ -478,8 +430,6 @@ def test_an_infinite_loss_after_the_weights_is_not_measurable() -> None:
         ({"below": 1.0}, "below"),
         ({"batch_norm": "yes"}, "batch_norm"),
         ({"precision": "half"}, "precision"),
-        ({"sampler": "sgld"}, "momentum=0"),
-        ({"sampler": "sgld", "momentum": 0.0}, "draws=6 must be at most swag_epochs=5"),
     ],
 )
 def test_settings_that_break_a_rule(values: dict[str, Any], words: str) -> None:

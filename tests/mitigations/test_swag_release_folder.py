@@ -165,18 +165,14 @@ def test_two_releases_cost_twice(tmp_path: Path) -> None:
     assert not torch.equal(one["0.weight"], two["0.weight"])
 
 
-@pytest.mark.parametrize(
-    "changes", [{"sampler": "sgld", "momentum": 0.0, "swag_epochs": 4}, {"precision": "bfloat16"}]
-)
-def test_other_ways_to_draw_are_kept_too(tmp_path: Path, changes: dict[str, Any]) -> None:
+def test_a_posterior_of_fewer_bits_is_kept_too(tmp_path: Path) -> None:
     """Read back from the folder, the posterior gives the bytes of the first run."""
-    settings = dataclasses.replace(QUICK, **changes)
+    settings = dataclasses.replace(QUICK, precision="bfloat16")
     done = quick(tmp_path / "a", settings, draw_seed=9)
     before = done.files[0].read_bytes()
     done.files[0].unlink()
     assert quick(tmp_path / "a", settings, draw_seed=9).files[0].read_bytes() == before
     assert quick(tmp_path / "b", settings, draw_seed=10).files[0].read_bytes() != before
-    assert read_release(done.files[0])[1]["release"]["sampler"] == settings.sampler
 
 
 def test_folders_that_cannot_be_used(tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ class EpsilonEstimate:
     growth: tuple[float, ...]  # (S,) expected epsilon had only 1, 2, ... S of the draws been taken.
     bounded: float | None  # the data-independent bound on |log p|, or None
 
-    def guarantee(self, sampler: str = "SWAG", *, batch_norm: bool = False) -> Guarantee:
+    def guarantee(self, *, batch_norm: bool = False) -> Guarantee:
         """The label that goes with the released draw: asymptotic, never a proof.
 
         Args:
@@ -232,7 +232,7 @@ class EpsilonEstimate:
             (
                 f"estimated from {self.draws} draws on the observed records, not a supremum over "
                 "parameters and data sets; delta is unknown",
-                f"{sampler} stands in for the exact weighted posterior, at an unknown distance",
+                "SWAG stands in for the exact weighted posterior, at an unknown distance",
                 "the number of records is large enough for the asymptotic argument",
                 "weights, their form and the target were not tuned on the private records, "
                 "or that use is left uncounted",

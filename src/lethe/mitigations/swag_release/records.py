@@ -23,7 +23,6 @@ from lethe.training.fingerprint import digest, hash_value
 
 WEIGHTINGS = ("target", "linear", "scalar", "bound", "none")
 REWEIGHTS = ("raise", "lower")
-SAMPLERS = ("swag", "sgld")
 BATCH_NORMS = ("refuse", "frozen", "recompute")
 
 
@@ -46,7 +45,7 @@ class ReleaseSettings:
         swag_epochs: passes of steps 3 and 6, each with one collection; >= 2.
         rate: learning rate of steps 2 and 5, > 0.
         swag_rate: constant learning rate of steps 3 and 6, >= `rate`.
-        momentum: of SGD, in [0, 1); 0 for the ``sgld`` sampler.
+        momentum: of SGD, in [0, 1).
         weight_decay: Gaussian prior of precision weight_decay x records, >= 0.
         batch_size: records a step aimed at.
         rank: deviations that SWAG keeps.
@@ -63,7 +62,6 @@ class ReleaseSettings:
         batch_norm: ``refuse``; ``frozen``: running statistics stay as they are given, in training
             too; ``recompute``: on the private records, which voids every claim.
         precision: of SWAG's deviations, ``full`` or ``bfloat16``.
-        sampler: ``swag``, or ``sgld`` (Welling and Teh 2011) as comparator.
     """
 
     epsilon: float
@@ -90,7 +88,6 @@ class ReleaseSettings:
     scales: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
     batch_norm: str = "refuse"
     precision: str = "full"
-    sampler: str = "swag"
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "rate", "swag_rate", "scale"):
@@ -102,7 +99,6 @@ class ReleaseSettings:
         check_choice("reweight", self.reweight, REWEIGHTS)
         check_choice("batch_norm", self.batch_norm, BATCH_NORMS)
         check_choice("precision", self.precision, PRECISIONS)
-        check_choice("sampler", self.sampler, SAMPLERS)
         check_between("momentum", self.momentum, 0, 1, open_high=True)
         check_between("weight_decay", self.weight_decay, 0, math.inf, open_high=True)
         check_between("below", self.below, 0, 1, open_low=True, open_high=True)
@@ -123,18 +119,6 @@ class ReleaseSettings:
                 f"swag_rate={self.swag_rate!r} must be at least rate={self.rate!r}: the draws "
                 "would lie almost on one point."
             )
-        if self.sampler == "sgld":
-            self._check_sgld()
-
-    def _check_sgld(self) -> None:
-        if self.momentum != 0:
-            raise InputError(f"sampler='sgld' needs momentum=0, got {self.momentum!r}.")
-        for name in ("draws", "final_draws", "releases"):
-            if getattr(self, name) > self.swag_epochs:
-                raise InputError(
-                    f"sampler='sgld' has one draw an epoch: {name}={getattr(self, name)} must be "
-                    f"at most swag_epochs={self.swag_epochs}."
-                )
 
 
 _WHOLE = {

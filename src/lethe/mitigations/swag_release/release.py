@@ -172,7 +172,6 @@ def _write(
     label: dict[str, Any] = {
         "draw": number + 1,
         "releases": of.releases,
-        "sampler": of.sampler,
         "weighting": of.weighting,
         "estimated_local_epsilon": estimate.epsilon,
         "relation": estimate.relation,
