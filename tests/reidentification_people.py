@@ -36,10 +36,11 @@ def audit_embeddings(
     *,
     features: Any = None,
     period: Any = None,
+    name: str = "representations",
     settings: EmbeddingSettings | None = None,
 ) -> Any:
     """The findings of one model."""
-    model = Released("model", representations, user_ids, labels, head, period, features)
+    model = Released(name, representations, user_ids, labels, head, period, features)
     return audit_released([model], settings)
 
 

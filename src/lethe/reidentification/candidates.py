@@ -448,9 +448,7 @@ def _logit(context: Evaluation, sigma: float) -> Evaluated:
     mechanism = LogitOnly(context.model.head)
 
     def release(seed: int) -> Float:
-        return mechanism.release(context.model.representations, seed).reshape(
-            len(_vectors(context)), -1
-        )
+        return mechanism.release(context.model.representations).reshape(len(_vectors(context)), -1)
 
     return context.evaluated(
         "logit-only",
@@ -471,7 +469,7 @@ def _label(context: Evaluation, sigma: float) -> Evaluated:
     mechanism = LabelOnly(context.model.head, classes)
 
     def release(seed: int) -> Float:
-        return np.eye(classes)[mechanism.release(context.model.representations, seed)]
+        return np.eye(classes)[mechanism.release(context.model.representations)]
 
     task = None
     if context.task is not None:
