@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lethe.errors import InputError, check_at_least, check_between
+from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import AttackResult, Risk
 from lethe.evidence.sight import Plant
@@ -23,6 +23,8 @@ from lethe.reidentification.vectors import Float, effective_sigma
 
 SIGMAS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 TIERS = (5.0, 2.0, 1.5)
+_CLOSE = 0.1  # refinement ends where neighbouring levels differ by less than this share
+_LARGEST = 1e3  # sigma at which the search for the largest ends
 
 Attack = Callable[[Sample], ArrayLike]
 """From a (noisy) sample to (G,) hits of each user, in [0, probes of the user], or (G, K) of several
@@ -110,14 +112,12 @@ def attack_curve(
     attack: Attack,
     sample: Sample,
     sigmas: Sequence[float] = SIGMAS,
-    averaged: Sequence[int] = (1,),
     *,
     draws: int = 20,
     pools: int = 2,
     mode: str = "pooled",
     precision: float = 0.0,
     thresholds: Sequence[float] = TIERS,
-    closeness: float = 0.1,
     extra: int = 12,
     confidence: float = 0.95,
     seed: int = 0,
@@ -130,8 +130,7 @@ def attack_curve(
 
     Args:
         attack: see `Attack`; for hits in parts (ties) any number up to the probes is right.
-        sigmas: noise of one draw, >= 0.
-        averaged: numbers M of draws that an attacker averages.
+        sigmas: effective noise, >= 0.
         draws: most noise draws a level; sigma 0 needs one.
         pools: pools that share them (see `noise_pools`).
         mode: ``pooled`` or ``independent``.
@@ -139,7 +138,6 @@ def attack_curve(
             max(lift, 1), >= 0; 0 never stops. Looking in between makes the last interval
             slightly optimistic.
         thresholds: lifts to resolve; their crossings are narrowed down.
-        closeness: until neighbours differ by less than this share, > 0.
         extra: most levels that refinement may add, >= 0.
         confidence: two-sided, of each interval by itself.
         seed: of the noise: the same vectors at every sigma.
@@ -150,13 +148,12 @@ def attack_curve(
 
     Raises InputError: sigma < 0, no sigmas, or an attack that returns another shape.
     """
-    if not len(sigmas) or not len(averaged):
-        raise InputError("sigmas and averaged need one entry or more.")
+    if not len(sigmas):
+        raise InputError("sigmas need one entry or more.")
     check_at_least("draws", draws, 1)
     check_at_least("extra", extra, 0)
     check_at_least("precision", precision, 0)
-    check_between("closeness", closeness, 0, np.inf, open_low=True, open_high=True)
-    asked = sorted({_rounded(effective_sigma(s, m)) for s in sigmas for m in averaged})
+    asked = sorted({_rounded(effective_sigma(sigma)) for sigma in sigmas})
 
     def measure(wanted: Sequence[float]) -> list[Level]:
         if elsewhere is not None:
@@ -192,29 +189,24 @@ def attack_curve(
     levels = {level.sigma: level for level in measure(asked)}
     for _ in range(extra):
         curve = _curve(levels, asked)
-        between = _widest(curve, thresholds, closeness)
+        between = _widest(curve, thresholds)
         if between is None or between in levels:
             break
         levels[between] = measure([between])[0]
     return _curve(levels, asked)
 
 
-def largest_sigma(
-    utility: Callable[[float], Estimate], floor: float, most: float = 1e3, closeness: float = 1e-3
-) -> float | None:
+def largest_sigma(utility: Callable[[float], Estimate], floor: float) -> float | None:
     """The largest effective sigma at which the lower limit of a utility is still above a floor.
 
     By bisection, for a utility that falls with sigma and has a closed form.
 
     Args:
         floor: e.g. an AUC of 0.6.
-        most: where the search ends, > 0.
-        closeness: relative error of the answer, > 0.
 
-    Returns: A sigma at which the test was seen to hold, or None if it fails even without noise.
+    Returns: A sigma up to 1,000 at which the test was seen to hold, within a thousandth, or None if
+        it fails even without noise.
     """
-    check_between("most", most, 0, np.inf, open_low=True, open_high=True)
-    check_between("closeness", closeness, 0, np.inf, open_low=True, open_high=True)
 
     def holds(sigma: float) -> bool:
         low = utility(sigma).low
@@ -222,13 +214,13 @@ def largest_sigma(
 
     if not holds(0.0):
         return None
-    low, high = 0.0, min(1.0, most)
+    low, high = 0.0, 1.0
     while holds(high):
-        if high == most:
-            return most
-        low, high = high, min(2 * high, most)
+        if high == _LARGEST:
+            return high
+        low, high = high, min(2 * high, _LARGEST)
     # Tiny answers need many halvings; below this they are 0 for every purpose.
-    while high - low > max(closeness * high, 1e-9 * most):
+    while high - low > max(1e-3 * high, 1e-9 * _LARGEST):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
@@ -296,10 +288,10 @@ def _rounded(sigma: float) -> float:
     return float(f"{sigma:.12g}")
 
 
-def _widest(curve: Curve, thresholds: Sequence[float], closeness: float) -> float | None:
+def _widest(curve: Curve, thresholds: Sequence[float]) -> float | None:
     """Inside the relatively widest gap that still hides a crossing; None if all are closed."""
     gaps = [gap for threshold in thresholds if (gap := curve.gap(threshold)) is not None]
-    open_gaps = [(low, high) for low, high in gaps if high > low * (1 + closeness)]
+    open_gaps = [(low, high) for low, high in gaps if high > low * (1 + _CLOSE)]
     if not open_gaps:
         return None
     low, high = max(open_gaps, key=lambda gap: gap[1] / gap[0] if gap[0] > 0 else np.inf)
