@@ -27,12 +27,10 @@ from lethe.mitigations.pseudo_posterior import (
     ScaleResponse,
     estimate_epsilon,
     linear_weights,
-    raise_weights,
     record_risk,
     scalar_weights,
     scale_response,
     target_weights,
-    weighted_risk,
 )
 from lethe.mitigations.swag import Swag
 from lethe.mitigations.swag_release.records import (
@@ -63,13 +61,9 @@ def release_guarantee(
     settings: ReleaseSettings,
     estimate: EpsilonEstimate,
     response: ScaleResponse | None,
-    recomputed: bool,
 ) -> Guarantee:
-    """The label of a release: asymptotic, with all that is known to stand against it.
-
-    `recomputed` says whether batch statistics were recomputed on the private records.
-    """
-    plain = estimate.guarantee(batch_norm=recomputed)
+    """The label of a release: asymptotic, with all that is known to stand against it."""
+    plain = estimate.guarantee()
     told = [
         f"with 1 draw the estimate is {estimate.growth[0]:.4g}, with {estimate.draws} draws "
         f"{estimate.growth[-1]:.4g}: it grows with their number",
@@ -164,7 +158,6 @@ def swag_ppm(
         copy.deepcopy(module),
         records,
         log_likelihood or class_log_likelihood(logits, settings.floor),
-        logits,
         settings.momentum,
         settings.weight_decay,
         settings.batch_size,
@@ -206,8 +199,9 @@ class _Run:
         rounds: list[float] = []
         for number in range(settings.rounds + 1):
             if number > 0:
-                changed = self._reweighted(values, weights)
-                if settings.reweight == "lower" and np.array_equal(changed, weights):
+                lower = self._targeted(record_risk(values, self.outcome))
+                changed = np.minimum(weights, lower)
+                if np.array_equal(changed, weights):
                     break
                 weights = changed
             tail = f"-{number}"
@@ -219,7 +213,7 @@ class _Run:
             estimate = self._estimate(values, weights)
             rounds.append(estimate.epsilon)
         response = self._respond(final, seed, tail, values, weights)
-        label = release_guarantee(settings, estimate, response, self.trained.recompute)
+        label = release_guarantee(settings, estimate, response)
         draws = self._release(final)
         return Mechanism(
             self.trained.module,
@@ -305,13 +299,6 @@ class _Run:
             )
         return weights
 
-    def _reweighted(self, values: Float, weights: Float) -> Float:
-        """Weights of the next round, from the losses under the present ones."""
-        if self.settings.reweight == "raise":
-            risk = weighted_risk(values, weights, self.outcome)
-            return raise_weights(weights, risk, self.settings.below)
-        return np.minimum(weights, self._targeted(record_risk(values, self.outcome)))
-
     def _targeted(self, risk: Float, form: Callable[..., Float] = target_weights) -> Float:
         settings = self.settings
         # The target is for all releases together.
@@ -362,9 +349,6 @@ class _Run:
         trained, draws = self.trained, []
         for number in reversed(range(self.settings.releases)):
             posterior.draw_into(trained.parameters, self.secret, number)
-            if trained.recompute:
-                trained.module.train(False)
-                trained.refresh_statistics()
             draws.append(trained.snapshot())
         trained.module.train(False)
         return tuple(reversed(draws))
@@ -488,7 +472,6 @@ class PosteriorDraw:
             floor=self.floor,
             scales=(),
             rounds=2,
-            reweight="lower",
         )
         return Treatment(method=DrawMethod(asked))
 

@@ -23,10 +23,8 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from lethe.errors import InputError
 from lethe.files import write_whole
 from lethe.mitigations.swag_release.records import (
-    Logits,
     LogLikelihood,
     Records,
-    recalculate_statistics,
 )
 from lethe.training.design import seed_of
 from lethe.training.users_code import seeded
@@ -142,7 +140,6 @@ class Trained:
         module: is changed; frozen parameters stay as they are.
         records: all private records.
         log_likelihood: (module, batch, truth) -> (B,) log p; the loss is minus that.
-        forward: how to call the model on a batch where batch statistics are recomputed.
         momentum, weight_decay, batch_size, batch_norm: see `ReleaseSettings`.
 
     Raises InputError: nothing to train, or batch normalisation that was not allowed.
@@ -153,14 +150,13 @@ class Trained:
         module: nn.Module,
         records: Records,
         log_likelihood: LogLikelihood,
-        forward: Logits,
         momentum: float,
         weight_decay: float,
         batch_size: int,
         batch_norm: str,
     ) -> None:
         self.module, self.records = module, records
-        self.log_likelihood, self.forward = log_likelihood, forward
+        self.log_likelihood = log_likelihood
         self.momentum, self.weight_decay = momentum, weight_decay
         self.steps = -(-records.count // batch_size)
         self.together = max(batch_size, 256)
@@ -168,20 +164,16 @@ class Trained:
         if not self.parameters:
             raise InputError("the module has no parameter that requires a gradient.")
         self.norms = _allowed_norms(module, batch_norm)
-        self.recompute = bool(self.norms) and batch_norm == "recompute"
-        moving = {id(one) for norm in self.norms for one in norm.buffers() if self.recompute}
-        self._still = {n: b.clone() for n, b in module.named_buffers() if id(b) not in moving}
-        self._moving = {n: b for n, b in module.named_buffers() if id(b) in moving}
+        self._still = {name: buffer.clone() for name, buffer in module.named_buffers()}
 
     def snapshot(self) -> Named:
-        """Copies of what training changes: parameters, and statistics that may move."""
-        live = self.parameters | self._moving
-        return {name: value.detach().clone() for name, value in live.items()}
+        """Copies of what training changes, the parameters."""
+        return {name: value.detach().clone() for name, value in self.parameters.items()}
 
     @torch.no_grad()
     def put(self, tensors: Mapping[str, Tensor]) -> None:
-        """Write parameters and statistics of a snapshot back."""
-        for name, value in (self.parameters | self._moving).items():
+        """Write the parameters of a snapshot back."""
+        for name, value in self.parameters.items():
             if name in tensors:
                 value.copy_(tensors[name])
 
@@ -255,7 +247,7 @@ class Trained:
         order = np.random.default_rng([*phase.stream, epoch]).permutation(self.records.count)
         self.module.train(True)
         for norm in self.norms:
-            norm.train(self.recompute)
+            norm.train(False)
         # A record counts alpha_i an epoch, whatever batch it falls into.
         size = self.records.count / self.steps
         with seeded(seed_of(np.random.SeedSequence((*phase.stream, epoch, 1)))):
@@ -289,7 +281,7 @@ class Trained:
                     f"{phase.rate:g}; lower the learning rate."
                 )
         for name, buffer in self.module.named_buffers():
-            if name in self._still and not torch.equal(buffer, self._still[name]):
+            if not torch.equal(buffer, self._still[name]):
                 raise InputError(
                     f"buffer {name!r} changes in training, with the private records at full "
                     "weight and outside any estimate; use a layer without it."
@@ -299,18 +291,11 @@ class Trained:
     def log_likelihoods(self) -> NDArray[np.float64]:
         """(N,) log p of all records under the weights that the module has, without dropout."""
         self.module.train(False)
-        if self.recompute:
-            self.refresh_statistics()
         parts = []
         for rows in self.records.batches(self.together):
             batch, truth = self.records.batch(rows)
             parts.append(self._values(batch, truth).double().cpu())
         return torch.cat(parts).numpy()
-
-    def refresh_statistics(self) -> None:
-        """Recompute batch statistics on the private records; outside any claim."""
-        batches = (self.records.batch(rows)[0] for rows in self.records.batches(self.together))
-        recalculate_statistics(self.module, batches, self.forward)
 
 
 def _allowed_norms(module: nn.Module, batch_norm: str) -> list[_BatchNorm]:
@@ -325,6 +310,6 @@ def _allowed_norms(module: nn.Module, batch_norm: str) -> list[_BatchNorm]:
             raise InputError(
                 f"{name} is batch normalisation, whose statistics read the private records at "
                 "full weight; use LayerNorm or GroupNorm, or batch_norm='frozen' to keep those "
-                "it was given, or 'recompute', which voids every claim."
+                "it was given."
             )
     return list(norms.values())
