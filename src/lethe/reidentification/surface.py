@@ -17,7 +17,7 @@ from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import AttackResult, Risk
 from lethe.evidence.sight import Plant
-from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
+from lethe.reidentification.by_user import Linear, scaled, share_of_users
 from lethe.reidentification.smoothing import Sample, noise_pools
 from lethe.reidentification.vectors import Float, effective_sigma
 
@@ -48,17 +48,11 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The attack at one effective noise level.
-
-    Attributes:
-        noise_only: the share with an interval over independent pools, for these very users; None
-            with fewer than two pools.
-    """
+    """The attack at one effective noise level."""
 
     sigma: float  # sigma / sqrt(M)
     share: Estimate  # share of probes that were named, averaged over noise; interval by users
     lift: Estimate  # the same times G, the number of users: 1 is chance
-    noise_only: Estimate | None
     draws: int  # noise draws behind it
     exposure: Float  # (G,) share of each user's probes that were named; 0 without probes
     others: tuple[Estimate, ...] = ()  # shares of the attack's further measures, in their order
@@ -165,16 +159,13 @@ def attack_curve(
             if not running:
                 break
             at = {count.sigma: count for count in running}
-            means: dict[float, list[float]] = {sigma: [] for sigma in at}
             for drawn, noise in enumerate(one):
                 for sigma, count in at.items():
                     if sigma == 0 and drawn > 0:  # without noise every draw is the same
                         continue
-                    means[sigma].append(count.add(attack(noise.on(sample, sigma))))
+                    count.add(attack(noise.on(sample, sigma)))
                     if progress is not None:
                         progress(sigma, count.drawn)
-            for sigma, count in at.items():
-                count.pools.append(float(np.mean(means[sigma])))
             number += len(one.shifts)
         found = [count.level() for count in counts]
         if further is None:
@@ -233,10 +224,9 @@ class _Count:
         self.sigma, self.sample, self.confidence = sigma, sample, confidence
         self.hits = np.zeros((sample.users, 1))
         self.drawn = 0
-        self.pools: list[float] = []
 
-    def add(self, hits: ArrayLike) -> float:
-        """Count the hits of a draw; returns their share of the tries."""
+    def add(self, hits: ArrayLike) -> None:
+        """Count the hits of a draw."""
         found = np.asarray(hits, np.float64)
         if found.ndim not in (1, 2) or len(found) != self.sample.users:
             raise InputError(
@@ -246,7 +236,6 @@ class _Count:
         found = found.reshape(len(found), -1)
         self.hits = self.hits + found
         self.drawn += 1
-        return float(found[:, 0].sum()) / len(self.sample.probes)
 
     def done(self, precision: float, number: int) -> bool:
         if self.sigma == 0 or self.drawn < number:
@@ -268,7 +257,6 @@ class _Count:
             self.sigma,
             share,
             scaled(share, self.sample.users),
-            mean_of_pools(self.pools, self.confidence) if len(self.pools) > 1 else None,
             self.drawn,
             hits[:, 0] / np.maximum(tries, 1),
             tuple(others),
