@@ -104,15 +104,12 @@ def compare(classes: int, points: int, draws: int, rounds: int) -> dict[str, Any
     """All variants on one head."""
     vectors, head = case(points, classes)
 
-    def sampled(**how: Any) -> Radii:
-        return sampled_radii(
-            head, vectors, SIGMA, draws=draws, selection=SELECTION, alpha=ALPHA, **how
-        )
+    def sampled() -> Radii:
+        return sampled_radii(head, vectors, SIGMA, draws=draws, selection=SELECTION, alpha=ALPHA)
 
     ours: dict[str, Callable[[], Any]] = {
         "closed form": lambda: linear_radii(head, vectors),
         "sampled": sampled,
-        "sampled, shared draws": lambda: sampled(shared_noise=True),
     }
     loops: dict[str, Callable[[], Any]] = {
         "per point": lambda: per_point(vectors, head, classes, draws),

@@ -36,7 +36,6 @@ from sweep import SETTINGS, USERS, population
 
 from lethe.reidentification.ranks import ranks
 from lethe.reidentification.surface import attack_curve
-from lethe.reidentification.sweep import hits_of
 
 PROBES, LEVELS, DRAWS = 280_423, np.geomspace(0.02, 4, 18), 4
 LARGER = 16
@@ -96,11 +95,10 @@ def ranked(device: str, people: int, probes: int) -> dict[str, Any]:
 def swept(device: str, people: int, probes: int) -> dict[str, Any]:
     """Seconds of a sweep, one draw after the other."""
     sample = population(people, probes)
-    hits = hits_of(people)
 
     def attack(noisy: Any) -> Any:
         found = ranks(noisy.probes, noisy.gallery, noisy.owner, backend="torch", device=device)
-        return hits(found.closer[None], found.tied[None], noisy.owner)
+        return np.bincount(noisy.owner, found.closer == 0, minlength=people)
 
     def run() -> Any:
         return attack_curve(attack, sample, LEVELS, draws=DRAWS, pools=SETTINGS.pools)

@@ -8,7 +8,7 @@ Real linkage: the two releases of MovieLens latest-small share three people unde
 Simulated adversaries on MovieLens, MovieTweetings and Globo (clicks as items, no values), beside
 the published values of the Netflix Prize. Anonymity of four tables with their quasi-identifiers,
 and the three columns that identify most. Speed, round by round in one process: the index and a
-query of 8 dated facts on synthetic power-law facts (NumPy and numba on the same index), and all
+query of 8 dated facts on synthetic power-law facts, and all
 checks of a table against one pandas groupby of the same columns, where pandas is installed. Data
 folders are those of LETHE_DATA.
 """
@@ -226,12 +226,11 @@ def scoreboard_speed(size: str, rounds: int, queries: int = 100) -> dict[str, An
     who = draw_targets(index, adversary, queries)
     known = simulate(index, who, adversary)
 
-    def ask(backend: str, entropy: bool = False) -> float:
-        return seconds(lambda: link(index, known, backend=backend, entropy=entropy)) / queries
+    def ask(entropy: bool) -> float:
+        return seconds(lambda: link(index, known, entropy=entropy)) / queries
 
-    ask("numba")
-    timed = [(ask("numpy"), ask("numba")) for _ in range(rounds)]
-    whole = [ask("numba", entropy=True) for _ in range(rounds)]
+    timed = [ask(False) for _ in range(rounds)]
+    whole = [ask(True) for _ in range(rounds)]
     postings = float(index.support[known.item].sum() / queries)
     return {
         "people": people,
@@ -239,10 +238,8 @@ def scoreboard_speed(size: str, rounds: int, queries: int = 100) -> dict[str, An
         "facts": len(item),
         "index_seconds": statistics.median(build),
         "bytes_a_fact": index.nbytes / len(item),
-        "query_milliseconds": 1000 * statistics.median(fast for _, fast in timed),
-        "query_milliseconds_numpy": 1000 * statistics.median(slow for slow, _ in timed),
+        "query_milliseconds": 1000 * statistics.median(timed),
         "query_milliseconds_with_entropy": 1000 * statistics.median(whole),
-        "numpy_over_numba": median_ratio(*zip(*timed, strict=True)),
         "postings_a_query": postings,
         "top_1": float(np.mean(link(index, known).matched(0.0) == who)),
     }

@@ -11,7 +11,7 @@ left out and said to be. pandas is taken from this environment, where it is inst
     python -m venv ENV && ENV/bin/pip install scikit-mobility==1.3.1 "numpy<2" "shapely<2"
 
 scoreboard: 8 dated facts, 2 of them wrong, exact deviation over all 100,000 people; the same 20
-queries by numba, by NumPy on the same index, by pandas (filter an item's facts, add) and by a loop
+queries by us, by pandas (filter an item's facts, add) and by a loop
 over dictionaries. checks: k, l, t, entropy l and (alpha, k) of 100,000 rows, from text columns and
 from numbers, against one groupby; and against pycanon's calls. worst: people who are alone with k
 of their items. subsets: all 3 of 15 columns of diabetes130. synthetic: nearest rows by Gower's
@@ -124,9 +124,7 @@ def scoreboard(rounds: int, queries: int = 20) -> dict[str, Any]:
     index = index_facts(person, item, value, day)
     adversary = Adversary(8, 6)
     known = simulate(index, draw_targets(index, adversary, queries), adversary)
-    ways: dict[str, Callable[[], list[tuple[int, float]]]] = {
-        name: lambda name=name: _links(index, known, name) for name in ("numba", "numpy")
-    }
+    ways: dict[str, Callable[[], list[tuple[int, float]]]] = {"lethe": lambda: _links(index, known)}
     if find_spec("pandas") is not None:
         frame = import_module("pandas").DataFrame(
             {"person": person, "item": item, "value": value, "day": day}
@@ -149,12 +147,12 @@ def scoreboard(rounds: int, queries: int = 20) -> dict[str, Any]:
         for name, way in ways.items():
             way()  # the way before it left the processor's memory full of other things
             taken[name].append(seconds(way) / queries)
-    base = answers["numpy"]
+    base = answers["lethe"]
     return {
         "people": index.people,
         "facts": index.facts,
         "milliseconds": {name: 1000 * statistics.median(one) for name, one in taken.items()},
-        "over_numba": {name: median_ratio(one, taken["numba"]) for name, one in taken.items()},
+        "over_lethe": {name: median_ratio(one, taken["lethe"]) for name, one in taken.items()},
         "same_records": all(
             [one[0] for one in found] == [one[0] for one in base] for found in answers.values()
         ),
@@ -166,8 +164,8 @@ def scoreboard(rounds: int, queries: int = 20) -> dict[str, Any]:
     }
 
 
-def _links(index: Facts, known: Known, backend: str) -> list[tuple[int, float]]:
-    found = link(index, known, backend=backend, entropy=False)
+def _links(index: Facts, known: Known) -> list[tuple[int, float]]:
+    found = link(index, known, entropy=False)
     return list(zip(found.best.tolist(), found.deviation.tolist(), strict=True))
 
 

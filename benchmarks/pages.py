@@ -179,7 +179,7 @@ def peers_chart() -> str:
         "many small private networks: Opacus": results("dp_stacked")["times_opacus"],
         "nearest rows: Anonymeter": rows["synthetic"]["nearest"]["anonymeter"]["over_ours"],
         "k, l, t of a table: pycanon": rows["checks"]["coarse"]["pycanon"]["over_ours_from_text"],
-        "linkage query: pandas": rows["scoreboard"]["over_numba"]["pandas"],
+        "linkage query: pandas": rows["scoreboard"]["over_lethe"]["pandas"],
     }
     places = range(len(faster), 0, -1)
     speed = Panel(

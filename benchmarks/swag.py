@@ -88,9 +88,7 @@ def measure(swag: Swag, parameters: dict[str, Tensor], rounds: int) -> dict[str,
             found[name] += seconds(call, 1)
     medians = {name: statistics.median(times) for name, times in found.items()}
     medians["draw_in_batch_of_8_s"] = statistics.median(seconds(lambda: swag.draw(0, 8), 3)) / 8
-    point = swag.draw(1)
-    density = seconds(lambda: swag.log_density(point), 2)
-    return medians | {"one_log_density_s": statistics.median(density)}
+    return medians
 
 
 class Flat(nn.Module):

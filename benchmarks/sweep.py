@@ -6,14 +6,12 @@
 round.
 
 *Time*: 10 sigmas x 10 draws at --users users with one probe each, every full rank counted. `lethe`
-is what `lethe audit embeddings` runs; `independent` draws new noise each time, with the same
-kernel; `argsort` is one attack that sorts every row, times 100 (all sigmas cost the same).
+is what `lethe audit embeddings` runs; `independent` draws new noise each time; `argsort` is one
+attack that sorts every row, times 100 (all sigmas cost the same).
 
 *Distribution*: 300 users, draws from --pools pools of 10 against as many independent ones. Each of
 the ten draws must be distributed as an independent one (Kolmogorov-Smirnov on the MRR, p-values
 uniform), and the mean of ten should not vary much more.
-
-*Attackers* (--attackers USERS): the other attackers at one level against the sweep's own attack.
 
 *Study*: 2 models x 11 sigmas x 20 draws, the 24 cells of the surface over M, and the AUC in closed
 form at all of them for 567,980 labels. Measured at the size of the study divided by each --part in
@@ -27,7 +25,6 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +34,10 @@ from ranks import argsort
 from scipy.stats import kstest
 from threadpoolctl import threadpool_limits
 
-from lethe.reidentification.family import Attacker
-from lethe.reidentification.gallery import split_rows
-from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.smoothing import Sample, noise_pools
 from lethe.reidentification.surface import SIGMAS, Curve, attack_curve
-from lethe.reidentification.sweep import Battery, fast_batch, gallery_hits, sample_of
+from lethe.reidentification.sweep import gallery_hits
 from lethe.reidentification.utility import expected_auc
 from lethe.reidentification.vectors import effective_sigma
 
@@ -81,7 +75,6 @@ def swept(sample: Sample, sigmas: Any, draws: int, mode: str = "pooled", pools: 
         pools=pools,
         mode=mode,
         thresholds=(),
-        batch=fast_batch(sample, SETTINGS) if mode == "pooled" else None,
     )
 
 
@@ -175,48 +168,6 @@ def study(parts: list[int]) -> dict[str, Any]:
     }
 
 
-def attackers(users: int, rounds: int, draws: int = 20) -> dict[str, Any]:
-    """CPU seconds of each attacker at one noise level, and over those of the sweep's own attack.
-
-    Half of 20 rows a user are probes. The sweep's own attack shares its products between draws and
-    levels: it is timed over all ten levels, and a tenth is taken. Each other attacker is timed as
-    an audit runs it at one level: learning, mapping and ranking, half the draws where it sees
-    single vectors.
-    """
-    rng = np.random.default_rng([1, users])
-    owner = np.repeat(np.arange(users), 20)
-    centres = rng.standard_normal((users, DIMENSIONS)) * 0.7 ** np.arange(DIMENSIONS) * 3
-    vectors = centres[owner] + 0.1 * rng.standard_normal((len(owner), DIMENSIONS))
-    model = Released("made up", vectors, owner)
-    split = split_rows(owner)
-    settings = EmbeddingSettings(draws=draws, surface=())
-    battery = Battery(model, split, sample_of(model, split), settings)
-    panel = battery.panel()
-
-    def alone(attacker: Attacker) -> float:
-        single = replace(battery)
-        object.__setattr__(single, "panel", lambda **_: replace(panel, attackers=(attacker,)))
-        return seconds(lambda: single.on_noise(level))
-
-    done = []
-    for _ in range(rounds):
-        start = seconds(lambda: swept(battery.sample, SIGMAS[1:], draws)) / len(SIGMAS[1:])
-        level = swept(battery.sample, (0.5,), 1).levels[0]
-        level = replace(level, draws=draws)
-        every = seconds(lambda level=level: battery.on_noise(level)) / (len(panel.attackers) - 1)
-        apart = {a.name: alone(a) for a in panel.attackers}
-        done.append({"the sweep's own": start, "all at once, each": every, **apart})
-    own = [one["the sweep's own"] for one in done]
-    ratios = {name: median_ratio([one[name] for one in done], own) for name in done[0]}
-    return {
-        "users": users,
-        "probes": 10 * users,
-        "draws": draws,
-        "times_own": ratios,
-        "rounds": done,
-    }
-
-
 def main() -> None:
     """Measure, print and write the JSON file."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
@@ -224,15 +175,8 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=10_000)
     parser.add_argument("--pools", type=int, default=120)
     parser.add_argument("--part", type=int, nargs="+", default=[20, 10])
-    parser.add_argument("--attackers", type=int, default=0, help="users; times attackers alone")
     parser.add_argument("--out", type=Path, default=RESULTS / "sweep.json")
     options = parser.parse_args()
-    if options.attackers:
-        save(
-            {"attackers": attackers(options.attackers, options.rounds), "load": load()},
-            options.out,
-        )
-        return
     times = timed(options.users, options.rounds)
     rounds = times.pop("rounds")
     save(

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from lethe.reidentification.audit import audit_released
+from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 
 QUICK = {
@@ -24,6 +26,22 @@ QUICK = {
 def quick(**changed: Any) -> EmbeddingSettings:
     """Settings of an audit that takes a second."""
     return EmbeddingSettings(**{**QUICK, **changed})
+
+
+def audit_embeddings(
+    representations: Any,
+    user_ids: Any,
+    labels: Any = None,
+    head: Any = None,
+    *,
+    features: Any = None,
+    period: Any = None,
+    name: str = "representations",
+    settings: EmbeddingSettings | None = None,
+) -> Any:
+    """The findings of one model."""
+    model = Released(name, representations, user_ids, labels, head, period, features)
+    return audit_released([model], settings)
 
 
 def population(

@@ -6,7 +6,11 @@ import ast
 import functools
 import subprocess
 import sys
+import tomllib
+from collections import Counter
 from pathlib import Path
+
+from reachability import Package, outside, unreached
 
 import lethe
 
@@ -107,6 +111,64 @@ def test_everything_public_has_a_docstring():
 def test_no_module_is_too_long_to_read():
     lines = {name_of(path): len(path.read_text().splitlines()) for path in MODULES}
     assert {name: count for name, count in lines.items() if count > LONGEST} == {}
+
+
+def size_of(source):
+    """Lines of a module, and its statements without docstrings."""
+    statements = sum(
+        isinstance(node, ast.stmt)
+        and not (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        )
+        for node in ast.walk(ast.parse(source))
+    )
+    return len(source.splitlines()), statements
+
+
+def test_no_room_grows():
+    """Lines of each room stay within `house.toml`, whose numbers go down with what is removed."""
+    budget = tomllib.loads((ROOT / "tests" / "house.toml").read_text())["lines"]
+    lines, statements = Counter(), Counter()
+    for path in MODULES:
+        place = path.relative_to(PACKAGE)
+        room = place.parts[0] if len(place.parts) > 1 else "top"
+        counted = size_of(path.read_text())
+        lines[room] += counted[0]
+        statements[room] += counted[1]
+    print(f"{'room':<18}{'lines':>8}{'budget':>8}{'statements':>12}")
+    for room, count in sorted(lines.items()):
+        print(f"{room:<18}{count:>8}{budget[room]:>8}{statements[room]:>12}")
+    print(f"{'all':<18}{lines.total():>8}{sum(budget.values()):>8}{statements.total():>12}")
+    assert set(budget) == set(lines)
+    assert {room: count for room, count in lines.items() if count > budget[room]} == {}
+
+
+def test_statements_are_counted_without_docstrings():
+    assert size_of('"""Module."""\n\n\ndef f():\n    """F."""\n    x = 1; return x\n') == (6, 3)
+
+
+def test_everything_is_reached():
+    """A command, a public name, a page, an example or a benchmark uses every definition."""
+    assert unreached(ROOT, ("benchmarks",)) == {}
+
+
+def test_what_nothing_reaches_is_found(tmp_path):
+    folder = tmp_path / "lethe"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    (folder / "a.py").write_text(
+        "from lethe.b import used\n\n\nclass A:\n    def kept(self): used()\n\n"
+        "    def lost(self): ...\n\n\ndef dead(): dead()\n"
+    )
+    (folder / "b.py").write_text("def used(): ...\n\n\ndef unused(): ...\n")
+    (tmp_path / "examples").mkdir()
+    (tmp_path / "examples" / "one.py").write_text("from lethe.a import A\nA().kept()\n")
+    package = Package.read(folder)
+    seen = package.reached(*outside(tmp_path, ("examples",)))
+    names = {f"{module}:{name}" for module, name in set(package.items) - seen if name}
+    assert names == {"lethe.a:A.lost", "lethe.a:dead", "lethe.b:unused"}
 
 
 def test_the_docstring_check_can_fail(tmp_path):

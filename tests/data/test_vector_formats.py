@@ -15,12 +15,12 @@ import pyarrow.feather
 import pyarrow.parquet as pq
 import pytest
 import torch
+from reidentification_people import audit_embeddings
 from safetensors.torch import save_file
 
 from lethe.data.arrays import as_array
 from lethe.data.vectors import Cut, Names, read_embeddings
 from lethe.errors import InputError
-from lethe.reidentification.audit import audit_embeddings
 from lethe.reidentification.settings import EmbeddingSettings
 
 RNG = np.random.default_rng(5)

@@ -22,7 +22,7 @@ def test_the_recipe_on_the_page_learns(tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
     data = load("digits", rows=300, seed=0)
     recipe = load_recipe(f"{tmp_path / name}:make", data)
-    assert isinstance(recipe, TorchRecipe) and default_layout(recipe).kind == "chain"
+    assert isinstance(recipe, TorchRecipe) and default_layout(recipe).kind == "alone"
     members = np.zeros((1, 300), bool)
     members[0, ::2] = True
     (outputs,) = train_models(

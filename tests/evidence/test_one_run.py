@@ -169,7 +169,6 @@ def test_guesses_are_the_extremes_and_ties_do_not_know_the_coins():
     coins = [True, False, True, False, True, False]
     assert right_guesses(score, coins, 2) == 2
     assert right_guesses(score, coins, 3) == 2  # 5 and 4 IN, 0 OUT
-    assert right_guesses(score, coins, 3, "in") == 2
     assert right_guesses(score, coins, 6) == 4
     tied = [right_guesses(np.zeros(100), np.arange(100) < 50, 100, seed=s) for s in range(200)]
     assert np.mean(tied) == pytest.approx(50, abs=4 * 5 / math.sqrt(200))
@@ -196,9 +195,7 @@ def violations(truth, draw, bound, canaries=400):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize(
-    "plan", [Guesses(), Guesses((0.05, 0.2, 1.0)), Guesses((0.2,), "in")], ids=str
-)
+@pytest.mark.parametrize("plan", [Guesses(), Guesses((0.05, 0.2, 1.0))], ids=str)
 def test_scores_that_know_nothing_hardly_ever_show_an_epsilon(form, plan):
     def bound(score, coins):
         return one_run_bound(score, coins, 1e-5, guesses=plan, form=form).low
@@ -288,7 +285,6 @@ def test_bad_input_is_refused():
         lambda: Guesses(()),
         lambda: Guesses((0.0,)),
         lambda: Guesses((1.1,)),
-        lambda: Guesses((0.1,), "out"),
     ):
         with pytest.raises(InputError):
             make()

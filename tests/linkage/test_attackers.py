@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linkage_facts import known_of, scores
 from scipy.stats import beta
 
 from lethe.data.records import Ratings, from_columns
@@ -24,9 +25,9 @@ from lethe.linkage.records.attackers import (
     together,
 )
 from lethe.linkage.records.auxiliary import link_auxiliary, pairs_of
-from lethe.linkage.records.facts import facts_of, index_facts, known_of, without
+from lethe.linkage.records.facts import facts_of, index_facts, without
 from lethe.linkage.records.likelihood import Sampling, read
-from lethe.linkage.records.scoreboard import RH, Links, _standing, scores
+from lethe.linkage.records.scoreboard import RH, Links, _standing
 from lethe.linkage.settings import RecordSettings
 
 

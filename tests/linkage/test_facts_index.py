@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linkage_facts import known_of
 
 from lethe.errors import InputError
-from lethe.linkage.records.facts import Known, facts_of, index_facts, known_of, without
+from lethe.linkage.records.facts import Known, facts_of, index_facts, without
 
 
 def triples(facts):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from linkage_facts import known_of
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.linkage.records.attackers import Adversary, draw_targets, eligible, popular, simulate
-from lethe.linkage.records.facts import facts_of, index_facts, known_of, without
+from lethe.linkage.records.facts import facts_of, index_facts, without
 from lethe.linkage.records.scoreboard import NO_MATCH, Links, bits, curve, facts_needed, link
 
 

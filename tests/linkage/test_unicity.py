@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linkage_facts import known_of
 
 from lethe.errors import InputError
-from lethe.linkage.records.facts import Facts, Known, index_facts, known_of
+from lethe.linkage.records.facts import Facts, Known, index_facts
 from lethe.linkage.records.unicity import unicity, worst_case
 
 

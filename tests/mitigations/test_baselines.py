@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,7 +14,6 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import lethe
-from lethe.errors import InputError
 from lethe.evidence.roc import auc, rate_at, roc
 from lethe.membership.scoring import score
 from lethe.mitigations.mitigation import cheap_baselines, default_decay, output_limits
@@ -57,10 +57,6 @@ def test_every_baseline_says_what_it_is() -> None:
         assert RECIPE.refuses(one.treatment(NONE)) is None
         claim = one.guarantee()
         assert claim.kind == "empirical-only" and "a stronger attack" in claim.voided_by
-    chosen = cheap_baselines(RECIPE, 0.5, 0.2, 0.3, 0.4)
-    assert [list(one.settings.values()) for one in chosen] == [[0.5], [0.2], [0.3], [0.4]]
-    with pytest.raises(InputError, match="mixup=0"):
-        cheap_baselines(RECIPE, mixup=0)[2].treatment(NONE)
 
 
 def test_the_penalty_goes_by_the_recipe() -> None:
@@ -107,7 +103,8 @@ def test_each_does_on_digits_what_it_is_for() -> None:
         return float(-own[members].mean()), float(right[:, ~pool].mean())
 
     loss, accuracy = seen(Treatment())
-    for one in cheap_baselines(RECIPE, weight_decay=0.01):
+    stronger = replace(RECIPE, weight_decay=1e-3)  # the comparator's penalty is ten times that
+    for one in cheap_baselines(stronger):
         smooth, kept = seen(one.treatment(NONE))
         # sd of a mean of 8 x 360 rights is 0.004 at most.
         assert kept > accuracy - 0.012, one.name
@@ -189,13 +186,9 @@ def test_rounding_to_one_decimal_leaves_the_attack_as_it_was() -> None:
 
 
 def test_every_limit_says_what_it_is() -> None:
-    limits = output_limits(2.5, 2, LabelOnly(copies=3, kind="image", shape=(8, 8)))
+    limits = output_limits()
     assert [limit.name for limit in limits] == ["temperature", "rounding", "label-only"]
-    answers: list[Any] = [
-        Temperature(2.5),
-        Rounding(2),
-        LabelOnly(copies=3, kind="image", shape=(8, 8)),
-    ]
+    answers: list[Any] = [Temperature(4.0), Rounding(1), LabelOnly()]
     for limit, answer in zip(limits, answers, strict=True):
         treatment = limit.treatment(NONE)
         assert treatment.answer == answer and not limit.needs_weights
@@ -209,6 +202,4 @@ def test_every_limit_says_what_it_is() -> None:
         assert any("release of the parameters" in one for one in claim.voided_by)
     assert "undoes it" in limits[0].guarantee().assumptions[0]
     assert "copies" in limits[1].guarantee().voided_by[1]
-    assert "3 changed copies" in limits[2].guarantee().assumptions[0]
-    with pytest.raises(InputError, match="temperature=0"):
-        output_limits(temperature=0)
+    assert f"{LabelOnly().copies} changed copies" in limits[2].guarantee().assumptions[0]

@@ -29,7 +29,7 @@ from lethe.mitigations.swag_release.records import (
     loss_bound,
     model_logits,
 )
-from lethe.mitigations.swag_release.training import Checkpoints, Phase, Samples, Trained
+from lethe.mitigations.swag_release.training import Checkpoints, Phase, Trained
 
 SETTINGS = ReleaseSettings(
     2.0,
@@ -72,7 +72,7 @@ def test_training_is_momentum_sgd_on_the_weighted_loss() -> None:
     log_likelihood = class_log_likelihood(model_logits, 0.1)
     records = Records(inputs, truth, CPU, classes=True)
     model = network()
-    trained = Trained(model, records, log_likelihood, model_logits, 0.8, 0.01, 10, "refuse")
+    trained = Trained(model, records, log_likelihood, 0.8, 0.01, 10, "refuse")
     theta = [one.detach().clone().requires_grad_() for one in model.parameters()]
     names = [name for name, _ in model.named_parameters()]
     speed = [torch.zeros_like(one) for one in theta]
@@ -102,7 +102,6 @@ def test_every_record_counts_its_weight_whatever_the_batches() -> None:
             model,
             Records(inputs.double(), truth, CPU, classes=True),
             lambda module, batch, of: module(batch).log_softmax(1)[torch.arange(len(of)), of],
-            model_logits,
             0.0,
             0.0,
             size,
@@ -225,17 +224,15 @@ def test_weighting_by_the_relation() -> None:
     assert (one.guarantee.relation, two.guarantee.relation) == ("add/remove", "replace-one")
 
 
-def test_rounds_raise_or_lower_weights() -> None:
+def test_rounds_lower_weights_until_the_target_is_met() -> None:
     inputs, truth = blobs()
     plain = swag_ppm(network(), inputs, truth, changed(scales=()), 1)
-    raised = swag_ppm(network(), inputs, truth, changed(scales=(), rounds=2), 1)
-    lowered = swag_ppm(network(), inputs, truth, changed(scales=(), rounds=40, reweight="lower"), 1)
-    assert len(raised.rounds) == 3 and raised.rounds[-1] == raised.estimate.epsilon
-    assert raised.rounds[0] == plain.estimate.epsilon
-    assert (raised.weights >= plain.weights).all() and raised.weights.sum() > plain.weights.sum()
+    lowered = swag_ppm(network(), inputs, truth, changed(scales=(), rounds=40), 1)
+    assert lowered.rounds[0] == plain.estimate.epsilon
     assert (lowered.weights <= plain.weights).all()
     assert plain.estimate.epsilon > 2.0 and "not met" in " ".join(plain.guarantee.assumptions)
     assert lowered.estimate.epsilon <= 2.0 + 1e-9 and len(lowered.rounds) < 41
+    assert lowered.rounds[-1] == lowered.estimate.epsilon
     assert "not met" not in " ".join(lowered.guarantee.assumptions)
 
 
@@ -300,16 +297,9 @@ def test_batch_normalisation() -> None:
     frozen = swag_ppm(model, inputs, truth, changed(batch_norm="frozen"))
     mean = frozen.module.get_buffer("1.running_mean")
     assert torch.equal(mean, torch.zeros(8))
-    assert not any("batch statistics" in words for words in frozen.guarantee.voided_by)
-    moved = swag_ppm(model, inputs, truth, changed(batch_norm="recompute"))
-    assert any("batch statistics" in words for words in moved.guarantee.voided_by)
-    linear = moved.module.get_submodule("0")
-    wanted = linear(inputs).mean(0)
-    assert torch.allclose(moved.module.get_buffer("1.running_mean"), wanted, atol=1e-5)
-    assert "1.running_mean" in moved.draws[0]
     with pytest.raises(InputError, match="likelihood of its own"):
         without = network(nn.BatchNorm1d(8, track_running_stats=False))
-        swag_ppm(without, inputs, truth, changed(batch_norm="recompute"))
+        swag_ppm(without, inputs, truth, changed(batch_norm="frozen"))
 
 
 class Counting(nn.Module):
@@ -374,54 +364,6 @@ def gaussian(module: nn.Module, batch: Tensor, truth: Tensor) -> Tensor:
     return -0.5 * (truth - module.get_parameter("at")) ** 2
 
 
-def test_langevin_draws_have_the_variance_of_the_posterior() -> None:
-    """N records of N(at, 1): variance 1 / N, times 1 / (1 - rate / 2) by the step; rho = 1/2.
-
-    500 states are worth 300 independent squares: sd 8.2 %, tolerance five of them.
-    """
-    data = torch.from_numpy(np.random.default_rng(0).normal(3, 1, size=25))
-    settings = changed(
-        sampler="sgld",
-        momentum=0.0,
-        floor=None,
-        weighting="none",
-        batch_size=25,
-        fit_epochs=40,
-        refit_epochs=40,
-        rate=0.5,
-        swag_rate=0.5,
-        swag_epochs=500,
-        draws=1,
-        final_draws=2,
-    )
-    done = swag_ppm(
-        Place(), data, data, settings, 0, draw_seed=7, log_likelihood=gaussian, outcome="density"
-    )
-    assert isinstance(done.posterior, Samples)
-    states = np.array([state["at"].item() for state in done.posterior.states])
-    assert states.var() == pytest.approx(1 / 25 / 0.75, rel=0.41)
-    assert states.mean() == pytest.approx(data.mean().item(), abs=5 * 0.2 * math.sqrt(3 / 500))
-    assert done.module.get_parameter("at").item() in states
-    assert any("SGLD" in words for words in done.guarantee.assumptions)
-    assert done.response is None and done.estimate.outcome == "density"
-
-
-def test_chain_draws_never_repeat() -> None:
-    chain = Samples()
-    for value in range(6):
-        chain.collect({"w": torch.tensor([float(value)])})
-    into = {"w": torch.zeros(1)}
-    seen = []
-    for number in range(6):
-        chain.draw_into(into, 9, number)
-        seen.append(into["w"].item())
-    assert sorted(seen) == [0, 1, 2, 3, 4, 5]
-    with pytest.raises(InputError, match="draw 6 of a chain of 6"):
-        chain.draw_into(into, 9, 6)
-    with pytest.raises(InputError, match="scale"):
-        chain.draw_into(into, 9, 0, scale=2.0)
-
-
 def test_infinite_losses_get_weight_zero() -> None:
     """The record is left out of the refit: it can move the draw by step 2 alone."""
     inputs, truth = blobs()
@@ -467,7 +409,6 @@ def test_an_infinite_loss_after_the_weights_is_not_measurable() -> None:
         ({"swag_epochs": 1}, "swag_epochs"),
         ({"draws": 2.5}, "whole"),
         ({"rounds": -1}, "rounds"),
-        ({"reweight": "both"}, "reweight"),
         ({"momentum": 1.0}, "momentum"),
         ({"rate": 0.0}, "rate"),
         ({"rate": 1.0}, "swag_rate=0.2 must be at least rate=1.0"),
@@ -475,11 +416,8 @@ def test_an_infinite_loss_after_the_weights_is_not_measurable() -> None:
         ({"scales": (0.5, -1.0)}, "scales"),
         ({"releases": 0}, "releases"),
         ({"releases": True}, "whole"),
-        ({"below": 1.0}, "below"),
         ({"batch_norm": "yes"}, "batch_norm"),
         ({"precision": "half"}, "precision"),
-        ({"sampler": "sgld"}, "momentum=0"),
-        ({"sampler": "sgld", "momentum": 0.0}, "draws=6 must be at most swag_epochs=5"),
     ],
 )
 def test_settings_that_break_a_rule(values: dict[str, Any], words: str) -> None:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from released_draws import read_release
 
 from lethe.mitigations.swag_release.records import ReleaseSettings
-from lethe.mitigations.swag_release.release import read_release, release_draw
+from lethe.mitigations.swag_release.release import release_draw
 
 
 @pytest.mark.slow

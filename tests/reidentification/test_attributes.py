@@ -10,14 +10,22 @@ from lethe.reidentification.attributes import (
     BALANCE,
     LOGISTIC,
     NETWORK,
+    _table_of,
     infer,
-    inferred,
     is_input,
     outcome,
     paired_gain,
     people_of,
+    predicted,
 )
 from lethe.reidentification.transforms import Erased
+
+
+def inferred(rows, people, attack=LOGISTIC):
+    """One attack on released rows, with the folds as they are."""
+    return outcome(
+        attack, predicted(_table_of(rows, people, attack), people, attack, 0), people, 0.95
+    )
 
 
 def people(users=300, rows=4, shift=1.0, dimensions=6, seed=0, share=0.5):

@@ -9,7 +9,7 @@ import jsonschema
 import numpy as np
 import pytest
 import torch
-from reidentification_people import population, quick
+from reidentification_people import audit_embeddings, population, quick
 from scipy.special import ndtr
 
 from lethe.errors import InputError
@@ -17,7 +17,6 @@ from lethe.evidence.findings import Findings, schema
 from lethe.evidence.roc import auc
 from lethe.reidentification.audit import (
     VectorsSubject,
-    audit_embeddings,
     audit_released,
     measure,
     people,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reidentification_people import population, quick
+from reidentification_people import audit_embeddings, population, quick
 
 from lethe.data.vectors import read_embeddings
 from lethe.errors import InputError, NotMeasurable
-from lethe.reidentification.audit import audit_embeddings, audit_released
+from lethe.reidentification.audit import audit_released
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from reidentification_people import quick
+from reidentification_people import audit_embeddings, quick
 from scipy.stats import norm
 from test_room_properties import COPIES, NOISE, leeway, limit, people
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification.attackers import Panel, first_credit
-from lethe.reidentification.audit import audit_embeddings
 from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, assigned, enrol
 from lethe.reidentification.family import ATTACKERS, FURTHER, Attacker
 from lethe.reidentification.gallery import split_rows

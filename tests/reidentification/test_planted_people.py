@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reidentification_people import quick
+from reidentification_people import audit_embeddings, quick
 
 from lethe.errors import InputError
 from lethe.evidence.rules import FAIL, PASS
 from lethe.evidence.sight import Plant, smallest_seen
-from lethe.reidentification.audit import audit_embeddings
 from lethe.reidentification.gallery import split_rows
 from lethe.reidentification.planted import MEAN, MODES, REPEATS, VARIANCES, twins
 from lethe.reidentification.sight import sight_of

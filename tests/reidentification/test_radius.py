@@ -13,7 +13,6 @@ from torch import nn
 
 from lethe.errors import InputError
 from lethe.reidentification.radius import (
-    _levels,
     certified_accuracy,
     linear_radii,
     radius_cap,
@@ -94,8 +93,8 @@ def test_classes_with_one_weight_never_change_places():
 
 def test_the_cap_is_that_of_the_reference():
     """2.43 sigma at n = 1,000 and 2.67 at 2,000 (alpha 0.0005); 3.81 at 100,000 (alpha 0.001)."""
-    assert radius_cap(2.0, 1000, 0.001, separate=False) == pytest.approx(2 * 2.43, abs=0.01)
-    assert radius_cap(1.0, 2000, 0.001, separate=False) == pytest.approx(2.67, abs=0.005)
+    assert radius_cap(2.0, 1000, 0.0005) == pytest.approx(2 * 2.43, abs=0.01)
+    assert radius_cap(1.0, 2000, 0.0005) == pytest.approx(2.67, abs=0.005)
     assert radius_cap(1.0, 100_000, 0.001) == pytest.approx(3.81, abs=0.005)
     assert radius_cap(1.0, 1000, 0.001) == pytest.approx(2.46, abs=0.005)
     assert radius_cap(1.0, 5, 0.001) == 0.0
@@ -103,21 +102,16 @@ def test_the_cap_is_that_of_the_reference():
 
 def test_the_cap_is_reached_and_never_passed():
     head = LinearHead([1.0, 0.0])
-    for runner_up in ("complement", "bounded"):
-        found = sampled_radii(head, [[50.0, 0.0], [0.1, 0.0]], 1.0, runner_up=runner_up)
-        assert found.radius[0] == pytest.approx(found.cap)
-        assert found.radius.max() <= found.cap
+    found = sampled_radii(head, [[50.0, 0.0], [0.1, 0.0]], 1.0)
+    assert found.radius[0] == pytest.approx(found.cap)
+    assert found.radius.max() <= found.cap
 
 
-@pytest.mark.parametrize("selection", [0, 100])
-@pytest.mark.parametrize("runner_up", ["complement", "bounded"])
-def test_sampled_radii_exceed_the_exact_ones_no_more_often_than_alpha(selection, runner_up):
+def test_sampled_radii_exceed_the_exact_ones_no_more_often_than_alpha():
     head, r = binary(points=2000)
     exact = np.abs(head.margins(r))
     alpha = 0.02
-    found = sampled_radii(
-        head, r, 0.8, draws=300, selection=selection, alpha=alpha, runner_up=runner_up, seed=4
-    )
+    found = sampled_radii(head, r, 0.8, draws=300, alpha=alpha, seed=4)
     wrong = (found.radius > exact + 1e-12) | (
         (found.predicted >= 0) & (found.predicted != head.predict(r))
     )
@@ -143,28 +137,16 @@ def naive(head, r, sigma, draws, alpha, seed):
 
 
 @pytest.mark.parametrize("make", [binary, several])
-@pytest.mark.parametrize("kind", ["linear", "callable", "shared"])
+@pytest.mark.parametrize("kind", ["linear", "callable"])
 def test_the_fast_ways_have_the_distribution_of_the_plain_one(make, kind):
     head, r = make(points=150)
     given = AnyHead(head.logits) if kind == "callable" else head
-    fast = sampled_radii(given, r, 0.5, draws=200, seed=1, shared_noise=kind == "shared").radius
+    fast = sampled_radii(given, r, 0.5, draws=200, seed=1).radius
     plain = naive(head, r, 0.5, 200, 0.001, 2)
     differ = fast - plain
     error = differ.std(ddof=1) / math.sqrt(len(r))
-    # Shared noise moves all points together: its mean strays by much more than by that.
-    assert abs(differ.mean()) <= (0.05 if kind == "shared" else 4 * error)
+    assert abs(differ.mean()) <= 4 * error
     assert np.corrcoef(fast, plain)[0, 1] > 0.9
-
-
-def test_a_bounded_runner_up_certifies_more_among_many_classes():
-    """Three nearly equal losers: 1 - p_A is far above the best of them."""
-    rng = np.random.default_rng([0, 24])
-    directions = np.eye(8)
-    head = LinearHead(directions)
-    r = 0.9 * directions[rng.integers(0, 8, 200)]
-    simple = sampled_radii(head, r, 0.5, seed=1)
-    tight = sampled_radii(head, r, 0.5, runner_up="bounded", seed=1)
-    assert tight.radius.mean() > simple.radius.mean()
 
 
 def test_a_module_is_used_as_it_is_used_and_left_as_it_was():
@@ -223,18 +205,10 @@ def test_certified_accuracy_falls_with_distance_and_counts_people():
         (lambda: AnyHead(lambda r: np.full(len(r), np.nan)).logits([[1.0]]), "NaN or inf"),
         (lambda: sampled_radii(([1.0], 0.0), [[1.0]], 0.0), "sigma"),
         (lambda: sampled_radii(([1.0], 0.0), [[1.0]], 1.0, alpha=1.0), "alpha"),
-        (lambda: sampled_radii(([1.0], 0.0), [[1.0]], 1.0, runner_up="best"), "runner_up"),
+        (lambda: sampled_radii(([1.0], 0.0), [[1.0]], 1.0, selection=0), "selection"),
         (lambda: certified_accuracy(linear_radii(([1.0], 0.0), [[1.0]]), [1, 1], [0]), "labels"),
     ],
 )
 def test_bad_input_is_refused_in_words(call, words):
     with pytest.raises(InputError, match=words):
         call()
-
-
-def test_alpha_is_shared_out_among_the_limits_that_must_hold_together():
-    """Classes chosen on other draws cost nothing; chosen on the same ones all are held at once."""
-    assert _levels(0.01, 5, True, "complement") == (0.01, None)
-    assert _levels(0.01, 5, False, "complement") == (0.002, None)
-    assert _levels(0.01, 5, True, "bounded") == pytest.approx((0.005, 0.005 / 4))
-    assert _levels(0.01, 5, False, "bounded") == pytest.approx((0.001, 0.001))

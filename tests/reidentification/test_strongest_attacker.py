@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reidentification_people import population, quick
+from reidentification_people import audit_embeddings, population, quick
 from sklearn.covariance import ledoit_wolf
 
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.rules import UNDECIDED
 from lethe.reidentification import attackers
 from lethe.reidentification.attackers import Panel, permuted_lift, tallies
-from lethe.reidentification.audit import VectorsSubject, _permuted, audit_embeddings, measure
+from lethe.reidentification.audit import VectorsSubject, _permuted, measure
 from lethe.reidentification.enrolled import ENROLLED
 from lethe.reidentification.family import ATTACKERS, FURTHER, NORMALISED, allowed
 from lethe.reidentification.gallery import covariance_within, sampled, split_periods, split_rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,9 @@ from lethe.cli.options import (
 )
 from lethe.errors import InputError
 from lethe.membership.language.settings import LanguageSettings
+
+if TYPE_CHECKING:
+    from lethe.evidence.findings import Findings
 
 _NAMES = {"claimed_epsilon": "epsilon", "claimed_delta": "delta"}
 _PLACES = {
@@ -126,30 +129,23 @@ def language_model(
             "lethe audit language-model needs the folder of a model, or --scores FILE with "
             "log-probabilities of its tokens."
         )
-    subject = subject_of(place, options)
-    folder = run_folder(options["out"], subject.title, subject.name)
-    plain = {key: _plain(value) for key, value in options.items()}
+    title, name, audit = subject_of(place, options)
+    folder = run_folder(options["out"], title, name)
+    plain = {key: str(one) if isinstance(one, Path) else one for key, one in options.items()}
     command = {"command": "audit language-model", **plain}
     if place is not None:
         command["target"] = str(place)
-    with running(folder, subject.name, command, run.quiet) as (there, progress):
-        findings = subject.audit(
+    with running(folder, name, command, run.quiet) as (there, progress):
+        findings = audit(
             say=progress.say, progress=partial(progress.part, "tokens scored"), folder=there
         )
         return finish(findings, there, run.context, run.as_json)
 
 
-@dataclass(frozen=True)
-class Subject:
-    """One audit that is ready to run."""
-
-    title: str
-    name: str
-    audit: Any
-
-
-def subject_of(model: Path | None, options: Mapping[str, Any]) -> Subject:
-    """Read texts, plan and settings; models are loaded when the audit runs.
+def subject_of(
+    model: Path | None, options: Mapping[str, Any]
+) -> tuple[str, str, Callable[..., Findings]]:
+    """Title, what the run is bound to, and the audit; models are loaded when it runs.
 
     Raises InputError: an option is missing or does not fit.
     """
@@ -202,7 +198,7 @@ def subject_of(model: Path | None, options: Mapping[str, Any]) -> Subject:
         utility=utility,
         name=title,
     )
-    return Subject(title, name, audit)
+    return title, name, audit
 
 
 def also_of(listed: Any) -> dict[str, Path]:
@@ -237,7 +233,3 @@ def _lines(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{path} cannot be read: {error}.") from error
     return [line.strip() for line in listed if line.strip()]
-
-
-def _plain(value: Any) -> Any:
-    return str(value) if isinstance(value, Path) else value

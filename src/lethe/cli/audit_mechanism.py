@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -97,59 +97,18 @@ def mechanism(
     """
     reference = str(subject_named(function, run.config, "audit mechanism"))
     options = merged(run.config, {**given_in(claim, settings), "out": run.out})
-    subject = subject_of(reference, options)
-    folder = run_folder(options["out"], subject.title, subject.name)
-    # The claim is a rule too, and was fixed before the run like any other.
-    rules = [*(options["gate"] or ()), *map(str, subject.settings.claimed())]
-    command = {"command": "audit mechanism", "target": reference, **options, "gate": rules}
-    with running(folder, subject.name, command, run.quiet) as (there, progress):
-        findings = audit_mechanism(
-            subject.mechanism,
-            subject.pairs,
-            subject.settings,
-            name=subject.title,
-            say=progress.say,
-        )
-        return finish(findings, there, run.context, run.as_json)
-
-
-@dataclass(frozen=True, eq=False)
-class Subject:
-    """One audit that is ready to run.
-
-    Attributes:
-        title: name of the mechanism.
-        name: what the run is bound to: code, inputs and settings.
-        mechanism: the user's function.
-        pairs: neighbouring inputs.
-        settings: of the audit.
-    """
-
-    title: str
-    name: str
-    mechanism: Callable[..., Any]
-    pairs: list[Pair]
-    settings: MechanismSettings
-
-
-def subject_of(reference: str, options: Mapping[str, Any]) -> Subject:
-    """Load the mechanism and its inputs.
-
-    Args:
-        reference: ``file.py:name`` or ``package.module:name``.
-        options: of the command, merged.
-
-    Raises:
-        InputError: no such function, several claims, or neither bounds nor neighbours.
-    """
-    claim = claim_from(*(options[name] for name in ("epsilon", "delta", "rho", "mu")))
-    settings = settings_of(MechanismSettings, {**options, "claim": claim})
-    function = load_callable(reference)
-    pairs = _pairs(options, settings.relation)
+    claimed = claim_from(*(options[name] for name in ("epsilon", "delta", "rho", "mu")))
+    asked = settings_of(MechanismSettings, {**options, "claim": claimed})
+    tested, pairs = load_callable(reference), _pairs(options, asked.relation)
     title = reference.rpartition(":")[2]
-    code = code_of(function, pairs, reference)
-    name = digest(code, repr(settings))
-    return Subject(title, name, function, pairs, settings)
+    name = digest(code_of(tested, pairs, reference), repr(asked))
+    folder = run_folder(options["out"], title, name)
+    # The claim is a rule too, and was fixed before the run like any other.
+    rules = [*(options["gate"] or ()), *map(str, asked.claimed())]
+    command = {"command": "audit mechanism", "target": reference, **options, "gate": rules}
+    with running(folder, name, command, run.quiet) as (there, progress):
+        findings = audit_mechanism(tested, pairs, asked, name=title, say=progress.say)
+        return finish(findings, there, run.context, run.as_json)
 
 
 def _pairs(options: Mapping[str, Any], relation: str) -> list[Pair]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,16 +47,6 @@ class Preparation:
     public: NDArray[np.bool_] | None = None
     read_off: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
-
-
-class Prepared(NamedTuple):
-    """Records as numbers; `feature_names`, `labels` and `classes` as in `Dataset`."""
-
-    features: NDArray[np.float32]
-    feature_names: tuple[str, ...]
-    labels: NDArray[np.int64] | NDArray[np.float64]
-    classes: tuple[str, ...]
-    notes: tuple[str, ...]
 
 
 def prepare_columns(

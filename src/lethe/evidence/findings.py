@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 SCHEMA = "lethe-findings/3"
 OPTIONAL = ("representations", "table", "queries", "language")
-RELEASES = ("model", "embeddings", "table", "queries", "language-model")
 
 Json = dict[str, Any]
 
@@ -35,7 +34,7 @@ class Findings:
     `save` go on from there.
 
     Attributes:
-        subject: what is released: `release` (one of `RELEASES`), `name`, `summary`, ...
+        subject: what is released: `release` (as the schema lists them), `name`, `summary`, ...
         threat_model: goal, knowledge, access, budget and unit of the attacker.
         data: records, people, classes, split, fingerprint.
         attacks: attacks that were run, each with paper, settings, threat.

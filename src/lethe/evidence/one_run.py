@@ -58,34 +58,28 @@ class Guesses:
 
     Attributes:
         shares: of all canaries that are guessed, each in (0, 1]; several are corrected for.
-        sides: ``both``: half of the guesses IN, half OUT; ``in``: the highest scores, all IN.
     """
 
     shares: tuple[float, ...] = (0.2,)
-    sides: str = "both"
 
     def __post_init__(self) -> None:
         if not self.shares:
             raise InputError("shares=() must name at least one share of the canaries.")
         for share in self.shares:
             check_between("share of guesses", share, 0, 1, open_low=True)
-        check_choice("sides", self.sides, ("both", "in"))
 
     def counts(self, canaries: int) -> tuple[int, ...]:
         """Numbers of guesses for this many canaries, each at least 1."""
         return tuple(max(1, round(share * canaries)) for share in self.shares)
 
 
-def right_guesses(
-    score: ArrayLike, inserted: ArrayLike, guesses: int, sides: str = "both", seed: int = 0
-) -> int:
-    """How many of r guesses are right: highest scores guessed IN, lowest OUT.
+def right_guesses(score: ArrayLike, inserted: ArrayLike, guesses: int, seed: int = 0) -> int:
+    """How many of r guesses are right: the half of highest scores guessed IN, of lowest OUT.
 
     Args:
         score: (m,) one score a canary, higher = more likely IN; ties are broken by the seed.
         inserted: (m,) bool, the coins.
         guesses: r, in [1, m].
-        sides: ``both`` or ``in``, see `Guesses`.
         seed: of the order among tied scores.
 
     >>> right_guesses([3.0, 2.0, 1.0, 0.0], [True, False, True, False], 2)
@@ -93,10 +87,9 @@ def right_guesses(
     """
     scores, coins = _canaries(score, inserted)
     check_between("guesses", guesses, 1, len(scores))
-    check_choice("sides", sides, ("both", "in"))
     # Not the order of the file, which may hold the IN canaries first.
     order = np.lexsort((np.random.default_rng([seed, 3]).random(len(scores)), scores))
-    low = guesses // 2 if sides == "both" else 0
+    low = guesses // 2
     return int((~coins[order[:low]]).sum() + coins[order[len(order) - (guesses - low) :]].sum())
 
 
@@ -216,7 +209,7 @@ def one_run_bound(
                 f"{r} guesses about {m} canaries at delta={delta:g}: even if all were right no "
                 "epsilon would be shown; use more canaries or a larger share of guesses."
             )
-        v = right_guesses(scores, coins, r, plan.sides, seed)
+        v = right_guesses(scores, coins, r, seed)
         low = one_run_epsilon(m, r, v, delta, each, form)
         if low > best:
             best, right, made = low, v, r

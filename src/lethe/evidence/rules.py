@@ -62,8 +62,6 @@ EMBEDDING_METRICS = {
     "attribute-gain": "what the strongest attack on an attribute gains over a guess",
     "utility-loss": "utility (AUC, or accuracy) lost against the baseline",
 }
-OPTED = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain")
-"""Metrics of representations that are measured only where verification or an attribute is asked."""
 TABLE_METRICS = {
     "prosecutor": "highest chance to find the row of a person who is in the table, 1 / k",
     "marketer": "share of rows that a linkage of everybody gets right",

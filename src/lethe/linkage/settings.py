@@ -26,8 +26,10 @@ class CommonSettings:
         predict: or the column that a model of the released rows predicts: utility is its accuracy,
             or R2, on original rows that were held out.
         utility_model: or a function, or file.py:name of one, of the released rows and of held-out
-            original rows, that says how good the former are, higher = better, see
-            `UtilityModel`. At most one of queries, predict and utility_model may be given.
+            original rows, that says how good the former are, higher = better: a number, or
+            one for each held-out row, whose mean has an interval. A parameter named `written` gets
+            the held-out rows as the release writes them. At most one of queries, predict and
+            utility_model may be given.
         held_out: share of the rows (or facts) that those two are tested on.
         gate: rule that sets the exit code, such as "unique<=0.01" or "top-1<=0.05"; may be
             repeated. See the metrics of each kind of audit in its documentation.

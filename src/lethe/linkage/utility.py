@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -257,21 +257,6 @@ def _values(
         max_iter=50, early_stopping=False, categorical_features=categories, random_state=seed
     )
     return np.asarray(model.fit(train[there], numbers[there]).predict(test), dtype=np.float64)
-
-
-class UtilityModel(Protocol):
-    """The user's function.
-
-    A parameter named `written` is given the held-out rows as the release writes them, ages in
-    groups for instance; a function without one is not.
-    """
-
-    def __call__(self, released: Columns, held_out: Columns) -> float | NDArray[Any]:
-        """Train on released rows, test on original ones.
-
-        Returns: A number, higher = better; or one for each held-out row, whose mean is the utility.
-            Only the latter has an interval.
-        """
 
 
 @dataclass(frozen=True, eq=False)

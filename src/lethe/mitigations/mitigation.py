@@ -103,65 +103,43 @@ def default_decay(recipe: Recipe) -> float:
     return 0.1 if isinstance(recipe, TorchRecipe) and recipe.optimizer == "adamw" else 1e-3
 
 
-def cheap_baselines(
-    recipe: Recipe,
-    weight_decay: float | None = None,
-    label_smoothing: float = 0.1,
-    mixup: float = 1.0,
-    average: float = 0.25,
-) -> list[Comparator]:
-    """The cheap regularisers; `recipe.refuses` says which of them a recipe cannot take.
-
-    Args:
-        weight_decay: of the L2 comparator; see `default_decay`.
-        label_smoothing: of the target, in [0, 1).
-        mixup: alpha of Beta(alpha, alpha), > 0; 1 takes all shares to be alike.
-        average: share of the last steps whose parameters are averaged, in (0, 1].
-    """
-    decay = default_decay(recipe) if weight_decay is None else weight_decay
+def cheap_baselines(recipe: Recipe) -> list[Comparator]:
+    """The cheap regularisers; `recipe.refuses` says which of them a recipe cannot take."""
+    decay = default_decay(recipe)
     return [
         _regulariser("l2", "a stronger L2 penalty on the parameters", "weight_decay", decay),
         _regulariser(
             "label-smoothing",
             "targets that give every class a little",
             "label_smoothing",
-            label_smoothing,
+            0.1,
             "shadow models with the same smoothing, which can mark members more clearly",
         ),
-        _regulariser("mixup", "training on mixtures of two records of a batch", "mixup", mixup),
+        _regulariser("mixup", "training on mixtures of two records of a batch", "mixup", 1.0),
         _regulariser(
             "model-averaging",
             "the average of the parameters over the last steps",
             "average",
-            average,
+            0.25,
         ),
     ]
 
 
-def output_limits(
-    temperature: float = 4.0, decimals: int = 1, labels: LabelOnly | None = None
-) -> list[Comparator]:
-    """The limits on outputs that a fair reader asks for.
-
-    Args:
-        temperature: of the answered probabilities, > 0.
-        decimals: of the answered probabilities.
-        labels: how a model that answers labels only is attacked; its own defaults by default.
-            For images say so there: the copies are then moved, too.
-    """
-    asked = LabelOnly() if labels is None else labels
+def output_limits() -> list[Comparator]:
+    """The limits on outputs that a fair reader asks for."""
+    asked = LabelOnly()
     return [
         _output_limit(
             "temperature",
             "probabilities flattened or sharpened by a temperature",
-            Temperature(temperature),
+            Temperature(4.0),
             "the attacker knows the temperature and undoes it: it protects nobody",
             "knowledge or a guess of the temperature",
         ),
         _output_limit(
             "rounding",
             "probabilities rounded to few decimals",
-            Rounding(decimals),
+            Rounding(1),
             "the attacker sees the rounded probabilities of the record alone",
             "questions about changed copies of a record, which give the lost digits back",
         ),

@@ -46,31 +46,25 @@ def noise_on_mean(noise: float, convention: str, batch_size: int) -> float:
     return noise if convention == "mean" else noise / math.sqrt(batch_size)
 
 
-def exponential_weights(
-    t: Float, alpha: float, beta: float, low: float = 0.0, high: float = 1.0
-) -> NDArray[np.float32]:
-    """clip(e^(-alpha t + beta); low, high): eq. 11 of the study.
+def exponential_weights(t: Float, alpha: float, beta: float) -> NDArray[np.float32]:
+    """min(e^(-alpha t + beta), 1): eq. 11 of the study.
 
     Args:
-        t: (N,) baseline t-scores; NaN (not scored) gives `high`.
+        t: (N,) baseline t-scores; NaN (not scored) gives 1.
         alpha: how fast the weight falls with t, >= 0.
         beta: offset, >= 0; weights start to fall at t = beta/alpha.
-        low: smallest weight, in [0, high].
-        high: largest weight, in [low, 1].
 
     >>> exponential_weights(np.array([0.5, 1.0, 2.0]), 2, 2).round(3).tolist()
     [1.0, 1.0, 0.13500000536441803]
     """
     check_at_least("alpha", alpha, 0)
     check_at_least("beta", beta, 0)
-    check_between("high", high, 0, 1)
-    check_between("low", low, 0, high)
     exponent = (
         np.minimum(-alpha * np.where(np.isnan(t), -np.inf, t) + beta, 0.0)
         if (alpha > 0)
         else np.zeros(len(t))
     )
-    return np.clip(np.exp(exponent), low, high).astype(np.float32)
+    return np.exp(exponent).astype(np.float32)
 
 
 def equal_mean(
@@ -182,14 +176,13 @@ BASELINE = Obfuscation("baseline", "the recipe as it is", {})
 
 
 def standard_mitigations(
-    noise: float, alpha: float, beta: float, epochs: int | None, drop_below: float = 0.5
+    noise: float, alpha: float, beta: float, epochs: int | None
 ) -> list[Obfuscation | EarlyStopping]:
     """The study's scenarios and the comparators that a fair reader asks for.
 
     Args:
         noise: deviation on the averaged gradient.
         epochs: of the full training, to be stopped earlier; None or 1 leaves that out.
-        drop_below: weight below which the removal comparator drops a record.
     """
     if alpha == 0 and noise == 0:
         raise InputError("alpha=0 and noise=0 leave nothing to compare; set one of them.")
@@ -211,7 +204,7 @@ def standard_mitigations(
         Obfuscation(
             "removal",
             "the same records left out of training",
-            {"weights": "drop", **curve, "drop_below": drop_below},
+            {"weights": "drop", **curve, "drop_below": 0.5},
             True,
         ),
         Obfuscation(

@@ -113,40 +113,6 @@ def scalar_weights(
     return np.where(finite, limit / max(largest, limit), 0.0)
 
 
-def weighted_risk(
-    log_likelihoods: ArrayLike, weights: ArrayLike, outcome: str = "discrete"
-) -> Float:
-    """alpha_i Delta_i on draws from the *weighted* posterior; 0 for weight 0 even where Delta_i is
-    infinite.
-    """
-    return np.asarray(weighted_values(log_likelihoods, weights, outcome).max(0))
-
-
-def raise_weights(weights: ArrayLike, risk: ArrayLike, below: float = 0.95) -> Float:
-    """Give back weight to over-protected records (Savitsky, Hu, Williams, arXiv 2006.01230).
-
-    alpha_i becomes min(1, alpha_i k Delta / (alpha_i Delta_i)) with Delta the largest weighted
-    risk, where that is more than alpha_i; no weight falls, and weight 0 stays 0. On the same draws
-    Delta does not grow; the refitted posterior is another one, so measure it again.
-
-    Args:
-        weights: of the round before.
-        risk: weighted risks alpha_i Delta_i of `weighted_risk`, finite.
-        below: k in (0, 1), just below 1.
-
-    >>> raise_weights([0.5, 0.5, 0.0], [2.0, 1.0, 0.0], below=0.9)
-    array([0.5, 0.9, 0. ])
-    """
-    check_between("below", below, 0, 1, open_low=True, open_high=True)
-    known = _checked_risk(risk)
-    kept = checked_weights(weights, len(known))
-    if not np.isfinite(known).all():
-        raise InputError("risk holds an infinite weighted risk; give that record weight 0 first.")
-    allowed = kept * (below * known.max())
-    grown = np.divide(allowed, known, out=np.ones_like(kept), where=known > allowed)
-    return np.where(kept > 0, np.maximum(kept, grown), 0.0)
-
-
 def absolute_values(log_likelihoods: ArrayLike, outcome: str) -> Float:
     """(S, N) |log p|, infinite where log p is not finite; refused above 0 for a class."""
     check_choice("outcome", outcome, OUTCOMES)
@@ -210,12 +176,8 @@ class EpsilonEstimate:
     growth: tuple[float, ...]  # (S,) expected epsilon had only 1, 2, ... S of the draws been taken.
     bounded: float | None  # the data-independent bound on |log p|, or None
 
-    def guarantee(self, sampler: str = "SWAG", *, batch_norm: bool = False) -> Guarantee:
-        """The label that goes with the released draw: asymptotic, never a proof.
-
-        Args:
-            batch_norm: whether running statistics were recomputed on private records.
-        """
+    def guarantee(self) -> Guarantee:
+        """The label that goes with the released draw: asymptotic, never a proof."""
         parameters = {
             "estimated_local_epsilon": self.epsilon,
             "largest_weighted_loss": self.delta_sensitivity,
@@ -232,7 +194,7 @@ class EpsilonEstimate:
             (
                 f"estimated from {self.draws} draws on the observed records, not a supremum over "
                 "parameters and data sets; delta is unknown",
-                f"{sampler} stands in for the exact weighted posterior, at an unknown distance",
+                "SWAG stands in for the exact weighted posterior, at an unknown distance",
                 "the number of records is large enough for the asymptotic argument",
                 "weights, their form and the target were not tuned on the private records, "
                 "or that use is left uncounted",
@@ -241,7 +203,6 @@ class EpsilonEstimate:
                 "an attack on the released draw whose lower bound exceeds the estimate",
                 "releasing more draws than counted, or the weights, or the estimate's records",
                 "the seed of the released draw becoming known",
-                *(("batch statistics recomputed on private records",) if batch_norm else ()),
             ),
         )
 

@@ -9,14 +9,12 @@ the mean as it was after theta_k.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
@@ -30,53 +28,6 @@ from lethe.mitigations.swag_state import (
     ring,
     write_state,
 )
-
-# Log-density under a diagonal plus low-rank Gaussian by the Woodbury identity, in float64.
-
-
-@dataclass(frozen=True)
-class Block:
-    """Some coordinates of the Gaussian and of the points."""
-
-    difference: Tensor  # (S, b) float64, points minus mean
-    variance: Tensor  # (b,) float64, the diagonal part, > 0
-    factor: Tensor  # (K, b) float64, F with low-rank part F^T F; K may be 0
-
-
-def woodbury_log_density(blocks: Iterable[Block], scale: float) -> Tensor:
-    """Log-density of points under N(mean, scale (diag v + F^T F)), without a P x P matrix.
-
-    Uses (V + F^T F)^-1 = V^-1 - V^-1 F^T (I + F V^-1 F^T)^-1 F V^-1 and
-    det(V + F^T F) = det(V) det(I + F V^-1 F^T) (Woodbury 1950; matrix determinant lemma).
-
-    Args:
-        blocks: disjoint sets of coordinates that together are all of them, same S and K.
-        scale: > 0, multiplies the whole covariance.
-
-    Returns: (S,) float64 natural logarithms.
-
-    >>> one = torch.ones(1, 1, dtype=torch.float64)
-    >>> round(woodbury_log_density([Block(0 * one, one[0], one)], 0.5).exp().item(), 4)
-    0.3989
-    """
-    size = 0
-    inner = projected = squares = torch.zeros((), dtype=torch.float64)
-    log_determinant = torch.zeros((), dtype=torch.float64)
-    for block in blocks:
-        size += len(block.variance)
-        weighted = block.factor / block.variance
-        inner = weighted @ block.factor.T + inner
-        projected = weighted @ block.difference.T + projected
-        squares = (block.difference.square() / block.variance).sum(1) + squares
-        log_determinant = block.variance.log().sum() + log_determinant
-    inner = inner + torch.eye(len(inner), dtype=torch.float64, device=inner.device)
-    lower = torch.linalg.cholesky(inner)
-    solved = torch.linalg.solve_triangular(lower, projected, upper=False)
-    log_determinant = log_determinant + 2 * lower.diagonal().log().sum()
-    distance: Tensor = (squares - solved.square().sum(0)) / scale
-    total: Tensor = distance + log_determinant + size * math.log(2 * math.pi * scale)
-    return total * -0.5
-
 
 VARIANCE_FLOOR = 1e-30
 PRECISIONS = ("full", "bfloat16")
@@ -287,39 +238,6 @@ class Swag:
             part.copy_(own)
         part += self._offset[place]
         part += self._origin[place]
-
-    @torch.no_grad()
-    def log_density(
-        self, draw: Mapping[str, Tensor], *, scale: float | None = None
-    ) -> NDArray[np.float64]:
-        """Log-density of models under this Gaussian, by Woodbury in float64.
-
-        Args:
-            draw: name -> ``(*shape)``, or ``(S, *shape)`` as `draw` gives.
-
-        Returns:
-            Natural logarithms: (S,), or () for one model. A parameter that never moved has
-            variance 1e-30: any other value for it has practically no density.
-        """
-        self._need(2)
-        chosen = self.scale if scale is None else _checked_scale(scale)
-        leading = self._layout.check(draw, batched=True)
-        found = woodbury_log_density(self._density_blocks(draw, leading or 1), chosen)
-        return np.asarray(found.cpu().numpy() if leading is not None else found[0].item())
-
-    def _density_blocks(self, draw: Mapping[str, Tensor], count: int) -> Iterator[Block]:
-        factor = 1 / math.sqrt(self.stored - 1) if self.stored >= 2 else 0.0
-        rows = self.stored if self.stored >= 2 else 0
-        for entry in self._layout.entries:
-            points = draw[entry.name].detach().reshape(count, -1)
-            for first in range(0, points.shape[1], 1 << 17):
-                part = points[:, first : first + (1 << 17)].to(self._origin.device).double()
-                place = slice(entry.start + first, entry.start + first + part.shape[1])
-                yield Block(
-                    part - self._origin[place].double() - self._offset[place].double(),
-                    self._variances(place).double(),
-                    self._deviations[:rows, place].double() * factor,
-                )
 
     def _variances(self, place: slice) -> Tensor:
         return (self._squares[place] / self.count).clamp_min_(VARIANCE_FLOOR)

@@ -93,25 +93,17 @@ class Layout:
             raise InputError("parameters={} is empty; give dict(model.named_parameters()).")
         return cls(tuple(entries), ties)
 
-    def check(self, parameters: Mapping[str, Tensor], batched: bool = False) -> int | None:
+    def check(self, parameters: Mapping[str, Tensor]) -> None:
         """Refuse other names, shapes or values than SWAG can take; nothing is changed.
 
         Args:
             parameters: what to check; aliases may be left out.
-            batched: whether all tensors may bear one more leading axis of equal length.
-
-        Returns: The length of the leading axis, or None without one.
         """
         self.check_names(parameters)
-        leading: set[int | None] = set()
         for entry in self.entries:
             value = parameters[entry.name]
             _check_floating(entry.name, value)
-            if tuple(value.shape) == entry.shape:
-                leading.add(None)
-            elif batched and tuple(value.shape[1:]) == entry.shape and value.ndim > 0:
-                leading.add(value.shape[0])
-            else:
+            if tuple(value.shape) != entry.shape:
                 raise InputError(
                     f"parameter {entry.name!r} has shape {tuple(value.shape)}, "
                     f"SWAG was made for {entry.shape}; start a new Swag for another model."
@@ -121,15 +113,12 @@ class Layout:
                 raise InputError(
                     f"parameter {entry.name!r} holds NaN or infinity; lower the learning rate."
                 )
-        if len(leading) > 1:
-            raise InputError("some parameters have a leading axis of draws and others do not.")
         for alias, name in self.ties.items():
             if alias not in parameters:
                 continue
             one, other = parameters[alias], parameters[name]
             if one.data_ptr() != other.data_ptr() and not torch.equal(one, other):
                 raise InputError(f"{alias!r} was tied to {name!r} and now differs from it.")
-        return next(iter(leading))
 
     def check_names(self, parameters: Mapping[str, Tensor]) -> None:
         """Refuse other names; aliases may be left out."""

@@ -223,19 +223,6 @@ class Inferred:
         }
 
 
-def inferred(
-    rows: NDArray[Any],
-    people: People,
-    attack: str = LOGISTIC,
-    *,
-    confidence: float = 0.95,
-    seed: int = 0,
-) -> Inferred:
-    """One attack on released rows (n, c); intervals by people, with the folds as they are."""
-    chances = predicted(_table_of(rows, people, attack), people, attack, seed)
-    return outcome(attack, chances, people, confidence)
-
-
 def _table_of(rows: NDArray[Any], people: People, attack: str) -> Float:
     return people.sums(rows) if attack == BALANCE else people.means(rows)
 

@@ -376,45 +376,6 @@ def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> li
     return checks
 
 
-def audit_embeddings(
-    representations: Any,
-    user_ids: Any,
-    labels: Any = None,
-    head: Any = None,
-    *,
-    features: Any = None,
-    period: Any = None,
-    name: str = "representations",
-    settings: EmbeddingSettings | None = None,
-    say: Say | None = None,
-) -> Findings:
-    """Attack released vectors, find the noise that stops it, and prove what no attacker can do.
-
-    Args:
-        representations: (n, d), finite; one row a release. This and the others may be arrays, torch
-            tensors, columns or frames of pandas, polars or Arrow, or lists.
-        user_ids: (n,) whole numbers or text, whose row it is; at least 2 people with 4 rows each.
-        labels: (n,) 0 and 1, or classes 0 to C-1; None leaves utility out.
-        head: (w, b), (W, b), a torch module or a callable from (m, d) to logits; None leaves
-            utility and radii out.
-        features: (n, p) inputs of the model: are people as easy to name by what goes in?
-        period: (n,) period of each row, for `settings.known` and `settings.later`.
-        name: of the model.
-        settings: see `EmbeddingSettings`; its rules are fixed before anything is measured.
-        say: told what is being done, one line each.
-
-    Returns:
-        The findings.
-
-    Raises:
-        InputError: arrays that do not fit each other, NaN, ids of mixed types, zero vectors under
-            cosine, a head of another dimension, labels that it cannot give.
-        NotMeasurable: fewer than 2 people with enough rows.
-    """
-    model = Released(name, representations, user_ids, labels, head, period, features)
-    return audit_released([model], settings, say)
-
-
 def audit_released(
     models: Sequence[Released],
     settings: EmbeddingSettings | None = None,
@@ -423,18 +384,22 @@ def audit_released(
     cluster: Cluster | None = None,
     other: Released | None = None,
 ) -> Findings:
-    """The same for several models of the same rows, side by side.
+    """Attack released vectors, find the noise that stops it, and prove what no attacker can do.
+
+    Several models of the same rows are audited side by side.
 
     Args:
         models: one or more, of different names; the first is the baseline of the frontier.
-        settings: see `audit_embeddings`.
-        say: see there.
+        settings: its rules are fixed before anything is measured.
+        say: told what is being done, one line each.
         folder: an open run folder, needed to keep the table of people.
         cluster: where the noise levels are attacked; see `sweep`.
         other: a second release about the same people, each model is linked with.
 
     Raises:
-        InputError: rows of different people, beside what `audit_embeddings` raises.
+        InputError: rows of different people, zero vectors under cosine, a head of another
+            dimension, labels that it cannot give.
+        NotMeasurable: fewer than 2 people with enough rows.
     """
     settings = settings or EmbeddingSettings()
     check_same_people(models)

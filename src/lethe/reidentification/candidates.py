@@ -6,11 +6,13 @@ mechanism.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtr
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
@@ -24,7 +26,7 @@ from lethe.evidence.guarantee import (
 from lethe.evidence.risk import family_confidence
 from lethe.reidentification.attributes import People, infer
 from lethe.reidentification.by_user import scaled
-from lethe.reidentification.certificates import Limit, pair_limits
+from lethe.reidentification.certificates import Limit
 from lethe.reidentification.clean import Clean
 from lethe.reidentification.gallery import Split
 from lethe.reidentification.geometry import nearest
@@ -223,9 +225,10 @@ class Evaluation:
         if self.clean.rms > 0:
             relative["sigma_over_rms"] = _short(sigma / self.clean.rms)
         if "l2" in self.clean.nearest:
-            pair = pair_limits(self.clean.nearest["l2"][1], sigma)
-            relative["mu_to_nearest_user"] = _short(pair.mu)
-            relative["auc_against_nearest_user"] = _short(pair.auc)
+            # Noise on two given vectors: N(0, 1) against N(mu, 1), which the best test tells apart.
+            mu = self.clean.nearest["l2"][1] / sigma
+            relative["mu_to_nearest_user"] = _short(mu)
+            relative["auc_against_nearest_user"] = _short(float(ndtr(mu / math.sqrt(2))))
         return relative
 
 
@@ -448,9 +451,7 @@ def _logit(context: Evaluation, sigma: float) -> Evaluated:
     mechanism = LogitOnly(context.model.head)
 
     def release(seed: int) -> Float:
-        return mechanism.release(context.model.representations, seed).reshape(
-            len(_vectors(context)), -1
-        )
+        return mechanism.release(context.model.representations).reshape(len(_vectors(context)), -1)
 
     return context.evaluated(
         "logit-only",
@@ -471,7 +472,7 @@ def _label(context: Evaluation, sigma: float) -> Evaluated:
     mechanism = LabelOnly(context.model.head, classes)
 
     def release(seed: int) -> Float:
-        return np.eye(classes)[mechanism.release(context.model.representations, seed)]
+        return np.eye(classes)[mechanism.release(context.model.representations)]
 
     task = None
     if context.task is not None:

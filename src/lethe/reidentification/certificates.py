@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, ndtr, ndtri
+from scipy.special import betaincinv, ndtr
 
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.gdp import gdp_delta, gdp_epsilon
+from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise
 from lethe.reidentification.vectors import (
     Float,
@@ -217,59 +217,6 @@ def _best_sum(shift: Float, prior: Float, top: int) -> float:
         best = min(best, certain + bound)
         low, high = (middle, high) if q > top else (low, middle)
     return best
-
-
-@dataclass(frozen=True)
-class PairLimits:
-    """How well two known vectors at one distance are told apart from noisy draws."""
-
-    mu: float  # sqrt(M) distance / sigma; the test is N(0, 1) against N(mu, 1), exactly
-
-    @property
-    def auc(self) -> float:
-        """Phi(mu / sqrt 2): the AUC of the best test."""
-        return float(ndtr(self.mu / math.sqrt(2)))
-
-    @property
-    def total_variation(self) -> float:
-        """2 Phi(mu / 2) - 1: the most that the chance of any event differs."""
-        return math.erf(self.mu / 2 / math.sqrt(2))
-
-    def tpr(self, fpr: float) -> float:
-        """Phi(mu + Phi^-1(fpr)): the largest TPR at a false positive rate in [0, 1]."""
-        check_between("fpr", fpr, 0, 1)
-        return float(ndtr(self.mu + ndtri(fpr)))
-
-    def epsilon(self, delta: float) -> float:
-        """The smallest epsilon at delta in (0, 1) (analytic Gaussian mechanism)."""
-        return gdp_epsilon(self.mu, delta)
-
-    def delta(self, epsilon: float) -> float:
-        """The smallest delta at epsilon >= 0."""
-        return gdp_delta(self.mu, epsilon)
-
-
-def pair_limits(distance: ArrayLike, sigma: float, draws: int = 1) -> PairLimits:
-    """Limits on telling two known vectors apart, or two persons by several rows each.
-
-    mu = sqrt(M sum_k d_k^2) / sigma: for rows seen together their distances add in squares.
-
-    Guarantee: exact for two *given* vectors; not for arbitrary inputs, see `noise_dp`.
-    Assumes: isotropic Gaussian noise, drawn anew for each draw and row.
-
-    Args:
-        distance: L2 distance, or the (n,) distances of n rows released together, >= 0.
-        sigma: noise of one draw, > 0.
-
-    >>> pair = pair_limits(1.0, sigma=1.0)
-    >>> round(pair.auc, 3), round(pair.total_variation, 3), round(pair.tpr(0.01), 3)
-    (0.76, 0.383, 0.092)
-    """
-    apart = np.atleast_1d(np.asarray(distance, np.float64))
-    if not ((apart >= 0).all() and np.isfinite(apart).all() and apart.size):
-        raise InputError("distance must be one or more finite numbers >= 0.")
-    check_sigma(sigma, positive=True)
-    return PairLimits(float(np.linalg.norm(apart)) / effective_sigma(sigma, draws))
 
 
 def clip_diameter(norm: float) -> float:

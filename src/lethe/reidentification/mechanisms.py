@@ -229,100 +229,49 @@ class AdaptiveNoise:
 
 @dataclass(frozen=True, eq=False)
 class LogitOnly:
-    """Only the logits leave the house, with or without clipping and noise."""
+    """Only the logits leave the house."""
 
     head: Head  # any head
-    sigma: float = 0.0  # >= 0, noise on each logit
-    bound: float | None = None  # logits are clipped to [-bound, bound]; None leaves them
-    draws: int = 1  # M >= 1
 
-    def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
-        """(n,) of a binary head or (n, C): the mean of the M draws."""
-        z = self.head.logits(representations)
-        if self.bound is not None:
-            z = np.clip(z, -self.bound, self.bound)
-        return smooth(z.reshape(len(z), -1), self.sigma, self.draws, seed).reshape(z.shape)
+    def release(self, representations: ArrayLike) -> Float:
+        """(n,) of a binary head or (n, C)."""
+        return self.head.logits(representations)
 
-    def guarantee(self, logits: int = 1, delta: float = 1e-5) -> Guarantee:
-        """mu-GDP with D = 2 bound sqrt(logits) where there are a bound and noise.
-
-        Args:
-            logits: how many the head gives: 1 of a binary head, else C.
-        """
-        check_at_least("logits", logits, 1)
-        check_sigma(self.sigma)
-        if self.sigma == 0:
-            return empirical_only(
-                voided_by=(
-                    "the exact logit is released, which may be unlike anybody else's: "
-                    "`exposed` counts whom it identifies",
-                )
+    def guarantee(self) -> Guarantee:
+        """Nothing proven: there is no noise."""
+        return empirical_only(
+            voided_by=(
+                "the exact logit is released, which may be unlike anybody else's: "
+                "`exposed` counts whom it identifies",
             )
-        if self.bound is None:
-            return from_seeded_noise(empirical_only(voided_by=(NO_BOUND,)))
-        check_between("bound", self.bound, 0, math.inf, open_low=True, open_high=True)
-        return noise_dp(
-            2 * self.bound * math.sqrt(logits),
-            self.sigma,
-            self.draws,
-            delta,
-            f"{logits} logits clipped to [-{self.bound:g}, {self.bound:g}]",
         )
 
     def exposed(self, game: Known, top: int = 1) -> Limit:
-        """What the exact (clipped) logits identify, for a release without noise."""
-        if self.sigma != 0:
-            raise InputError("noisy logits are a game of their own: play it on the logits.")
+        """What the exact logits identify."""
         return exact_limit(game, self.release(game.rows), top)
 
 
 @dataclass(frozen=True, eq=False)
 class LabelOnly:
-    """Only the predicted class leaves the house, as it is or by randomised response.
-
-    Attributes:
-        epsilon: None releases the class itself; a number > 0 keeps it with chance
-            e^eps / (e^eps + C - 1) and else gives another one (Warner 1965).
-    """
+    """Only the predicted class leaves the house."""
 
     head: Head  # any head
     classes: int = 2  # C >= 2
-    epsilon: float | None = None
-    draws: int = 1  # M >= 1 releases; with `epsilon` their epsilons add up
 
-    def release(self, representations: ArrayLike, seed: int | None = None) -> NDArray[np.intp]:
-        """(n,) one released class of each row."""
+    def release(self, representations: ArrayLike) -> NDArray[np.intp]:
+        """(n,) class of each row."""
         label = classes_of(self.head.logits(representations))
         if label.max(initial=0) >= self.classes:
             raise InputError(f"the head gave class {label.max()}; classes={self.classes} is wrong.")
-        if self.epsilon is None:
-            return label
-        self._check()
-        rng = np.random.default_rng([noise_seed(seed), 8])
-        lie = rng.random(len(label)) * (math.expm1(self.epsilon) + self.classes) < self.classes - 1
-        other = (label + rng.integers(1, self.classes, len(label))) % self.classes
-        return np.asarray(np.where(lie, other, label))
+        return label
 
     def guarantee(self, users: int, top: int = 1) -> Guarantee:
-        """Pure DP of randomised response; else Top-k <= k C / G, for C outputs name k users each.
+        """Top-k <= k C / G, for C outputs name k users each.
 
         Args:
             users: G >= 2, equally likely people among whom an attacker must choose.
         """
-        self._check()
-        if self.epsilon is not None:
-            label = Guarantee(
-                "pure-dp",
-                {"epsilon": self.draws * self.epsilon, "draws": self.draws},
-                "replace-one",
-                "vector",
-                (
-                    f"at most {self.draws} responses are ever drawn for one vector",
-                    "the head is fixed: what its training tells is not covered",
-                ),
-                ("further rows of the same person, whose epsilons add up",),
-            )
-            return from_seeded_noise(label)
+        check_at_least("classes", self.classes, 2)
         check_at_least("users", users, 2)
         check_at_least("top", top, 1)
         return identification_bound(
@@ -335,9 +284,3 @@ class LabelOnly:
     def exposed(self, game: Known, top: int = 1) -> Limit:
         """What the exact class identifies among these users; at most k C / G."""
         return exact_limit(game, classes_of(self.head.logits(game.rows)), top)
-
-    def _check(self) -> None:
-        check_at_least("classes", self.classes, 2)
-        check_at_least("draws", self.draws, 1)
-        if self.epsilon is not None:
-            check_between("epsilon", self.epsilon, 0, 700, open_low=True)

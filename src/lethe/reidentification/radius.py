@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtr, ndtri
 
-from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.guarantee import FLOAT_NOISE, Guarantee
 from lethe.reidentification.by_user import mean_by_user
@@ -25,7 +25,6 @@ from lethe.reidentification.vectors import Float, check_sigma, check_vectors
 
 # Certified radii of a model's rows: in closed form, and by draws at several noise levels.
 
-RUNNERS_UP = ("complement", "bounded")
 NOT_ANONYMITY = (
     "says that the predicted class stays, not that the vector cannot be told from others: a "
     "radius above the distance to the nearest other user means that both get the same answer"
@@ -87,8 +86,6 @@ def sampled_radii(
     draws: int = 1000,
     selection: int = 100,
     alpha: float = 0.001,
-    runner_up: str = "complement",
-    shared_noise: bool = False,
     seed: int = 0,
 ) -> Radii:
     """Radii from draws with Clopper-Pearson limits, for any head and any number of classes.
@@ -102,13 +99,8 @@ def sampled_radii(
     Args:
         sigma: > 0.
         draws: draws a point for the limits, >= 1.
-        selection: separate draws that pick the class; 0 picks it on the same draws, and alpha is
-            then shared among all classes (a union bound).
+        selection: separate draws that pick the class, >= 1.
         alpha: chance of a wrong certificate a point, in (0, 1).
-        runner_up: ``complement``: sigma Phi^-1(p_A), taking p_B = 1 - p_A; ``bounded``:
-            sigma/2 (Phi^-1(p_A) - Phi^-1(p_B)) with a limit on every other class as well.
-        shared_noise: one set of draws for all points: much faster for a module; each point keeps
-            its alpha, but the points fail together.
 
     Raises:
         InputError: sigma <= 0, alpha outside (0, 1), fewer than 1 draw, another head's dimension.
@@ -117,74 +109,43 @@ def sampled_radii(
     model = as_head(head, r.shape[1])
     check_sigma(sigma, positive=True)
     check_at_least("draws", draws, 1)
-    check_at_least("selection", selection, 0)
+    check_at_least("selection", selection, 1)
     check_between("alpha", alpha, 0, 1, open_low=True, open_high=True)
-    check_choice("runner_up", runner_up, RUNNERS_UP)
-    picked = None
-    if selection:
-        first = _counts(model, r, sigma, selection, shared_noise, np.random.default_rng([seed, 1]))
-        picked = first.argmax(axis=1)
-    counts = _counts(model, r, sigma, draws, shared_noise, np.random.default_rng([seed, 2]))
-    best = counts.argmax(axis=1) if picked is None else picked
-    levels = _levels(alpha, counts.shape[1], bool(selection), runner_up)
-    least, most = _limits(draws, levels)
+    best = _counts(model, r, sigma, selection, np.random.default_rng([seed, 1])).argmax(axis=1)
+    counts = _counts(model, r, sigma, draws, np.random.default_rng([seed, 2]))
+    # The lower Clopper-Pearson limit on the chance of that class, for every possible count.
+    count, least = np.arange(1, draws + 1), np.zeros(draws + 1)
+    least[1:] = betaincinv(count, draws - count + 1, alpha)
     own = least[counts[np.arange(len(r)), best]]
     other = 1 - own
-    if runner_up == "bounded":
-        rest = counts.copy()
-        rest[np.arange(len(r)), best] = 0
-        other = np.minimum(other, most[rest.max(axis=1)])
     sure = own > other
     with np.errstate(invalid="ignore"):
         reach = np.where(sure, sigma / 2 * (ndtri(own) - ndtri(other)), 0.0)
-    assumed = [FLOAT_NOISE, "the head is a fixed function of the vector"]
-    if shared_noise:
-        assumed.append("all points share one set of draws: their certificates fail together")
-    if selection == 0:
-        assumed.append("alpha is shared among the classes: one set of draws picks and proves")
     return Radii(
         np.where(sure, best, -1),
         reach,
-        radius_cap(
-            sigma,
-            draws,
-            alpha,
-            classes=counts.shape[1],
-            separate=bool(selection),
-            runner_up=runner_up,
-        ),
+        radius_cap(sigma, draws, alpha),
         Guarantee(
             "certified-radius",
             {"sigma": sigma, "alpha": alpha, "draws": draws, "selection": selection},
             "none",
             "vector",
-            tuple(assumed),
+            (FLOAT_NOISE, "the head is a fixed function of the vector"),
             (NOT_ANONYMITY,),
         ),
     )
 
 
-def radius_cap(
-    sigma: float,
-    draws: int,
-    alpha: float = 0.001,
-    *,
-    classes: int = 2,
-    separate: bool = True,
-    runner_up: str = "complement",
-) -> float:
+def radius_cap(sigma: float, draws: int, alpha: float = 0.001) -> float:
     """The largest radius that `draws` draws can certify, reached when all of them agree.
 
-    sigma Phi^-1(alpha^(1/n)), with the share of alpha that each limit gets; 0 if even that is
-    no majority.
+    sigma Phi^-1(alpha^(1/n)); 0 if even that is no majority.
 
-    >>> round(radius_cap(1.0, 1000), 2), round(radius_cap(1.0, 1000, separate=False), 2)
-    (2.46, 2.43)
+    >>> round(radius_cap(1.0, 1000), 2)
+    2.46
     """
-    low_level, high_level = _levels(alpha, classes, separate, runner_up)
-    own = low_level ** (1 / draws)
-    other = 1 - own if high_level is None else min(1 - own, 1 - high_level ** (1 / draws))
-    return max(0.0, float(sigma / 2 * (ndtri(own) - ndtri(other))))
+    own = alpha ** (1 / draws)
+    return max(0.0, float(sigma / 2 * (ndtri(own) - ndtri(1 - own))))
 
 
 def certified_accuracy(
@@ -214,42 +175,20 @@ def certified_accuracy(
     ]
 
 
-def _levels(
-    alpha: float, classes: int, separate: bool, runner_up: str
-) -> tuple[float, float | None]:
-    """Error level of the lower limit, and of each upper limit; together alpha."""
-    if runner_up == "complement":
-        return (alpha if separate else alpha / classes), None
-    if separate:
-        return alpha / 2, alpha / 2 / (classes - 1)
-    return alpha / 2 / classes, alpha / 2 / classes
-
-
-def _limits(draws: int, levels: tuple[float, float | None]) -> tuple[Float, Float]:
-    """(n + 1,) lower and upper Clopper-Pearson limits of every possible count."""
-    count = np.arange(draws + 1)
-    low_level, high_level = levels
-    least, most = np.zeros(draws + 1), np.ones(draws + 1)
-    least[1:] = betaincinv(count[1:], draws - count[1:] + 1, low_level)
-    if high_level is not None:
-        most[:-1] = betaincinv(count[:-1] + 1, draws - count[:-1], 1 - high_level)
-    return least, most
-
-
 def _counts(
-    head: Head, r: Float, sigma: float, draws: int, shared: bool, rng: np.random.Generator
+    head: Head, r: Float, sigma: float, draws: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """(n, C) how often each class is predicted under noise."""
-    if isinstance(head, LinearHead) and head.binary and not shared:
+    if isinstance(head, LinearHead) and head.binary:
         ones = rng.binomial(draws, ndtr(head.margins(r) / sigma))
         return np.stack([draws - ones, ones], axis=1)
     if isinstance(head, LinearHead):
-        return _linear_counts(head, r, sigma, draws, shared, rng)
-    return _module_counts(head, r, sigma, draws, shared, rng)
+        return _linear_counts(head, r, sigma, draws, rng)
+    return _module_counts(head, r, sigma, draws, rng)
 
 
 def _linear_counts(
-    head: LinearHead, r: Float, sigma: float, draws: int, shared: bool, rng: np.random.Generator
+    head: LinearHead, r: Float, sigma: float, draws: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     """Noise N(0, sigma^2 W W') on the logits: min(C, d) numbers a draw in place of d."""
     clean = head.logits(r).reshape(len(r), -1)
@@ -259,13 +198,10 @@ def _linear_counts(
     root = np.asarray(sigma * left * size, np.float32)
     width = root.shape[1]
     counts = np.zeros((len(r), head.classes), np.int64)
-    common = root @ rng.standard_normal((width, draws), np.float32) if shared else None
     step = max(1, _CACHE // (draws * clean.shape[1]))
     for at in range(0, len(r), step):
         block = np.asarray(clean[at : at + step], np.float32)
-        noise = common
-        if noise is None:
-            noise = root @ rng.standard_normal((width, len(block) * draws), np.float32)
+        noise = root @ rng.standard_normal((width, len(block) * draws), np.float32)
         z = noise.reshape(len(root), -1, draws) + block.T[:, :, None]
         counts[at : at + step] = _tally(_winner(z), head.classes)
     return counts
@@ -284,17 +220,14 @@ def _winner(z: NDArray[np.float32]) -> NDArray[np.intp]:
 
 
 def _module_counts(
-    head: AnyHead, r: Float, sigma: float, draws: int, shared: bool, rng: np.random.Generator
+    head: AnyHead, r: Float, sigma: float, draws: int, rng: np.random.Generator
 ) -> NDArray[np.int64]:
     classes = 2 if (first := head.logits(r[:1])).ndim == 1 else first.shape[1]
     counts = np.zeros((len(r), classes), np.int64)
-    common = sigma * rng.standard_normal((draws, r.shape[1])) if shared else None
     step = max(1, _CELLS // (draws * r.shape[1]))
     for at in range(0, len(r), step):
         block = r[at : at + step, None]
-        noise = common
-        if noise is None:
-            noise = sigma * rng.standard_normal((len(block), draws, r.shape[1]))
+        noise = sigma * rng.standard_normal((len(block), draws, r.shape[1]))
         moved = (block + noise).reshape(-1, r.shape[1])
         counts[at : at + step] = _tally(head.predict(moved).reshape(-1, draws), classes)
     return counts

@@ -69,7 +69,7 @@ class Sample:
 class UnitNoise:
     """Standard normal noise of one draw, for every sigma."""
 
-    gallery: Float | None  # (G, d), or None for a gallery that the attacker holds without noise
+    gallery: Float  # (G, d)
     probes: Float  # (P, d)
 
     def on(self, sample: Sample, sigma: float, draws: int = 1) -> Sample:
@@ -80,12 +80,12 @@ class UnitNoise:
             draws: M >= 1 draws that are averaged, of gallery rows and probes alike.
         """
         level = effective_sigma(sigma, draws)
-        gallery = sample.gallery
-        if self.gallery is not None:
-            own = level / np.sqrt(sample.gallery_rows)[:, None]
-            gallery = gallery + own * self.gallery
+        own = level / np.sqrt(sample.gallery_rows)[:, None]
         return Sample(
-            gallery, sample.gallery_rows, sample.probes + level * self.probes, sample.owner
+            sample.gallery + own * self.gallery,
+            sample.gallery_rows,
+            sample.probes + level * self.probes,
+            sample.owner,
         )
 
 
@@ -98,19 +98,15 @@ class Pool:
     """
 
     probes: Float  # (P, d) standard normal
-    gallery: Float | None  # (G, d) standard normal, or None for a gallery without noise
+    gallery: Float  # (G, d) standard normal
     shifts: NDArray[np.intp]  # (draws, 2) r and t of each draw; no two have both in common
 
     def __iter__(self) -> Iterator[UnitNoise]:
         for r, t in self.shifts.tolist():
-            gallery = self.gallery
-            if gallery is not None:
-                gallery = gallery[shifted(len(gallery), TILE, t)]
-            yield UnitNoise(gallery, self.probes[shifted(len(self.probes), BLOCK, r)])
-
-    def probe_noise_at(self, probes: NDArray[np.intp], r: int) -> Float:
-        """Vectors of some probes in a draw that turns blocks by r."""
-        return np.asarray(self.probes[shifted(len(self.probes), BLOCK, r)[probes]])
+            yield UnitNoise(
+                self.gallery[shifted(len(self.gallery), TILE, t)],
+                self.probes[shifted(len(self.probes), BLOCK, r)],
+            )
 
 
 def parts(count: int, most: int) -> NDArray[np.intp]:
@@ -135,9 +131,7 @@ def shifted(count: int, most: int, by: int) -> NDArray[np.intp]:
     return np.asarray(first + (np.arange(count) - first + by) % length)
 
 
-def noise_pool(
-    sample: Sample, draws: int, *, pool_index: int = 0, seed: int = 0, clean_gallery: bool = False
-) -> Pool:
+def noise_pool(sample: Sample, draws: int, *, pool_index: int = 0, seed: int = 0) -> Pool:
     """Noise vectors for several draws; each draw by itself is one of independent noise.
 
     Within a draw all vectors are distinct and independent. Draws of one pool depend on each other:
@@ -151,20 +145,20 @@ def noise_pool(
     """
     check_at_least("draws", draws, 1)
     probes, users, d = len(sample.probes), sample.users, sample.gallery.shape[1]
-    turns, pairs = _shifts(sample, clean_gallery)
+    turns, pairs = _shifts(sample)
     if draws > pairs:
         raise InputError(f"draws={draws} exceeds the {pairs} shifts of a pool; take more pools.")
     rng = np.random.default_rng([seed, 3, pool_index])
     probe_noise = rng.standard_normal((probes, d))
-    gallery_noise = None if clean_gallery else rng.standard_normal((users, d))
+    gallery_noise = rng.standard_normal((users, d))
     codes = rng.choice(pairs, draws, replace=False)
     return Pool(probe_noise, gallery_noise, np.stack([codes % turns, codes // turns], axis=1))
 
 
-def _shifts(sample: Sample, clean_gallery: bool) -> tuple[int, int]:
+def _shifts(sample: Sample) -> tuple[int, int]:
     """Shifts of probes, and pairs of shifts, that are all different in every part."""
     turns = int(np.diff(parts(len(sample.probes), BLOCK)).min())
-    return turns, turns * (1 if clean_gallery else int(np.diff(parts(sample.users, TILE)).min()))
+    return turns, turns * int(np.diff(parts(sample.users, TILE)).min())
 
 
 def noise_pools(
@@ -174,7 +168,6 @@ def noise_pools(
     mode: str = "pooled",
     pools: int = 2,
     seed: int = 0,
-    clean_gallery: bool = False,
 ) -> Iterator[Pool]:
     """Pools that share some draws evenly; an independent draw is a pool of its own.
 
@@ -187,11 +180,11 @@ def noise_pools(
     check_at_least("draws", draws, 1)
     check_at_least("pools", pools, 1)
     # So few people that a pool runs out of shifts get more pools.
-    shared = max(min(pools, draws), math.ceil(draws / _shifts(sample, clean_gallery)[1]))
+    shared = max(min(pools, draws), math.ceil(draws / _shifts(sample)[1]))
     number = draws if mode == "independent" else shared
     for index in range(number):
         own = draws // number + (index < draws % number)
-        yield noise_pool(sample, own, pool_index=index, seed=seed, clean_gallery=clean_gallery)
+        yield noise_pool(sample, own, pool_index=index, seed=seed)
 
 
 def smooth(

@@ -7,44 +7,28 @@ interval is narrow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lethe.errors import InputError, check_at_least, check_between
+from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import AttackResult, Risk
 from lethe.evidence.sight import Plant
-from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
-from lethe.reidentification.smoothing import Pool, Sample, noise_pools
+from lethe.reidentification.by_user import Linear, scaled, share_of_users
+from lethe.reidentification.smoothing import Sample, noise_pools
 from lethe.reidentification.vectors import Float, effective_sigma
 
 SIGMAS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 TIERS = (5.0, 2.0, 1.5)
+_CLOSE = 0.1  # refinement ends where neighbouring levels differ by less than this share
+_LARGEST = 1e3  # sigma at which the search for the largest ends
 
 Attack = Callable[[Sample], ArrayLike]
 """From a (noisy) sample to (G,) hits of each user, in [0, probes of the user], or (G, K) of several
 measures; thresholds and widths look at the first."""
-
-
-Batch = Callable[[Sample, Pool, Sequence[float]], Iterable[tuple[float, ArrayLike, int]]]
-"""All draws of a pool at several sigmas: (sigma, hits summed over some draws, how many)."""
-
-
-def one_by_one(attack: Attack) -> Batch:
-    """The plain way: one attack a draw and sigma; one draw where there is no noise."""
-
-    def batch(
-        sample: Sample, pool: Pool, sigmas: Sequence[float]
-    ) -> Iterator[tuple[float, ArrayLike, int]]:
-        for number, noise in enumerate(pool):
-            for sigma in sigmas:
-                if sigma > 0 or number == 0:
-                    yield sigma, attack(noise.on(sample, sigma)), 1
-
-    return batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,17 +48,11 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The attack at one effective noise level.
-
-    Attributes:
-        noise_only: the share with an interval over independent pools, for these very users; None
-            with fewer than two pools.
-    """
+    """The attack at one effective noise level."""
 
     sigma: float  # sigma / sqrt(M)
     share: Estimate  # share of probes that were named, averaged over noise; interval by users
     lift: Estimate  # the same times G, the number of users: 1 is chance
-    noise_only: Estimate | None
     draws: int  # noise draws behind it
     exposure: Float  # (G,) share of each user's probes that were named; 0 without probes
     others: tuple[Estimate, ...] = ()  # shares of the attack's further measures, in their order
@@ -128,19 +106,16 @@ def attack_curve(
     attack: Attack,
     sample: Sample,
     sigmas: Sequence[float] = SIGMAS,
-    averaged: Sequence[int] = (1,),
     *,
     draws: int = 20,
     pools: int = 2,
     mode: str = "pooled",
     precision: float = 0.0,
     thresholds: Sequence[float] = TIERS,
-    closeness: float = 0.1,
     extra: int = 12,
     confidence: float = 0.95,
     seed: int = 0,
     progress: Callable[[float, int], None] | None = None,
-    batch: Batch | None = None,
     further: Callable[[Level], Level] | None = None,
     judged: Callable[[int, int], None] | None = None,
     elsewhere: Callable[[Sequence[float]], list[Level]] | None = None,
@@ -149,8 +124,7 @@ def attack_curve(
 
     Args:
         attack: see `Attack`; for hits in parts (ties) any number up to the probes is right.
-        sigmas: noise of one draw, >= 0.
-        averaged: numbers M of draws that an attacker averages.
+        sigmas: effective noise, >= 0.
         draws: most noise draws a level; sigma 0 needs one.
         pools: pools that share them (see `noise_pools`).
         mode: ``pooled`` or ``independent``.
@@ -158,25 +132,22 @@ def attack_curve(
             max(lift, 1), >= 0; 0 never stops. Looking in between makes the last interval
             slightly optimistic.
         thresholds: lifts to resolve; their crossings are narrowed down.
-        closeness: until neighbours differ by less than this share, > 0.
         extra: most levels that refinement may add, >= 0.
         confidence: two-sided, of each interval by itself.
         seed: of the noise: the same vectors at every sigma.
         progress: called with (sigma, draws so far).
-        batch: a faster way to the same hits as `attack` (see `pooled.pooled_attack`).
         further: adds what other attackers find at a level, so that thresholds look at the worst.
         judged: called with (levels done, levels of this round) after each of those calls.
         elsewhere: measures levels in place of all of the above, such as other machines.
 
     Raises InputError: sigma < 0, no sigmas, or an attack that returns another shape.
     """
-    if not len(sigmas) or not len(averaged):
-        raise InputError("sigmas and averaged need one entry or more.")
+    if not len(sigmas):
+        raise InputError("sigmas need one entry or more.")
     check_at_least("draws", draws, 1)
     check_at_least("extra", extra, 0)
     check_at_least("precision", precision, 0)
-    check_between("closeness", closeness, 0, np.inf, open_low=True, open_high=True)
-    asked = sorted({_rounded(effective_sigma(s, m)) for s in sigmas for m in averaged})
+    asked = sorted({_rounded(effective_sigma(sigma)) for sigma in sigmas})
 
     def measure(wanted: Sequence[float]) -> list[Level]:
         if elsewhere is not None:
@@ -188,13 +159,13 @@ def attack_curve(
             if not running:
                 break
             at = {count.sigma: count for count in running}
-            means: dict[float, list[float]] = {sigma: [] for sigma in at}
-            for sigma, hits, drawn in (batch or one_by_one(attack))(sample, one, list(at)):
-                means[sigma].append(at[sigma].add(hits, drawn))
-                if progress is not None:
-                    progress(sigma, at[sigma].drawn)
-            for sigma, count in at.items():
-                count.pools.append(float(np.mean(means[sigma])))
+            for drawn, noise in enumerate(one):
+                for sigma, count in at.items():
+                    if sigma == 0 and drawn > 0:  # without noise every draw is the same
+                        continue
+                    count.add(attack(noise.on(sample, sigma)))
+                    if progress is not None:
+                        progress(sigma, count.drawn)
             number += len(one.shifts)
         found = [count.level() for count in counts]
         if further is None:
@@ -209,29 +180,24 @@ def attack_curve(
     levels = {level.sigma: level for level in measure(asked)}
     for _ in range(extra):
         curve = _curve(levels, asked)
-        between = _widest(curve, thresholds, closeness)
+        between = _widest(curve, thresholds)
         if between is None or between in levels:
             break
         levels[between] = measure([between])[0]
     return _curve(levels, asked)
 
 
-def largest_sigma(
-    utility: Callable[[float], Estimate], floor: float, most: float = 1e3, closeness: float = 1e-3
-) -> float | None:
+def largest_sigma(utility: Callable[[float], Estimate], floor: float) -> float | None:
     """The largest effective sigma at which the lower limit of a utility is still above a floor.
 
     By bisection, for a utility that falls with sigma and has a closed form.
 
     Args:
         floor: e.g. an AUC of 0.6.
-        most: where the search ends, > 0.
-        closeness: relative error of the answer, > 0.
 
-    Returns: A sigma at which the test was seen to hold, or None if it fails even without noise.
+    Returns: A sigma up to 1,000 at which the test was seen to hold, within a thousandth, or None if
+        it fails even without noise.
     """
-    check_between("most", most, 0, np.inf, open_low=True, open_high=True)
-    check_between("closeness", closeness, 0, np.inf, open_low=True, open_high=True)
 
     def holds(sigma: float) -> bool:
         low = utility(sigma).low
@@ -239,13 +205,13 @@ def largest_sigma(
 
     if not holds(0.0):
         return None
-    low, high = 0.0, min(1.0, most)
+    low, high = 0.0, 1.0
     while holds(high):
-        if high == most:
-            return most
-        low, high = high, min(2 * high, most)
+        if high == _LARGEST:
+            return high
+        low, high = high, min(2 * high, _LARGEST)
     # Tiny answers need many halvings; below this they are 0 for every purpose.
-    while high - low > max(closeness * high, 1e-9 * most):
+    while high - low > max(1e-3 * high, 1e-9 * _LARGEST):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
     return low
@@ -258,10 +224,9 @@ class _Count:
         self.sigma, self.sample, self.confidence = sigma, sample, confidence
         self.hits = np.zeros((sample.users, 1))
         self.drawn = 0
-        self.pools: list[float] = []
 
-    def add(self, hits: ArrayLike, drawn: int) -> float:
-        """Count the hits of some draws; returns their share of the tries."""
+    def add(self, hits: ArrayLike) -> None:
+        """Count the hits of a draw."""
         found = np.asarray(hits, np.float64)
         if found.ndim not in (1, 2) or len(found) != self.sample.users:
             raise InputError(
@@ -270,8 +235,7 @@ class _Count:
             )
         found = found.reshape(len(found), -1)
         self.hits = self.hits + found
-        self.drawn += drawn
-        return float(found[:, 0].sum()) / len(self.sample.probes) / drawn
+        self.drawn += 1
 
     def done(self, precision: float, number: int) -> bool:
         if self.sigma == 0 or self.drawn < number:
@@ -293,7 +257,6 @@ class _Count:
             self.sigma,
             share,
             scaled(share, self.sample.users),
-            mean_of_pools(self.pools, self.confidence) if len(self.pools) > 1 else None,
             self.drawn,
             hits[:, 0] / np.maximum(tries, 1),
             tuple(others),
@@ -313,10 +276,10 @@ def _rounded(sigma: float) -> float:
     return float(f"{sigma:.12g}")
 
 
-def _widest(curve: Curve, thresholds: Sequence[float], closeness: float) -> float | None:
+def _widest(curve: Curve, thresholds: Sequence[float]) -> float | None:
     """Inside the relatively widest gap that still hides a crossing; None if all are closed."""
     gaps = [gap for threshold in thresholds if (gap := curve.gap(threshold)) is not None]
-    open_gaps = [(low, high) for low, high in gaps if high > low * (1 + closeness)]
+    open_gaps = [(low, high) for low, high in gaps if high > low * (1 + _CLOSE)]
     if not open_gaps:
         return None
     low, high = max(open_gaps, key=lambda gap: gap[1] / gap[0] if gap[0] > 0 else np.inf)

@@ -11,7 +11,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Refusal
@@ -31,8 +30,7 @@ from lethe.reidentification.enrolled import NEAREST
 from lethe.reidentification.family import ATTACKERS, Attacker, allowed
 from lethe.reidentification.gallery import Split, gallery_means
 from lethe.reidentification.planted import plants
-from lethe.reidentification.pooled import Count, Hits, pooled_attack
-from lethe.reidentification.ranks import choose_backend, ranks
+from lethe.reidentification.ranks import ranks
 from lethe.reidentification.released import LinearHead, Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.sight import ALL, Sight, folds, sight_of
@@ -40,7 +38,6 @@ from lethe.reidentification.smoothing import Sample, noise_pools, smooth
 from lethe.reidentification.surface import (
     TIERS,
     Attack,
-    Batch,
     Curve,
     Judged,
     Level,
@@ -53,7 +50,6 @@ TOP = (1, 5, 10)
 LOGITS = "logits"
 """The view of one who reads of a vector what the model's linear head reads."""
 _CENTRE_ROWS = 20_000
-_WORTH_COMPILING = 1_000_000  # pairs of a probe and a user
 _SLOW = 5.0  # seconds from which on the reader is told how long the levels take
 
 Say = Callable[[str], None]
@@ -143,31 +139,14 @@ def gallery_hits(settings: EmbeddingSettings, metric: str | None = None) -> Atta
             backend=settings.backend,
             workers=settings.threads,
         )
-        return hits_of(sample.users)(found.closer[None], found.tied[None], sample.owner)
+        position = np.arange(sample.users)
+        tables = [(position < k).astype(float) for k in TOP] + [1 / (position + 1)]
+        credits = [over_ties(table, found.closer, found.tied) for table in tables]
+        return np.stack(
+            [np.bincount(sample.owner, one, minlength=sample.users) for one in credits], axis=1
+        )
 
     return hits
-
-
-def hits_of(users: int) -> Hits:
-    """From ranks of some draws to (G, 4) hits by user, summed over draws; see `TOP`."""
-    position = np.arange(users)
-    tables = [(position < k).astype(float) for k in TOP] + [1 / (position + 1)]
-
-    def hits(closer: Count, tied: Count, owner: NDArray[np.integer]) -> Float:
-        credits = [over_ties(table, closer, tied).sum(axis=0) for table in tables]
-        return np.stack([np.bincount(owner, one, minlength=users) for one in credits], axis=1)
-
-    return hits
-
-
-def fast_batch(sample: Sample, settings: EmbeddingSettings) -> Batch | None:
-    """All draws of a pool at once with numba, where it counts and there is enough to do."""
-    backend = choose_backend() if settings.backend == "auto" else settings.backend
-    if backend != "numba" or len(sample.probes) * sample.users < _WORTH_COMPILING:
-        return None
-    return pooled_attack(
-        gallery_hits(settings), hits_of(sample.users), settings.metric, settings.threads
-    )
 
 
 def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
@@ -208,7 +187,6 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
         confidence=settings.confidence,
         seed=settings.seed,
         progress=progress,
-        batch=fast_batch(sample, settings),
         further=battery.on_noise,
         judged=judged,
         elsewhere=None if cluster is None else partial(_far_levels, cluster, battery, say),
@@ -255,7 +233,6 @@ def level_at(battery: Battery, sigma: float, planted: bool = True) -> Level:
         thresholds=(),
         confidence=settings.confidence,
         seed=settings.seed,
-        batch=fast_batch(sample, settings),
         further=partial(battery.on_noise, planted=planted),
     )
     return curve.levels[0]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
 from lethe.errors import InputError
 from lethe.training.batches import (
@@ -250,8 +250,8 @@ def _shifted(take: Take, first: int) -> Take:
 def default_layout(recipe: TorchRecipe) -> Layout:
     """The layout that the structure of the module alone suggests.
 
-    Written-out layers where the module is a plain chain of them: many small models at once, but
-    convolutions one model at a time. One by one otherwise.
+    Written-out layers where the module is a plain chain of them: many small models at once. One by
+    one otherwise.
     """
     module = build_module(recipe.make_module, 0)
     reason = why_no_chain(module)
@@ -259,8 +259,6 @@ def default_layout(recipe: TorchRecipe) -> Layout:
         reason = "written-out layers compute in float32"
     if reason is not None:
         return Layout("alone", 1, why=reason)
-    if any(isinstance(part, nn.Conv2d) for part in module.modules()):
-        return Layout("chain", 1, why="a convolution of one model keeps a core busy")
     return Layout("chain", why="small matrix products gain by being stacked")
 
 

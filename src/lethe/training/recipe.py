@@ -498,7 +498,7 @@ class Layout:
     kind: str
     width: int = DEFAULT_WIDTH  # models trained at once, at most
     device: str = "cpu"  # where, ``cpu`` or ``cuda``
-    images_last: bool = False  # whether `alone` lays images out channels-last; `chain` always does
+    images_last: bool = False  # whether `alone` lays images out channels-last
     why: str = ""  # in a few words
 
     def workers(self, most: int) -> int:

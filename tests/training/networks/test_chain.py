@@ -39,63 +39,21 @@ LAYERS: dict[str, Callable[[], nn.Module]] = {
     "dropout of none": lambda: nn.Dropout(0.0),
     "batch norm": lambda: nn.BatchNorm1d(WIDTH),
     "batch norm without affine": lambda: nn.BatchNorm1d(WIDTH, affine=False, momentum=0.5),
-    "group norm": lambda: nn.GroupNorm(1, WIDTH),
     "nested": lambda: nn.Sequential(nn.Sequential(nn.Tanh()), nn.Linear(WIDTH, WIDTH)),
 }
 
 
-IMAGES: dict[str, Callable[[], nn.Module]] = {
-    "convolution": lambda: nn.Conv2d(4, 4, 3, padding=1),
-    "no bias": lambda: nn.Conv2d(4, 4, 1, bias=False),
-    "strided": lambda: nn.Conv2d(4, 4, 3, stride=2, padding=1),
-    "dilated": lambda: nn.Conv2d(4, 4, 3, dilation=2, padding=2),
-    "depthwise": lambda: nn.Conv2d(4, 4, 3, padding=1, groups=4),
-    "relu": nn.ReLU,
-    "max": lambda: nn.MaxPool2d(2),
-    "max overlapping": lambda: nn.MaxPool2d(3, stride=2, padding=1, ceil_mode=True),
-    "mean": lambda: nn.AvgPool2d(2),
-    "mean overlapping": lambda: nn.AvgPool2d(3, 1, 1, count_include_pad=False),
-    "mean of all": lambda: nn.AdaptiveAvgPool2d(1),
-    "adaptive": lambda: nn.AdaptiveAvgPool2d((2, 3)),
-    "group norm": lambda: nn.GroupNorm(2, 4),
-    "norm of each line": lambda: nn.LayerNorm(6),
-    "group norm without affine": lambda: nn.GroupNorm(4, 4, affine=False),
-    "batch norm": lambda: nn.BatchNorm2d(4),
-    "tanh": nn.Tanh,
-}
-
-
-def image(layer: nn.Module) -> nn.Module:
-    """Six by six pixels in one channel, a layer between two convolutions, and a linear end."""
-    front = [nn.Unflatten(1, (1, 6, 6)), nn.Conv2d(1, 4, 3, padding=1), layer]
-    rest = [nn.Conv2d(4, 2, 1), nn.ReLU(), nn.Flatten()]
-    with torch.no_grad():
-        inner = nn.Sequential(*front, *rest)(torch.zeros(2, 36)).shape[1]
-    return nn.Sequential(*front, *rest, nn.Linear(inner, CLASSES))
-
-
-CASES = {
-    **{name: (around, make, WIDTH) for name, make in LAYERS.items()},
-    **{f"image {name}": (image, make, 36) for name, make in IMAGES.items()},
-}
-
-
-@pytest.mark.parametrize(("within", "make", "width"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
 @pytest.mark.parametrize("models", [1, 3])
-def test_gradients_agree_with_autograd(
-    within: Callable[[nn.Module], nn.Module],
-    make: Callable[[], nn.Module],
-    width: int,
-    models: int,
-) -> None:
+def test_gradients_agree_with_autograd(make: Callable[[], nn.Module], models: int) -> None:
     """Random parameters, also of the norms, and a random weighted loss over unequal batches."""
     rng = torch.Generator().manual_seed(0)
-    modules = [within(make()) for _ in range(models)]
+    modules = [around(make()) for _ in range(models)]
     for module in modules:
         assert why_no_chain(module) is None
         for parameter in module.parameters():
             parameter.data.normal_(generator=rng)
-    inputs = torch.randn(models, 7, width, generator=rng)
+    inputs = torch.randn(models, 7, WIDTH, generator=rng)
     slope = torch.randn(models, 7, CLASSES, generator=rng)
     rows = [7, 5, 6][:models]
     for model, own in enumerate(rows):
@@ -212,23 +170,9 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
         lambda: nn.Sequential(nn.BatchNorm1d(4, momentum=None), nn.Linear(4, 2)),
         "BatchNorm",
     ),
-    "same": (
-        lambda: nn.Sequential(nn.Conv2d(1, 1, 3, padding="same"), nn.Flatten(), nn.Linear(4, 2)),
-        "Conv2d",
-    ),
-    "reflection": (
-        lambda: nn.Sequential(
-            nn.Conv2d(1, 1, 3, padding=1, padding_mode="reflect"), nn.Flatten(), nn.Linear(4, 2)
-        ),
-        "Conv2d",
-    ),
-    "open pooling": (
-        lambda: nn.Sequential(nn.AdaptiveAvgPool2d((None, 1)), nn.Flatten(), nn.Linear(4, 2)),
-        "AdaptiveAvgPool2d",
-    ),
-    "indices": (
-        lambda: nn.Sequential(nn.MaxPool2d(2, return_indices=True), nn.Flatten(), nn.Linear(4, 2)),
-        "indices",
+    "image": (
+        lambda: nn.Sequential(nn.Unflatten(1, (1, 2, 2)), nn.Conv2d(1, 1, 1), nn.Linear(2, 2)),
+        "layer 1 is Conv2d",
     ),
     "functional dropout": (lambda: Written(lambda s, x: functional.dropout(s.a(x))), "dropout"),
     "twice": (lambda: Written(lambda s, x: s.a(x) + s.a(x)), "no plain chain"),
@@ -279,29 +223,23 @@ def test_models_of_different_shape_do_not_stack_silently() -> None:
 
 
 def test_a_written_forward_method_becomes_its_layers() -> None:
-    class LeNet(nn.Module):
+    class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.end = nn.Linear(8, 2)  # defined first, used last
-            self.front = nn.Conv2d(1, 2, 3)
+            self.front = nn.Linear(6, 8)
             self.drop = nn.Dropout(0.1)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            x = functional.max_pool2d(torch.relu(self.front(x)), 2)
-            return self.end(self.drop(x.view(x.size(0), -1)))
+            x = torch.relu(self.front(x.view(x.size(0), -1)))
+            return self.end(self.drop(x))
 
-    leaves = leaves_of(LeNet())
-    assert [type(leaf).__name__ for leaf in leaves] == [
-        "Conv2d",
-        "ReLU",
-        "MaxPool2d",
-        "Flatten",
-        "Dropout",
-        "Linear",
-    ]
-    module = LeNet().eval()
+    leaves = leaves_of(Net())
+    kinds = [type(leaf).__name__ for leaf in leaves]
+    assert kinds == ["Flatten", "Linear", "ReLU", "Dropout", "Linear"]
+    module = Net().eval()
     assert why_no_chain(module) is None
-    x = torch.randn(3, 1, 6, 6)
+    x = torch.randn(3, 1, 6)
     with torch.no_grad():
         assert torch.allclose(Chain([module], []).predict(x, True)[0], module(x), atol=1e-5)
     for write in (

@@ -283,7 +283,7 @@ def boards_of(scales: tuple[float, float], sampling: Sampling) -> dict[str, Boar
         scales: of values and times: rho0 and d0 of the paper.
         sampling: how what is known was drawn, and what was done to the release.
     """
-    rh = Scoreboard("sum", "exponential", *scales)
+    rh = Scoreboard(*scales)
     return {"likelihood": sampling, "fitting": sampling, "scoreboard-rh": rh}
 
 

@@ -120,23 +120,6 @@ class Known:
         return len(self.start) - 1
 
 
-def known_of(
-    items: ArrayLike, values: ArrayLike | None = None, times: ArrayLike | None = None
-) -> Known:
-    """What is known of one target, from plain lists.
-
-    >>> len(known_of([3, 1], times=[10, 400]))
-    1
-    """
-    item = np.asarray(items, np.int64).reshape(-1)
-    return Known(
-        np.array([0, len(item)]),
-        item,
-        None if values is None else np.asarray(values, np.float64),
-        None if times is None else np.asarray(times, np.float64),
-    )
-
-
 def index_facts(
     person: ArrayLike,
     item: ArrayLike,

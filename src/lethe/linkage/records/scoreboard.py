@@ -1,4 +1,4 @@
-"""Scoreboard and Scoreboard-RH: how well every released record fits a few known facts.
+"""Scoreboard-RH: how well every released record fits a few known facts.
 
 Narayanan and Shmatikov, "Robust De-anonymization of Large Sparse Datasets", IEEE S&P 2008.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,48 +17,35 @@ from lethe.errors import (
     NotMeasurable,
     check_at_least,
     check_between,
-    check_choice,
-    require,
 )
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.records.facts import Facts, Float, Int, Known
 
-RULES = ("sum", "minimum")
-SIMILARITIES = ("exponential", "threshold")
-BACKENDS = ("auto", "numpy", "numba")
 NO_MATCH = -1
-_COMPILED = 20_000_000  # scores; below, numba would take longer to load than NumPy to count
 _CELLS = 2**21  # scores and similarities held at once
 
 
 @dataclass(frozen=True)
 class Scoreboard:
-    """How records are scored. The defaults are those of the paper's attack on ratings.
+    """How Scoreboard-RH scores records. The defaults are those of the paper's attack on ratings.
+
+    The sum over the known items of weight x similarity, with weight 1 / log(1 + |supp(i)|), 0 for
+    an item that nobody has, and similarity exp(-|value difference| / value_scale) + exp(-|time
+    difference| / time_scale). What the adversary does not know is left out; of an item of which
+    nothing but its presence is known the similarity is 1.
 
     Attributes:
-        rule: "sum" is Scoreboard-RH, the sum over the known items of weight x similarity with
-            weight 1 / log(1 + |supp(i)|), 0 for an item that nobody has; "minimum" is the plain
-            Scoreboard, the smallest similarity over the known items, without weights.
-        similarity: "exponential": exp(-|value difference| / value_scale) + exp(-|time
-            difference| / time_scale); "threshold": 1 when both differences are at most the
-            scales, else 0. What the adversary does not know is left out; of an item of which
-            nothing but its presence is known the similarity is 1.
-        time_scale: d0 of the paper, in steps of the release; > 0; as a threshold 0 is allowed.
+        value_scale: rho0 of the paper, > 0.
+        time_scale: d0 of the paper, in steps of the release, > 0.
     """
 
-    rule: str = "sum"
-    similarity: str = "exponential"
-    value_scale: float = 1.5  # rho0 of the paper, > 0; as a threshold 0 is allowed
+    value_scale: float = 1.5
     time_scale: float = 30.0
 
     def __post_init__(self) -> None:
-        check_choice("rule", self.rule, RULES)
-        check_choice("similarity", self.similarity, SIMILARITIES)
         for name in ("value_scale", "time_scale"):
-            check_at_least(name, getattr(self, name), 0)
-            if self.similarity == "exponential" and not getattr(self, name) > 0:
-                raise InputError(f"{name}=0 must be above 0; similarity='threshold' allows 0.")
+            check_between(name, getattr(self, name), 0, np.inf, open_low=True)
 
 
 RH = Scoreboard()
@@ -75,9 +61,9 @@ class Links:
         deviation: (Q,) standard deviation of the scores over all N records, zeros included,
             divisor N.
         entropy: (Q,) bits left in the answer p ~ exp(score / deviation); log2(N) where all scores
-            are equal. NaN under the other rules, whose answer is the matching set.
+            are equal.
         surprise: (Q,) -log2 p of the true record: bits that are missing for certainty. NaN
-            where the truth is not given, is not in the release, or under other rules.
+            where the truth is not given, or is not in the release.
     """
 
     best: Int  # (Q,) the record of the highest score; NO_MATCH (-1) where several share it
@@ -109,7 +95,6 @@ def link(
     true: NDArray[np.int64] | None = None,
     hidden: tuple[Int, Int] | None = None,
     entropy: bool = True,
-    backend: str = "auto",
 ) -> Links:
     """Look for each target among all released records.
 
@@ -119,12 +104,9 @@ def link(
             `Links.surprise` only.
         hidden: (Q,) the person of each target and (N,) the person behind each record: the target's
             own records are then as empty as if they were a person's who shares no item; None =
-            nothing is hidden. Left to NumPy.
+            nothing is hidden.
         entropy: False leaves `Links.entropy` and `Links.surprise` out (NaN), which takes about
             as long as the scores.
-        backend: "numpy"; "numba" (extra `fast`), which looks only at people who share an item
-            with the target, where it can (see `scoreboard_numba.fits`); "auto" takes it where
-            there is enough to do. Both name the same records.
 
     Raises InputError: items or persons that the release does not have, or fewer than 2 records.
     """
@@ -132,45 +114,20 @@ def link(
     targets = np.full(len(known), NO_MATCH) if true is None else np.asarray(true)
     if targets.shape != (len(known),) or (targets >= facts.people).any():
         raise InputError(f"true needs {len(known)} records below {facts.people}, or -1.")
-    check_choice("backend", backend, BACKENDS)
-    if hidden is None and _fast(facts, known, board, backend):
-        from lethe.linkage.records.scoreboard_numba import judge_all
-
-        table = judge_all(
-            facts,
-            known,
-            lambda gap: _near(gap, board.value_scale, board),
-            lambda gap: _near(gap, board.time_scale, board),
-            targets,
-            entropy,
-        )
-    else:
-        table = np.concatenate(
-            [
-                _judged(
-                    _table(facts, known, pairs_of(facts, known, part, hidden), board),
-                    part,
-                    targets,
-                    board,
-                    entropy,
-                )
-                for part in parts_of(facts, known)
-            ],
-            axis=1,
-        )
+    table = np.concatenate(
+        [
+            _judged(
+                _table(facts, known, pairs_of(facts, known, part, hidden), board),
+                part,
+                targets,
+                entropy,
+            )
+            for part in parts_of(facts, known)
+        ],
+        axis=1,
+    )
     best, (eccentricity, deviation, left, surprise) = table[0].astype(np.int64), table[1:]
     return Links(best, eccentricity, deviation, left, surprise, facts.people)
-
-
-def scores(facts: Facts, known: Known, target: int, board: Scoreboard = RH) -> Float:
-    """(N,) score of every record for one target: higher = more like it.
-
-    Args:
-        facts: the release; weights come from nothing else.
-        known: of which one target is taken.
-    """
-    pairs = pairs_of(facts, known, slice(target, target + 1))
-    return np.asarray(_table(facts, known, pairs, board)[0])
 
 
 def _standing(table: Float) -> tuple[Int, Float, Float, Float]:
@@ -199,22 +156,6 @@ def check_known(facts: Facts, known: Known) -> None:
             f"known items go from {item.min()} to {item.max()}; the release has 0 to "
             f"{facts.items - 1}. Write -1 for an item that is not released."
         )
-
-
-def _fast(facts: Facts, known: Known, board: Scoreboard, backend: str) -> bool:
-    if backend == "numpy" or board.rule != "sum":
-        return False
-    if backend == "auto" and len(known) * facts.people < _COMPILED:
-        return False
-    if backend == "auto" and find_spec("numba") is None:
-        return False
-    from lethe.linkage.records.scoreboard_numba import fits
-
-    if backend == "numba":
-        require("numba", "fast")
-    # Both parts at once must add up; the threshold takes the smaller.
-    alone = known.value is None or known.time is None or facts.value is None or facts.time is None
-    return (board.similarity == "exponential" or alone) and fits(facts, known)
 
 
 def parts_of(facts: Facts, known: Known) -> list[slice]:
@@ -280,15 +221,8 @@ def pairs_of(
 def _table(facts: Facts, known: Known, pairs: Pairs, board: Scoreboard) -> Float:
     """(targets, N) scores of every record for some targets."""
     like = _similarity(facts, known, pairs.fact, pairs.place, board)
-    if board.rule == "sum":
-        weight = 1 / np.log1p(np.maximum(np.bincount(pairs.of), 1))
-        total = np.bincount(pairs.cell, like * weight[pairs.of], pairs.cells).astype(np.float64)
-    else:
-        count = np.bincount(pairs.cell, minlength=pairs.cells)
-        least = np.repeat(np.diff(pairs.held), facts.people)
-        smallest = np.full(pairs.cells, np.inf)
-        np.minimum.at(smallest, pairs.cell, like)
-        total = np.where((count == least) & (least > 0), smallest, 0.0)
+    weight = 1 / np.log1p(np.maximum(np.bincount(pairs.of), 1))
+    total = np.bincount(pairs.cell, like * weight[pairs.of], pairs.cells).astype(np.float64)
     return total.reshape(-1, facts.people)
 
 
@@ -299,28 +233,23 @@ def _similarity(facts: Facts, known: Known, at: Int, place: Int, board: Scoreboa
         (facts.times_at(place), known.time, board.time_scale),
     )
     both, none = np.zeros(len(at)), np.ones(len(at), bool)
-    smallest = np.ones(len(at))
     for released, told, scale in columns:
         if released is None or told is None:
             continue
         gap = released - told[at]
         there = ~np.isnan(gap)
-        near = np.where(there, _near(gap, scale, board), 0.0)
-        both += near
-        smallest = np.where(there, np.minimum(smallest, near), smallest)
+        both += np.where(there, np.exp(-np.abs(gap) / scale), 0.0)
         none &= ~there
-    return smallest if board.similarity == "threshold" else np.where(none, 1.0, both)
+    return np.where(none, 1.0, both)
 
 
-def _judged(
-    record_scores: Float, part: slice, true: Int, board: Scoreboard, entropic: bool
-) -> Float:
+def _judged(record_scores: Float, part: slice, true: Int, entropic: bool) -> Float:
     """(5, targets) best, eccentricity, deviation, entropy and surprise; see `stand_out`."""
     targets = np.arange(len(record_scores))
     best, ahead, deviation, top = _standing(record_scores)
     table = np.full((5, len(targets)), np.nan)
     table[:3] = best, ahead, deviation
-    if board.rule != "sum" or not entropic:
+    if not entropic:
         return table
     for at in targets:
         chance = _softmax(record_scores[at], float(deviation[at]))
@@ -338,12 +267,6 @@ def _softmax(record_scores: Float, deviation: float) -> Float:
         return np.full(len(record_scores), 1 / len(record_scores))
     weights = np.exp((record_scores - top) / deviation)
     return np.asarray(weights / weights.sum(), dtype=np.float64)
-
-
-def _near(gap: Float, scale: float, board: Scoreboard) -> Float:
-    if board.similarity == "threshold":
-        return np.asarray(np.abs(gap) <= scale, dtype=np.float64)
-    return np.asarray(np.exp(-np.abs(gap) / scale), dtype=np.float64)
 
 
 # What a linkage comes to: recall, precision and abstention, apart, at every threshold.
@@ -436,11 +359,11 @@ def bits(links: Links, confidence: float = 0.95) -> Bits:
     Args:
         links: made with the truth, for `Bits.missing`.
 
-    Raises NotMeasurable: fewer than 2 targets, or the rule "minimum", which gives no such answer.
+    Raises NotMeasurable: fewer than 2 targets.
     """
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     if len(links.entropy) < 2 or np.isnan(links.entropy).any():
-        raise NotMeasurable("mean bits need at least 2 targets, scored by rule='sum'.")
+        raise NotMeasurable("mean bits need at least 2 targets, scored with their entropy.")
     prior = float(np.log2(links.people))
     true = links.surprise[~np.isnan(links.surprise)]
     return Bits(

@@ -142,13 +142,11 @@ def private_training(
     epsilon: float,
     delta: float | None = None,
     *,
-    records: int | None = None,
     clip: float = 1.0,
     batch_size: int | None = None,
     epochs: int | None = None,
     learning_rate: float | None = None,
     optimizer: str | None = None,
-    relation: str = "add/remove",
 ) -> PrivateTraining:
     """DP-SGD for a recipe, with settings that suit small data where none are given.
 
@@ -161,10 +159,9 @@ def private_training(
         recipe: gives epochs, batch size and, at training, what is not given here.
         epsilon: target, > 0.
         delta: below 1 / n.
-        records: n in the training of one model, if known; only for the words where delta lacks.
         batch_size: twice the recipe's and at least 128 by default.
         epochs: the recipe's by default.
-        clip, relation: as in `PrivateTraining`.
+        clip: as in `PrivateTraining`.
         optimizer, learning_rate: where neither is given, Adam at 0.01; else the recipe's for the
             one that lacks.
 
@@ -173,11 +170,6 @@ def private_training(
     >>> private_training(TorchRecipe(make_module=lambda: None), 8.0, 1e-5).batch_size
     128
     """
-    if delta is None and records is not None:
-        raise InputError(
-            f"delta is not given and has no default: choose it well below 1/{records}, the share "
-            f"of one record, for example delta={suggested_delta(records):g}."
-        )
     if learning_rate is None and optimizer is None:
         optimizer, learning_rate = OPTIMIZER, RATE
     larger = max(TIMES_BATCH * recipe.batch_size, LEAST_BATCH)
@@ -189,19 +181,7 @@ def private_training(
         clip=clip,
         learning_rate=learning_rate,
         optimizer=optimizer,
-        relation=relation,
     )
-
-
-def suggested_delta(records: int) -> float:
-    """A power of ten, at most a tenth of 1 / records.
-
-    >>> suggested_delta(900)
-    0.0001
-    """
-    check_at_least("records", records, 1)
-    power = math.ceil(math.log10(10 * records) - 1e-9)
-    return float(f"1e-{power}")
 
 
 def of_an_audit(guarantee: Guarantee) -> Guarantee:

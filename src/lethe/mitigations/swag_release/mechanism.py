@@ -27,13 +27,12 @@ from lethe.mitigations.pseudo_posterior import (
     ScaleResponse,
     estimate_epsilon,
     linear_weights,
-    raise_weights,
     record_risk,
     scalar_weights,
     scale_response,
     target_weights,
-    weighted_risk,
 )
+from lethe.mitigations.swag import Swag
 from lethe.mitigations.swag_release.records import (
     Inputs,
     Logits,
@@ -49,12 +48,8 @@ from lethe.mitigations.swag_release.training import (
     Checkpoints,
     Named,
     Phase,
-    Posterior,
     Progress,
     Trained,
-    empty_posterior,
-    save_posterior,
-    saved_posterior,
 )
 from lethe.training.recipe import Recipe, TorchRecipe, Treatment, Work
 from lethe.training.users_code import build_module
@@ -66,22 +61,16 @@ def release_guarantee(
     settings: ReleaseSettings,
     estimate: EpsilonEstimate,
     response: ScaleResponse | None,
-    recomputed: bool,
 ) -> Guarantee:
-    """The label of a release: asymptotic, with all that is known to stand against it.
-
-    `recomputed` says whether batch statistics were recomputed on the private records.
-    """
-    sampler = {"swag": "SWAG", "sgld": "SGLD"}[settings.sampler]
-    plain = estimate.guarantee(sampler, batch_norm=recomputed)
+    """The label of a release: asymptotic, with all that is known to stand against it."""
+    plain = estimate.guarantee()
     told = [
         f"with 1 draw the estimate is {estimate.growth[0]:.4g}, with {estimate.draws} draws "
         f"{estimate.growth[-1]:.4g}: it grows with their number",
     ]
     if settings.weighting != "none" and estimate.epsilon > settings.epsilon:
         told.append(f"the target of {settings.epsilon:g} was not met")
-    if settings.sampler == "swag":
-        told.append("the estimate looks at losses only and ignores SWAG's covariance")
+    told.append("the estimate looks at losses only and ignores SWAG's covariance")
     if settings.weighting in ("target", "linear", "scalar") or settings.rounds > 0:
         told.append("the weights were computed from the private records")
     if estimate.bounded is None:
@@ -107,7 +96,7 @@ class Mechanism:
 
     module: nn.Module  # a copy of the module with the drawn weights, in evaluation mode
     draws: tuple[Named, ...]  # the released draws, each name -> tensor; the first is in `module`
-    posterior: Posterior  # that they are from
+    posterior: Swag  # that they are from
     estimate: EpsilonEstimate  # epsilon on the final draws
     unweighted: float  # epsilon of the draws of step 4, had all records counted fully
     weights: Float  # (N,) alpha_i
@@ -169,7 +158,6 @@ def swag_ppm(
         copy.deepcopy(module),
         records,
         log_likelihood or class_log_likelihood(logits, settings.floor),
-        logits,
         settings.momentum,
         settings.weight_decay,
         settings.batch_size,
@@ -211,8 +199,9 @@ class _Run:
         rounds: list[float] = []
         for number in range(settings.rounds + 1):
             if number > 0:
-                changed = self._reweighted(values, weights)
-                if settings.reweight == "lower" and np.array_equal(changed, weights):
+                lower = self._targeted(record_risk(values, self.outcome))
+                changed = np.minimum(weights, lower)
+                if np.array_equal(changed, weights):
                     break
                 weights = changed
             tail = f"-{number}"
@@ -224,7 +213,7 @@ class _Run:
             estimate = self._estimate(values, weights)
             rounds.append(estimate.epsilon)
         response = self._respond(final, seed, tail, values, weights)
-        label = release_guarantee(settings, estimate, response, self.trained.recompute)
+        label = release_guarantee(settings, estimate, response)
         draws = self._release(final)
         return Mechanism(
             self.trained.module,
@@ -252,33 +241,24 @@ class _Run:
         self.checkpoints.delete(f"{name}.")
         return done
 
-    def _sample(self, name: str, stream: tuple[int, ...], weights: Float | None) -> Posterior:
+    def _sample(self, name: str, stream: tuple[int, ...], weights: Float | None) -> Swag:
         """Steps 3 and 6: SGD on at a constant, higher rate, one collection an epoch."""
         settings = self.settings
-        device = str(self.trained.records.device)
-        done = saved_posterior(self.checkpoints, name, settings, device)
-        if done is not None:
-            return done
-        posterior = empty_posterior(self.trained.parameters, settings)
-        noise = 0.0
-        if settings.sampler == "sgld":
-            # The mean loss is the potential / N, so that the step h / 2 of the chain is rate / N.
-            noise = math.sqrt(2 * settings.swag_rate / self.trained.records.count)
-        phase = Phase(
-            name,
-            (self.seed, *stream),
-            settings.swag_epochs,
-            settings.swag_rate,
-            noise,
-            (self.secret, *stream),
+        file = self.checkpoints.path(name)
+        if file is not None and file.exists():
+            return Swag.load(file, device=str(self.trained.records.device))
+        posterior = Swag(
+            self.trained.parameters, settings.rank, settings.scale, precision=settings.precision
         )
+        phase = Phase(name, (self.seed, *stream), settings.swag_epochs, settings.swag_rate)
         self.trained.train(phase, weights, self.checkpoints, posterior.collect, self.progress)
-        save_posterior(self.checkpoints, name, posterior)
+        if file is not None:  # kept whole, so that its collections are needed no more
+            posterior.save(file)
         self.checkpoints.delete(f"{name}.")
         return posterior
 
     def _measure(
-        self, name: str, posterior: Posterior, seed: int, count: int, scale: float | None = None
+        self, name: str, posterior: Swag, seed: int, count: int, scale: float | None = None
     ) -> Float:
         """(S, N) log-likelihoods of all records under draws."""
         rows = []
@@ -319,13 +299,6 @@ class _Run:
             )
         return weights
 
-    def _reweighted(self, values: Float, weights: Float) -> Float:
-        """Weights of the next round, from the losses under the present ones."""
-        if self.settings.reweight == "raise":
-            risk = weighted_risk(values, weights, self.outcome)
-            return raise_weights(weights, risk, self.settings.below)
-        return np.minimum(weights, self._targeted(record_risk(values, self.outcome)))
-
     def _targeted(self, risk: Float, form: Callable[..., Float] = target_weights) -> Float:
         settings = self.settings
         # The target is for all releases together.
@@ -349,11 +322,11 @@ class _Run:
         return self._estimate(-risk[None, :], np.ones(len(risk))).epsilon
 
     def _respond(
-        self, posterior: Posterior, seed: int, tail: str, values: Float, weights: Float
+        self, posterior: Swag, seed: int, tail: str, values: Float, weights: Float
     ) -> ScaleResponse | None:
         """Epsilon at other scales of the same draws."""
         settings = self.settings
-        if settings.sampler == "sgld" or len(settings.scales) < 2:
+        if len(settings.scales) < 2:
             return None
         found = {}
         for scale in settings.scales:
@@ -371,14 +344,11 @@ class _Run:
             bound=self.bound,
         )
 
-    def _release(self, posterior: Posterior) -> tuple[Named, ...]:
+    def _release(self, posterior: Swag) -> tuple[Named, ...]:
         """The draws that leave, the first of them left in the module."""
         trained, draws = self.trained, []
         for number in reversed(range(self.settings.releases)):
             posterior.draw_into(trained.parameters, self.secret, number)
-            if trained.recompute:
-                trained.module.train(False)
-                trained.refresh_statistics()
             draws.append(trained.snapshot())
         trained.module.train(False)
         return tuple(reversed(draws))
@@ -502,7 +472,6 @@ class PosteriorDraw:
             floor=self.floor,
             scales=(),
             rounds=2,
-            reweight="lower",
         )
         return Treatment(method=DrawMethod(asked))
 

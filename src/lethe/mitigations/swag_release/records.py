@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,6 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.mitigations.clipping.selfcheck import evaluating
@@ -22,9 +21,7 @@ from lethe.mitigations.swag import PRECISIONS
 from lethe.training.fingerprint import digest, hash_value
 
 WEIGHTINGS = ("target", "linear", "scalar", "bound", "none")
-REWEIGHTS = ("raise", "lower")
-SAMPLERS = ("swag", "sgld")
-BATCH_NORMS = ("refuse", "frozen", "recompute")
+BATCH_NORMS = ("refuse", "frozen")
 
 
 @dataclass(frozen=True)
@@ -46,24 +43,20 @@ class ReleaseSettings:
         swag_epochs: passes of steps 3 and 6, each with one collection; >= 2.
         rate: learning rate of steps 2 and 5, > 0.
         swag_rate: constant learning rate of steps 3 and 6, >= `rate`.
-        momentum: of SGD, in [0, 1); 0 for the ``sgld`` sampler.
+        momentum: of SGD, in [0, 1).
         weight_decay: Gaussian prior of precision weight_decay x records, >= 0.
         batch_size: records a step aimed at.
         rank: deviations that SWAG keeps.
         scale: of SWAG's covariance; 1/2 is its authors'.
         draws: S of step 4, which give the risks.
         final_draws: S' of step 6, which give the epsilon; it grows with them.
-        rounds: how often the weights are changed after step 6 and steps 5 and 6 repeated.
-        reweight: ``raise`` gives weight back to over-protected records, at the same epsilon on
-            the same draws (arXiv 2006.01230); ``lower`` takes weight from those that are above
-            the target on the final draws, until none is.
-        below: k of `lethe.mitigations.pseudo_posterior.raise_weights`.
+        rounds: how often after step 6 weight is taken from records that are above the target on
+            the final draws, and steps 5 and 6 repeated; ends early where none is.
         releases: draws that may ever leave; the epsilon is for all together.
         scales: scales of the draw at which the epsilon is measured again; empty for none.
         batch_norm: ``refuse``; ``frozen``: running statistics stay as they are given, in training
-            too; ``recompute``: on the private records, which voids every claim.
+            too.
         precision: of SWAG's deviations, ``full`` or ``bfloat16``.
-        sampler: ``swag``, or ``sgld`` (Welling and Teh 2011) as comparator.
     """
 
     epsilon: float
@@ -84,13 +77,10 @@ class ReleaseSettings:
     draws: int = 20
     final_draws: int = 20
     rounds: int = 0
-    reweight: str = "raise"
-    below: float = 0.95
     releases: int = 1
     scales: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
     batch_norm: str = "refuse"
     precision: str = "full"
-    sampler: str = "swag"
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "rate", "swag_rate", "scale"):
@@ -99,13 +89,10 @@ class ReleaseSettings:
             check_between("scales", scale, 0, math.inf, open_low=True, open_high=True)
         check_choice("relation", self.relation, NEIGHBOURS)
         check_choice("weighting", self.weighting, WEIGHTINGS)
-        check_choice("reweight", self.reweight, REWEIGHTS)
         check_choice("batch_norm", self.batch_norm, BATCH_NORMS)
         check_choice("precision", self.precision, PRECISIONS)
-        check_choice("sampler", self.sampler, SAMPLERS)
         check_between("momentum", self.momentum, 0, 1, open_high=True)
         check_between("weight_decay", self.weight_decay, 0, math.inf, open_high=True)
-        check_between("below", self.below, 0, 1, open_low=True, open_high=True)
         for name, low in _WHOLE.items():
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int):
@@ -123,18 +110,6 @@ class ReleaseSettings:
                 f"swag_rate={self.swag_rate!r} must be at least rate={self.rate!r}: the draws "
                 "would lie almost on one point."
             )
-        if self.sampler == "sgld":
-            self._check_sgld()
-
-    def _check_sgld(self) -> None:
-        if self.momentum != 0:
-            raise InputError(f"sampler='sgld' needs momentum=0, got {self.momentum!r}.")
-        for name in ("draws", "final_draws", "releases"):
-            if getattr(self, name) > self.swag_epochs:
-                raise InputError(
-                    f"sampler='sgld' has one draw an epoch: {name}={getattr(self, name)} must be "
-                    f"at most swag_epochs={self.swag_epochs}."
-                )
 
 
 _WHOLE = {
@@ -325,42 +300,3 @@ def forward_batch(module: nn.Module, batch: Any) -> object:
             "model's forward; give logits=, a function of (module, batch)."
         )
     return module(**known)
-
-
-@torch.no_grad()
-def recalculate_statistics(
-    module: nn.Module, batches: Iterable[Any], forward: Callable[[nn.Module, Any], object]
-) -> None:
-    """Recompute running means and variances of all batch-normalisation layers.
-
-    A draw's own statistics are needed, since those of training belong to other parameters (Maddox
-    et al. 2019, section 3.2). Batches count by their size; all other layers, dropout too, stay in
-    evaluation mode.
-
-    Guarantee: none. This step reads its records with full weight, whatever weight they had in
-        training, and no accounting counts it: a model released afterwards tells about them beyond
-        any claim for its parameters.
-    """
-    layers = [layer for layer in module.modules() if isinstance(layer, _BatchNorm)]
-    momenta = [layer.momentum for layer in layers]
-    seen = dict.fromkeys(layers, 0)
-
-    def weigh(layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        assert isinstance(layer, _BatchNorm)
-        rows = inputs[0].numel() // inputs[0].shape[1]
-        seen[layer] += rows
-        layer.momentum = rows / seen[layer]
-
-    hooks = [layer.register_forward_pre_hook(weigh) for layer in layers]
-    try:
-        with evaluating(module):
-            for layer in layers:
-                layer.reset_running_stats()
-                layer.train()
-            for batch in batches:
-                forward(module, batch)
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for layer, momentum in zip(layers, momenta, strict=True):
-            layer.momentum = momentum

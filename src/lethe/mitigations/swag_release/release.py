@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from numpy.typing import ArrayLike
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from lethe.errors import InputError
@@ -173,7 +172,6 @@ def _write(
     label: dict[str, Any] = {
         "draw": number + 1,
         "releases": of.releases,
-        "sampler": of.sampler,
         "weighting": of.weighting,
         "estimated_local_epsilon": estimate.epsilon,
         "relation": estimate.relation,
@@ -193,31 +191,6 @@ def _write(
     solid = {name: value.float() for name, value in draw.items() if value.is_floating_point()}
     write_state(path, solid, header)
     return path
-
-
-def read_release(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read a released draw and its label.
-
-    Args:
-        path: a file of `release_draw`.
-
-    Returns:
-        name -> float32 tensor, for ``load_state_dict(strict=False)``; and the label, with the
-        keys ``guarantee`` and ``release``.
-
-    Raises:
-        InputError: absent, truncated, or another kind of file.
-    """
-    try:
-        with safe_open(str(path), framework="pt") as file:
-            header = dict(file.metadata() or {})
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-        if header["format"] != FORMAT:
-            raise KeyError("format")
-        label = {name: json.loads(header[name]) for name in ("guarantee", "release")}
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
-        raise InputError(f"{path} is no released draw: {error!r}.") from error
-    return tensors, label
 
 
 @contextlib.contextmanager

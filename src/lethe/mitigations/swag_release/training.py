@@ -1,6 +1,6 @@
 """SGD epochs that give the same weights whatever ran before them in the process.
 
-Each epoch's order, dropout and noise depend on the seed, the step of the mechanism, the round
+Each epoch's order and dropout depend on the seed, the step of the mechanism, the round
 and the epoch alone. After each epoch the state is saved, so that a killed run goes on from it.
 """
 
@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -23,13 +22,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from lethe.errors import InputError
 from lethe.files import write_whole
-from lethe.mitigations.swag import Swag
 from lethe.mitigations.swag_release.records import (
-    Logits,
     LogLikelihood,
     Records,
-    ReleaseSettings,
-    recalculate_statistics,
 )
 from lethe.training.design import seed_of
 from lethe.training.users_code import seeded
@@ -100,18 +95,12 @@ Named = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Phase:
-    """One stretch of training.
-
-    Attributes:
-        noise: standard deviation of Langevin noise on each parameter and step; 0 for none.
-    """
+    """One stretch of training."""
 
     name: str  # under which its state is kept, and which progress is reported with
     stream: tuple[int, ...]  # numbers that its randomness depends on
     epochs: int  # passes
     rate: float  # learning rate
-    noise: float = 0.0
-    noise_stream: tuple[int, ...] = ()  # numbers that the noise depends on
 
 
 class Momentum:
@@ -151,7 +140,6 @@ class Trained:
         module: is changed; frozen parameters stay as they are.
         records: all private records.
         log_likelihood: (module, batch, truth) -> (B,) log p; the loss is minus that.
-        forward: how to call the model on a batch where batch statistics are recomputed.
         momentum, weight_decay, batch_size, batch_norm: see `ReleaseSettings`.
 
     Raises InputError: nothing to train, or batch normalisation that was not allowed.
@@ -162,14 +150,13 @@ class Trained:
         module: nn.Module,
         records: Records,
         log_likelihood: LogLikelihood,
-        forward: Logits,
         momentum: float,
         weight_decay: float,
         batch_size: int,
         batch_norm: str,
     ) -> None:
         self.module, self.records = module, records
-        self.log_likelihood, self.forward = log_likelihood, forward
+        self.log_likelihood = log_likelihood
         self.momentum, self.weight_decay = momentum, weight_decay
         self.steps = -(-records.count // batch_size)
         self.together = max(batch_size, 256)
@@ -177,20 +164,16 @@ class Trained:
         if not self.parameters:
             raise InputError("the module has no parameter that requires a gradient.")
         self.norms = _allowed_norms(module, batch_norm)
-        self.recompute = bool(self.norms) and batch_norm == "recompute"
-        moving = {id(one) for norm in self.norms for one in norm.buffers() if self.recompute}
-        self._still = {n: b.clone() for n, b in module.named_buffers() if id(b) not in moving}
-        self._moving = {n: b for n, b in module.named_buffers() if id(b) in moving}
+        self._still = {name: buffer.clone() for name, buffer in module.named_buffers()}
 
     def snapshot(self) -> Named:
-        """Copies of what training changes: parameters, and statistics that may move."""
-        live = self.parameters | self._moving
-        return {name: value.detach().clone() for name, value in live.items()}
+        """Copies of what training changes, the parameters."""
+        return {name: value.detach().clone() for name, value in self.parameters.items()}
 
     @torch.no_grad()
     def put(self, tensors: Mapping[str, Tensor]) -> None:
-        """Write parameters and statistics of a snapshot back."""
-        for name, value in (self.parameters | self._moving).items():
+        """Write the parameters of a snapshot back."""
+        for name, value in self.parameters.items():
             if name in tensors:
                 value.copy_(tensors[name])
 
@@ -262,10 +245,9 @@ class Trained:
         weights: NDArray[np.float64] | None,
     ) -> None:
         order = np.random.default_rng([*phase.stream, epoch]).permutation(self.records.count)
-        noise = self._noise(phase, epoch)
         self.module.train(True)
         for norm in self.norms:
-            norm.train(self.recompute)
+            norm.train(False)
         # A record counts alpha_i an epoch, whatever batch it falls into.
         size = self.records.count / self.steps
         with seeded(seed_of(np.random.SeedSequence((*phase.stream, epoch, 1)))):
@@ -280,23 +262,7 @@ class Trained:
                     values = values * torch.from_numpy(weights[rows]).to(values)
                 torch.autograd.backward([-values.sum() / size])
                 optimizer.step()
-                if noise is not None:
-                    noise()
         self._check(phase, epoch)
-
-    def _noise(self, phase: Phase, epoch: int) -> Callable[[], None] | None:
-        if phase.noise == 0:
-            return None
-        # NumPy's generator keeps all 128 bits of the secret; torch's on the CPU keeps 32.
-        stream = np.random.default_rng([*phase.noise_stream, epoch])
-
-        def add() -> None:
-            with torch.no_grad():
-                for parameter in self.parameters.values():
-                    extra = stream.standard_normal(tuple(parameter.shape), np.float32)
-                    parameter.add_(torch.as_tensor(extra).to(parameter), alpha=phase.noise)
-
-        return add
 
     def _values(self, batch: object, truth: Tensor) -> Tensor:
         values = self.log_likelihood(self.module, batch, truth)
@@ -315,7 +281,7 @@ class Trained:
                     f"{phase.rate:g}; lower the learning rate."
                 )
         for name, buffer in self.module.named_buffers():
-            if name in self._still and not torch.equal(buffer, self._still[name]):
+            if not torch.equal(buffer, self._still[name]):
                 raise InputError(
                     f"buffer {name!r} changes in training, with the private records at full "
                     "weight and outside any estimate; use a layer without it."
@@ -325,18 +291,11 @@ class Trained:
     def log_likelihoods(self) -> NDArray[np.float64]:
         """(N,) log p of all records under the weights that the module has, without dropout."""
         self.module.train(False)
-        if self.recompute:
-            self.refresh_statistics()
         parts = []
         for rows in self.records.batches(self.together):
             batch, truth = self.records.batch(rows)
             parts.append(self._values(batch, truth).double().cpu())
         return torch.cat(parts).numpy()
-
-    def refresh_statistics(self) -> None:
-        """Recompute batch statistics on the private records; outside any claim."""
-        batches = (self.records.batch(rows)[0] for rows in self.records.batches(self.together))
-        recalculate_statistics(self.module, batches, self.forward)
 
 
 def _allowed_norms(module: nn.Module, batch_norm: str) -> list[_BatchNorm]:
@@ -351,92 +310,6 @@ def _allowed_norms(module: nn.Module, batch_norm: str) -> list[_BatchNorm]:
             raise InputError(
                 f"{name} is batch normalisation, whose statistics read the private records at "
                 "full weight; use LayerNorm or GroupNorm, or batch_norm='frozen' to keep those "
-                "it was given, or 'recompute', which voids every claim."
+                "it was given."
             )
     return list(norms.values())
-
-
-# What draws come from: the Gaussian of SWAG, or the samples of a Langevin chain.
-
-
-class Posterior(Protocol):
-    """Something that models are drawn from."""
-
-    def collect(self, parameters: Mapping[str, Tensor]) -> None:
-        """Take in the parameters as they are now."""
-
-    def draw_into(
-        self,
-        parameters: Mapping[str, Tensor],
-        seed: int,
-        number: int = 0,
-        *,
-        scale: float | None = None,
-    ) -> None:
-        """Write a draw, which depends on the seed and its number alone, into parameters."""
-
-
-class Samples:
-    """States of a chain, each a draw; a seed decides their order.
-
-    Two draws of one seed are never the same sample.
-    """
-
-    def __init__(self) -> None:
-        self.states: list[dict[str, Tensor]] = []
-
-    def collect(self, parameters: Mapping[str, Tensor]) -> None:
-        self.states.append({name: value.detach().clone() for name, value in parameters.items()})
-
-    @torch.no_grad()
-    def draw_into(
-        self,
-        parameters: Mapping[str, Tensor],
-        seed: int,
-        number: int = 0,
-        *,
-        scale: float | None = None,
-    ) -> None:
-        """Write one of the states into the parameters; a chain has no scale to change."""
-        if scale is not None:
-            raise InputError(f"scale={scale!r} has no meaning for the draws of a chain.")
-        if number >= len(self.states):
-            raise InputError(f"draw {number} of a chain of {len(self.states)} states.")
-        state = self.states[np.random.default_rng(seed).permutation(len(self.states))[number]]
-        for name, value in parameters.items():
-            value.copy_(state[name])
-
-
-def empty_posterior(parameters: Mapping[str, Tensor], settings: ReleaseSettings) -> Posterior:
-    """A posterior of the kind asked for, before its first collection."""
-    if settings.sampler == "sgld":
-        return Samples()
-    return Swag(parameters, settings.rank, settings.scale, precision=settings.precision)
-
-
-def saved_posterior(
-    checkpoints: Checkpoints, name: str, settings: ReleaseSettings, device: str
-) -> Posterior | None:
-    """The posterior that `save_posterior` finished under a name, or None."""
-    if settings.sampler == "sgld":
-        tensors = checkpoints.load(name)
-        if tensors is None:
-            return None
-        samples = Samples()
-        for state in range(settings.swag_epochs):
-            samples.states.append({key: value[state] for key, value in tensors.items()})
-        return samples
-    file = checkpoints.path(name)
-    return Swag.load(file, device=device) if file is not None and file.exists() else None
-
-
-def save_posterior(checkpoints: Checkpoints, name: str, posterior: Posterior) -> None:
-    """Keep a whole posterior, so that its collections are needed no more."""
-    file = checkpoints.path(name)
-    if isinstance(posterior, Swag) and file is not None:
-        posterior.save(file)
-    elif isinstance(posterior, Samples):
-        names = posterior.states[0]
-        checkpoints.save(
-            name, {n: torch.stack([one[n] for one in posterior.states]) for n in names}
-        )

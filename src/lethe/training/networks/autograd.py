@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from lethe.training.networks.images import channels_last
 from lethe.training.networks.parameters import Parameters, buffers_of
 
 
@@ -36,6 +35,16 @@ def full_products() -> Iterator[None]:
     finally:
         torch.set_float32_matmul_precision(products)
         torch.backends.cudnn.allow_tf32 = convolutions
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """(n, C, h, w) with the channels next to each other in memory."""
+    if x.shape[1] == 1 and x.is_contiguous():
+        # One channel lies either way; only its stride tells the convolution which was meant.
+        return x.as_strided(x.shape, (x.stride(0), 1, x.stride(2), x.stride(3)))
+    x = x.contiguous(memory_format=torch.channels_last)
+    # The stride of a single image says nothing, but some kernels read the layout from it.
+    return x if len(x) != 1 else x.as_strided(x.shape, (x.numel(), *x.stride()[1:]))
 
 
 class Alone:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,8 +12,16 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError
-from lethe.training.networks import images, layers
-from lethe.training.networks.layers import Dropout, Layer, Linear, Relu, Trained
+from lethe.training.networks import layers
+from lethe.training.networks.layers import (
+    BatchNorm,
+    Dropout,
+    Layer,
+    Linear,
+    Relu,
+    Reshape,
+    Trained,
+)
 from lethe.training.networks.parameters import Block, Parameters
 
 # Whether a module is a plain chain of layers, and which layers those are.
@@ -126,12 +133,6 @@ def _layer(module: nn.Module, node: Any, batch: set[Any]) -> list[nn.Module] | s
     if node.target in ("view", "reshape"):
         whole = len(rest) == 2 and rest[0] in batch and rest[1] == -1
         return [nn.Flatten()] if whole and not named else None
-    if node.target in (functional.max_pool2d, torch.max_pool2d, functional.avg_pool2d):
-        pool = nn.AvgPool2d if node.target is functional.avg_pool2d else nn.MaxPool2d
-        allowed = inspect.signature(pool).parameters
-        if named.pop("return_indices", False) or len(rest) > 2 or not set(named) <= set(allowed):
-            return None
-        return [pool(*rest, **named)]
     return None
 
 
@@ -141,21 +142,17 @@ _ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Layer]] = {
     nn.SiLU: lambda module: layers.silu(),
     nn.GELU: lambda module: layers.gelu(module.approximate),
     nn.LeakyReLU: lambda module: layers.leaky(module.negative_slope),
-    nn.MaxPool2d: images.MaxPool,
-    nn.AvgPool2d: images.MeanPool,
-    nn.AdaptiveAvgPool2d: images.MeanPool,
 }
-_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.BatchNorm1d, nn.BatchNorm2d)
-_TRAINED = (Linear, layers.LayerNorm, images.Convolution, images.GroupNorm)
+_TRAINED = (Linear, layers.LayerNorm)
 _STACKED = (
     nn.Linear,
-    nn.Conv2d,
     nn.ReLU,
     nn.Dropout,
     nn.Identity,
     nn.Flatten,
     nn.Unflatten,
-    *_NORMS,
+    nn.LayerNorm,
+    nn.BatchNorm1d,
     *_ACTIVATIONS,
 )
 
@@ -198,19 +195,7 @@ def _unusual(leaf: nn.Module) -> str | None:
         return "only an Unflatten(1, ...) has a stacked form"
     if isinstance(leaf, nn.LayerNorm) and len(leaf.normalized_shape) != 1:
         return "only a LayerNorm over the last axis has a stacked form"
-    if isinstance(leaf, nn.Conv2d) and (
-        leaf.padding_mode != "zeros" or isinstance(leaf.padding, str)
-    ):
-        return "only a Conv2d with zeros of a given width around it has a stacked form"
-    if isinstance(leaf, nn.MaxPool2d) and leaf.return_indices:
-        return "a MaxPool2d that returns indices has no stacked form"
-    if isinstance(leaf, nn.AdaptiveAvgPool2d):
-        size = leaf.output_size
-        if size is None or (isinstance(size, tuple) and None in size):
-            return "an AdaptiveAvgPool2d of open size has no stacked form"
-    if isinstance(leaf, (nn.BatchNorm1d, nn.BatchNorm2d)) and (
-        not leaf.track_running_stats or leaf.momentum is None
-    ):
+    if isinstance(leaf, nn.BatchNorm1d) and (not leaf.track_running_stats or leaf.momentum is None):
         return "only a BatchNorm with running statistics and a momentum has a stacked form"
     return None
 
@@ -254,9 +239,6 @@ class Chain:
                 first = len(self.layers) - 1
         assert first is not None
         self._first = first  # nothing before it has a gradient to learn from
-        _pool_before_relu(self.layers)
-        if any(isinstance(layer, images.Convolution) for layer in self.layers):
-            self.predict_cells = 256  # what lies between two layers is large
 
     def _translate(
         self,
@@ -271,35 +253,30 @@ class Chain:
             parameter = getattr(leaf, name)
             return None if parameter is None else blocks[id(parameter)]
 
-        if isinstance(leaf, (nn.Linear, nn.Conv2d)):
+        if isinstance(leaf, nn.Linear):
             weight = block("weight")
             assert weight is not None
-            if isinstance(leaf, nn.Linear):
-                return Linear(weight, block("bias"))
-            return images.Convolution(leaf, weight, block("bias"))
+            return Linear(weight, block("bias"))
         if isinstance(leaf, nn.LayerNorm):
             width = int(leaf.normalized_shape[0])
             return layers.LayerNorm(width, leaf.eps, block("weight"), block("bias"))
-        if isinstance(leaf, nn.GroupNorm):
-            return images.GroupNorm(leaf, block("weight"), block("bias"))
-        if isinstance(leaf, (nn.BatchNorm1d, nn.BatchNorm2d)):
-            return images.BatchNorm(same, block("weight"), block("bias"))
+        if isinstance(leaf, nn.BatchNorm1d):
+            return BatchNorm(same, block("weight"), block("bias"))
         if isinstance(leaf, nn.Flatten):
-            return images.Reshape((-1,))
+            return Reshape((-1,))
         if isinstance(leaf, nn.Unflatten):
-            return images.Reshape(tuple(leaf.unflattened_size))
+            return Reshape(tuple(leaf.unflattened_size))
         if isinstance(leaf, nn.Dropout):
             return Dropout(leaf.p, dropout)
         if isinstance(leaf, nn.ReLU):
-            fresh = (Linear, images.Convolution, images.BatchNorm)
-            return Relu(overwrite=bool(self.layers) and isinstance(self.layers[-1], fresh))
-        make = _ACTIVATIONS.get(type(leaf))
-        return None if make is None else make(leaf)
+            fresh = bool(self.layers) and isinstance(self.layers[-1], Linear | BatchNorm)
+            return Relu(overwrite=fresh)
+        return None if isinstance(leaf, nn.Identity) else _ACTIVATIONS[type(leaf)](leaf)
 
     def forward(self, x: Tensor, rows: Sequence[int]) -> Tensor:
         """See `Network`."""
         for layer in self.layers:
-            if isinstance(layer, (Dropout, images.BatchNorm)):
+            if isinstance(layer, (Dropout, BatchNorm)):
                 layer.rows = rows
             x = layer.forward(x, training=True)
         return x
@@ -328,7 +305,7 @@ class Chain:
         Guarantee: With factors of at most min(1, C/norm), a row more or less changes the gradients
             of its model by at most C, up to rounding.
         """
-        if any(isinstance(layer, images.BatchNorm) for layer in self.layers):
+        if any(isinstance(layer, BatchNorm) for layer in self.layers):
             raise InputError(
                 "BatchNorm mixes the records of a batch, so that clipping each bounds nothing; "
                 "put GroupNorm in its place."
@@ -368,16 +345,9 @@ class Chain:
         """See `Network`."""
         found = [block.value for block in self.parameters.blocks]
         for layer in self.layers:
-            if isinstance(layer, images.BatchNorm):
+            if isinstance(layer, BatchNorm):
                 found += [layer.mean, layer.variance]
         return found
-
-
-def _pool_before_relu(chain: list[Layer]) -> None:
-    """The largest of some values and then ReLU is the same, on fewer values."""
-    for at in range(len(chain) - 1):
-        if isinstance(chain[at], Relu) and isinstance(chain[at + 1], images.MaxPool):
-            chain[at : at + 2] = [chain[at + 1], Relu(overwrite=True)]
 
 
 def quiet_numpy() -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -245,6 +245,84 @@ class Dropout:
 
     def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
         return grad if self._mask is None else grad * self._mask
+
+
+class Reshape:
+    """Flatten or Unflatten: the rows stay, what belongs to a row changes shape."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+    def forward(self, x: Tensor, training: bool) -> Tensor:
+        self._before = x.shape
+        return x.reshape(*x.shape[:2], *self.shape)
+
+    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
+        return grad.reshape(self._before) if need_input else None
+
+
+class BatchNorm:
+    """nn.BatchNorm1d with statistics of each model's own; padding counts for nothing.
+
+    Attributes:
+        mean: (K, C) running mean.
+        variance: (K, C) running variance.
+    """
+
+    def __init__(self, modules: Sequence[Any], gain: Block | None, offset: Block | None) -> None:
+        self.momentum, self.eps = modules[0].momentum, modules[0].eps
+        self.gain, self.offset = gain, offset
+        self.mean = torch.stack([module.running_mean for module in modules])
+        self.variance = torch.stack([module.running_var for module in modules])
+        self.rows: Sequence[int] | None = None
+
+    def _own(self, model: int) -> tuple[Tensor | None, Tensor | None]:
+        gain = None if self.gain is None else self.gain.value[model]
+        offset = None if self.offset is None else self.offset.value[model]
+        return gain, offset
+
+    def forward(self, x: Tensor, training: bool) -> Tensor:
+        self._kept: list[Any] = []
+        out = torch.zeros_like(x)
+        for model, one in enumerate(x):
+            rows = len(one) if self.rows is None or not training else self.rows[model]
+            own = one[:rows].contiguous()
+            moments = self.mean[model], self.variance[model]
+            if rows:
+                y, mean, rstd = aten.native_batch_norm(
+                    own, *self._own(model), *moments, training, self.momentum, self.eps
+                )
+                out[model, :rows] = y
+                self._kept.append((own, mean, rstd))
+            else:
+                self._kept.append(None)
+        return out
+
+    def backward(self, grad: Tensor, need_input: bool) -> Tensor | None:
+        back = torch.zeros_like(grad)
+        wanted = [True, self.gain is not None, self.offset is not None]
+        for model, kept in enumerate(self._kept):
+            if kept is None:
+                found: Any = (None, 0.0, 0.0)
+            else:
+                own, mean, rstd = kept
+                found = aten.native_batch_norm_backward(
+                    grad[model, : len(own)].contiguous(),
+                    own,
+                    self._own(model)[0],
+                    self.mean[model],
+                    self.variance[model],
+                    mean,
+                    rstd,
+                    True,
+                    self.eps,
+                    wanted,
+                )
+                back[model, : len(own)] = found[0]
+            for block, slope in zip((self.gain, self.offset), found[1:], strict=True):
+                if block is not None:
+                    block.slope[model] = slope
+        return back
 
 
 def gelu(approximate: str) -> Layer:

@@ -1,0 +1,37 @@
+"""Known facts from plain lists, and the scores of every record, for tests of linkage."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lethe.linkage.records.facts import Facts, Known
+from lethe.linkage.records.scoreboard import RH, Float, Scoreboard, _table, pairs_of
+
+
+def known_of(
+    items: ArrayLike, values: ArrayLike | None = None, times: ArrayLike | None = None
+) -> Known:
+    """What is known of one target, from plain lists.
+
+    >>> len(known_of([3, 1], times=[10, 400]))
+    1
+    """
+    item = np.asarray(items, np.int64).reshape(-1)
+    return Known(
+        np.array([0, len(item)]),
+        item,
+        None if values is None else np.asarray(values, np.float64),
+        None if times is None else np.asarray(times, np.float64),
+    )
+
+
+def scores(facts: Facts, known: Known, target: int, board: Scoreboard = RH) -> Float:
+    """(N,) score of every record for one target: higher = more like it.
+
+    Args:
+        facts: the release; weights come from nothing else.
+        known: of which one target is taken.
+    """
+    pairs = pairs_of(facts, known, slice(target, target + 1))
+    return np.asarray(_table(facts, known, pairs, board)[0])
