@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,16 +10,18 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from lethe.assess.input_checks import InputCheck
-from lethe.data.columns import is_text, list_names, missing
+from lethe.data.columns import is_text, missing
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.document import FEWEST
-from lethe.linkage.synthetic.nearest import Mixed, nearest_distance, patterns, scale_of
-from lethe.linkage.synthetic.risk import Risk, Trials, rate_of, risk
+from lethe.linkage.synthetic.copies import IDENTICAL, SINGLE, patterns, tail
+from lethe.linkage.synthetic.nearest import Mixed, nearest_distance, ranked
+from lethe.linkage.synthetic.risk import Outcomes, Trials, rate_of, risk
+from lethe.linkage.utility import paired_change
 
 Columns = Mapping[str, NDArray[Any]]
 _SURE = 0.998  # a lower limit above 0 then has a p-value below 0.001
-_TOLD, _NEARER = 0.52, -0.05  # smallest effects that stop: an AUC, an excess below 0
+_TOLD, _ABOVE = 0.52, 0.01  # smallest effects that stop: an AUC, a share beyond the expected
 _RECUR, _MEET, _GAIN = 0.9, 0.5, 0.05  # shares of values that recur and that meet
 _MOST = 1000  # rows of a file that are looked at
 _LEVELS = 20  # categories with a feature each
@@ -43,57 +44,77 @@ def refuse_same_files(original: Mixed, synthetic: Mixed, control: Mixed) -> None
 
 
 def file_checks(
-    mixed: Sequence[Mixed], columns: Sequence[Columns], attacks: Mapping[str, Risk], seed: int
+    mixed: Sequence[Mixed],
+    columns: Sequence[Columns],
+    outcomes: Mapping[str, Outcomes],
+    seed: int,
 ) -> Iterator[InputCheck]:
     """What stops an audit: only what can be shown.
 
     Values that do not meet; a control that shares rows with the original, exact or near, more than
-    the original's own rows recur (p < 0.001); one that a classifier tells from it; one that the
-    synthetic rows are closer to.
+    the original's own rows recur (p < 0.001); one that a classifier tells from it; synthetic rows
+    that are closer to it than to the original, or that hold its rows.
 
     Args:
         mixed: original, synthetic and control rows.
         columns: the same, as they are written.
-        attacks: on these files.
+        outcomes: of the attacks on copies.
     """
-    (original, _, control), rng = mixed, np.random.default_rng([seed, 91])
+    (original, synthetic, control), rng = mixed, np.random.default_rng([seed, 91])
     for called, at in (("synthetic rows", 1), ("control", 2)):
-        if odd := list(_unmet(mixed[0], mixed[at], columns[0], columns[at])):
+        if odd := list(_unmet(original, mixed[at], columns[0], columns[at])):
             text = f"Values of the {called} do not meet those of the original: {'; '.join(odd[:3])}"
             text += f"; and {len(odd) - 3} more columns." if len(odd) > 3 else "."
             yield InputCheck("vocabulary", "stops", text, "Write them alike in all files.")
-    wide = [name for at, name in enumerate(original.names) if _is_wide(mixed[1].columns[at])]
-    if wide:
-        text = f"Few values decide the range of {list_names(wide)}: distances are over nine tenths."
-        yield InputCheck("scale", "mends", text)
-    inside, outside = patterns([original, control])
+    inside, made, outside = patterns([original, synthetic, control])
     _, place, number = np.unique(inside, return_inverse=True, return_counts=True)
     shared, twins = np.isin(outside, inside), number[place] > 1
+    scaled, made_of_control = ranked(*mixed), False
+    mine, theirs = (rng.permutation(len(table))[:_MOST] for table in (original, control))
+    every, rows = range(len(original.names)), min(len(original), len(synthetic))
+    within = nearest_distance(scaled[0].take(mine), scaled[0], every, but=mine)
+    drawn = [table.take(rng.permutation(len(table))[:rows]) for table in scaled[:2]]
+    across, to_made = (nearest_distance(scaled[2].take(theirs), table, every) for table in drawn)
+    near = np.quantile(within, 0.01)
     if _more(shared, twins, outside, inside):
         text = f"{shared.sum():,} of {len(control):,} control rows are in the original, more than "
         text += f"chance allows ({100 * twins.mean():.2g} % of its own rows recur)."
         yield InputCheck("control-rows", "stops", text, _DRAW)
-    else:
-        mine, theirs = (rng.permutation(len(table))[:_MOST] for table in (original, control))
-        every = range(len(original.names))
-        within = nearest_distance(original.take(mine), original, every, but=mine)
-        across = nearest_distance(control.take(theirs), original, every)
-        near = np.quantile(within, 0.01)
-        if _more(across <= near, within <= near, outside[theirs], inside[mine]):
-            text = f"{100 * (across <= near).mean():.2g} % of the control rows are nearer to an "
-            text += "original row than 99 % of those are to each other: were rows moved a little?"
-            yield InputCheck("control-rows", "stops", text, _DRAW)
+    elif _more(across <= near, within <= near, outside[theirs], inside[mine]):
+        text = f"{100 * (across <= near).mean():.2g} % of the control rows are nearer to an "
+        text += "original row than 99 % of those are to each other: were rows moved a little?"
+        yield InputCheck("control-rows", "stops", text, _DRAW)
     auc, low = told_apart(original, control, rng)
     if low > _TOLD:
         text = f"A classifier tells control rows from original ones: AUC {auc:.2f}."
         yield InputCheck("control-source", "stops", text, _DRAW)
-    for name in ("identical, original rows", "closest"):
-        excess = attacks[name].excess if name in attacks else None
-        if isinstance(excess, Estimate) and excess.high is not None and excess.high < _NEARER:
-            text = f"The synthetic rows are closer to the control ({name}: excess {excess})."
-            way_out = "Were the two files exchanged, or was the control used?"
-            yield InputCheck("control-nearer", "stops", text, way_out)
-            break
+    used = np.isin(outside, made), to_made <= near
+    usual = shared, across <= near
+    for hit, expected in zip(used, usual, strict=True):
+        change = paired_change(now=hit, before=expected, confidence=_SURE)
+        allowed = _ABOVE + expected.mean() * max(0.5, len(made) / len(inside) - 1)
+        made_of_control |= change.low is not None and change.low > allowed
+    if made_of_control:
+        text = f"{100 * max(hit.mean() for hit in used):.2g} % of the control rows are in or next "
+        text += "to the synthetic rows, beyond what the original rows lead to expect."
+        yield InputCheck("control-nearer", "stops", text, "Was the control used, or exchanged?")
+    elif _exchanged(outcomes):
+        text = "The synthetic rows are closer to the control than to the original."
+        yield InputCheck("control-nearer", "stops", text, "Was the control used, or exchanged?")
+
+
+def _exchanged(outcomes: Mapping[str, Outcomes]) -> bool:
+    """Whether the control would be found by the attacks, were it the original."""
+    near = outcomes["closest"]
+    found = [tail(near.control, near.main, 0.01, _SURE)] if len(near.main) >= 100 else []
+    for name in (IDENTICAL, SINGLE):
+        if (hits := outcomes.get(name)) is not None:
+            blind = rate_of(hits.main, _SURE)
+            found.append(risk(Trials(hits.control), Trials(hits.main), blind, _SURE))
+    return any(
+        isinstance(one.excess, Estimate) and one.excess.low is not None and one.excess.low > _ABOVE
+        for one in found
+    )
 
 
 def _more(
@@ -161,29 +182,14 @@ def _unmet(original: Mixed, other: Mixed, columns: Columns, written: Columns) ->
             continue
         hit = np.isin(values, known)
         _, place, number = np.unique(known, return_inverse=True, return_counts=True)
-        if is_text(columns[name]):
-            usual = {_normal(cell): cell for cell in sorted(set(columns[name].tolist()) - {""})}
-            alike = {cell: _normal(cell) in usual for cell in set(cells.tolist())}
-            spelled = ~hit & np.array([alike[cell] for cell in cells.tolist()])
-            if spelled.mean() >= _GAIN:
-                first = cells[spelled][0]
-                yield f"{name} has {first!r} where the original has {usual[_normal(first)]!r}"
-                continue
-        if hit.mean() < _MEET and (number[place] > 1).mean() >= _RECUR:
+        recur = float((number[place] > 1).mean())
+        # New words are rare where the original's own are not: a file invents spellings, not words.
+        error = 3 * (recur * (1 - recur) * (1 / len(known) + 1 / len(values))) ** 0.5
+        least = recur - _GAIN - error if is_text(columns[name]) else _MEET * (recur >= _RECUR)
+        if hit.mean() < least:
             usually = columns[name][~missing(columns[name])][0]
             yield f"{name} has {str(cells[~hit][0])!r}, the original has {str(usually)!r}"
         elif original.is_number(at):
             out = (values < known.min()) | (values > known.max())
             if out.mean() > 1 - _MEET:
                 yield f"{name} has {cells[out][0]}, outside of the original's range"
-
-
-def _is_wide(column: NDArray[Any]) -> bool:
-    there = column[~np.isnan(column)]
-    numbers = column.dtype.kind == "f" and len(there) > 0
-    return numbers and scale_of(column)[1] < there.max() - there.min()
-
-
-def _normal(cell: str) -> str:
-    """Text without what readers do not see: capitals, blanks and forms of a character."""
-    return " ".join(unicodedata.normalize("NFKC", cell).casefold().split())

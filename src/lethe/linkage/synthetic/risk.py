@@ -7,6 +7,7 @@ Quantifying Privacy Risk in Synthetic Data" (Anonymeter), PoPETs 2023, section 4
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from lethe.errors import NotMeasurable, check_between
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.intervals import clustered_share
+from lethe.evidence.intervals import clopper_pearson, clustered_share
+from lethe.evidence.risk import AttackResult, risk_of
+from lethe.linkage.document import FEWEST
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,25 @@ class Trials:
 
     success: NDArray[np.bool_]  # (Q,) whether each attempt succeeded
     record: NDArray[np.integer[Any]] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What an attack came to for each row.
+
+    Attributes:
+        main: (n,) of original rows: success, or a distance, lower = more like an original row.
+        control: (m,) of control rows.
+        rows: (n,) which original rows.
+        blind: success of a random guess; None = that of the control, known.
+        learns: whether one more synthetic row changes a success into a failure, too.
+    """
+
+    main: NDArray[Any]
+    control: NDArray[Any]
+    rows: NDArray[np.integer[Any]]
+    blind: Estimate | None = None
+    learns: bool = False
 
 
 def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 0.95) -> Risk:
@@ -104,8 +126,9 @@ def rate_of(
     trials = len(hit)
     if not trials:
         raise NotMeasurable("a success rate needs at least 1 attack, got 0.")
-    own = np.arange(trials)
-    groups = own if together is None else np.where(together >= 0, together + trials, own)
+    if together is None:
+        return clopper_pearson(round(hit.sum()), trials, confidence)
+    groups = np.where(together >= 0, together + trials, np.arange(trials))
     _, place = np.unique(groups, return_inverse=True)
     clusters = int(place.max()) + 1
     share = float(hit.mean())
@@ -144,3 +167,35 @@ def _boxed(main: Estimate, control: Estimate, confidence: float) -> Estimate:
 
 def _excess(main: float, control: float) -> float:
     return (main - control) / (1 - control)
+
+
+KINDS = ("singling-out", "linkability", "inference", "identical", "closest")
+"""Of attacks; the first part of their names, and metrics of rules."""
+
+
+def results_of(
+    attacks: Mapping[str, Risk], knows: Mapping[str, str] | None = None
+) -> list[AttackResult]:
+    """Excess of each attack; too few attempts are said to be few."""
+    results = []
+    for name, found in attacks.items():
+        attempts = min(found.main.n, found.control.n)
+        enough = attempts >= FEWEST
+        why = "" if enough else f"{attempts} attempts, at least {FEWEST} are needed"
+        held = (knows or {}).get(name, "")
+        results.append(AttackResult(name, found.excess, knows=held, why=why, powered=enough))
+    return results
+
+
+def measures_of(results: Sequence[AttackResult]) -> dict[str, Measured]:
+    """What rules judge: the worst excess of each kind, and of all as ``excess``."""
+    listed = {
+        kind: [result for result in results if result.attack.startswith(kind)] for kind in KINDS
+    }
+    worst = {
+        kind: risk_of(found) for kind, found in [*listed.items(), ("excess", results)] if found
+    }
+    return {
+        kind: found if isinstance(found, Refusal) else found.estimate
+        for kind, found in worst.items()
+    }

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,39 +13,48 @@ from numpy.typing import NDArray
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
-from lethe.evidence.risk import AttackResult, family_confidence, risk_of
+from lethe.evidence.risk import family_confidence, risk_of
+from lethe.evidence.sight import forbidden, smallest_seen
 from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import (
     BASELINE,
     FEWEST,
     Measurement,
     RowsSubject,
-    of_1000,
     strongest,
     utility_in_words,
 )
 from lethe.linkage.settings import SyntheticSettings
 from lethe.linkage.synthetic.control import file_checks, refuse_same_files
-from lethe.linkage.synthetic.nearest import (
+from lethe.linkage.synthetic.copies import (
+    IDENTICAL,
+    INFERENCE,
+    SINGLE,
+    TAILS,
     Distances,
-    Mixed,
-    closest,
-    identical,
-    inference,
-    linkability,
-    mix,
+    chance_of,
+    copy_risks,
+    distances,
+    identical_rows,
+    nearness,
+    single_values,
 )
-from lethe.linkage.synthetic.risk import Risk
+from lethe.linkage.synthetic.nearest import Guess, Mixed, Quantiles, guess_secret, linkability, mix
+from lethe.linkage.synthetic.planted import plants_of
+from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
+from lethe.linkage.synthetic.risk import Outcomes, Risk, measures_of, results_of
 from lethe.linkage.synthetic.singling_out import singling_out
 from lethe.linkage.table.recoding import hierarchy
 from lethe.linkage.utility import Utility, counted_utility, use_of
 
 LEAKY = "the original rows themselves"
-KINDS = ("singling-out", "linkability", "inference", "identical", "closest")
-"""Of attacks; the first part of their names, and metrics of rules."""
+DOMIAS, GEN_LRA = "density ratio, DOMIAS", "density ratio, Gen-LRA"
+DISCRIMINATOR = "discriminator"
 _BINS = 8  # groups of neighbours of a number, so that its counts are not all 1
+_LEAKY_ROWS = 500  # of each file, for the attacks on the original rows themselves
+_CELLS = 2**32  # values that are compared for the nearest rows, at most; a quarter for guesses
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +75,7 @@ class SyntheticStudy:
     rows: tuple[int, int, int]  # original, synthetic and control ones
     columns: tuple[str, ...]  # names
     inputs: tuple[InputCheck, ...]  # what the files themselves say
+    family: int  # attacks whose limits hold at once
 
 
 def study_synthetic(
@@ -80,13 +90,12 @@ def study_synthetic(
 
     Args:
         synthetic: rows that are released, with the same columns.
-        quasi: columns that the adversary knows; their two halves are linked with each other, and
-            all of them with the columns that are left or those of `SyntheticSettings.linked`.
+        quasi: columns that the adversary knows.
         sensitive: column that is guessed; None leaves inference out.
 
     Raises InputError: tables that do not fit each other, or unknown columns.
     """
-    inside, made, outside = mix(original, synthetic, control)
+    files = inside, made, outside = mix(original, synthetic, control)
     inside.places("quasi", quasi)
     linked = settings.linked or tuple(name for name in inside.names if name not in quasi)
     inside.places("linked", linked or quasi)
@@ -94,139 +103,174 @@ def study_synthetic(
         raise InputError(f"{shared[0]!r} is in quasi and in linked. Give each column one side.")
     refuse_same_files(inside, made, outside)
     skipped: dict[str, str] = {}
-    planned = dict(_planned(inside.names, quasi, linked, sensitive, settings, skipped))
-    attacks, near = _run(planned, inside, made, outside, settings, skipped)
-    leaky, _ = _run(planned, inside, inside, outside, settings, {})
-    knows = {name: words for name, (words, _) in planned.items()}
+    asked = dict(_asked_for(inside.names, quasi, linked, settings, skipped))
+    if sensitive is None:
+        skipped[INFERENCE] = "no sensitive column was named"
+    plan = _Plan(quasi, sensitive, asked, settings)
+    sure = family_confidence(settings.confidence, len(plan.knows))
+    seen = _attacked(plan, inside, made, outside, sure)
+    skipped |= seen.skipped
+    few, others = (
+        table.take(np.random.default_rng([settings.seed, at]).permutation(len(table))[:_LEAKY_ROWS])
+        for at, table in ((93, inside), (94, outside))
+    )
+    leaky = _attacked(plan, few, few, others, sure).attacks
+    limits = [forbidden(rule.limit) for rule in settings.rules() if rule.limit < 1]
+    plants = plants_of(
+        inside,
+        made,
+        Quantiles(files),
+        seen.outcomes,
+        seen.guess,
+        {
+            name: partial(further, inside, control=outside, confidence=sure)
+            for name, (_, further) in asked.items()
+        },
+        limits,
+        sure,
+        settings.seed,
+    )
     synthetic_utility, original_utility = (
         _utility_of(original, released, control, settings) for released in (synthetic, original)
     )
-    baseline = _measured(BASELINE, "the synthetic rows", attacks, knows, synthetic_utility)
-    twin = _measured("original", LEAKY, leaky, knows, original_utility)
-    candidates = (
-        baseline.candidate(settings.confidence, baseline=None),
-        twin.candidate(settings.confidence, baseline=baseline),
+    baseline = _measured(
+        BASELINE, "the synthetic rows", seen.attacks, plan.knows, synthetic_utility
     )
-    sizes = (len(inside), len(made), len(outside))
+    twin = _measured("original", LEAKY, leaky, plan.knows, original_utility)
+    candidates = (
+        replace(baseline.candidate(settings.confidence, baseline=None), plants=plants),
+        replace(twin.candidate(settings.confidence, baseline=baseline), plants=[]),
+    )
+    written = original, synthetic, control
     return SyntheticStudy(
-        attacks,
-        knows,
-        near,
+        seen.attacks,
+        plan.knows,
+        seen.distances,
         leaky,
         candidates,
         skipped,
-        sizes,
+        (len(inside), len(made), len(outside)),
         inside.names,
-        tuple(
-            file_checks(
-                (inside, made, outside), (original, synthetic, control), attacks, settings.seed
-            )
-        ),
+        tuple(file_checks(files, written, seen.outcomes, settings.seed)),
+        len(plan.knows),
     )
 
 
-Attack = Callable[[Mixed, Mixed, Mixed, float], tuple[Risk, Distances | None]]
+Attack = Callable[..., Risk]
 
 
-def results_of(attacks: Mapping[str, Risk], knows: Mapping[str, str]) -> list[AttackResult]:
-    """Excess of each attack; too few attempts say little, and do not gate."""
-    results = []
-    for name, found in attacks.items():
-        attempts = min(found.main.n, found.control.n)
-        enough = attempts >= FEWEST
-        why = "" if enough else f"{attempts} attempts, at least {FEWEST} are needed"
-        results.append(AttackResult(name, found.excess, knows=knows[name], why=why, powered=enough))
-    return results
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Which attacks are run, with what, fixed before anything is measured."""
+
+    quasi: tuple[str, ...]
+    sensitive: str | None
+    asked: Mapping[str, tuple[str, Attack]]  # further attacks, and what their adversary knows
+    settings: SyntheticSettings
+
+    @cached_property
+    def knows(self) -> dict[str, str]:
+        """What the adversary knows, by attack."""
+        every = "every column of a person"
+        fixed = {IDENTICAL: every, **dict.fromkeys(TAILS, every)}
+        if 1 in self.settings.columns:
+            fixed[SINGLE] = "nothing"
+        if self.sensitive is not None:
+            fixed[INFERENCE] = f"{', '.join(self.quasi)} of a person"
+        ratios = f"{every}, and other people's rows"
+        fixed |= {DOMIAS: ratios, GEN_LRA: ratios, DISCRIMINATOR: f"{ratios}, some of them used"}
+        return fixed | {name: words for name, (words, _) in self.asked.items()}
 
 
-def _planned(
+@dataclass(frozen=True, eq=False)
+class _Attacked:
+    """What all attacks of a plan came to."""
+
+    attacks: dict[str, Risk]
+    outcomes: dict[str, Outcomes]  # of the attacks on copies, row by row
+    guess: Guess | None
+    distances: Distances
+    skipped: dict[str, str]
+
+
+def _asked_for(
     names: tuple[str, ...],
     quasi: tuple[str, ...],
     linked: tuple[str, ...],
-    sensitive: str | None,
     settings: SyntheticSettings,
     skipped: dict[str, str],
 ) -> Iterator[tuple[str, tuple[str, Attack]]]:
-    """By name: what the adversary knows, and the attack; told the confidence of its limits."""
-    seed, attacks = settings.seed, settings.attacks
+    """Attacks that were never the strongest, where a rule or an option asks for them."""
+    several = {"seed": settings.seed, "attacks": settings.attacks}
 
-    def plain(attack: Callable[..., Risk], **options: Any) -> Attack:
-        def run(inside: Mixed, made: Mixed, outside: Mixed, sure: float) -> tuple[Risk, None]:
-            return attack(inside, made, outside, seed=seed, confidence=sure, **options), None
+    def single(original: Mixed, made: Mixed, *, columns: int, control: Mixed, **more: Any) -> Risk:
+        return singling_out(original, made, control, columns=columns, **several, **more).risk
 
-        return run
+    def link(original: Mixed, made: Mixed, *, control: Mixed, **more: Any) -> Risk:
+        return linkability(
+            original, made, control, neighbours=settings.neighbours, **several, **more
+        )
 
-    def single(columns: int) -> Attack:
-        def run(inside: Mixed, made: Mixed, outside: Mixed, sure: float) -> tuple[Risk, None]:
-            options = {"columns": columns, "attacks": attacks, "seed": seed}
-            return singling_out(inside, made, outside, confidence=sure, **options).risk, None
-
-        return run
-
-    for columns in settings.columns:
+    for columns in (count for count in settings.columns if count != 1):
         name = f"singling-out, {columns} column(s)"
         if columns > len(names):
             skipped[name] = f"there are {len(names)} columns only"
-            continue
-        yield name, ("nothing", single(columns))
-    joined = partial(plain, linkability, neighbours=settings.neighbours, attacks=attacks)
+        else:
+            yield name, ("nothing", partial(single, columns=columns))
     half = len(quasi) // 2
-    if not half:
-        skipped["linkability, known columns"] = "needs 2 quasi-identifiers, one for each source"
-    else:
-        sides = f"{', '.join(quasi[:half])} in one source, {', '.join(quasi[half:])} in another"
-        yield "linkability, known columns", (sides, joined(left=quasi[:half], right=quasi[half:]))
-    if not linked:
-        skipped["linkability, secret columns"] = "every column is a quasi-identifier"
-    else:
-        sides = f"{', '.join(quasi)} in one source, {', '.join(linked)} in another"
-        yield "linkability, secret columns", (sides, joined(left=quasi, right=linked))
-    if sensitive is None:
-        skipped["inference"] = "no sensitive column was named"
-    else:
-        guess = plain(
-            inference,
-            known=quasi,
-            secret=sensitive,
-            tolerance=settings.tolerance,
-            attacks=attacks,
-        )
-        yield "inference", (f"{', '.join(quasi)} of a person", guess)
-    every = "every column of a person"
-    yield "identical, original rows", (every, plain(identical))
-    yield "identical, synthetic rows", ("nothing", plain(identical, released=True))
-
-    def near(
-        inside: Mixed, made: Mixed, outside: Mixed, sure: float
-    ) -> tuple[Risk, Distances | None]:
-        return closest(inside, made, outside, attacks=attacks, seed=seed, confidence=sure)
-
-    yield "closest", (every, near)
+    sides = {"known": (quasi[:half], quasi[half:]), "secret": (quasi, linked)}
+    wanted = settings.linked or any(rule.metric == "linkability" for rule in settings.rules())
+    for which, (left, right) in sides.items():
+        name = f"linkability, {which} columns"
+        if not (left and right):
+            skipped[name] = "each of two sources needs a column"
+        elif not wanted:
+            skipped[name] = "no rule asks for linkability, and no linked columns were named"
+        else:
+            words = f"{', '.join(left)} in one source, {', '.join(right)} in another"
+            yield name, (words, partial(link, left=left, right=right))
 
 
-def _run(
-    planned: Mapping[str, tuple[str, Attack]],
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
-    settings: SyntheticSettings,
-    skipped: dict[str, str],
-) -> tuple[dict[str, Risk], Distances]:
+def _attacked(
+    plan: _Plan, original: Mixed, synthetic: Mixed, control: Mixed, sure: float
+) -> _Attacked:
     """All attacks, with limits that hold at once, and the distances."""
-    sure = family_confidence(settings.confidence, len(planned))
-    found: dict[str, Risk] = {}
-    near: Distances | None = None
-    for name, (_, attempt) in planned.items():
-        try:
-            found[name], distances = attempt(original, synthetic, control, sure)
-        except NotMeasurable as error:
-            if name == "closest":
-                raise
-            skipped[name] = str(error)
-            continue
-        near = distances or near
-    assert near is not None
-    return found, near
+    seed, tolerance = plan.settings.seed, plan.settings.tolerance
+    outcomes = {IDENTICAL: identical_rows(original, synthetic, control, seed, sure)}
+    if SINGLE in plan.knows:
+        outcomes[SINGLE] = single_values(original, synthetic, control, seed)
+    most = max(FEWEST, _CELLS // (2 * len(synthetic) * len(synthetic.names)))
+    outcomes["closest"] = nearness(original, synthetic, control, most, seed)
+    guess, skipped = None, {}
+    try:
+        if plan.sensitive is not None:
+            outcomes[INFERENCE], guess = guess_secret(
+                *(original, synthetic, control, plan.quasi, plan.sensitive),
+                *(tolerance, max(FEWEST, most // 4), seed, sure),
+            )
+    except NotMeasurable as error:
+        skipped[INFERENCE] = str(error)
+    found: dict[str, Risk | NotMeasurable] = dict(copy_risks(outcomes, sure))
+    known = original.places("quasi", plan.quasi)
+    rest = [at for at in range(len(original.names)) if at not in known]
+    view = surroundings(original, synthetic, control, [known, rest], seed)
+    for name, ratio in ((DOMIAS, domias), (GEN_LRA, gen_lra), (DISCRIMINATOR, discriminator)):
+        found[name] = _tried(partial(ratio, view, sure))
+    for name, (_, further) in plan.asked.items():
+        found[name] = _tried(
+            partial(further, original, synthetic, control=control, confidence=sure)
+        )
+    attacks = {name: one for name, one in found.items() if isinstance(one, Risk)}
+    skipped |= {name: str(one) for name, one in found.items() if not isinstance(one, Risk)}
+    near = outcomes["closest"]
+    return _Attacked(attacks, outcomes, guess, distances(near.main, near.control, sure), skipped)
+
+
+def _tried(run: Callable[[], Risk]) -> Risk | NotMeasurable:
+    try:
+        return run()
+    except NotMeasurable as error:
+        return error
 
 
 def _measured(
@@ -237,27 +281,23 @@ def _measured(
     utility: Utility,
 ) -> Measurement:
     results = results_of(attacks, knows)
-    kinds: dict[str, Measured] = {}
-    for kind in KINDS:
-        own = [result for result in results if result.attack.startswith(kind)]
-        if own:
-            worst = risk_of(own)
-            kinds[kind] = worst if isinstance(worst, Refusal) else worst.estimate
-    risk = risk_of(results)
+    measures, risk = measures_of(results), risk_of(results)
     return Measurement(
         name,
         words,
         {},
         results,
         utility,
-        {**kinds, "excess": risk if isinstance(risk, Refusal) else risk.estimate},
+        measures,
         {
             "strongest": "" if isinstance(risk, Refusal) else risk.attack,
-            "excess": {kind: excess.to_json() for kind, excess in kinds.items()},
+            "excess": {
+                kind: excess.to_json() for kind, excess in measures.items() if kind != "excess"
+            },
         },
         (
             "original and control rows are drawn alike",
-            "copies, nearest-neighbour and single-statement attacks; stronger ones may find more",
+            "attacks on copies, by density and by a discriminator; stronger ones may find more",
         ),
     )
 
@@ -305,21 +345,25 @@ _PAPER = "Giomi et al. (Anonymeter), PoPETs 2023"
 _PAPERS = {
     "identical": "identical match share, against a hold-out",
     "closest": "distance to closest record, against a hold-out (Platzer and Reutterer 2021)",
+    DOMIAS: "DOMIAS (van Breugel et al., AISTATS 2023)",
+    GEN_LRA: "Gen-LRA (Ward et al. 2024)",
+    DISCRIMINATOR: "boosted trees, cross-fitted",
 }
 _TITLES = {
-    "singling-out": "Statements that are true of one synthetic row, tried on one original",
+    "singling-out": "Statements read off the synthetic rows that are true of one original",
     "linkability": "Two sources of columns, joined where their nearest synthetic rows agree",
     "inference": "Read the secret off the nearest synthetic row",
     "identical": "Take a synthetic row for a copy of a person's",
-    "closest": "Tell an original row from another by its nearest synthetic row",
+    "closest": "Count people with a synthetic row nearer than hardly any control person has",
+    "density ratio": "Take people for original ones where synthetic rows are denser than others",
+    DISCRIMINATOR: "Learn from distances to the synthetic rows who is an original",
 }
 _LIMITS = (
     "The control rows must be drawn as the original ones were; otherwise the excess is wrong.",
     "The strongest of several attacks is taken; their limits hold at once, so that is allowed for.",
-    f"An attack with fewer than {FEWEST} attempts is underpowered: its upper limit is not "
-    "that of the risk.",
-    "An attack that does not beat its blind baseline is weak, and its small excess says little.",
+    "An inference that does not beat its blind baseline is weak, and its small excess says little.",
 )
+_COPIES = ("identical", "closest", "density", DISCRIMINATOR)  # finding none is right without one
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +389,7 @@ class SyntheticSubject(RowsSubject):
                 "goal": "singling out, linkability, attribute inference, and finding copies",
                 "knowledge": f"{', '.join(quasi)} of a person; the synthetic rows",
                 "access": "all synthetic rows, not the model that made them",
-                "budget": f"{settings.attacks} attempts of each attack",
+                "budget": f"every row; {settings.attacks} attempts of linkability",
                 "unit": "row, one a person",
             },
             data={
@@ -359,7 +403,7 @@ class SyntheticSubject(RowsSubject):
                 attack(
                     key,
                     _TITLES[key.split(",")[0]],
-                    _PAPERS.get(key.split(",")[0], _PAPER),
+                    _PAPERS.get(key, _PAPERS.get(key.split(",")[0], _PAPER)),
                     f"the synthetic rows; {study.knows[key]}",
                     {"attempts": min(found.main.n, found.control.n)},
                 )
@@ -375,7 +419,7 @@ class SyntheticSubject(RowsSubject):
             utility=utility_in_words(
                 settings, "two-way counts that are still right, numbers in 8 groups"
             ),
-            risk="excess over the control, of the attack with the highest lower limit",
+            risk="excess over the control: highest lower and highest upper limit of all attacks",
             checks=_checks(study),
             limits=_LIMITS,
             section=_section(study),
@@ -398,15 +442,16 @@ class SyntheticSubject(RowsSubject):
             f"The strongest attack is {best.attack}: its excess over the control is "
             f"{study.candidates[0].risk}."
         ]
-        people, rows = (
-            study.attacks.get(f"identical, {kind} rows") for kind in ("original", "synthetic")
-        )
-        if people is not None and rows is not None:
+        copied, *near = _counted(study)
+        for one in [copied, *([min(near, key=lambda one: float(one["p"]))] if near else [])]:
+            text = (
+                "an identical synthetic row"
+                if one["attack"] == IDENTICAL
+                else f"a synthetic row closer than {100 * one['share']:g} % of control people do"
+            )
             words.append(
-                f"Of 1,000 synthetic rows, {of_1000(rows.main)} are identical to a row they were "
-                f"made from ({of_1000(rows.control)} to one of the control); of 1,000 original "
-                f"rows, {of_1000(people.main)} have an identical synthetic row (control: "
-                f"{of_1000(people.control)})."
+                f"{one['people']:,} of {one['of']:,} original people have {text} "
+                f"({one['expected']:.3g} expected; p = {one['p']:.1g})."
             )
         near = study.distances
         words.append(
@@ -414,7 +459,7 @@ class SyntheticSubject(RowsSubject):
             f"{near.change} (original {near.original}, control {near.control}; 0 = identical)."
         )
         for key, found in study.attacks.items():
-            if key.startswith(("identical", "closest")):
+            if key.startswith(_COPIES):
                 continue
             main, control = 100 * (found.main.value or 0), 100 * (found.control.value or 0)
             text = (
@@ -423,11 +468,30 @@ class SyntheticSubject(RowsSubject):
             )
             text += "." if found.works else "; it does not beat a random guess, so it says little."
             words.append(text)
-        weak = [result for result in study.candidates[0].attacks if not result.powered]
-        words += [
-            f"{result.attack} is underpowered ({result.why}): it limits nothing." for result in weak
-        ]
         return words
+
+
+def _counted(study: SyntheticStudy) -> list[Json]:
+    """People with an identical or a near synthetic row, beside what the control leads to expect.
+
+    The p-value is that of all attacks together (Bonferroni).
+    """
+    rows = []
+    for name, found in study.attacks.items():
+        if name != IDENTICAL and name not in TAILS:
+            continue
+        share, control = found.main.value or 0.0, found.control.value or 0.0
+        rows.append(
+            {
+                "attack": name,
+                "share": TAILS.get(name, 0.0),
+                "people": round(share * found.main.n),
+                "of": found.main.n,
+                "expected": control * found.main.n,
+                "p": min(1.0, study.family * chance_of(found)),
+            }
+        )
+    return rows
 
 
 def _section(study: SyntheticStudy) -> Json:
@@ -438,6 +502,7 @@ def _section(study: SyntheticStudy) -> Json:
         "rows": {"original": original, "synthetic": made, "control": control},
         "attacks": _listed(study.attacks, study.knows),
         "leaky": _listed(study.leaky, study.knows),
+        "people": _counted(study),
         "distances": {
             "original": distances.original.to_json(),
             "control": distances.control.to_json(),
@@ -452,8 +517,8 @@ def _checks(study: SyntheticStudy) -> list[Json]:
         found = study.attacks[result.attack]
         if not result.powered:
             rows.append(check(f"{result.attack} has power", "warn", result.why))
-        if result.attack.startswith(("identical", "closest")):
-            continue  # where there is no copy, finding none is right
+        if result.attack.startswith(_COPIES):
+            continue
         blind = found.baseline.value or 0.0
         detail = (
             f"{found.main.value or 0.0:.3f} against a blind {blind:.3f}"
@@ -461,10 +526,11 @@ def _checks(study: SyntheticStudy) -> list[Json]:
             else f"it does not beat the random guess of {blind:.3f} beyond doubt"
         )
         rows.append(check(f"{result.attack} works", "pass" if found.works else "warn", detail))
-    most = study.candidates[1].risk
-    seen = isinstance(most, Estimate) and most.low is not None and most.low > 0
-    detail = f"{LEAKY}, in place of the synthetic ones: excess of the strongest attack {most}"
-    return [*rows, check("a known leak is seen", "pass" if seen else "warn", detail, "original")]
+    least = smallest_seen(study.candidates[0].plants or (), "excess", 0.0)
+    detail = "original rows that were written into the synthetic ones, as these are written, "
+    detail += "were not found" if least is None else f"were found from {100 * least:.2g} % on"
+    seen = "warn" if least is None else "pass"
+    return [*rows, check("a known leak is seen", seen, detail, BASELINE)]
 
 
 def _listed(attacks: Mapping[str, Risk], knows: Mapping[str, str]) -> list[Json]:
