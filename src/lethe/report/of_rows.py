@@ -9,7 +9,6 @@ from typing import Any
 
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
-    Card,
     Room,
     Worst,
     baseline_of,
@@ -419,7 +418,7 @@ class Synthetic(_Rows):
         by = say("synthetic.by", attack=attack) if attack else ""
         found = self._worst(candidate, by, say("synthetic.excess"))
         people = [one for one in self.section.get("people", ()) if one["p"] < _RARE]
-        if not people or not found.level or candidate != baseline_of(self.document):
+        if not people or not found.level or candidate is None:
             return found
         # People whose very row is out come first; else those whom the strongest attack counts.
         named = next((one for one in people if one["attack"] == attack), None)
@@ -445,15 +444,6 @@ class Synthetic(_Rows):
         counts = {key: grouped(rows[key]) for key in ("original", "control") if key in rows}
         return large, [say("synthetic.made", **counts)] if len(counts) == 2 else []
 
-    def tried(self) -> Card:
-        whole = next(
-            (one for one in self.document["candidates"] if one["name"] == "original"), None
-        )
-        lines = [say("tried.how")]
-        if whole is not None and "refused" not in (whole["risk"] or {"refused": ""}):
-            lines = [say("synthetic.original", risk=share_words(whole["risk"]["value"]))]
-        return Card(say("card.tried"), say("tried.nothing"), lines)
-
     def attacks(self) -> Sequence[Part]:
         keys = ("main", "control", "baseline", "excess")
         heads = [say(f"synthetic.head.{key}") for key in ("attack", *keys, "works")]
@@ -463,13 +453,7 @@ class Synthetic(_Rows):
             self._rates(self.section["attacks"], keys),
             say("synthetic.note"),
         )
-        leaky = Table(
-            say("synthetic.leaky"),
-            heads,
-            self._rates(self.section["leaky"], keys),
-            say("synthetic.leaky.note"),
-        )
-        return [*self._drawn("rates"), table, Folded(say("synthetic.leaky"), [leaky])]
+        return [*self._drawn("rates"), table]
 
     @staticmethod
     def _rates(attacks: Sequence[Json], keys: Sequence[str]) -> list[Row]:

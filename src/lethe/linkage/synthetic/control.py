@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,10 @@ from lethe.data.columns import is_text, missing
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.document import FEWEST
-from lethe.linkage.synthetic.copies import IDENTICAL, SINGLE, patterns, tail
-from lethe.linkage.synthetic.nearest import Mixed, nearest_distance, ranked
-from lethe.linkage.synthetic.risk import Outcomes, Trials, rate_of, risk
+from lethe.linkage.synthetic.copies import IDENTICAL, SINGLE, alone, patterns, tail
+from lethe.linkage.synthetic.nearest import Mixed, joined, nearest_distance, ranked
+from lethe.linkage.synthetic.ratios import cross_fitted
+from lethe.linkage.synthetic.risk import Outcomes, Trials, rate_of, risk, risk_in
 from lethe.linkage.utility import paired_change
 
 Columns = Mapping[str, NDArray[Any]]
@@ -24,7 +26,6 @@ _SURE = 0.998  # a lower limit above 0 then has a p-value below 0.001
 _TOLD, _ABOVE = 0.52, 0.01  # smallest effects that stop: an AUC, a share beyond the expected
 _RECUR, _MEET, _GAIN = 0.9, 0.5, 0.05  # shares of values that recur and that meet
 _MOST = 1000  # rows of a file that are looked at
-_LEVELS = 20  # categories with a feature each
 _DRAW = "Draw the control at random from the people of the original, and use it for nothing."
 
 
@@ -61,12 +62,15 @@ def file_checks(
         outcomes: of the attacks on copies.
     """
     (original, synthetic, control), rng = mixed, np.random.default_rng([seed, 91])
+    inside, made, outside = patterns([original, synthetic, control])
+    first = np.unique(inside, return_index=True)[1]  # rows that are repeated say nothing new
+    first = first if len(first) >= FEWEST else np.arange(len(original))
+    once = original.take(first), {name: cells[first] for name, cells in columns[0].items()}
     for called, at in (("synthetic rows", 1), ("control", 2)):
-        if odd := list(_unmet(original, mixed[at], columns[0], columns[at])):
+        if odd := list(_unmet(once[0], mixed[at], once[1], columns[at])):
             text = f"Values of the {called} do not meet those of the original: {'; '.join(odd[:3])}"
             text += f"; and {len(odd) - 3} more columns." if len(odd) > 3 else "."
             yield InputCheck("vocabulary", "stops", text, "Write them alike in all files.")
-    inside, made, outside = patterns([original, synthetic, control])
     _, place, number = np.unique(inside, return_inverse=True, return_counts=True)
     shared, twins = np.isin(outside, inside), number[place] > 1
     scaled, made_of_control = ranked(*mixed), False
@@ -88,6 +92,9 @@ def file_checks(
     if low > _TOLD:
         text = f"A classifier tells control rows from original ones: AUC {auc:.2f}."
         yield InputCheck("control-source", "stops", text, _DRAW)
+    if _is_shuffled(original, synthetic) and not np.array_equal(np.sort(inside), np.sort(made)):
+        text = "Every column of the synthetic rows holds the original's values, in another order."
+        yield InputCheck("shuffled", "stops", text, "Audit the file that is released.")
     used = np.isin(outside, made), to_made <= near
     usual = shared, across <= near
     for hit, expected in zip(used, usual, strict=True):
@@ -103,14 +110,20 @@ def file_checks(
         yield InputCheck("control-nearer", "stops", text, "Was the control used, or exchanged?")
 
 
+def _is_shuffled(original: Mixed, synthetic: Mixed) -> bool:
+    """Whether each column has the same values as often, and none of them is a person's alone."""
+    pairs = list(zip(original.columns, synthetic.columns, strict=True))
+    if len(original) != len(synthetic) or alone(original).any(axis=1).mean() > _ABOVE:
+        return False
+    return all(np.array_equal(np.sort(a), np.sort(b), equal_nan=True) for a, b in pairs)
+
+
 def _exchanged(outcomes: Mapping[str, Outcomes]) -> bool:
     """Whether the control would be found by the attacks, were it the original."""
     near = outcomes["closest"]
     found = [tail(near.control, near.main, 0.01, _SURE)] if len(near.main) >= 100 else []
-    for name in (IDENTICAL, SINGLE):
-        if (hits := outcomes.get(name)) is not None:
-            blind = rate_of(hits.main, _SURE)
-            found.append(risk(Trials(hits.control), Trials(hits.main), blind, _SURE))
+    hits = [outcomes[name] for name in (IDENTICAL, SINGLE) if name in outcomes]
+    found += [risk_in(replace(one, main=one.control, control=one.main), _SURE) for one in hits]
     return any(
         isinstance(one.excess, Estimate) and one.excess.low is not None and one.excess.low > _ABOVE
         for one in found
@@ -129,45 +142,22 @@ def _more(
 
 
 def told_apart(original: Mixed, control: Mixed, rng: np.random.Generator) -> tuple[float, float]:
-    """AUC of a linear classifier, fitted on half of the rows and tried on the others, both ways.
+    """AUC of boosted trees, fitted on half of the rows and tried on the others, both ways.
 
     Returns: The mean of both, and its lower limit (p < 0.001 under equal distributions).
     """
-    tables = [table.take(rng.permutation(len(table))[: 2 * _MOST]) for table in (original, control)]
-    label = np.repeat([0.0, 1.0], [len(table) for table in tables])
-    fold = np.concatenate([np.arange(len(table)) % 2 for table in tables])
-    features, aucs, variance = _features(tables), [], 0.0
+    rows = min(len(original), len(control), 2 * _MOST)
+    drawn = (table.take(rng.permutation(len(table))[:rows]) for table in (original, control))
+    score = cross_fitted(np.stack(joined(*drawn).columns, axis=1).astype(np.float64))
+    aucs = []
     for half in (0, 1):
-        fit, member = fold != half, label[fold == half] == 1
-        apart = features[fit] - features[fit].mean(0)
-        # Ridge regression on the label is Fisher's discriminant but for its scale.
-        square = apart.T @ apart + 1e-3 * len(apart) * np.eye(apart.shape[1])
-        weight = np.linalg.solve(square, apart.T @ (label[fit] - label[fit].mean()))
-        ranks = rankdata(features[fold == half] @ weight)
-        n, m = int((~member).sum()), int(member.sum())
-        aucs.append((ranks[member].sum() - m * (m + 1) / 2) / (n * m))
-        variance += (n + m + 1) / (12 * n * m) / 4  # Mann and Whitney 1947
+        mine, theirs = score[half:rows:2], score[rows + half :: 2]
+        ranks = rankdata(np.concatenate([theirs, mine]))[len(theirs) :]
+        n, m = len(mine), len(theirs)
+        aucs.append((ranks.sum() - n * (n + 1) / 2) / (n * m))
     auc = float(np.mean(aucs))
-    return auc, auc - 3.09 * variance**0.5
-
-
-def _features(tables: Sequence[Mixed]) -> NDArray[np.float64]:
-    """Ranks of numbers and their distance from the middle, levels of categories, and products."""
-    single, first = [], []
-    for at in range(len(tables[0].names)):
-        column = np.concatenate([table.columns[at] for table in tables])
-        if tables[0].is_number(at):
-            gaps, rank = np.isnan(column), np.zeros(len(column))
-            rank[~gaps] = rankdata(column[~gaps]) / max(1, (~gaps).sum()) - 0.5
-            found = [rank, np.abs(rank), gaps.astype(np.float64)]
-        else:
-            levels, number = np.unique(column, return_counts=True)
-            most = levels[np.argsort(-number, kind="stable")[:_LEVELS]]
-            found = [(column == level).astype(np.float64) for level in most]
-        single += found
-        first.append(found[0] - found[0].mean())
-    both = [4 * one * other for at, one in enumerate(first[:12]) for other in first[:at]]
-    return np.stack([*single, *both], axis=1)
+    # Mann and Whitney 1947; what the halves come to may hang together, so no less for both.
+    return auc, auc - 3.09 * ((n + m + 1) / (12 * n * m)) ** 0.5
 
 
 def _unmet(original: Mixed, other: Mixed, columns: Columns, written: Columns) -> Iterator[str]:

@@ -6,19 +6,20 @@ Each is counted for the people that the synthetic rows were made from, and for a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clustered_share
 from lethe.linkage.codes import classes_of
 from lethe.linkage.synthetic.nearest import Mixed, nearest_distance, ranked
-from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk
+from lethe.linkage.synthetic.risk import Outcomes, Risk, limits_of, rate_of, risk_in
+from lethe.linkage.utility import mean_share
 
 Bool = NDArray[np.bool_]
 Float = NDArray[np.float64]
@@ -36,30 +37,13 @@ def same_values(one: Mixed, other: Mixed) -> Bool:
 
 
 def alone(table: Mixed) -> Bool:
-    """(rows, columns) whether no other row has the value."""
+    """(rows, columns) whether no other row has the value; equal rows count as one."""
+    rows = table.take(np.unique(patterns([table])[0], return_index=True)[1])
     found = []
-    for column in table.columns:
-        _, place, count = np.unique(column, return_inverse=True, return_counts=True)
-        found.append(count[place] == 1)  # all NaN are one value here
+    for column, different in zip(table.columns, rows.columns, strict=True):
+        values, count = np.unique(different, return_counts=True)
+        found.append(np.isin(column, values[count == 1]))
     return np.stack(found, axis=1)
-
-
-def single_values(original: Mixed, synthetic: Mixed, control: Mixed, seed: int = 0) -> Outcomes:
-    """Say a value that is among the synthetic ones, and see whether exactly one person has it.
-
-    Giomi et al. 2023, section 5.1, with all statements about one column; what counts is the people
-    for whom one of them is true. As many original as control rows are looked at, for fewer rows
-    share fewer values.
-    """
-    rng = np.random.default_rng([seed, 73])
-    rows = min(len(original), len(control))
-    inside, outside = (rng.permutation(len(table))[:rows] for table in (original, control))
-    hits = []
-    for table in (original.take(inside), control.take(outside)):
-        pairs = zip(table.columns, synthetic.columns, strict=True)
-        there = np.stack([np.isin(mine, made) for mine, made in pairs], axis=1)
-        hits.append((alone(table) & there).any(axis=1))
-    return Outcomes(hits[0], hits[1], inside)
 
 
 def nearness(
@@ -72,11 +56,19 @@ def nearness(
     rng, every = np.random.default_rng([seed, 89]), range(len(original.names))
     inside, made, outside = ranked(original, synthetic, control)
     rows = [rng.permutation(len(table))[:most] for table in (inside, outside)]
-    near = (
+    mine, theirs = (
         nearest_distance(table.take(at), made, every)
         for table, at in zip((inside, outside), rows, strict=True)
     )
-    return Outcomes(*near, rows[0])
+    return Outcomes(mine, theirs, rows[0])
+
+
+def tried(run: Callable[[], Risk]) -> Risk | NotMeasurable:
+    """The risk, or why it could not be measured."""
+    try:
+        return run()
+    except NotMeasurable as error:
+        return error
 
 
 def copy_risks(
@@ -84,16 +76,11 @@ def copy_risks(
 ) -> Iterator[tuple[str, Risk | NotMeasurable]]:
     """Excess of each attack; of the distances one for each of `TAILS`."""
     for name, found in outcomes.items():
-        if name != "closest":
-            control = Trials(found.control)
-            blind = found.blind or _known(rate_of(found.control, confidence))
-            yield name, risk(Trials(found.main), control, blind, confidence)
-            continue
-        for tail_name, share in TAILS.items():
-            try:
-                yield tail_name, tail(found.main, found.control, share, confidence)
-            except NotMeasurable as error:
-                yield tail_name, error
+        if name == "closest":
+            for tail_name, share in TAILS.items():
+                yield tail_name, tried(partial(tail, found.main, found.control, share, confidence))
+        else:
+            yield name, risk_in(found, confidence)
 
 
 def tail(original: Float, control: Float, share: float, confidence: float = 0.95) -> Risk:
@@ -113,8 +100,7 @@ def tail(original: Float, control: Float, share: float, confidence: float = 0.95
         raise NotMeasurable(f"{100 * share:g} % of {len(control)} control rows is less than one.")
     limit = np.partition(control, count - 1)[count - 1]
     taken = control <= limit
-    blind = _known(rate_of(taken, confidence))
-    return risk(Trials(original <= limit), Trials(taken), blind, confidence)
+    return risk_in(Outcomes(original <= limit, taken, np.arange(len(original))), confidence)
 
 
 def chance_of(found: Risk) -> float:
@@ -131,10 +117,6 @@ def chance_of(found: Risk) -> float:
     mine, theirs = (round((side.value or 0.0) * side.n) for side in (found.main, found.control))
     rows = found.main.n, found.control.n
     return float(hypergeom.sf(mine - 1, sum(rows), rows[0], mine + theirs))
-
-
-def _known(rate: Estimate) -> Estimate:
-    return Estimate(rate.value, rate.value, rate.value, rate.confidence, "of the control", rate.n)
 
 
 def in_pairs(original: Float, control: Float, confidence: float, folds: int = 1) -> Risk:
@@ -161,11 +143,10 @@ def in_pairs(original: Float, control: Float, confidence: float, folds: int = 1)
                 for sure in (confidence, halved)
             ]
         )
-    (lower, up), (higher, down) = rates
-    assert up.low is not None and up.high is not None and up.value is not None
-    assert down.low is not None and down.high is not None and down.value is not None
-    low, high = max(up.low - down.high, -1.0), min(up.high - down.low, 1.0)
-    excess = Estimate(up.value - down.value, low, high, confidence, "paired, exact", pairs)
+    (lower, gained), (higher, lost) = rates
+    (up, up_low, up_high), (down, down_low, down_high) = limits_of(gained), limits_of(lost)
+    low, high = max(up_low - down_high, -1.0), min(up_high - down_low, 1.0)
+    excess = Estimate(up - down, low, high, confidence, "paired, exact", pairs)
     blind = Estimate(0.5, 0.5, 0.5, confidence, "closed form", pairs)
     return Risk(lower, higher, blind, excess, low > 0)
 
@@ -189,63 +170,19 @@ def closest(
     return in_pairs(found.main, found.control, confidence)
 
 
-def identical(
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
-    *,
-    released: bool = False,
-    seed: int = 0,
-    confidence: float = 0.95,
-) -> Risk:
-    """Take a synthetic row for a copy: rows that are identical in every column.
-
-    Args:
-        released: False counts original rows that have an identical synthetic row: people whose
-            row is out. True counts synthetic rows that are identical to an original one (the
-            identical match share), among as many original as control rows, for more rows hold
-            more matches; synthetic rows that are alike count as one in the interval.
-
-    Returns: Rates and excess; the baseline hands out each synthetic column by itself, in another
-        order.
-    Guarantee: On synthetic rows that are independent of both, the excess is 0 in expectation; for
-        original rows its limits are those of two exact shares.
-    Assumes: original and control rows are drawn alike and independently.
-    """
-    if not released:
-        found = identical_rows(original, synthetic, control, seed, confidence)
-        main, other = Trials(found.main), Trials(found.control)
-        assert found.blind is not None
-        return risk(main, other, found.blind, confidence)
-    rng = np.random.default_rng([seed, 90])
-    rows = min(len(original), len(control))
-    original, control = (
-        table.take(rng.permutation(len(table))[:rows]) for table in (original, control)
-    )
-    inside, made, outside, blind = patterns([original, synthetic, control, _shuffled(synthetic, 0)])
-    return risk(
-        Trials(np.isin(made, inside), made),
-        Trials(np.isin(made, outside), made),
-        rate_of(np.isin(blind, inside), confidence, blind),
-        confidence,
-    )
-
-
 def identical_rows(
     original: Mixed, synthetic: Mixed, control: Mixed, seed: int, confidence: float
 ) -> Outcomes:
-    """Whether each row has an identical synthetic row."""
-    inside, made, outside, blind = patterns(
-        [original, synthetic, control, _shuffled(synthetic, seed)]
-    )
-    by_chance = rate_of(np.isin(inside, blind), confidence)
-    hits = (np.isin(rows, made) for rows in (inside, outside))
-    return Outcomes(*hits, np.arange(len(original)), by_chance)
+    """Whether each row has a synthetic row that is identical in every column.
 
-
-def _shuffled(table: Mixed, seed: int) -> Mixed:
+    The random guess hands out each synthetic column by itself, in another order.
+    """
     rng = np.random.default_rng([seed, 90])
-    return Mixed(table.names, tuple(rng.permutation(column) for column in table.columns))
+    shuffled = Mixed(synthetic.names, tuple(rng.permutation(one) for one in synthetic.columns))
+    inside, made, outside, blind = patterns([original, synthetic, control, shuffled])
+    by_chance = rate_of(np.isin(inside, blind), confidence)
+    rows = np.arange(len(original))
+    return Outcomes(np.isin(inside, made), np.isin(outside, made), rows, by_chance)
 
 
 def patterns(tables: Sequence[Mixed]) -> list[NDArray[np.int64]]:
@@ -274,32 +211,10 @@ class Distances:
     change: Estimate
 
 
-def distances(
-    original: NDArray[np.float64], control: NDArray[np.float64], confidence: float = 0.95
-) -> Distances:
-    """Means with Student's interval, and their difference with Welch's (1947).
-
-    Args:
-        original: (n,) distances, at least 2.
-        control: (m,) distances, at least 2.
-
-    Raises NotMeasurable: fewer than 2 on a side.
-    """
-    if min(len(original), len(control)) < 2:
-        raise NotMeasurable("a mean distance needs at least 2 rows on each side.")
-    sides = [
-        (float(side.mean()), float(side.var(ddof=1)), len(side)) for side in (original, control)
-    ]
-    means = [_student(mean, var / n, n - 1, n, confidence, "t over rows") for mean, var, n in sides]
-    (a, va, n), (b, vb, m) = sides
-    whole = va / n + vb / m
-    free = whole**2 / max((va / n) ** 2 / (n - 1) + (vb / m) ** 2 / (m - 1), 1e-300)
-    gap = _student(a - b, whole, max(free, 1.0), min(n, m), confidence, "Welch's t over rows")
-    return Distances(means[0], means[1], gap)
-
-
-def _student(
-    mean: float, variance: float, free: float, rows: int, confidence: float, method: str
-) -> Estimate:
-    half = float(stdtrit(free, (1 + confidence) / 2)) * variance**0.5
-    return Estimate(mean, mean - half, mean + half, confidence, method, rows)
+def distances(original: Float, control: Float, confidence: float = 0.95) -> Distances:
+    """Mean distances (n,) and (m,), and their difference (limits combined: Zou and Donner 2008)."""
+    mine, theirs = mean_share(original, confidence), mean_share(control, confidence)
+    (a, low, high), (b, least, most) = limits_of(mine), limits_of(theirs)
+    gap, down, up = a - b, math.hypot(a - low, most - b), math.hypot(high - a, b - least)
+    words, rows = "limits of both, combined", min(mine.n, theirs.n)
+    return Distances(mine, theirs, Estimate(gap, gap - down, gap + up, confidence, words, rows))

@@ -18,7 +18,7 @@ from lethe.data.columns import as_text, check_column, encode, is_text, list_name
 from lethe.errors import InputError, NotMeasurable, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.codes import classes_of
-from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk
+from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk, risk_in
 
 # Tables of numbers and categories, read so that several of them can be compared.
 
@@ -246,45 +246,21 @@ def inference(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Risk:
-    """Guess the secret of a row from the synthetic row that is nearest in what is known of it.
-
-    A number is right when |guess - secret| <= tolerance |secret|, whatever their signs; a
-    category when it is the same. Rows whose secret is missing are no targets.
-
-    Args:
-        known: columns that the adversary knows.
-        secret: column to be guessed, not among them.
-        tolerance: of numbers, at least 0.
-        attacks: different target rows at most, of the original and of the control each.
-
-    Returns: Rates and excess; the baseline names one value for everybody: the most frequent
-        category or the median of the synthetic rows.
-
-    Raises:
-        InputError: unknown columns, or the secret is among the known ones.
-        NotMeasurable: no row with a secret on one side.
-    """
-    check_at_least("attacks", attacks, 1)
-    check_at_least("tolerance", tolerance, 0)
+    """Rates and excess of `guess_secret`."""
     found, _ = guess_secret(
         original, synthetic, control, known, secret, tolerance, attacks, seed, confidence
     )
-    assert found.blind is not None
-    return risk(Trials(found.main), Trials(found.control), found.blind, confidence)
+    return risk_in(found, confidence)
 
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """How a secret was guessed.
-
-    Attributes:
-        distance: (n,) of each original row to the nearest synthetic one in the known columns, mean.
-    """
+    """How a secret was guessed."""
 
     known: list[int]  # places of the columns
     secret: int
     tolerance: float
-    distance: NDArray[np.float64]
+    distance: NDArray[np.float64]  # (n,) of each original row in the known columns, mean
 
 
 def guess_secret(
@@ -298,7 +274,25 @@ def guess_secret(
     seed: int,
     confidence: float,
 ) -> tuple[Outcomes, Guess]:
-    """What `inference` came to for each row."""
+    """Guess the secret of a row from the synthetic row that is nearest in what is known of it.
+
+    A number is right when |guess - secret| <= tolerance |secret|, whatever their signs; a
+    category when it is the same. Rows whose secret is missing are no targets.
+
+    Args:
+        known: columns that the adversary knows.
+        secret: column to be guessed, not among them.
+        tolerance: of numbers, at least 0.
+        attacks: different target rows at most, of the original and of the control each.
+        confidence: of the random guess, which names one value for everybody: the most frequent
+            category or the median of the synthetic rows.
+
+    Raises:
+        InputError: unknown columns, or the secret is among the known ones.
+        NotMeasurable: no row with a secret on one side.
+    """
+    check_at_least("attacks", attacks, 1)
+    check_at_least("tolerance", tolerance, 0)
     columns = synthetic.places("known", known)
     (at,) = synthetic.places("secret", [secret])
     if at in columns:
@@ -306,21 +300,19 @@ def guess_secret(
     rng = np.random.default_rng([seed, 75])
     told = synthetic.take(_able(synthetic, at, "synthetic"))
     scale = Quantiles([original, synthetic, control])
-    blind, among, hits, distances = _constant(told.columns[at]), scale(told), [], []
-    for table, name in ((original, "original"), (control, "control")):
-        able = rng.permutation(_able(table, at, name))[:attacks]
-        targets = table.take(able)
-        truth = targets.columns[at]
-        near = nearest_rows(scale(targets), among, columns, 1, rng)[:, 0]
+    among, hits = scale(told), []
+    tables = {"control": control, "original": original}
+    for name, table in tables.items():
+        rows = rng.permutation(_able(table, at, name))[:attacks]
+        targets = table.take(rows)
+        truth, scaled = targets.columns[at], scale(targets)
+        near = nearest_rows(scaled, among, columns, 1, rng)[:, 0]
         hits.append(right(told.columns[at][near], truth, tolerance))
-        if name == "original":
-            rows = able
-            distances = cell_gaps(scale(targets), among.take(near))[:, columns].mean(axis=1)
-            baseline = rate_of(right(np.full(len(truth), blind), truth, tolerance), confidence)
-    return (
-        Outcomes(hits[0], hits[1], rows, baseline, learns=True),
-        Guess(columns, at, tolerance, distances),
-    )
+    distance = cell_gaps(scaled, among.take(near))[:, columns].mean(axis=1)
+    usual = np.full(len(truth), _constant(told.columns[at]))
+    baseline = rate_of(right(usual, truth, tolerance), confidence)
+    found = Outcomes(hits[1], hits[0], rows, baseline, learns=True)
+    return found, Guess(columns, at, tolerance, distance)
 
 
 def right(guess: NDArray[Any], truth: NDArray[Any], tolerance: float) -> NDArray[np.bool_]:

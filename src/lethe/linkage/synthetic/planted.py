@@ -148,7 +148,7 @@ def _gained(
         if name == "closest":
             yield name, gaps[found.rows].mean(axis=1)
         elif name == SINGLE:
-            yield name, (same[found.rows] & alone(original.take(found.rows))).any(axis=1)
+            yield name, np.any(same[found.rows] & alone(original.take(found.rows)), axis=1)
         elif name == INFERENCE and guess is not None:
             near = gaps[found.rows][:, guess.known].mean(axis=1)
             secret = written.columns[guess.secret][found.rows]

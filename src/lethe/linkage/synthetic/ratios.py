@@ -114,27 +114,39 @@ def _width(made: Mixed) -> float:
 
 def domias(view: Surroundings, confidence: float = 0.95) -> Risk:
     """Take the row of a pair for the original one at which the density ratio is higher."""
-    return in_pairs(*np.split(-view.domias, 2), confidence)
+    return in_pairs(*_sides(view.domias), confidence)
 
 
 def gen_lra(view: Surroundings, confidence: float = 0.95) -> Risk:
     """Take the rows for original ones whose likelihood ratio exceeds that of 99 % of controls."""
-    return tail(*np.split(-view.gen_lra, 2), _ACCUSED, confidence)
+    return tail(*_sides(view.gen_lra), _ACCUSED, confidence)
 
 
 def discriminator(view: Surroundings, confidence: float = 0.95, seed: int = 0) -> Risk:
     """Tell a pair apart by boosted trees that were fitted on the other half of the pairs."""
+    return in_pairs(*_sides(cross_fitted(view.features, seed)), confidence, folds=2)
+
+
+def _sides(score: Float) -> tuple[Float, Float]:
+    """Of original and of control rows, lower = more like an original one."""
+    return -score[: len(score) // 2], -score[len(score) // 2 :]
+
+
+def cross_fitted(features: Float, seed: int = 0) -> Float:
+    """(2 n,) scores of rows, the first n against the others, by trees fitted without them.
+
+    Rows in even places are judged by trees that were fitted on those in odd places, and vice versa.
+    """
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    pairs = len(view.domias) // 2
-    fold = np.tile(np.arange(pairs) % 2, 2)
-    member = np.repeat([1, 0], pairs)
-    score = np.zeros(2 * pairs)
+    rows = len(features) // 2
+    fold, member = np.tile(np.arange(rows) % 2, 2), np.repeat([1, 0], rows)
+    score = np.zeros(2 * rows)
     for half in (0, 1):
         trees = HistGradientBoostingClassifier(
             max_iter=40, max_depth=3, min_samples_leaf=20, early_stopping=False, random_state=seed
         )
-        with one_thread():  # so little work is slower on more
-            trees.fit(view.features[fold != half], member[fold != half])
-            score[fold == half] = trees.decision_function(view.features[fold == half])
-    return in_pairs(*np.split(-score, 2), confidence, folds=2)
+        with one_thread():
+            trees.fit(features[fold != half], member[fold != half])
+            score[fold == half] = trees.decision_function(features[fold == half])
+    return score

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,15 @@ def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 
     return Risk(one, other, baseline, excess, beaten)
 
 
+def risk_in(found: Outcomes, confidence: float) -> Risk:
+    """The three rates of an attack that succeeds or not."""
+    blind = found.blind
+    if blind is None:
+        rate = rate_of(found.control, confidence)
+        blind = replace(rate, low=rate.value, high=rate.value, method="of the control")
+    return risk(Trials(found.main), Trials(found.control), blind, confidence)
+
+
 def rate_of(
     success: ArrayLike, confidence: float, together: NDArray[np.integer[Any]] | None = None
 ) -> Estimate:
@@ -140,14 +149,15 @@ def rate_of(
     return clustered_share(share, variance, max(clusters - 1, 1), trials, clusters, confidence)
 
 
-def _limits(rate: Estimate) -> tuple[float, float, float]:
+def limits_of(rate: Estimate) -> tuple[float, float, float]:
+    """Value, lower and upper limit, where all are known."""
     assert rate.value is not None and rate.low is not None and rate.high is not None
     return rate.value, rate.low, rate.high
 
 
 def _combined(main: Estimate, control: Estimate) -> Estimate:
-    m, m_low, m_high = (math.log1p(-x) for x in _limits(main))
-    c, c_low, c_high = (math.log1p(-x) for x in _limits(control))
+    m, m_low, m_high = (math.log1p(-x) for x in limits_of(main))
+    c, c_low, c_high = (math.log1p(-x) for x in limits_of(control))
     ratio = m - c
     least = ratio - math.hypot(m - m_high, c_low - c)
     most = ratio + math.hypot(m_low - m, c - c_high)
@@ -157,8 +167,8 @@ def _combined(main: Estimate, control: Estimate) -> Estimate:
 
 
 def _boxed(main: Estimate, control: Estimate, confidence: float) -> Estimate:
-    m, m_low, m_high = _limits(main)
-    c, c_low, c_high = _limits(control)
+    m, m_low, m_high = limits_of(main)
+    c, c_low, c_high = limits_of(control)
     # Ascending in the main rate, descending in the control's.
     low = _excess(m_low, c_high) if c_high < 1 else None
     method, size = "both rates at their exact limits (Bonferroni)", min(main.n, control.n)

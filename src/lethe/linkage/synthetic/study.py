@@ -1,10 +1,10 @@
-"""Synthetic rows against those they were made from: attacks, a control, a leaky twin, findings."""
+"""Synthetic rows against those they were made from: attacks, a control, plants, findings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,43 +39,34 @@ from lethe.linkage.synthetic.copies import (
     distances,
     identical_rows,
     nearness,
-    single_values,
+    tried,
 )
-from lethe.linkage.synthetic.nearest import Guess, Mixed, Quantiles, guess_secret, linkability, mix
+from lethe.linkage.synthetic.nearest import Mixed, Quantiles, guess_secret, linkability, mix
 from lethe.linkage.synthetic.planted import plants_of
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
-from lethe.linkage.synthetic.risk import Outcomes, Risk, measures_of, results_of
-from lethe.linkage.synthetic.singling_out import singling_out
+from lethe.linkage.synthetic.risk import Risk, measures_of, results_of
+from lethe.linkage.synthetic.singling_out import single_values, singling_out
 from lethe.linkage.table.recoding import hierarchy
 from lethe.linkage.utility import Utility, counted_utility, use_of
 
-LEAKY = "the original rows themselves"
 DOMIAS, GEN_LRA = "density ratio, DOMIAS", "density ratio, Gen-LRA"
 DISCRIMINATOR = "discriminator"
 _BINS = 8  # groups of neighbours of a number, so that its counts are not all 1
-_LEAKY_ROWS = 500  # of each file, for the attacks on the original rows themselves
 _CELLS = 2**32  # values that are compared for the nearest rows, at most; a quarter for guesses
 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticStudy:
-    """All that was measured on synthetic rows.
-
-    Attributes:
-        leaky: the same attacks on the original rows in place of the synthetic ones: what a
-            release without any protection would show.
-    """
+    """All that was measured on synthetic rows."""
 
     attacks: dict[str, Risk]  # risks by attack
-    knows: dict[str, str]  # by attack, what the adversary holds beside the synthetic rows
+    knows: dict[str, str]  # by planned attack, what the adversary holds beside the synthetic rows
     distances: Distances  # to the closest synthetic row, of original and control rows
-    leaky: dict[str, Risk]
-    candidates: tuple[Candidate, ...]  # the synthetic rows, and the original ones for comparison
+    candidates: tuple[Candidate]  # the synthetic rows
     skipped: Mapping[str, str]  # name and reason of attacks that could not be run
     rows: tuple[int, int, int]  # original, synthetic and control ones
     columns: tuple[str, ...]  # names
     inputs: tuple[InputCheck, ...]  # what the files themselves say
-    family: int  # attacks whose limits hold at once
 
 
 def study_synthetic(
@@ -86,7 +77,7 @@ def study_synthetic(
     sensitive: str | None,
     settings: SyntheticSettings,
 ) -> SyntheticStudy:
-    """Attack synthetic rows, and the original ones in their place.
+    """Attack synthetic rows, and plant original ones in them.
 
     Args:
         synthetic: rows that are released, with the same columns.
@@ -95,132 +86,101 @@ def study_synthetic(
 
     Raises InputError: tables that do not fit each other, or unknown columns.
     """
-    files = inside, made, outside = mix(original, synthetic, control)
-    inside.places("quasi", quasi)
+    inside, made, outside = mix(original, synthetic, control)
+    files = inside, made, outside
+    known, seed = inside.places("quasi", quasi), settings.seed
+    refuse_same_files(inside, made, outside)
+    skipped: dict[str, str] = {}
+    asked = dict(_asked_for(inside, made, outside, quasi, settings, skipped))
+    # The attacks are fixed before anything is measured: their limits hold at once.
+    knows = _knows(quasi, sensitive, settings) | {name: words for name, (words, _) in asked.items()}
+    sure = family_confidence(settings.confidence, len(knows))
+    most = max(FEWEST, _CELLS // (2 * len(made) * len(made.names)))
+    outcomes = {
+        IDENTICAL: identical_rows(*files, seed, sure),
+        "closest": nearness(*files, most, seed),
+    }
+    if SINGLE in knows:
+        outcomes[SINGLE] = single_values(*files, seed)
+    guess = None
+    try:
+        if sensitive is not None:
+            outcomes[INFERENCE], guess = guess_secret(
+                *files, quasi, sensitive, settings.tolerance, max(FEWEST, most // 4), seed, sure
+            )
+    except NotMeasurable as error:
+        skipped[INFERENCE] = str(error)
+    rest = [at for at in range(len(inside.names)) if at not in known]
+    view = surroundings(*files, [known, rest], seed)
+    further = {name: partial(run, confidence=sure) for name, (_, run) in asked.items()}
+    ratios = {DOMIAS: domias, GEN_LRA: gen_lra, DISCRIMINATOR: discriminator}
+    runs = {name: partial(ratio, view, sure) for name, ratio in ratios.items()}
+    runs |= {name: partial(run, made) for name, run in further.items()}
+    found = dict(copy_risks(outcomes, sure)) | {name: tried(run) for name, run in runs.items()}
+    attacks = {name: risk for name, risk in found.items() if isinstance(risk, Risk)}
+    skipped |= {name: str(error) for name, error in found.items() if name not in attacks}
+    limits = [forbidden(rule.limit) for rule in settings.rules() if rule.limit < 1]
+    plants = plants_of(inside, made, Quantiles(files), outcomes, guess, further, limits, sure, seed)
+    near = outcomes["closest"]
+    utility = _utility_of(original, synthetic, control, settings)
+    baseline = _measured(attacks, knows, utility).candidate(settings.confidence, baseline=None)
+    return SyntheticStudy(
+        attacks,
+        knows,
+        distances(near.main, near.control, sure),
+        (replace(baseline, plants=plants),),
+        skipped,
+        (len(inside), len(made), len(outside)),
+        inside.names,
+        tuple(file_checks(files, (original, synthetic, control), outcomes, seed)),
+    )
+
+
+def _knows(
+    quasi: tuple[str, ...], sensitive: str | None, settings: SyntheticSettings
+) -> dict[str, str]:
+    """What the adversary of each attack knows."""
+    every = "every column of a person"
+    ratios = f"{every}, and other people's rows"
+    return {
+        IDENTICAL: every,
+        **dict.fromkeys(TAILS, every),
+        **({SINGLE: "nothing"} if 1 in settings.columns else {}),
+        **({} if sensitive is None else {INFERENCE: f"{', '.join(quasi)} of a person"}),
+        **{DOMIAS: ratios, GEN_LRA: ratios, DISCRIMINATOR: f"{ratios}, some of them used"},
+    }
+
+
+def _asked_for(
+    inside: Mixed,
+    made: Mixed,
+    outside: Mixed,
+    quasi: tuple[str, ...],
+    settings: SyntheticSettings,
+    skipped: dict[str, str],
+) -> Iterator[tuple[str, tuple[str, Callable[..., Risk]]]]:
+    """Attacks that are never the strongest, where a rule or an option asks for them."""
+    several: dict[str, Any] = {"seed": settings.seed, "attacks": settings.attacks}
     linked = settings.linked or tuple(name for name in inside.names if name not in quasi)
     inside.places("linked", linked or quasi)
     if shared := sorted(set(settings.linked) & set(quasi)):
         raise InputError(f"{shared[0]!r} is in quasi and in linked. Give each column one side.")
-    refuse_same_files(inside, made, outside)
-    skipped: dict[str, str] = {}
-    asked = dict(_asked_for(inside.names, quasi, linked, settings, skipped))
-    if sensitive is None:
-        skipped[INFERENCE] = "no sensitive column was named"
-    plan = _Plan(quasi, sensitive, asked, settings)
-    sure = family_confidence(settings.confidence, len(plan.knows))
-    seen = _attacked(plan, inside, made, outside, sure)
-    skipped |= seen.skipped
-    few, others = (
-        table.take(np.random.default_rng([settings.seed, at]).permutation(len(table))[:_LEAKY_ROWS])
-        for at, table in ((93, inside), (94, outside))
-    )
-    leaky = _attacked(plan, few, few, others, sure).attacks
-    limits = [forbidden(rule.limit) for rule in settings.rules() if rule.limit < 1]
-    plants = plants_of(
-        inside,
-        made,
-        Quantiles(files),
-        seen.outcomes,
-        seen.guess,
-        {
-            name: partial(further, inside, control=outside, confidence=sure)
-            for name, (_, further) in asked.items()
-        },
-        limits,
-        sure,
-        settings.seed,
-    )
-    synthetic_utility, original_utility = (
-        _utility_of(original, released, control, settings) for released in (synthetic, original)
-    )
-    baseline = _measured(
-        BASELINE, "the synthetic rows", seen.attacks, plan.knows, synthetic_utility
-    )
-    twin = _measured("original", LEAKY, leaky, plan.knows, original_utility)
-    candidates = (
-        replace(baseline.candidate(settings.confidence, baseline=None), plants=plants),
-        replace(twin.candidate(settings.confidence, baseline=baseline), plants=[]),
-    )
-    written = original, synthetic, control
-    return SyntheticStudy(
-        seen.attacks,
-        plan.knows,
-        seen.distances,
-        leaky,
-        candidates,
-        skipped,
-        (len(inside), len(made), len(outside)),
-        inside.names,
-        tuple(file_checks(files, written, seen.outcomes, settings.seed)),
-        len(plan.knows),
-    )
 
-
-Attack = Callable[..., Risk]
-
-
-@dataclass(frozen=True, eq=False)
-class _Plan:
-    """Which attacks are run, with what, fixed before anything is measured."""
-
-    quasi: tuple[str, ...]
-    sensitive: str | None
-    asked: Mapping[str, tuple[str, Attack]]  # further attacks, and what their adversary knows
-    settings: SyntheticSettings
-
-    @cached_property
-    def knows(self) -> dict[str, str]:
-        """What the adversary knows, by attack."""
-        every = "every column of a person"
-        fixed = {IDENTICAL: every, **dict.fromkeys(TAILS, every)}
-        if 1 in self.settings.columns:
-            fixed[SINGLE] = "nothing"
-        if self.sensitive is not None:
-            fixed[INFERENCE] = f"{', '.join(self.quasi)} of a person"
-        ratios = f"{every}, and other people's rows"
-        fixed |= {DOMIAS: ratios, GEN_LRA: ratios, DISCRIMINATOR: f"{ratios}, some of them used"}
-        return fixed | {name: words for name, (words, _) in self.asked.items()}
-
-
-@dataclass(frozen=True, eq=False)
-class _Attacked:
-    """What all attacks of a plan came to."""
-
-    attacks: dict[str, Risk]
-    outcomes: dict[str, Outcomes]  # of the attacks on copies, row by row
-    guess: Guess | None
-    distances: Distances
-    skipped: dict[str, str]
-
-
-def _asked_for(
-    names: tuple[str, ...],
-    quasi: tuple[str, ...],
-    linked: tuple[str, ...],
-    settings: SyntheticSettings,
-    skipped: dict[str, str],
-) -> Iterator[tuple[str, tuple[str, Attack]]]:
-    """Attacks that were never the strongest, where a rule or an option asks for them."""
-    several = {"seed": settings.seed, "attacks": settings.attacks}
-
-    def single(original: Mixed, made: Mixed, *, columns: int, control: Mixed, **more: Any) -> Risk:
-        return singling_out(original, made, control, columns=columns, **several, **more).risk
-
-    def link(original: Mixed, made: Mixed, *, control: Mixed, **more: Any) -> Risk:
-        return linkability(
-            original, made, control, neighbours=settings.neighbours, **several, **more
-        )
+    def run(attack: Callable[..., Risk], rows: Mixed, **options: Any) -> Risk:
+        return attack(inside, rows, outside, **several, **options)
 
     for columns in (count for count in settings.columns if count != 1):
         name = f"singling-out, {columns} column(s)"
-        if columns > len(names):
-            skipped[name] = f"there are {len(names)} columns only"
+        if columns > len(inside.names):
+            skipped[name] = f"there are {len(inside.names)} columns only"
         else:
-            yield name, ("nothing", partial(single, columns=columns))
+            yield name, ("nothing", partial(run, singling_out, columns=columns))
     half = len(quasi) // 2
-    sides = {"known": (quasi[:half], quasi[half:]), "secret": (quasi, linked)}
     wanted = settings.linked or any(rule.metric == "linkability" for rule in settings.rules())
-    for which, (left, right) in sides.items():
+    for which, left, right in (
+        ("known", quasi[:half], quasi[half:]),
+        ("secret", quasi, linked),
+    ):
         name = f"linkability, {which} columns"
         if not (left and right):
             skipped[name] = "each of two sources needs a column"
@@ -228,73 +188,25 @@ def _asked_for(
             skipped[name] = "no rule asks for linkability, and no linked columns were named"
         else:
             words = f"{', '.join(left)} in one source, {', '.join(right)} in another"
-            yield name, (words, partial(link, left=left, right=right))
-
-
-def _attacked(
-    plan: _Plan, original: Mixed, synthetic: Mixed, control: Mixed, sure: float
-) -> _Attacked:
-    """All attacks, with limits that hold at once, and the distances."""
-    seed, tolerance = plan.settings.seed, plan.settings.tolerance
-    outcomes = {IDENTICAL: identical_rows(original, synthetic, control, seed, sure)}
-    if SINGLE in plan.knows:
-        outcomes[SINGLE] = single_values(original, synthetic, control, seed)
-    most = max(FEWEST, _CELLS // (2 * len(synthetic) * len(synthetic.names)))
-    outcomes["closest"] = nearness(original, synthetic, control, most, seed)
-    guess, skipped = None, {}
-    try:
-        if plan.sensitive is not None:
-            outcomes[INFERENCE], guess = guess_secret(
-                *(original, synthetic, control, plan.quasi, plan.sensitive),
-                *(tolerance, max(FEWEST, most // 4), seed, sure),
-            )
-    except NotMeasurable as error:
-        skipped[INFERENCE] = str(error)
-    found: dict[str, Risk | NotMeasurable] = dict(copy_risks(outcomes, sure))
-    known = original.places("quasi", plan.quasi)
-    rest = [at for at in range(len(original.names)) if at not in known]
-    view = surroundings(original, synthetic, control, [known, rest], seed)
-    for name, ratio in ((DOMIAS, domias), (GEN_LRA, gen_lra), (DISCRIMINATOR, discriminator)):
-        found[name] = _tried(partial(ratio, view, sure))
-    for name, (_, further) in plan.asked.items():
-        found[name] = _tried(
-            partial(further, original, synthetic, control=control, confidence=sure)
-        )
-    attacks = {name: one for name, one in found.items() if isinstance(one, Risk)}
-    skipped |= {name: str(one) for name, one in found.items() if not isinstance(one, Risk)}
-    near = outcomes["closest"]
-    return _Attacked(attacks, outcomes, guess, distances(near.main, near.control, sure), skipped)
-
-
-def _tried(run: Callable[[], Risk]) -> Risk | NotMeasurable:
-    try:
-        return run()
-    except NotMeasurable as error:
-        return error
+            sides = partial(linkability, left=left, right=right, neighbours=settings.neighbours)
+            yield name, (words, partial(run, sides))
 
 
 def _measured(
-    name: str,
-    words: str,
-    attacks: Mapping[str, Risk],
-    knows: Mapping[str, str],
-    utility: Utility,
+    attacks: Mapping[str, Risk], knows: Mapping[str, str], utility: Utility
 ) -> Measurement:
     results = results_of(attacks, knows)
     measures, risk = measures_of(results), risk_of(results)
+    excess = {kind: one.to_json() for kind, one in measures.items() if kind != "excess"}
+    strongest = "" if isinstance(risk, Refusal) else risk.attack
     return Measurement(
-        name,
-        words,
+        BASELINE,
+        "the synthetic rows",
         {},
         results,
         utility,
         measures,
-        {
-            "strongest": "" if isinstance(risk, Refusal) else risk.attack,
-            "excess": {
-                kind: excess.to_json() for kind, excess in measures.items() if kind != "excess"
-            },
-        },
+        {"strongest": strongest, "excess": excess},
         (
             "original and control rows are drawn alike",
             "attacks on copies, by density and by a discriminator; stronger ones may find more",
@@ -442,8 +354,8 @@ class SyntheticSubject(RowsSubject):
             f"The strongest attack is {best.attack}: its excess over the control is "
             f"{study.candidates[0].risk}."
         ]
-        copied, *near = _counted(study)
-        for one in [copied, *([min(near, key=lambda one: float(one["p"]))] if near else [])]:
+        copied, *tails = _counted(study)
+        for one in [copied, *sorted(tails, key=lambda one: float(one["p"]))[:1]]:
             text = (
                 "an identical synthetic row"
                 if one["attack"] == IDENTICAL
@@ -488,7 +400,7 @@ def _counted(study: SyntheticStudy) -> list[Json]:
                 "people": round(share * found.main.n),
                 "of": found.main.n,
                 "expected": control * found.main.n,
-                "p": min(1.0, study.family * chance_of(found)),
+                "p": min(1.0, len(study.knows) * chance_of(found)),
             }
         )
     return rows
@@ -501,7 +413,6 @@ def _section(study: SyntheticStudy) -> Json:
         "kind": "synthetic",
         "rows": {"original": original, "synthetic": made, "control": control},
         "attacks": _listed(study.attacks, study.knows),
-        "leaky": _listed(study.leaky, study.knows),
         "people": _counted(study),
         "distances": {
             "original": distances.original.to_json(),
