@@ -27,7 +27,7 @@ Float = NDArray[np.float64]
 IDENTICAL, SINGLE = "identical, original rows", "singling-out, 1 column(s)"
 TAILS = {f"closest, {100 * share:g} % of controls": share for share in (0.001, 0.005, 0.01)}
 """Attacks by the nearest synthetic row, and the share of control rows that each accuses wrongly."""
-INFERENCE = "inference"
+INFERENCE, PAIRS = "inference", "closest, in pairs"
 
 
 def same_values(one: Mixed, other: Mixed) -> Bool:
@@ -74,11 +74,12 @@ def tried(run: Callable[[], Risk]) -> Risk | NotMeasurable:
 def copy_risks(
     outcomes: Mapping[str, Outcomes], confidence: float
 ) -> Iterator[tuple[str, Risk | NotMeasurable]]:
-    """Excess of each attack; of the distances one for each of `TAILS`."""
+    """Excess of each attack; of the distances one for each of `TAILS`, and one in pairs (DCR)."""
     for name, found in outcomes.items():
         if name == "closest":
             for tail_name, share in TAILS.items():
                 yield tail_name, tried(partial(tail, found.main, found.control, share, confidence))
+            yield PAIRS, in_pairs(found.main, found.control, confidence)
         else:
             yield name, risk_in(found, confidence)
 
@@ -124,16 +125,18 @@ def in_pairs(original: Float, control: Float, confidence: float, folds: int = 1)
 
     Args:
         original: (n,) scores of rows in random order.
-        control: (n,) of the rows that they are put in pairs with.
+        control: (m,) of the rows that they are put in pairs with, as far as both go.
         folds: rows of so many folds are judged by scores that were learnt from the others: what
             they come to may hang together, so the interval is that of one fold.
 
     Returns: The share of pairs in which the original row is lower and the share in which the
         control row is; their difference is the excess.
+    Guarantee: Where both are drawn alike, the excess is 0 in expectation, and its interval is exact
+        (conservative) for any number of rows and ties; of folds it is so approximately.
     """
-    pairs, halved = len(original), 1 - (1 - confidence) / 2
-    rates = []
-    for hit in (original < control, control < original):
+    pairs, halved = min(len(original), len(control)), 1 - (1 - confidence) / 2
+    mine, theirs, rates = original[:pairs], control[:pairs], []
+    for hit in (mine < theirs, theirs < mine):
         share = float(hit.mean())
         variance = folds * share * (1 - share) / pairs
         degrees, whole = max(pairs // folds - 1, 1), max(1, pairs // folds)
@@ -149,25 +152,6 @@ def in_pairs(original: Float, control: Float, confidence: float, folds: int = 1)
     excess = Estimate(up - down, low, high, confidence, "paired, exact", pairs)
     blind = Estimate(0.5, 0.5, 0.5, confidence, "closed form", pairs)
     return Risk(lower, higher, blind, excess, low > 0)
-
-
-def closest(
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
-    *,
-    seed: int = 0,
-    confidence: float = 0.95,
-) -> Risk:
-    """Tell an original row from a control row by the distance to the closest synthetic row (DCR).
-
-    Guarantee: On synthetic rows that are independent of both, the excess is 0 in expectation, and
-        its interval is exact (conservative) for any number of rows and ties.
-    Assumes: original and control rows are drawn alike and independently.
-    """
-    pairs = min(len(original), len(control))
-    found = nearness(original, synthetic, control, pairs, seed)
-    return in_pairs(found.main, found.control, confidence)
 
 
 def identical_rows(

@@ -23,6 +23,7 @@ from lethe.linkage.synthetic.copies import (
     INFERENCE,
     SINGLE,
     Bool,
+    Float,
     alone,
     copy_risks,
     same_values,
@@ -93,12 +94,13 @@ def plants_of(
     Args:
         outcomes: of the attacks on copies, on the release itself.
         guess: how the secret was guessed; None = not at all.
-        asked: further attacks that rules ask for, of synthetic rows.
+        asked: further attacks that rules ask for, of synthetic rows: they see verbatim rows.
         limits: sizes that rules forbid: they are planted too.
         confidence: of each limit.
 
     Returns: One entry a kind and size; the size is the share of the original rows that are planted
-        and that an attacker who knows them would name.
+        and that an attacker who knows how near they lie tells from others: among dense rows one
+        that was moved is like any other.
     """
     rng, rows = np.random.default_rng([seed, 95]), len(original)
     order, writer = rng.permutation(rows), Writer(synthetic, original)
@@ -110,12 +112,14 @@ def plants_of(
             continue  # no numbers
         written = writer(wanted)
         gained = dict(_gained(original, written, scale, outcomes, guess))
+        near = outcomes["closest"].control
+        told = 1.0 if kind == VERBATIM else _advantage(gained["closest"], near)
         for size in sizes:
             chosen = np.zeros(rows, bool)
             chosen[order[:size]] = True
             twin = {name: _planted(outcomes[name], gained[name], chosen) for name in outcomes}
             risks = {n: r for n, r in copy_risks(twin, confidence) if isinstance(r, Risk)}
-            if asked and size in needed:
+            if kind == VERBATIM and size in needed:
                 made = joined(synthetic, written.take(order[:size]))
                 risks |= {name: attack(made) for name, attack in asked.items()}
             read = measures_of(results_of(risks))
@@ -128,9 +132,8 @@ def plants_of(
                 "identical": float((chosen & gained[IDENTICAL]).mean()),
                 "singling-out": float((chosen[outcomes[SINGLE].rows] & gained[SINGLE]).mean()),
             }
-            found.append(
-                Plant(kind, {key: known.get(key, size / rows) for key in measured}, measured)
-            )
+            leak = {key: known.get(key, size / rows * told) for key in measured}
+            found.append(Plant(kind, leak, measured))
     return found
 
 
@@ -148,13 +151,21 @@ def _gained(
         if name == "closest":
             yield name, gaps[found.rows].mean(axis=1)
         elif name == SINGLE:
-            yield name, np.any(same[found.rows] & alone(original.take(found.rows)), axis=1)
+            hits = same[found.rows] & alone(original.take(found.rows))
+            yield name, np.asarray(hits.any(axis=1))
         elif name == INFERENCE and guess is not None:
             near = gaps[found.rows][:, guess.known].mean(axis=1)
             secret = written.columns[guess.secret][found.rows]
             told = right(secret, original.columns[guess.secret][found.rows], guess.tolerance)
             # Among equally near rows the planted one is taken.
             yield name, np.where(near <= np.minimum(guess.distance + 1e-6, _NEAR), told, found.main)
+
+
+def _advantage(planted: Float, others: Float) -> float:
+    """Highest share of planted rows less share of others that lie within one distance."""
+    order = np.sort(planted)
+    below = np.searchsorted(np.sort(others), order, side="right") / len(others)
+    return float(np.max(np.arange(1, len(order) + 1) / len(order) - below, initial=0.0))
 
 
 def _planted(found: Outcomes, gained: NDArray[Any], chosen: Bool) -> Outcomes:

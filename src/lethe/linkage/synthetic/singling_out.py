@@ -15,6 +15,7 @@ from lethe.linkage.synthetic.nearest import Mixed
 from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk, risk_in
 
 EQUAL, AT_MOST, AT_LEAST = 0, 1, 2
+_BLIND = 50  # statements of the random guess
 _TRIES = 100  # draws for each statement wanted: most do not single out a synthetic row
 
 Statement = tuple[tuple[int, int, float], ...]
@@ -85,7 +86,7 @@ def singling_out(
             "Take more columns."
         )
     shuffled = Mixed(synthetic.names, tuple(rng.permutation(one) for one in synthetic.columns))
-    blind = _statements(shuffled, columns, len(made), rng) or made[:1]
+    blind = _statements(shuffled, columns, min(len(made), _BLIND), rng) or made[:1]
     main, against_control, without = (
         singled_out(statements, table)
         for statements, table in ((made, inside), (made, outside), (blind, inside))

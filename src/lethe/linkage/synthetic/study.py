@@ -31,6 +31,7 @@ from lethe.linkage.synthetic.control import file_checks, refuse_same_files
 from lethe.linkage.synthetic.copies import (
     IDENTICAL,
     INFERENCE,
+    PAIRS,
     SINGLE,
     TAILS,
     Distances,
@@ -144,7 +145,7 @@ def _knows(
     ratios = f"{every}, and other people's rows"
     return {
         IDENTICAL: every,
-        **dict.fromkeys(TAILS, every),
+        **dict.fromkeys([*TAILS, PAIRS], every),
         **({SINGLE: "nothing"} if 1 in settings.columns else {}),
         **({} if sensitive is None else {INFERENCE: f"{', '.join(quasi)} of a person"}),
         **{DOMIAS: ratios, GEN_LRA: ratios, DISCRIMINATOR: f"{ratios}, some of them used"},
