@@ -36,7 +36,7 @@ SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Shares of the original rows that are planted, beside those that rules forbid."""
 _MOVE = 0.01  # of half the range of the middle 68 %: a standard deviation that no single row makes
 _DIGITS = range(-6, 13)  # decimal places that a file may round to
-_FAR = 0.25  # distance beyond which a row that the file cannot write is no copy any more
+_FAR = 0.1  # distance beyond which a row that the file cannot write is no copy any more
 _NEAR = 0.02  # distance in the known columns from which on a planted row is not the nearest
 
 
@@ -154,7 +154,7 @@ def _gained(
             yield name, np.where(near <= _FAR, near, np.inf)
         elif name == SINGLE:
             hits = same[found.rows] & alone(original.take(found.rows))
-            yield name, np.asarray(hits.any(axis=1))
+            yield name, np.asarray(hits).any(axis=1) > 0
         elif name == INFERENCE and guess is not None:
             near = gaps[found.rows][:, guess.known].mean(axis=1)
             secret = written.columns[guess.secret][found.rows]
