@@ -94,7 +94,10 @@ def people_files(folder: Path) -> None:
     ages, towns = rng.integers(20, 70, 120), rng.choice(["a", "b", "c"], 120)
     sick = rng.integers(0, 2, 120)
     rows = [f"{a},{t},{s}" for a, t, s in zip(ages, towns, sick, strict=True)]
-    for name, part in (("people", rows[:60]), ("control", rows[60:]), ("made", rows[30:90])):
+    draw = np.random.default_rng(1)  # films.csv keeps its own
+    others = [f"{draw.integers(20, 70)},{draw.choice(['a', 'b', 'c'])},{k % 2}" for k in range(30)]
+    made = rows[30:60] + others
+    for name, part in (("people", rows[:60]), ("control", rows[60:]), ("made", made)):
         (folder / f"{name}.csv").write_text("\n".join(["age,town,sick", *part]) + "\n")
     facts = [
         f"{person},{item},{rng.integers(1, 6)},2020-01-{rng.integers(1, 29):02d}"

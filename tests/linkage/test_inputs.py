@@ -82,7 +82,16 @@ def test_no_spelling_hides_a_copy(change: str) -> None:
     assert seen(original, original, control)[0] == "fail"
     outcome, _ = seen(original, SPELLINGS[change](people(200, 1)), control)
     assert outcome in ("fail", "not-enough-evidence", "refused")
-    same = ("order", "as text", "time of day", "float32", "true and", "very rich")
+    same = (
+        "order",
+        "as text",
+        "time of day",
+        "float32",
+        "true and",
+        "very rich",
+        "capitals",
+        "blanks",
+    )
     assert (outcome == "fail") == any(word in change for word in same)
 
 
@@ -142,7 +151,7 @@ def test_honest_controls_may_share_rows_by_chance() -> None:
 def test_a_waived_check_is_on_the_first_screen_and_decides_again(tmp_path: Path) -> None:
     for name, rows in (("o", people(200, 1)), ("c", people(200, 2)), ("s", people(200, 3))):
         pandas.DataFrame(rows).to_csv(tmp_path / f"{name}.csv", index=False)
-    made = SPELLINGS["capitals"](people(200, 3))
+    made = SPELLINGS["a suffix"](people(200, 3))
     pandas.DataFrame(made).to_csv(tmp_path / "s.csv", index=False)
     asked = ["audit", "synthetic", str(tmp_path / "s.csv"), "--original", str(tmp_path / "o.csv")]
     asked += ["--control", str(tmp_path / "c.csv"), "--quasi", "age,job", "--quiet", "--out"]

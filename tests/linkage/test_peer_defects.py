@@ -42,8 +42,7 @@ def test_few_control_rows_make_no_risk_of_independent_synthetic_rows() -> None:
                 found = singling_out(
                     original, synthetic, part, columns=columns, attacks=80, seed=seed
                 )
-                assert found.rows == size
-                told = found.risk.excess
+                told = found.excess
                 assert told.low <= told.value <= told.high
                 covered.append(told.low <= 0 <= told.high)
                 values.append(told.value)

@@ -34,8 +34,6 @@ NO_WORDS = {
     "not asked for",
     "closed form",
     "{}: noise-recommended",
-    "identical, synthetic rows",
-    "identical, original rows",
     # Symbols, the same in every language.
     "sigma {}",
     "delta {}",

@@ -161,7 +161,8 @@ class SyntheticInput:
     sensitive
         Column that is guessed; without it inference is left out.
     linked
-        Columns that a second source holds, linked with --quasi through FILE. [all others]
+        Columns that a second source holds, linked with --quasi through FILE. [none; all others
+        where a rule asks for linkability]
     """
 
     original: Path | None = None

@@ -53,6 +53,7 @@ def table_checks(
     """
     (meant,), _ = one_meaning([{key: one for key, one in columns.items() if one.ndim == 1}])
     shown, stops, repeated = [], False, ""
+    recurring = _repeated_rows(meant) if persons else ""
     for name in (name for name in meant if name not in quasi and name != sensitive):
         column = encode(meant[name])
         there = ~missing(column.values)
@@ -69,7 +70,7 @@ def table_checks(
             shown.append(f"{name} ({shape or f'{len(values):,} values in {rows:,} rows'})")
         stops |= bool(shape or (unique and (named or _DIRECT.fullmatch(called))))
         if not repeated and _FEW_PEOPLE <= len(values) < _ALIKE * rows:
-            if named or (persons and _is_key(name, meant)):
+            if named or (persons and not recurring and _is_key(name, meant)):
                 repeated = f"{len(values):,} different {name} in {rows:,} rows"
                 way_out = f"Say whose the rows are: --person {name}. Facts about people, such as "
                 way_out += "ratings, are for lethe audit records."
@@ -79,6 +80,9 @@ def table_checks(
         yield InputCheck("identifiers", "stops" if stops else "asks", text, out)
     if not persons:
         return
+    if recurring:
+        text = f"{recurring}: rows are repeated, and each counts as another person."
+        yield InputCheck("repeated-rows", "asks", text, "Keep each row once.")
     if repeated and person is None:
         text = f"{repeated}: each row is counted as another person."
         yield InputCheck("persons", "asks", text, way_out)
@@ -109,6 +113,19 @@ def _is_key(name: str, columns: Mapping[str, Column]) -> bool:
     pairs = [len(np.unique(codes[name] * (int(one.max()) + 1) + one)) for one in varied]
     constant = sum(number <= 1.05 * len(groups) for number in pairs)
     return len(varied) >= 3 and 2 * constant > len(varied)
+
+
+def _repeated_rows(columns: Mapping[str, Column]) -> str:
+    """Whole rows that recur, where a column that tells most of them apart recurs with them."""
+    codes = [encode(column).codes[:_HEAD].astype(np.int64) for column in columns.values()]
+    varied = [one for one in codes if len(one) and one.min() < one.max()]
+    if len(varied) < 3:
+        return ""
+    rows, different = len(varied[0]), len(np.unique(np.stack(varied, axis=1), axis=0))
+    most = max(len(np.unique(one)) for one in varied)
+    if different < _FEWEST or not most > _ALIKE * different or not different < _ALIKE * rows:
+        return ""
+    return f"{different:,} different rows in {rows:,}"
 
 
 def _marked(column: NDArray[Any]) -> NDArray[np.int64]:

@@ -241,17 +241,19 @@ class SyntheticSettings(CommonSettings):
     """An audit of synthetic rows.
 
     Attributes:
-        attacks: attempts of each attack, at most.
+        attacks: attempts of linkability and of statements about several columns, at most; the other
+            attacks look at every row.
         columns: numbers of columns in statements that single out.
-        neighbours: nearest synthetic rows in the linkability attack.
+        neighbours: nearest synthetic rows in the linkability attack, which is run where a rule or
+            `linked` asks for it.
         tolerance: of guessed numbers, relative.
-        linked: columns of a second source, linked with the quasi-identifiers; by default all
-            others.
+        linked: columns of a second source, linked with the quasi-identifiers; where a rule asks for
+            linkability, by default all others.
         text: columns that stay text although their cells are dates or numbers.
     """
 
     attacks: int = 500
-    columns: tuple[int, ...] = (1, 3)
+    columns: tuple[int, ...] = (1,)
     neighbours: int = 1
     tolerance: float = 0.05
     linked: tuple[str, ...] = ()

@@ -10,7 +10,6 @@ from typing import Any
 from lethe.evidence.rules import PEOPLE_BY_GROUP
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
-    Card,
     Room,
     Worst,
     baseline_of,
@@ -463,22 +462,33 @@ class Synthetic(_Rows):
     def worst(self, candidate: Json | None) -> Worst:
         attack = ((candidate or {}).get("risk_from") or {}).get("attack") or ""
         by = say("synthetic.by", attack=attack) if attack else ""
-        return self._worst(candidate, by, say("synthetic.excess"))
+        found = self._worst(candidate, by, say("synthetic.excess"))
+        people = [one for one in self.section.get("people", ()) if one["p"] < _RARE]
+        if not people or not found.level or candidate is None:
+            return found
+        # People whose very row is out come first; else those whom the strongest attack counts.
+        named = next((one for one in people if one["attack"] == attack), None)
+        copied = next((one for one in people if not one["share"]), None)
+        shown = copied if copied and (named is None or _more_than_half(copied, named)) else named
+        said = shown or min(people, key=lambda one: float(one["p"]))
+        most = 2 * (said["people"] - said["expected"]) >= candidate["risk"]["value"] * said["of"]
+        words = say(
+            "synthetic.people" if said["share"] else "synthetic.people.copied",
+            people=grouped(said["people"]),
+            of=grouped(said["of"]),
+            share=share_words(said["share"]),
+            expected=f"{said['expected']:.3g}",
+            p=_chance(said["p"]),
+        )
+        if shown is not None or most:
+            return replace(found, headline=words)
+        return replace(found, detail=f"{words} {found.detail}")
 
     def released(self) -> tuple[str, list[str]]:
         rows = self.section["rows"]
         large = say("synthetic.released", n=grouped(rows["synthetic"]))
         counts = {key: grouped(rows[key]) for key in ("original", "control") if key in rows}
         return large, [say("synthetic.made", **counts)] if len(counts) == 2 else []
-
-    def tried(self) -> Card:
-        whole = next(
-            (one for one in self.document["candidates"] if one["name"] == "original"), None
-        )
-        lines = [say("tried.how")]
-        if whole is not None and "refused" not in (whole["risk"] or {"refused": ""}):
-            lines = [say("synthetic.original", risk=share_words(whole["risk"]["value"]))]
-        return Card(say("card.tried"), say("tried.nothing"), lines)
 
     def attacks(self) -> Sequence[Part]:
         keys = ("main", "control", "baseline", "excess")
@@ -489,13 +499,7 @@ class Synthetic(_Rows):
             self._rates(self.section["attacks"], keys),
             say("synthetic.note"),
         )
-        leaky = Table(
-            say("synthetic.leaky"),
-            heads,
-            self._rates(self.section["leaky"], keys),
-            say("synthetic.leaky.note"),
-        )
-        return [*self._drawn("rates"), table, Folded(say("synthetic.leaky"), [leaky])]
+        return [*self._drawn("rates"), table]
 
     @staticmethod
     def _rates(attacks: Sequence[Json], keys: Sequence[str]) -> list[Row]:
@@ -512,12 +516,16 @@ class Synthetic(_Rows):
     def exposed(self) -> Section:
         section = self.section
         lines = [*facts(section["rows"])]
-        copied = {one["name"]: one for one in section["attacks"]}
-        for name in ("identical, synthetic rows", "identical, original rows"):
-            if name in copied:
-                key = "synthetic.copies" if "synthetic" in name else "synthetic.copied"
-                lines.append((say(key), _text(copied[name]["main"])))
-                lines.append((say("synthetic.of_control"), _text(copied[name]["control"])))
+        for one in section.get("people", ()):
+            key = "synthetic.near" if one["share"] else "synthetic.copied"
+            counts = {key: grouped(one[key]) for key in ("people", "of")}
+            expected, p = f"{one['expected']:.3g}", _chance(one["p"])
+            lines.append(
+                (
+                    say(key, share=share_words(one["share"])),
+                    say("synthetic.counted", **counts, expected=expected, p=p),
+                )
+            )
         if (near := section.get("distances")) is not None:
             for key in ("original", "control", "change"):
                 lines.append((say(f"synthetic.near.{key}"), str(amount(near[key]))))
@@ -528,6 +536,19 @@ class Synthetic(_Rows):
 
 
 _LEARNT = {"homogeneity": "table.headline.certain", "best-guess": "table.headline.guess"}
+_RARE = 0.05  # p-value, corrected, below which a number of people is said
+
+
+def _chance(p: float) -> str:
+    """A p-value with one digit."""
+    return f"= {p:.1g}" if p > 1e-99 else "< 1e-99"
+
+
+def _more_than_half(copied: Json, near: Json) -> bool:
+    """Whether most of the people who have a near synthetic row have an identical one."""
+    return bool(2 * (copied["people"] - copied["expected"]) > near["people"] - near["expected"])
+
+
 _KEYS = ("top_1", "match", "precision", "abstention", "false_match")
 
 

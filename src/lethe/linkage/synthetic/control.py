@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,19 +11,21 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from lethe.assess.input_checks import InputCheck
-from lethe.data.columns import is_text, list_names, missing
+from lethe.data.columns import is_text, missing
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.document import FEWEST
-from lethe.linkage.synthetic.nearest import Mixed, nearest_distance, patterns, scale_of
-from lethe.linkage.synthetic.risk import Risk, Trials, rate_of, risk
+from lethe.linkage.synthetic.copies import IDENTICAL, SINGLE, alone, patterns, tail
+from lethe.linkage.synthetic.nearest import Mixed, joined, nearest_distance, ranked
+from lethe.linkage.synthetic.ratios import cross_fitted
+from lethe.linkage.synthetic.risk import Outcomes, Trials, rate_of, risk, risk_in
+from lethe.linkage.utility import paired_change
 
 Columns = Mapping[str, NDArray[Any]]
 _SURE = 0.998  # a lower limit above 0 then has a p-value below 0.001
-_TOLD, _NEARER = 0.52, -0.05  # smallest effects that stop: an AUC, an excess below 0
+_TOLD, _ABOVE = 0.52, 0.01  # smallest effects that stop: an AUC, a share beyond the expected
 _RECUR, _MEET, _GAIN = 0.9, 0.5, 0.05  # shares of values that recur and that meet
 _MOST = 1000  # rows of a file that are looked at
-_LEVELS = 20  # categories with a feature each
 _DRAW = "Draw the control at random from the people of the original, and use it for nothing."
 
 
@@ -43,57 +45,89 @@ def refuse_same_files(original: Mixed, synthetic: Mixed, control: Mixed) -> None
 
 
 def file_checks(
-    mixed: Sequence[Mixed], columns: Sequence[Columns], attacks: Mapping[str, Risk], seed: int
+    mixed: Sequence[Mixed],
+    columns: Sequence[Columns],
+    outcomes: Mapping[str, Outcomes],
+    seed: int,
 ) -> Iterator[InputCheck]:
     """What stops an audit: only what can be shown.
 
     Values that do not meet; a control that shares rows with the original, exact or near, more than
-    the original's own rows recur (p < 0.001); one that a classifier tells from it; one that the
-    synthetic rows are closer to.
+    the original's own rows recur (p < 0.001); one that a classifier tells from it; synthetic rows
+    that are closer to it than to the original, or that hold its rows.
 
     Args:
         mixed: original, synthetic and control rows.
         columns: the same, as they are written.
-        attacks: on these files.
+        outcomes: of the attacks on copies.
     """
-    (original, _, control), rng = mixed, np.random.default_rng([seed, 91])
+    (original, synthetic, control), rng = mixed, np.random.default_rng([seed, 91])
+    inside, made, outside = patterns([original, synthetic, control])
+    first = np.unique(inside, return_index=True)[1]  # rows that are repeated say nothing new
+    first = first if len(first) >= FEWEST else np.arange(len(original))
+    once = original.take(first), {name: cells[first] for name, cells in columns[0].items()}
     for called, at in (("synthetic rows", 1), ("control", 2)):
-        if odd := list(_unmet(mixed[0], mixed[at], columns[0], columns[at])):
+        if odd := list(_unmet(once[0], mixed[at], once[1], columns[at])):
             text = f"Values of the {called} do not meet those of the original: {'; '.join(odd[:3])}"
             text += f"; and {len(odd) - 3} more columns." if len(odd) > 3 else "."
             yield InputCheck("vocabulary", "stops", text, "Write them alike in all files.")
-    wide = [name for at, name in enumerate(original.names) if _is_wide(mixed[1].columns[at])]
-    if wide:
-        text = f"Few values decide the range of {list_names(wide)}: distances are over nine tenths."
-        yield InputCheck("scale", "mends", text)
-    inside, outside = patterns([original, control])
     _, place, number = np.unique(inside, return_inverse=True, return_counts=True)
     shared, twins = np.isin(outside, inside), number[place] > 1
+    scaled, made_of_control = ranked(*mixed), False
+    mine, theirs = (rng.permutation(len(table))[:_MOST] for table in (original, control))
+    every, rows = range(len(original.names)), min(len(original), len(synthetic))
+    within = nearest_distance(scaled[0].take(mine), scaled[0], every, but=mine)
+    drawn = [table.take(rng.permutation(len(table))[:rows]) for table in scaled[:2]]
+    across, to_made = (nearest_distance(scaled[2].take(theirs), table, every) for table in drawn)
+    near = np.quantile(within, 0.01)
     if _more(shared, twins, outside, inside):
         text = f"{shared.sum():,} of {len(control):,} control rows are in the original, more than "
         text += f"chance allows ({100 * twins.mean():.2g} % of its own rows recur)."
         yield InputCheck("control-rows", "stops", text, _DRAW)
-    else:
-        mine, theirs = (rng.permutation(len(table))[:_MOST] for table in (original, control))
-        every = range(len(original.names))
-        within = nearest_distance(original.take(mine), original, every, but=mine)
-        across = nearest_distance(control.take(theirs), original, every)
-        near = np.quantile(within, 0.01)
-        if _more(across <= near, within <= near, outside[theirs], inside[mine]):
-            text = f"{100 * (across <= near).mean():.2g} % of the control rows are nearer to an "
-            text += "original row than 99 % of those are to each other: were rows moved a little?"
-            yield InputCheck("control-rows", "stops", text, _DRAW)
+    elif _more(across <= near, within <= near, outside[theirs], inside[mine]):
+        text = f"{100 * (across <= near).mean():.2g} % of the control rows are nearer to an "
+        text += "original row than 99 % of those are to each other: were rows moved a little?"
+        yield InputCheck("control-rows", "stops", text, _DRAW)
     auc, low = told_apart(original, control, rng)
     if low > _TOLD:
         text = f"A classifier tells control rows from original ones: AUC {auc:.2f}."
         yield InputCheck("control-source", "stops", text, _DRAW)
-    for name in ("identical, original rows", "closest"):
-        excess = attacks[name].excess if name in attacks else None
-        if isinstance(excess, Estimate) and excess.high is not None and excess.high < _NEARER:
-            text = f"The synthetic rows are closer to the control ({name}: excess {excess})."
-            way_out = "Were the two files exchanged, or was the control used?"
-            yield InputCheck("control-nearer", "stops", text, way_out)
-            break
+    if _is_shuffled(original, synthetic) and not np.array_equal(np.sort(inside), np.sort(made)):
+        text = "Every column of the synthetic rows holds the original's values, in another order."
+        yield InputCheck("shuffled", "stops", text, "Audit the file that is released.")
+    used = np.isin(outside, made), to_made <= near
+    usual = shared, across <= near
+    for hit, expected in zip(used, usual, strict=True):
+        change = paired_change(now=hit, before=expected, confidence=_SURE)
+        allowed = _ABOVE + expected.mean() * max(0.5, len(made) / len(inside) - 1)
+        made_of_control |= change.low is not None and change.low > allowed
+    if made_of_control:
+        text = f"{100 * max(hit.mean() for hit in used):.2g} % of the control rows are in or next "
+        text += "to the synthetic rows, beyond what the original rows lead to expect."
+        yield InputCheck("control-nearer", "stops", text, "Was the control used, or exchanged?")
+    elif _exchanged(outcomes):
+        text = "The synthetic rows are closer to the control than to the original."
+        yield InputCheck("control-nearer", "stops", text, "Was the control used, or exchanged?")
+
+
+def _is_shuffled(original: Mixed, synthetic: Mixed) -> bool:
+    """Whether each column has the same values as often, and none of them is a person's alone."""
+    pairs = list(zip(original.columns, synthetic.columns, strict=True))
+    if len(original) != len(synthetic) or alone(original).any(axis=1).mean() > _ABOVE:
+        return False
+    return all(np.array_equal(np.sort(a), np.sort(b), equal_nan=True) for a, b in pairs)
+
+
+def _exchanged(outcomes: Mapping[str, Outcomes]) -> bool:
+    """Whether the control would be found by the attacks, were it the original."""
+    near = outcomes["closest"]
+    found = [tail(near.control, near.main, 0.01, _SURE)] if len(near.main) >= 100 else []
+    hits = [outcomes[name] for name in (IDENTICAL, SINGLE) if name in outcomes]
+    found += [risk_in(replace(one, main=one.control, control=one.main), _SURE) for one in hits]
+    return any(
+        isinstance(one.excess, Estimate) and one.excess.low is not None and one.excess.low > _ABOVE
+        for one in found
+    )
 
 
 def _more(
@@ -108,45 +142,22 @@ def _more(
 
 
 def told_apart(original: Mixed, control: Mixed, rng: np.random.Generator) -> tuple[float, float]:
-    """AUC of a linear classifier, fitted on half of the rows and tried on the others, both ways.
+    """AUC of boosted trees, fitted on half of the rows and tried on the others, both ways.
 
     Returns: The mean of both, and its lower limit (p < 0.001 under equal distributions).
     """
-    tables = [table.take(rng.permutation(len(table))[: 2 * _MOST]) for table in (original, control)]
-    label = np.repeat([0.0, 1.0], [len(table) for table in tables])
-    fold = np.concatenate([np.arange(len(table)) % 2 for table in tables])
-    features, aucs, variance = _features(tables), [], 0.0
+    rows = min(len(original), len(control), 2 * _MOST)
+    drawn = (table.take(rng.permutation(len(table))[:rows]) for table in (original, control))
+    score = cross_fitted(np.stack(joined(*drawn).columns, axis=1).astype(np.float64))
+    aucs = []
     for half in (0, 1):
-        fit, member = fold != half, label[fold == half] == 1
-        apart = features[fit] - features[fit].mean(0)
-        # Ridge regression on the label is Fisher's discriminant but for its scale.
-        square = apart.T @ apart + 1e-3 * len(apart) * np.eye(apart.shape[1])
-        weight = np.linalg.solve(square, apart.T @ (label[fit] - label[fit].mean()))
-        ranks = rankdata(features[fold == half] @ weight)
-        n, m = int((~member).sum()), int(member.sum())
-        aucs.append((ranks[member].sum() - m * (m + 1) / 2) / (n * m))
-        variance += (n + m + 1) / (12 * n * m) / 4  # Mann and Whitney 1947
+        mine, theirs = score[half:rows:2], score[rows + half :: 2]
+        ranks = rankdata(np.concatenate([theirs, mine]))[len(theirs) :]
+        n, m = len(mine), len(theirs)
+        aucs.append((ranks.sum() - n * (n + 1) / 2) / (n * m))
     auc = float(np.mean(aucs))
-    return auc, auc - 3.09 * variance**0.5
-
-
-def _features(tables: Sequence[Mixed]) -> NDArray[np.float64]:
-    """Ranks of numbers and their distance from the middle, levels of categories, and products."""
-    single, first = [], []
-    for at in range(len(tables[0].names)):
-        column = np.concatenate([table.columns[at] for table in tables])
-        if tables[0].is_number(at):
-            gaps, rank = np.isnan(column), np.zeros(len(column))
-            rank[~gaps] = rankdata(column[~gaps]) / max(1, (~gaps).sum()) - 0.5
-            found = [rank, np.abs(rank), gaps.astype(np.float64)]
-        else:
-            levels, number = np.unique(column, return_counts=True)
-            most = levels[np.argsort(-number, kind="stable")[:_LEVELS]]
-            found = [(column == level).astype(np.float64) for level in most]
-        single += found
-        first.append(found[0] - found[0].mean())
-    both = [4 * one * other for at, one in enumerate(first[:12]) for other in first[:at]]
-    return np.stack([*single, *both], axis=1)
+    # Mann and Whitney 1947; what the halves come to may hang together, so no less for both.
+    return auc, auc - 3.09 * ((n + m + 1) / (12 * n * m)) ** 0.5
 
 
 def _unmet(original: Mixed, other: Mixed, columns: Columns, written: Columns) -> Iterator[str]:
@@ -161,29 +172,14 @@ def _unmet(original: Mixed, other: Mixed, columns: Columns, written: Columns) ->
             continue
         hit = np.isin(values, known)
         _, place, number = np.unique(known, return_inverse=True, return_counts=True)
-        if is_text(columns[name]):
-            usual = {_normal(cell): cell for cell in sorted(set(columns[name].tolist()) - {""})}
-            alike = {cell: _normal(cell) in usual for cell in set(cells.tolist())}
-            spelled = ~hit & np.array([alike[cell] for cell in cells.tolist()])
-            if spelled.mean() >= _GAIN:
-                first = cells[spelled][0]
-                yield f"{name} has {first!r} where the original has {usual[_normal(first)]!r}"
-                continue
-        if hit.mean() < _MEET and (number[place] > 1).mean() >= _RECUR:
+        recur = float((number[place] > 1).mean())
+        # New words are rare where the original's own are not: a file invents spellings, not words.
+        error = 3 * (recur * (1 - recur) * (1 / len(known) + 1 / len(values))) ** 0.5
+        least = recur - _GAIN - error if is_text(columns[name]) else _MEET * (recur >= _RECUR)
+        if hit.mean() < least:
             usually = columns[name][~missing(columns[name])][0]
             yield f"{name} has {str(cells[~hit][0])!r}, the original has {str(usually)!r}"
         elif original.is_number(at):
             out = (values < known.min()) | (values > known.max())
             if out.mean() > 1 - _MEET:
                 yield f"{name} has {cells[out][0]}, outside of the original's range"
-
-
-def _is_wide(column: NDArray[Any]) -> bool:
-    there = column[~np.isnan(column)]
-    numbers = column.dtype.kind == "f" and len(there) > 0
-    return numbers and scale_of(column)[1] < there.max() - there.min()
-
-
-def _normal(cell: str) -> str:
-    """Text without what readers do not see: capitals, blanks and forms of a character."""
-    return " ".join(unicodedata.normalize("NFKC", cell).casefold().split())

@@ -1,26 +1,24 @@
 """Attacks by the nearest synthetic row: linkability and attribute inference.
 
-Gower's distance (Gower 1971); linkability and inference of Giomi et al. (Anonymeter), PoPETs 2023,
-sections 5.2 and 5.3.
+Gower's distance (Gower 1971) between ranks; linkability and inference of Giomi et al. (Anonymeter),
+PoPETs 2023, sections 5.2 and 5.3.
 """
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
-from lethe.data.columns import as_text, check_column, encode, list_names, missing
+from lethe.data.columns import as_text, check_column, encode, is_text, list_names, missing
 from lethe.errors import InputError, NotMeasurable, check_at_least
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.codes import classes_of
-from lethe.linkage.synthetic.risk import Risk, Trials, rate_of, risk
-from lethe.linkage.utility import paired_change
+from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk, risk_in
 
 # Tables of numbers and categories, read so that several of them can be compared.
 
@@ -59,10 +57,17 @@ class Mixed:
         return [self.names.index(name) for name in names]
 
 
+def joined(first: Mixed, *others: Mixed) -> Mixed:
+    """The rows of tables that were read together, one below the other."""
+    both = zip(first.columns, *(table.columns for table in others), strict=True)
+    return Mixed(first.names, tuple(np.concatenate(columns) for columns in both))
+
+
 def mix(*tables: Mapping[str, NDArray[Any]], categories: Collection[str] = ()) -> tuple[Mixed, ...]:
     """Read tables of the same columns together, so that a code means the same in all of them.
 
-    Numbers and times are numbers; text and bool are categories.
+    Numbers and times are numbers; text and bool are categories. Text that differs in capitals or
+    blanks alone is the same: no spelling hides a copy.
 
     Args:
         tables: columns (rows,) by name, as `lethe.data.columns.read_columns` gives them.
@@ -110,8 +115,21 @@ def _together(columns: list[NDArray[Any]], name: str, category: bool) -> list[ND
         return list(numbers)
     if kinds == {"M"} and not category:
         return [_seconds(column) for column in columns]
-    codes = encode(np.concatenate(columns)).codes
-    return np.split(codes, np.cumsum([len(column) for column in columns])[:-1])
+    values = np.concatenate(columns)
+    if is_text(values):
+        usual = {cell: normal_form(cell) for cell in set(values.tolist())}
+        values = np.array([usual[cell] for cell in values.tolist()], dtype=object)
+    return np.split(encode(values).codes, np.cumsum([len(column) for column in columns])[:-1])
+
+
+def normal_form(cell: str) -> str:
+    """Text without what readers do not see: capitals, blanks, and forms of a character.
+
+    >>> normal_form(" Hiv\u200b  positive")
+    'hiv positive'
+    """
+    seen = "".join(sign for sign in cell if unicodedata.category(sign) != "Cf")
+    return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
 
 
 _SPOKEN = {"O": "text", "U": "text", "b": "true and false", "M": "dates"}
@@ -122,7 +140,42 @@ def _seconds(column: NDArray[Any]) -> NDArray[Any]:
     return np.where(np.isnat(column), np.nan, seconds)
 
 
-_FEW_DECIDE = 10  # times that a range may exceed that of the middle nine tenths
+class Quantiles:
+    """The scale of distances: the share of all rows below a value, ties at their middle.
+
+    One row of 1e12 moves no other row, and the scale treats original and control rows alike.
+
+    >>> made = mix({"a": np.array([1.0, 2, 3])}, {"a": np.array([1e12])})
+    >>> Quantiles(made)(made[0]).columns[0].tolist()
+    [0.125, 0.375, 0.625]
+    """
+
+    def __init__(self, tables: Sequence[Mixed]) -> None:
+        self._sorted: list[NDArray[Any] | None] = []
+        for at in range(len(tables[0].names)):
+            values = np.concatenate([table.columns[at] for table in tables])
+            number = tables[0].is_number(at)
+            self._sorted.append(np.sort(values[~np.isnan(values)]) if number else None)
+
+    def __call__(self, table: Mixed) -> Mixed:
+        """Numbers as shares in [0, 1], NaN where they are missing; categories as they are."""
+        scaled = []
+        for column, known in zip(table.columns, self._sorted, strict=True):
+            if known is not None:
+                ends = (np.searchsorted(known, column, side=side) for side in ("left", "right"))
+                share = sum(ends) / (2 * max(1, len(known)))
+                column = np.where(np.isnan(column), np.nan, share)
+            scaled.append(column)
+        return Mixed(table.names, tuple(scaled))
+
+
+def ranked(*tables: Mixed) -> list[Mixed]:
+    """Tables on the scale of `Quantiles`, which all of them make."""
+    scale = Quantiles(tables)
+    return [scale(table) for table in tables]
+
+
+_FEWEST_ALIKE = 8  # rows a group of categories, from which on groups are looked at one by one
 _CELLS = 2**17  # distances held at once: two such tables stay in the processor's near memory
 
 
@@ -154,6 +207,7 @@ def linkability(
     if both := sorted(set(left) & set(right)):
         raise InputError(f"{both[0]!r} is in left and in right. Give each column one side.")
     rng = np.random.default_rng([seed, 74])
+    original, synthetic, control = ranked(original, synthetic, control)
     trials = []
     for table in (original, control):
         targets = table.take(rng.permutation(len(table))[:attacks])
@@ -192,6 +246,34 @@ def inference(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Risk:
+    """Rates and excess of `guess_secret`."""
+    found, _ = guess_secret(
+        original, synthetic, control, known, secret, tolerance, attacks, seed, confidence
+    )
+    return risk_in(found, confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class Guess:
+    """How a secret was guessed."""
+
+    known: list[int]  # places of the columns
+    secret: int
+    tolerance: float
+    distance: NDArray[np.float64]  # (n,) of each original row in the known columns, mean
+
+
+def guess_secret(
+    original: Mixed,
+    synthetic: Mixed,
+    control: Mixed,
+    known: Sequence[str],
+    secret: str,
+    tolerance: float,
+    attacks: int,
+    seed: int,
+    confidence: float,
+) -> tuple[Outcomes, Guess]:
     """Guess the secret of a row from the synthetic row that is nearest in what is known of it.
 
     A number is right when |guess - secret| <= tolerance |secret|, whatever their signs; a
@@ -202,9 +284,8 @@ def inference(
         secret: column to be guessed, not among them.
         tolerance: of numbers, at least 0.
         attacks: different target rows at most, of the original and of the control each.
-
-    Returns: Rates and excess; the baseline names one value for everybody: the most frequent
-        category or the median of the synthetic rows.
+        confidence: of the random guess, which names one value for everybody: the most frequent
+            category or the median of the synthetic rows.
 
     Raises:
         InputError: unknown columns, or the secret is among the known ones.
@@ -217,18 +298,21 @@ def inference(
     if at in columns:
         raise InputError(f"secret={secret!r} is among the known columns. Take it out of them.")
     rng = np.random.default_rng([seed, 75])
-    told = _told(synthetic, at, "synthetic")
-    blind = _constant(told.columns[at])
-    trials = []
-    for table, name in ((original, "original"), (control, "control")):
-        able = _told(table, at, name)
-        targets = able.take(rng.permutation(len(able))[:attacks])
-        truth = targets.columns[at]
-        near = nearest_rows(targets, told, columns, 1, rng)[:, 0]
-        trials.append(Trials(right(told.columns[at][near], truth, tolerance)))
-        if name == "original":
-            baseline = rate_of(right(np.full(len(truth), blind), truth, tolerance), confidence)
-    return risk(trials[0], trials[1], baseline, confidence)
+    told = synthetic.take(_able(synthetic, at, "synthetic"))
+    scale = Quantiles([original, synthetic, control])
+    among, hits = scale(told), []
+    tables = {"control": control, "original": original}
+    for name, table in tables.items():
+        rows = rng.permutation(_able(table, at, name))[:attacks]
+        targets = table.take(rows)
+        truth, scaled = targets.columns[at], scale(targets)
+        near = nearest_rows(scaled, among, columns, 1, rng)[:, 0]
+        hits.append(right(told.columns[at][near], truth, tolerance))
+    distance = cell_gaps(scaled, among.take(near))[:, columns].mean(axis=1)
+    usual = np.full(len(truth), _constant(told.columns[at]))
+    baseline = rate_of(right(usual, truth, tolerance), confidence)
+    found = Outcomes(hits[1], hits[0], rows, baseline, learns=True)
+    return found, Guess(columns, at, tolerance, distance)
 
 
 def right(guess: NDArray[Any], truth: NDArray[Any], tolerance: float) -> NDArray[np.bool_]:
@@ -243,13 +327,12 @@ def right(guess: NDArray[Any], truth: NDArray[Any], tolerance: float) -> NDArray
     return np.asarray(guess == truth, dtype=np.bool_)
 
 
-def _told(table: Mixed, at: int, name: str) -> Mixed:
+def _able(table: Mixed, at: int, name: str) -> NDArray[np.int64]:
     """Rows whose secret is not missing."""
-    column = table.columns[at]
-    rows = np.flatnonzero(~np.isnan(column))
+    rows = np.flatnonzero(~np.isnan(table.columns[at]))
     if not len(rows):
         raise NotMeasurable(f"no {name} row has a value in {table.names[at]!r}.")
-    return table.take(rows)
+    return rows
 
 
 def _constant(column: NDArray[Any]) -> Any:
@@ -264,9 +347,9 @@ def nearest_rows(
 ) -> NDArray[np.int64]:
     """(n, k) the nearest rows of `among` for each of `rows`, in no order.
 
-    A sum over columns: of a category 0 or 1; of a number its difference over the range in `among`
-    (see `scale_of`), at most 1; 0 when both are missing, 1 when one is. Ties are drawn for each row
-    anew: a fixed choice would link any two halves of a coarse table.
+    A sum over columns: of a category 0 or 1; of a number, on the scale of `Quantiles`, its
+    difference; 0 when both are missing, 1 when one is. Ties are drawn for each row anew: a fixed
+    choice would link any two halves of a coarse table.
 
     Args:
         among: where they are sought.
@@ -278,8 +361,9 @@ def nearest_rows(
     if not 1 <= k <= len(among):
         raise InputError(f"k={k} must be in 1..{len(among)}, the rows to choose from.")
     found = np.empty((len(rows), k), np.int64)
-    for at, distance in _distances(rows, among, columns):
-        found[at] = _least(distance, k, rng)
+    for part, table in distances_to(rows, among, columns):
+        for at, distance in enumerate(table, part.start):
+            found[at] = _least(distance, k, rng)
     return found
 
 
@@ -293,28 +377,64 @@ def nearest_distance(
     Args:
         but: (n,) a row of `among` that does not count for each row, such as the row itself.
     """
-    found = np.empty(len(rows))
-    for at, distance in _distances(rows, among, columns):
+    found = np.full(len(rows), np.nan)
+    if but is None:
+        found = _within_groups(rows, among, columns)
+        # Who agrees in all categories is nearer than whoever differs in one.
+        left = np.flatnonzero(~(found <= 1 / len(columns)))
+        if len(left) < len(rows):
+            found[left] = nearest_distance(rows.take(left), among, columns) if len(left) else 0
+            return found
+    for part, table in distances_to(rows, among, columns):
         if but is not None:
-            distance[but[at]] = np.inf
-        found[at] = distance.min() / len(columns)
+            table[np.arange(len(table)), but[part]] = np.inf
+        found[part] = table.min(axis=1) / len(columns)
     return found
 
 
-def _distances(
+def _within_groups(rows: Mixed, among: Mixed, columns: Sequence[int]) -> NDArray[np.float64]:
+    """Distances to the nearest row with the same categories; NaN where there is none."""
+    found = np.full(len(rows), np.nan)
+    numbers = [at for at in columns if among.is_number(at)]
+    codes = [np.concatenate([rows.columns[at], among.columns[at]]) for at in columns]
+    if len(numbers) == len(columns):
+        return found
+    group = classes_of([c.astype(np.int64) for c in codes if c.dtype.kind != "f"]).of_row
+    mine, theirs = np.split(group, [len(rows)])
+    order, known = np.argsort(theirs, kind="stable"), np.unique(mine)
+    if len(known) > len(rows) / _FEWEST_ALIKE:
+        return found
+    ends = np.searchsorted(theirs[order], [known, known + 1])
+    for code, first, last in zip(known, *ends, strict=True):
+        here = np.flatnonzero(mine == code)
+        if first == last:
+            continue
+        if not numbers:
+            found[here] = 0
+            continue
+        close = among.take(order[first:last])
+        for part, table in distances_to(rows.take(here), close, numbers):
+            found[here[part]] = table.min(axis=1) / len(columns)
+    return found
+
+
+def distances_to(
     rows: Mixed, among: Mixed, columns: Sequence[int]
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Each row's place and its distances to all rows of `among`."""
-    ready = [_ready(rows, among, at) for at in columns]
+) -> Iterator[tuple[slice, NDArray[np.float32]]]:
+    """Parts of the rows, and their (rows, among) distances as in `nearest_rows`; each is reused."""
+    ready = [
+        (rows.columns[at].astype(np.float32), among.columns[at].astype(np.float32))
+        for at in columns
+    ]
     step = max(1, _CELLS // len(among))
     tables = np.empty((2, min(step, len(rows)), len(among)), np.float32)
     for first in range(0, len(rows), step):
-        part = slice(first, first + step)
-        table, gap = tables[:, : len(rows.columns[0][part])]
+        part = slice(first, min(first + step, len(rows)))
+        table, gap = tables[:, : part.stop - first]
         table[:] = 0
         for mine, theirs in ready:
-            table += _apart(mine[part], theirs, gap)
-        yield from enumerate(table, first)
+            table += gaps_between(mine[part, None], theirs, gap)
+        yield part, table
 
 
 def _least(distance: NDArray[np.float32], k: int, rng: np.random.Generator) -> NDArray[np.int64]:
@@ -328,187 +448,26 @@ def _least(distance: NDArray[np.float32], k: int, rng: np.random.Generator) -> N
     return np.concatenate([sure, tied])
 
 
-def _ready(rows: Mixed, among: Mixed, at: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    mine, theirs = rows.columns[at], among.columns[at]
-    if not among.is_number(at):
-        # Codes far apart count as 1, as everything at least 1 apart does.
-        return mine.astype(np.float32), theirs.astype(np.float32)
-    low, width = scale_of(theirs)
-    scale = width if width > 0 else np.finfo(np.float64).tiny ** 0.5  # any difference is 1
-    with np.errstate(over="ignore"):
-        left, right = (mine - low) / scale, (theirs - low) / scale
-        return left.astype(np.float32), right.astype(np.float32)
-
-
-def scale_of(column: NDArray[Any]) -> tuple[float, float]:
-    """Where a column of numbers begins, and how far apart two of them count as wholly unlike.
-
-    That is its range; or that of the middle nine tenths where a few values make the range more
-    than ten times as wide, for they would put all others next to each other.
-    """
-    there = column[~np.isnan(column)]
-    if not len(there):
-        return 0.0, 0.0
-    low, start, end, high = np.quantile(there, [0, 0.05, 0.95, 1]).tolist()
-    few = 0 < end - start < (high - low) / _FEW_DECIDE
-    return (start, end - start) if few else (low, high - low)
-
-
-def _apart(
+def gaps_between(
     mine: NDArray[np.float32], theirs: NDArray[np.float32], gap: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """(n, m) distances in one column, in the place of `gap`."""
+    """Distances in one column of values that can be broadcast, in the place of `gap`."""
     with np.errstate(invalid="ignore"):
-        np.subtract(mine[:, None], theirs, out=gap)
+        np.subtract(mine, theirs, out=gap)
     np.abs(gap, out=gap)
+    # Codes of categories that are not the same count as 1.
     np.minimum(gap, np.float32(1), out=gap)
     gone, missing = np.isnan(mine), np.isnan(theirs)
     if gone.any() or missing.any():
         gap[np.isnan(gap)] = 1
-        gap[np.ix_(gone, missing)] = 0
+        gap[gone & missing] = 0
     return gap
 
 
-# Copies among synthetic rows: identical rows, and original rows that they lie too near to.
-#
-# Each is counted for the rows that the synthetic ones were made from and for a control.
-
-
-def identical(
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
-    *,
-    released: bool = False,
-    seed: int = 0,
-    confidence: float = 0.95,
-) -> Risk:
-    """Take a synthetic row for a copy: rows that are identical in every column.
-
-    Args:
-        released: False counts original rows that have an identical synthetic row: people whose
-            row is out. True counts synthetic rows that are identical to an original one (the
-            identical match share), among as many original as control rows, for more rows hold
-            more matches; synthetic rows that are alike count as one in the interval.
-
-    Returns: Rates and excess; the baseline hands out each synthetic column by itself, in another
-        order.
-    Guarantee: On synthetic rows that are independent of both, the excess is 0 in expectation; for
-        original rows its limits are those of two exact shares.
-    Assumes: original and control rows are drawn alike and independently.
-    """
-    rng = np.random.default_rng([seed, 90])
-    mixed = synthetic.take(np.arange(len(synthetic)))
-    shuffled = Mixed(mixed.names, tuple(rng.permutation(column) for column in mixed.columns))
-    if released:
-        rows = min(len(original), len(control))
-        original, control = (
-            table.take(rng.permutation(len(table))[:rows]) for table in (original, control)
-        )
-    inside, made, outside, blind = patterns([original, synthetic, control, shuffled])
-    if not released:
-        return risk(
-            Trials(np.isin(inside, made)),
-            Trials(np.isin(outside, made)),
-            rate_of(np.isin(inside, blind), confidence),
-            confidence,
-        )
-    return risk(
-        Trials(np.isin(made, inside), made),
-        Trials(np.isin(made, outside), made),
-        rate_of(np.isin(blind, inside), confidence, blind),
-        confidence,
-    )
-
-
-def patterns(tables: Sequence[Mixed]) -> list[NDArray[np.int64]]:
-    """(rows,) of each table: a number for what the row says, alike in all tables."""
-    joint = []
-    for columns in zip(*(table.columns for table in tables), strict=True):
-        column = np.concatenate(columns)
-        gone = np.isnan(column)
-        codes = np.unique(np.where(gone, 0, column), return_inverse=True)[1] + 1
-        joint.append(np.where(gone, 0, codes).astype(np.int64))
-    ends = np.cumsum([len(table) for table in tables])[:-1]
-    return np.split(classes_of(joint).of_row.astype(np.int64), ends)
-
-
-def closest(
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
-    *,
-    attacks: int = 500,
-    seed: int = 0,
-    confidence: float = 0.95,
-) -> tuple[Risk, Distances]:
-    """Tell an original row from a control row: the one whose nearest synthetic row is nearer.
-
-    Original and control rows are put in pairs at random; excess is the share of pairs in which the
-    original row is nearer less the share in which the control row is.
-
-    Args:
-        attacks: pairs at most, of different rows.
-
-    Guarantee: On synthetic rows that are independent of both, the excess is 0 in expectation, and
-        its interval is exact (conservative) for any number of rows and ties.
-    Assumes: original and control rows are drawn alike and independently.
-    """
-    check_at_least("attacks", attacks, 1)
-    rng, columns = np.random.default_rng([seed, 89]), range(len(synthetic.names))
-    pairs = min(len(original), len(control), attacks)
-    mine, theirs = (
-        nearest_distance(table.take(rng.permutation(len(table))[:pairs]), synthetic, columns)
-        for table in (original, control)
-    )
-    nearer, farther = mine < theirs, theirs < mine
-    blind = Estimate(0.5, 0.5, 0.5, confidence, "closed form", pairs)
-    main, other = (clopper_pearson(int(hit.sum()), pairs, confidence) for hit in (nearer, farther))
-    excess = paired_change(now=nearer, before=farther, confidence=confidence)
-    works = excess.low is not None and excess.low > 0
-    return Risk(main, other, blind, excess, works), distances(mine, theirs, confidence)
-
-
-@dataclass(frozen=True)
-class Distances:
-    """Mean distance to the closest synthetic row, 0 = identical, 1 = unlike in every column.
-
-    Attributes:
-        change: original minus control: below 0 = the synthetic rows lie nearer to the people they
-            were made from than to others.
-    """
-
-    original: Estimate  # of original rows
-    control: Estimate  # of control rows
-    change: Estimate
-
-
-def distances(
-    original: NDArray[np.float64], control: NDArray[np.float64], confidence: float = 0.95
-) -> Distances:
-    """Means with Student's interval, and their difference with Welch's (1947).
-
-    Args:
-        original: (n,) distances, at least 2.
-        control: (m,) distances, at least 2.
-
-    Raises NotMeasurable: fewer than 2 on a side.
-    """
-    if min(len(original), len(control)) < 2:
-        raise NotMeasurable("a mean distance needs at least 2 rows on each side.")
-    sides = [
-        (float(side.mean()), float(side.var(ddof=1)), len(side)) for side in (original, control)
-    ]
-    means = [_student(mean, var / n, n - 1, n, confidence, "t over rows") for mean, var, n in sides]
-    (a, va, n), (b, vb, m) = sides
-    whole = va / n + vb / m
-    free = whole**2 / max((va / n) ** 2 / (n - 1) + (vb / m) ** 2 / (m - 1), 1e-300)
-    gap = _student(a - b, whole, max(free, 1.0), min(n, m), confidence, "Welch's t over rows")
-    return Distances(means[0], means[1], gap)
-
-
-def _student(
-    mean: float, variance: float, free: float, rows: int, confidence: float, method: str
-) -> Estimate:
-    half = float(stdtrit(free, (1 + confidence) / 2)) * variance**0.5
-    return Estimate(mean, mean - half, mean + half, confidence, method, rows)
+def cell_gaps(rows: Mixed, others: Mixed) -> NDArray[np.float64]:
+    """(rows, columns) distances of each row to the same row of another table."""
+    columns = []
+    for one, other in zip(rows.columns, others.columns, strict=True):
+        mine, theirs = one.astype(np.float32), other.astype(np.float32)
+        columns.append(gaps_between(mine, theirs, np.empty_like(mine)))
+    return np.stack(columns, axis=1).astype(np.float64)

@@ -7,7 +7,8 @@ Quantifying Privacy Risk in Synthetic Data" (Anonymeter), PoPETs 2023, section 4
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from lethe.errors import NotMeasurable, check_between
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.intervals import clustered_share
+from lethe.evidence.intervals import clopper_pearson, clustered_share
+from lethe.evidence.risk import AttackResult, risk_of
+from lethe.linkage.document import FEWEST
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,25 @@ class Trials:
 
     success: NDArray[np.bool_]  # (Q,) whether each attempt succeeded
     record: NDArray[np.integer[Any]] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Outcomes:
+    """What an attack came to for each row.
+
+    Attributes:
+        main: (n,) of original rows: success, or a distance, lower = more like an original row.
+        control: (m,) of control rows.
+        rows: (n,) which original rows.
+        blind: success of a random guess; None = that of the control, known.
+        learns: whether one more synthetic row changes a success into a failure, too.
+    """
+
+    main: NDArray[Any]
+    control: NDArray[Any]
+    rows: NDArray[np.integer[Any]]
+    blind: Estimate | None = None
+    learns: bool = False
 
 
 def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 0.95) -> Risk:
@@ -86,6 +108,15 @@ def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 
     return Risk(one, other, baseline, excess, beaten)
 
 
+def risk_in(found: Outcomes, confidence: float) -> Risk:
+    """The three rates of an attack that succeeds or not."""
+    blind = found.blind
+    if blind is None:
+        rate = rate_of(found.control, confidence)
+        blind = replace(rate, low=rate.value, high=rate.value, method="of the control")
+    return risk(Trials(found.main), Trials(found.control), blind, confidence)
+
+
 def rate_of(
     success: ArrayLike, confidence: float, together: NDArray[np.integer[Any]] | None = None
 ) -> Estimate:
@@ -104,8 +135,9 @@ def rate_of(
     trials = len(hit)
     if not trials:
         raise NotMeasurable("a success rate needs at least 1 attack, got 0.")
-    own = np.arange(trials)
-    groups = own if together is None else np.where(together >= 0, together + trials, own)
+    if together is None:
+        return clopper_pearson(round(hit.sum()), trials, confidence)
+    groups = np.where(together >= 0, together + trials, np.arange(trials))
     _, place = np.unique(groups, return_inverse=True)
     clusters = int(place.max()) + 1
     share = float(hit.mean())
@@ -117,14 +149,15 @@ def rate_of(
     return clustered_share(share, variance, max(clusters - 1, 1), trials, clusters, confidence)
 
 
-def _limits(rate: Estimate) -> tuple[float, float, float]:
+def limits_of(rate: Estimate) -> tuple[float, float, float]:
+    """Value, lower and upper limit, where all are known."""
     assert rate.value is not None and rate.low is not None and rate.high is not None
     return rate.value, rate.low, rate.high
 
 
 def _combined(main: Estimate, control: Estimate) -> Estimate:
-    m, m_low, m_high = (math.log1p(-x) for x in _limits(main))
-    c, c_low, c_high = (math.log1p(-x) for x in _limits(control))
+    m, m_low, m_high = (math.log1p(-x) for x in limits_of(main))
+    c, c_low, c_high = (math.log1p(-x) for x in limits_of(control))
     ratio = m - c
     least = ratio - math.hypot(m - m_high, c_low - c)
     most = ratio + math.hypot(m_low - m, c - c_high)
@@ -134,8 +167,8 @@ def _combined(main: Estimate, control: Estimate) -> Estimate:
 
 
 def _boxed(main: Estimate, control: Estimate, confidence: float) -> Estimate:
-    m, m_low, m_high = _limits(main)
-    c, c_low, c_high = _limits(control)
+    m, m_low, m_high = limits_of(main)
+    c, c_low, c_high = limits_of(control)
     # Ascending in the main rate, descending in the control's.
     low = _excess(m_low, c_high) if c_high < 1 else None
     method, size = "both rates at their exact limits (Bonferroni)", min(main.n, control.n)
@@ -144,3 +177,35 @@ def _boxed(main: Estimate, control: Estimate, confidence: float) -> Estimate:
 
 def _excess(main: float, control: float) -> float:
     return (main - control) / (1 - control)
+
+
+KINDS = ("singling-out", "linkability", "inference", "identical", "closest")
+"""Of attacks; the first part of their names, and metrics of rules."""
+
+
+def results_of(
+    attacks: Mapping[str, Risk], knows: Mapping[str, str] | None = None
+) -> list[AttackResult]:
+    """Excess of each attack; too few attempts are said to be few."""
+    results = []
+    for name, found in attacks.items():
+        attempts = min(found.main.n, found.control.n)
+        enough = attempts >= FEWEST
+        why = "" if enough else f"{attempts} attempts, at least {FEWEST} are needed"
+        held = (knows or {}).get(name, "")
+        results.append(AttackResult(name, found.excess, knows=held, why=why, powered=enough))
+    return results
+
+
+def measures_of(results: Sequence[AttackResult]) -> dict[str, Measured]:
+    """What rules judge: the worst excess of each kind, and of all as ``excess``."""
+    listed = {
+        kind: [result for result in results if result.attack.startswith(kind)] for kind in KINDS
+    }
+    worst = {
+        kind: risk_of(found) for kind, found in [*listed.items(), ("excess", results)] if found
+    }
+    return {
+        kind: found if isinstance(found, Refusal) else found.estimate
+        for kind, found in worst.items()
+    }

@@ -6,35 +6,37 @@ rows, drawn at random.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable, check_at_least, check_between
+from lethe.linkage.synthetic.copies import alone
 from lethe.linkage.synthetic.nearest import Mixed
-from lethe.linkage.synthetic.risk import Risk, Trials, rate_of, risk
+from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk, risk_in
 
 EQUAL, AT_MOST, AT_LEAST = 0, 1, 2
+_BLIND = 50  # statements of the random guess
 _TRIES = 100  # draws for each statement wanted: most do not single out a synthetic row
 
 Statement = tuple[tuple[int, int, float], ...]
 
 
-@dataclass(frozen=True)
-class SinglingOut:
-    """The attack and what it was made with.
+def single_values(original: Mixed, synthetic: Mixed, control: Mixed, seed: int = 0) -> Outcomes:
+    """Say a value that is among the synthetic ones, and see whether exactly one person has it.
 
-    Attributes:
-        rows: original and control rows that were looked at, as many of each. A statement that is
-            true of one of them may be true of more in a larger table.
+    Giomi et al. 2023, section 5.1, with all statements about one column; what counts is the people
+    for whom one of them is true. As many original as control rows are looked at, for fewer rows
+    share fewer values.
     """
-
-    risk: Risk  # main, control, baseline and excess
-    columns: int  # columns in each statement
-    statements: int  # different statements, each one attack
-    rows: int
+    rng = np.random.default_rng([seed, 73])
+    rows = min(len(original), len(control))
+    inside, outside = (rng.permutation(len(table))[:rows] for table in (original, control))
+    hits = []
+    for table in (original.take(inside), control.take(outside)):
+        pairs = zip(table.columns, synthetic.columns, strict=True)
+        there = np.stack([np.isin(mine, made) for mine, made in pairs], axis=1)
+        hits.append(np.any(alone(table) & there, axis=1))
+    return Outcomes(hits[0], hits[1], inside)
 
 
 def singling_out(
@@ -46,14 +48,13 @@ def singling_out(
     attacks: int = 500,
     seed: int = 0,
     confidence: float = 0.95,
-) -> SinglingOut:
+) -> Risk:
     """State what is true of one synthetic row, and see whether it is true of one original row.
 
-    With one column the statements are: it equals a value that occurs once in the synthetic rows; it
-    is missing, where that occurs once; it is at most their smallest or at least their largest
-    value. With more, a synthetic row and columns of it are drawn; a number is said to be at most or
-    at least the row's value, whichever is farther from the median. Only what singles out a
-    synthetic row is stated.
+    Of one column see `single_values`. With more, a synthetic row and columns of it are drawn; a
+    number is said to be at most or at least the row's value, whichever is farther from the median.
+    Only what singles out a synthetic row is stated; the random guess does so with each column of
+    the synthetic rows in another order.
 
     Args:
         columns: in each statement, from 1 to all.
@@ -71,33 +72,31 @@ def singling_out(
     """
     check_between("columns", columns, 1, len(synthetic.columns))
     check_at_least("attacks", attacks, 1)
+    if columns == 1:
+        return risk_in(single_values(original, synthetic, control, seed), confidence)
     rng = np.random.default_rng([seed, 73])
     rows = min(len(original), len(control))
     inside, outside = (
         table.take(rng.permutation(len(table))[:rows]) for table in (original, control)
     )
-    made = (
-        univariate(synthetic) if columns == 1 else _multivariate(synthetic, columns, attacks, rng)
-    )
+    made = _statements(synthetic, columns, attacks, rng)
     if not made:
         raise NotMeasurable(
             f"no statement about {columns} column(s) is true of exactly one synthetic row. "
             "Take more columns."
         )
-    chosen = [made[at] for at in rng.permutation(len(made))[:attacks]]
-    domain = [_known_domain(column) for column in synthetic.columns]
-    blind = [_blind(synthetic, domain, columns, rng) for _ in chosen]
+    shuffled = Mixed(synthetic.names, tuple(rng.permutation(one) for one in synthetic.columns))
+    blind = _statements(shuffled, columns, min(len(made), _BLIND), rng) or made[:1]
     main, against_control, without = (
         singled_out(statements, table)
-        for statements, table in ((chosen, inside), (chosen, outside), (blind, inside))
+        for statements, table in ((made, inside), (made, outside), (blind, inside))
     )
-    found = risk(
+    return risk(
         Trials(main >= 0, main),
         Trials(against_control >= 0, against_control),
         rate_of(without >= 0, confidence, without),
         confidence,
     )
-    return SinglingOut(found, columns, len(chosen), rows)
 
 
 def singled_out(statements: list[Statement], table: Mixed) -> NDArray[np.int64]:
@@ -110,19 +109,7 @@ def singled_out(statements: list[Statement], table: Mixed) -> NDArray[np.int64]:
     return found
 
 
-def univariate(synthetic: Mixed) -> list[Statement]:
-    """All statements about one column that single out a synthetic row, or bound all of them."""
-    made: list[Statement] = []
-    for at, column in enumerate(synthetic.columns):
-        values, counts = np.unique(column, return_counts=True)  # all NaN are one value here
-        made += [((at, EQUAL, float(value)),) for value in values[counts == 1]]
-        present = values[~np.isnan(values)]
-        if synthetic.is_number(at) and len(present):
-            made += [((at, AT_MOST, float(present[0])),), ((at, AT_LEAST, float(present[-1])),)]
-    return made
-
-
-def _multivariate(
+def _statements(
     synthetic: Mixed, columns: int, attacks: int, rng: np.random.Generator
 ) -> list[Statement]:
     middle = [
@@ -148,28 +135,6 @@ def _multivariate(
             if len(made) == attacks:
                 break
     return list(made)
-
-
-def _known_domain(column: NDArray[Any]) -> NDArray[Any]:
-    values = np.unique(column)
-    return np.asarray(values[~np.isnan(values)])
-
-
-def _blind(
-    synthetic: Mixed, domain: list[NDArray[Any]], columns: int, rng: np.random.Generator
-) -> Statement:
-    """A statement of one who knows each column's categories, or its smallest and largest value."""
-    parts = []
-    for at in rng.choice(len(synthetic.columns), columns, replace=False).tolist():
-        values = domain[at]
-        if not len(values):
-            parts.append((at, EQUAL, np.nan))
-        elif synthetic.is_number(at):
-            sign = AT_MOST if rng.random() < 0.5 else AT_LEAST
-            parts.append((at, sign, float(rng.uniform(values[0], values[-1]))))
-        else:
-            parts.append((at, EQUAL, float(rng.choice(values))))
-    return tuple(parts)
 
 
 def _holds(part: tuple[int, int, float], table: Mixed) -> NDArray[np.bool_]:

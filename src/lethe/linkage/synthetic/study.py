@@ -1,9 +1,9 @@
-"""Synthetic rows against those they were made from: attacks, a control, a leaky twin, findings."""
+"""Synthetic rows against those they were made from: attacks, a control, plants, findings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -13,55 +13,57 @@ from numpy.typing import NDArray
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
-from lethe.evidence.risk import AttackResult, family_confidence, risk_of
+from lethe.evidence.risk import family_confidence, risk_of
+from lethe.evidence.sight import forbidden, smallest_seen
 from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import (
     BASELINE,
     FEWEST,
     Measurement,
     RowsSubject,
-    of_1000,
     strongest,
     utility_in_words,
 )
 from lethe.linkage.settings import SyntheticSettings
 from lethe.linkage.synthetic.control import file_checks, refuse_same_files
-from lethe.linkage.synthetic.nearest import (
+from lethe.linkage.synthetic.copies import (
+    IDENTICAL,
+    INFERENCE,
+    PAIRS,
+    SINGLE,
+    TAILS,
     Distances,
-    Mixed,
-    closest,
-    identical,
-    inference,
-    linkability,
-    mix,
+    chance_of,
+    copy_risks,
+    distances,
+    identical_rows,
+    nearness,
+    tried,
 )
-from lethe.linkage.synthetic.risk import Risk
-from lethe.linkage.synthetic.singling_out import singling_out
+from lethe.linkage.synthetic.nearest import Mixed, Quantiles, guess_secret, linkability, mix
+from lethe.linkage.synthetic.planted import plants_of
+from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
+from lethe.linkage.synthetic.risk import Risk, measures_of, results_of
+from lethe.linkage.synthetic.singling_out import single_values, singling_out
 from lethe.linkage.table.recoding import hierarchy
 from lethe.linkage.utility import Utility, counted_utility, use_of
 
-LEAKY = "the original rows themselves"
-KINDS = ("singling-out", "linkability", "inference", "identical", "closest")
-"""Of attacks; the first part of their names, and metrics of rules."""
+DOMIAS, GEN_LRA = "density ratio, DOMIAS", "density ratio, Gen-LRA"
+DISCRIMINATOR = "discriminator"
 _BINS = 8  # groups of neighbours of a number, so that its counts are not all 1
+_CELLS = 2**32  # values that are compared for the nearest rows, at most; a quarter for guesses
 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticStudy:
-    """All that was measured on synthetic rows.
-
-    Attributes:
-        leaky: the same attacks on the original rows in place of the synthetic ones: what a
-            release without any protection would show.
-    """
+    """All that was measured on synthetic rows."""
 
     attacks: dict[str, Risk]  # risks by attack
-    knows: dict[str, str]  # by attack, what the adversary holds beside the synthetic rows
+    knows: dict[str, str]  # by planned attack, what the adversary holds beside the synthetic rows
     distances: Distances  # to the closest synthetic row, of original and control rows
-    leaky: dict[str, Risk]
-    candidates: tuple[Candidate, ...]  # the synthetic rows, and the original ones for comparison
+    candidates: tuple[Candidate]  # the synthetic rows
     skipped: Mapping[str, str]  # name and reason of attacks that could not be run
     rows: tuple[int, int, int]  # original, synthetic and control ones
     columns: tuple[str, ...]  # names
@@ -76,188 +78,139 @@ def study_synthetic(
     sensitive: str | None,
     settings: SyntheticSettings,
 ) -> SyntheticStudy:
-    """Attack synthetic rows, and the original ones in their place.
+    """Attack synthetic rows, and plant original ones in them.
 
     Args:
         synthetic: rows that are released, with the same columns.
-        quasi: columns that the adversary knows; their two halves are linked with each other, and
-            all of them with the columns that are left or those of `SyntheticSettings.linked`.
+        quasi: columns that the adversary knows.
         sensitive: column that is guessed; None leaves inference out.
 
     Raises InputError: tables that do not fit each other, or unknown columns.
     """
     inside, made, outside = mix(original, synthetic, control)
-    inside.places("quasi", quasi)
+    files = inside, made, outside
+    known, seed = inside.places("quasi", quasi), settings.seed
+    refuse_same_files(inside, made, outside)
+    skipped: dict[str, str] = {}
+    asked = dict(_asked_for(inside, made, outside, quasi, settings, skipped))
+    # The attacks are fixed before anything is measured: their limits hold at once.
+    knows = _knows(quasi, sensitive, settings) | {name: words for name, (words, _) in asked.items()}
+    sure = family_confidence(settings.confidence, len(knows))
+    most = max(FEWEST, _CELLS // (2 * len(made) * len(made.names)))
+    outcomes = {
+        IDENTICAL: identical_rows(*files, seed, sure),
+        "closest": nearness(*files, most, seed),
+    }
+    if SINGLE in knows:
+        outcomes[SINGLE] = single_values(*files, seed)
+    guess = None
+    try:
+        if sensitive is not None:
+            outcomes[INFERENCE], guess = guess_secret(
+                *files, quasi, sensitive, settings.tolerance, max(FEWEST, most // 4), seed, sure
+            )
+    except NotMeasurable as error:
+        skipped[INFERENCE] = str(error)
+    rest = [at for at in range(len(inside.names)) if at not in known]
+    view = surroundings(*files, [known, rest], seed)
+    further = {name: partial(run, confidence=sure) for name, (_, run) in asked.items()}
+    ratios = {DOMIAS: domias, GEN_LRA: gen_lra, DISCRIMINATOR: discriminator}
+    runs = {name: partial(ratio, view, sure) for name, ratio in ratios.items()}
+    runs |= {name: partial(run, made) for name, run in further.items()}
+    found = dict(copy_risks(outcomes, sure)) | {name: tried(run) for name, run in runs.items()}
+    attacks = {name: risk for name, risk in found.items() if isinstance(risk, Risk)}
+    skipped |= {name: str(error) for name, error in found.items() if name not in attacks}
+    limits = [forbidden(rule.limit) for rule in settings.rules() if rule.limit < 1]
+    plants = plants_of(inside, made, Quantiles(files), outcomes, guess, further, limits, sure, seed)
+    near = outcomes["closest"]
+    utility = _utility_of(original, synthetic, control, settings)
+    baseline = _measured(attacks, knows, utility).candidate(settings.confidence, baseline=None)
+    return SyntheticStudy(
+        attacks,
+        knows,
+        distances(near.main, near.control, sure),
+        (replace(baseline, plants=plants),),
+        skipped,
+        (len(inside), len(made), len(outside)),
+        inside.names,
+        tuple(file_checks(files, (original, synthetic, control), outcomes, seed)),
+    )
+
+
+def _knows(
+    quasi: tuple[str, ...], sensitive: str | None, settings: SyntheticSettings
+) -> dict[str, str]:
+    """What the adversary of each attack knows."""
+    every = "every column of a person"
+    ratios = f"{every}, and other people's rows"
+    return {
+        IDENTICAL: every,
+        **dict.fromkeys([*TAILS, PAIRS], every),
+        **({SINGLE: "nothing"} if 1 in settings.columns else {}),
+        **({} if sensitive is None else {INFERENCE: f"{', '.join(quasi)} of a person"}),
+        **{DOMIAS: ratios, GEN_LRA: ratios, DISCRIMINATOR: f"{ratios}, some of them used"},
+    }
+
+
+def _asked_for(
+    inside: Mixed,
+    made: Mixed,
+    outside: Mixed,
+    quasi: tuple[str, ...],
+    settings: SyntheticSettings,
+    skipped: dict[str, str],
+) -> Iterator[tuple[str, tuple[str, Callable[..., Risk]]]]:
+    """Attacks that are never the strongest, where a rule or an option asks for them."""
+    several: dict[str, Any] = {"seed": settings.seed, "attacks": settings.attacks}
     linked = settings.linked or tuple(name for name in inside.names if name not in quasi)
     inside.places("linked", linked or quasi)
     if shared := sorted(set(settings.linked) & set(quasi)):
         raise InputError(f"{shared[0]!r} is in quasi and in linked. Give each column one side.")
-    refuse_same_files(inside, made, outside)
-    skipped: dict[str, str] = {}
-    planned = dict(_planned(inside.names, quasi, linked, sensitive, settings, skipped))
-    attacks, near = _run(planned, inside, made, outside, settings, skipped)
-    leaky, _ = _run(planned, inside, inside, outside, settings, {})
-    knows = {name: words for name, (words, _) in planned.items()}
-    synthetic_utility, original_utility = (
-        _utility_of(original, released, control, settings) for released in (synthetic, original)
-    )
-    baseline = _measured(BASELINE, "the synthetic rows", attacks, knows, synthetic_utility)
-    twin = _measured("original", LEAKY, leaky, knows, original_utility)
-    candidates = (
-        baseline.candidate(settings.confidence, baseline=None),
-        twin.candidate(settings.confidence, baseline=baseline),
-    )
-    sizes = (len(inside), len(made), len(outside))
-    return SyntheticStudy(
-        attacks,
-        knows,
-        near,
-        leaky,
-        candidates,
-        skipped,
-        sizes,
-        inside.names,
-        tuple(
-            file_checks(
-                (inside, made, outside), (original, synthetic, control), attacks, settings.seed
-            )
-        ),
-    )
 
+    def run(attack: Callable[..., Risk], rows: Mixed, **options: Any) -> Risk:
+        return attack(inside, rows, outside, **several, **options)
 
-Attack = Callable[[Mixed, Mixed, Mixed, float], tuple[Risk, Distances | None]]
-
-
-def results_of(attacks: Mapping[str, Risk], knows: Mapping[str, str]) -> list[AttackResult]:
-    """Excess of each attack; too few attempts say little, and do not gate."""
-    results = []
-    for name, found in attacks.items():
-        attempts = min(found.main.n, found.control.n)
-        enough = attempts >= FEWEST
-        why = "" if enough else f"{attempts} attempts, at least {FEWEST} are needed"
-        results.append(AttackResult(name, found.excess, knows=knows[name], why=why, powered=enough))
-    return results
-
-
-def _planned(
-    names: tuple[str, ...],
-    quasi: tuple[str, ...],
-    linked: tuple[str, ...],
-    sensitive: str | None,
-    settings: SyntheticSettings,
-    skipped: dict[str, str],
-) -> Iterator[tuple[str, tuple[str, Attack]]]:
-    """By name: what the adversary knows, and the attack; told the confidence of its limits."""
-    seed, attacks = settings.seed, settings.attacks
-
-    def plain(attack: Callable[..., Risk], **options: Any) -> Attack:
-        def run(inside: Mixed, made: Mixed, outside: Mixed, sure: float) -> tuple[Risk, None]:
-            return attack(inside, made, outside, seed=seed, confidence=sure, **options), None
-
-        return run
-
-    def single(columns: int) -> Attack:
-        def run(inside: Mixed, made: Mixed, outside: Mixed, sure: float) -> tuple[Risk, None]:
-            options = {"columns": columns, "attacks": attacks, "seed": seed}
-            return singling_out(inside, made, outside, confidence=sure, **options).risk, None
-
-        return run
-
-    for columns in settings.columns:
+    for columns in (count for count in settings.columns if count != 1):
         name = f"singling-out, {columns} column(s)"
-        if columns > len(names):
-            skipped[name] = f"there are {len(names)} columns only"
-            continue
-        yield name, ("nothing", single(columns))
-    joined = partial(plain, linkability, neighbours=settings.neighbours, attacks=attacks)
+        if columns > len(inside.names):
+            skipped[name] = f"there are {len(inside.names)} columns only"
+        else:
+            yield name, ("nothing", partial(run, singling_out, columns=columns))
     half = len(quasi) // 2
-    if not half:
-        skipped["linkability, known columns"] = "needs 2 quasi-identifiers, one for each source"
-    else:
-        sides = f"{', '.join(quasi[:half])} in one source, {', '.join(quasi[half:])} in another"
-        yield "linkability, known columns", (sides, joined(left=quasi[:half], right=quasi[half:]))
-    if not linked:
-        skipped["linkability, secret columns"] = "every column is a quasi-identifier"
-    else:
-        sides = f"{', '.join(quasi)} in one source, {', '.join(linked)} in another"
-        yield "linkability, secret columns", (sides, joined(left=quasi, right=linked))
-    if sensitive is None:
-        skipped["inference"] = "no sensitive column was named"
-    else:
-        guess = plain(
-            inference,
-            known=quasi,
-            secret=sensitive,
-            tolerance=settings.tolerance,
-            attacks=attacks,
-        )
-        yield "inference", (f"{', '.join(quasi)} of a person", guess)
-    every = "every column of a person"
-    yield "identical, original rows", (every, plain(identical))
-    yield "identical, synthetic rows", ("nothing", plain(identical, released=True))
-
-    def near(
-        inside: Mixed, made: Mixed, outside: Mixed, sure: float
-    ) -> tuple[Risk, Distances | None]:
-        return closest(inside, made, outside, attacks=attacks, seed=seed, confidence=sure)
-
-    yield "closest", (every, near)
-
-
-def _run(
-    planned: Mapping[str, tuple[str, Attack]],
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
-    settings: SyntheticSettings,
-    skipped: dict[str, str],
-) -> tuple[dict[str, Risk], Distances]:
-    """All attacks, with limits that hold at once, and the distances."""
-    sure = family_confidence(settings.confidence, len(planned))
-    found: dict[str, Risk] = {}
-    near: Distances | None = None
-    for name, (_, attempt) in planned.items():
-        try:
-            found[name], distances = attempt(original, synthetic, control, sure)
-        except NotMeasurable as error:
-            if name == "closest":
-                raise
-            skipped[name] = str(error)
-            continue
-        near = distances or near
-    assert near is not None
-    return found, near
+    wanted = settings.linked or any(rule.metric == "linkability" for rule in settings.rules())
+    for which, left, right in (
+        ("known", quasi[:half], quasi[half:]),
+        ("secret", quasi, linked),
+    ):
+        name = f"linkability, {which} columns"
+        if not (left and right):
+            skipped[name] = "each of two sources needs a column"
+        elif not wanted:
+            skipped[name] = "no rule asks for linkability, and no linked columns were named"
+        else:
+            words = f"{', '.join(left)} in one source, {', '.join(right)} in another"
+            sides = partial(linkability, left=left, right=right, neighbours=settings.neighbours)
+            yield name, (words, partial(run, sides))
 
 
 def _measured(
-    name: str,
-    words: str,
-    attacks: Mapping[str, Risk],
-    knows: Mapping[str, str],
-    utility: Utility,
+    attacks: Mapping[str, Risk], knows: Mapping[str, str], utility: Utility
 ) -> Measurement:
     results = results_of(attacks, knows)
-    kinds: dict[str, Measured] = {}
-    for kind in KINDS:
-        own = [result for result in results if result.attack.startswith(kind)]
-        if own:
-            worst = risk_of(own)
-            kinds[kind] = worst if isinstance(worst, Refusal) else worst.estimate
-    risk = risk_of(results)
+    measures, risk = measures_of(results), risk_of(results)
+    excess = {kind: one.to_json() for kind, one in measures.items() if kind != "excess"}
+    strongest = "" if isinstance(risk, Refusal) else risk.attack
     return Measurement(
-        name,
-        words,
+        BASELINE,
+        "the synthetic rows",
         {},
         results,
         utility,
-        {**kinds, "excess": risk if isinstance(risk, Refusal) else risk.estimate},
-        {
-            "strongest": "" if isinstance(risk, Refusal) else risk.attack,
-            "excess": {kind: excess.to_json() for kind, excess in kinds.items()},
-        },
+        measures,
+        {"strongest": strongest, "excess": excess},
         (
             "original and control rows are drawn alike",
-            "copies, nearest-neighbour and single-statement attacks; stronger ones may find more",
+            "attacks on copies, by density and by a discriminator; stronger ones may find more",
         ),
     )
 
@@ -305,21 +258,25 @@ _PAPER = "Giomi et al. (Anonymeter), PoPETs 2023"
 _PAPERS = {
     "identical": "identical match share, against a hold-out",
     "closest": "distance to closest record, against a hold-out (Platzer and Reutterer 2021)",
+    DOMIAS: "DOMIAS (van Breugel et al., AISTATS 2023)",
+    GEN_LRA: "Gen-LRA (Ward et al. 2024)",
+    DISCRIMINATOR: "boosted trees, cross-fitted",
 }
 _TITLES = {
-    "singling-out": "Statements that are true of one synthetic row, tried on one original",
+    "singling-out": "Statements read off the synthetic rows that are true of one original",
     "linkability": "Two sources of columns, joined where their nearest synthetic rows agree",
     "inference": "Read the secret off the nearest synthetic row",
     "identical": "Take a synthetic row for a copy of a person's",
-    "closest": "Tell an original row from another by its nearest synthetic row",
+    "closest": "Count people with a synthetic row nearer than hardly any control person has",
+    "density ratio": "Take people for original ones where synthetic rows are denser than others",
+    DISCRIMINATOR: "Learn from distances to the synthetic rows who is an original",
 }
 _LIMITS = (
     "The control rows must be drawn as the original ones were; otherwise the excess is wrong.",
     "The strongest of several attacks is taken; their limits hold at once, so that is allowed for.",
-    f"An attack with fewer than {FEWEST} attempts is underpowered: its upper limit is not "
-    "that of the risk.",
-    "An attack that does not beat its blind baseline is weak, and its small excess says little.",
+    "An inference that does not beat its blind baseline is weak, and its small excess says little.",
 )
+_COPIES = ("identical", "closest", "density", DISCRIMINATOR)  # finding none is right without one
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,7 +302,7 @@ class SyntheticSubject(RowsSubject):
                 "goal": "singling out, linkability, attribute inference, and finding copies",
                 "knowledge": f"{', '.join(quasi)} of a person; the synthetic rows",
                 "access": "all synthetic rows, not the model that made them",
-                "budget": f"{settings.attacks} attempts of each attack",
+                "budget": f"every row; {settings.attacks} attempts of linkability",
                 "unit": "row, one a person",
             },
             data={
@@ -359,7 +316,7 @@ class SyntheticSubject(RowsSubject):
                 attack(
                     key,
                     _TITLES[key.split(",")[0]],
-                    _PAPERS.get(key.split(",")[0], _PAPER),
+                    _PAPERS.get(key, _PAPERS.get(key.split(",")[0], _PAPER)),
                     f"the synthetic rows; {study.knows[key]}",
                     {"attempts": min(found.main.n, found.control.n)},
                 )
@@ -375,7 +332,7 @@ class SyntheticSubject(RowsSubject):
             utility=utility_in_words(
                 settings, "two-way counts that are still right, numbers in 8 groups"
             ),
-            risk="excess over the control, of the attack with the highest lower limit",
+            risk="excess over the control: highest lower and highest upper limit of all attacks",
             checks=_checks(study),
             limits=_LIMITS,
             section=_section(study),
@@ -398,15 +355,16 @@ class SyntheticSubject(RowsSubject):
             f"The strongest attack is {best.attack}: its excess over the control is "
             f"{study.candidates[0].risk}."
         ]
-        people, rows = (
-            study.attacks.get(f"identical, {kind} rows") for kind in ("original", "synthetic")
-        )
-        if people is not None and rows is not None:
+        copied, *tails = _counted(study)
+        for one in [copied, *sorted(tails, key=lambda one: float(one["p"]))[:1]]:
+            text = (
+                "an identical synthetic row"
+                if one["attack"] == IDENTICAL
+                else f"a synthetic row closer than {100 * one['share']:g} % of control people do"
+            )
             words.append(
-                f"Of 1,000 synthetic rows, {of_1000(rows.main)} are identical to a row they were "
-                f"made from ({of_1000(rows.control)} to one of the control); of 1,000 original "
-                f"rows, {of_1000(people.main)} have an identical synthetic row (control: "
-                f"{of_1000(people.control)})."
+                f"{one['people']:,} of {one['of']:,} original people have {text} "
+                f"({one['expected']:.3g} expected; p = {one['p']:.1g})."
             )
         near = study.distances
         words.append(
@@ -414,7 +372,7 @@ class SyntheticSubject(RowsSubject):
             f"{near.change} (original {near.original}, control {near.control}; 0 = identical)."
         )
         for key, found in study.attacks.items():
-            if key.startswith(("identical", "closest")):
+            if key.startswith(_COPIES):
                 continue
             main, control = 100 * (found.main.value or 0), 100 * (found.control.value or 0)
             text = (
@@ -423,11 +381,30 @@ class SyntheticSubject(RowsSubject):
             )
             text += "." if found.works else "; it does not beat a random guess, so it says little."
             words.append(text)
-        weak = [result for result in study.candidates[0].attacks if not result.powered]
-        words += [
-            f"{result.attack} is underpowered ({result.why}): it limits nothing." for result in weak
-        ]
         return words
+
+
+def _counted(study: SyntheticStudy) -> list[Json]:
+    """People with an identical or a near synthetic row, beside what the control leads to expect.
+
+    The p-value is that of all attacks together (Bonferroni).
+    """
+    rows = []
+    for name, found in study.attacks.items():
+        if name != IDENTICAL and name not in TAILS:
+            continue
+        share, control = found.main.value or 0.0, found.control.value or 0.0
+        rows.append(
+            {
+                "attack": name,
+                "share": TAILS.get(name, 0.0),
+                "people": round(share * found.main.n),
+                "of": found.main.n,
+                "expected": control * found.main.n,
+                "p": min(1.0, len(study.knows) * chance_of(found)),
+            }
+        )
+    return rows
 
 
 def _section(study: SyntheticStudy) -> Json:
@@ -437,7 +414,7 @@ def _section(study: SyntheticStudy) -> Json:
         "kind": "synthetic",
         "rows": {"original": original, "synthetic": made, "control": control},
         "attacks": _listed(study.attacks, study.knows),
-        "leaky": _listed(study.leaky, study.knows),
+        "people": _counted(study),
         "distances": {
             "original": distances.original.to_json(),
             "control": distances.control.to_json(),
@@ -452,8 +429,8 @@ def _checks(study: SyntheticStudy) -> list[Json]:
         found = study.attacks[result.attack]
         if not result.powered:
             rows.append(check(f"{result.attack} has power", "warn", result.why))
-        if result.attack.startswith(("identical", "closest")):
-            continue  # where there is no copy, finding none is right
+        if result.attack.startswith(_COPIES):
+            continue
         blind = found.baseline.value or 0.0
         detail = (
             f"{found.main.value or 0.0:.3f} against a blind {blind:.3f}"
@@ -461,10 +438,11 @@ def _checks(study: SyntheticStudy) -> list[Json]:
             else f"it does not beat the random guess of {blind:.3f} beyond doubt"
         )
         rows.append(check(f"{result.attack} works", "pass" if found.works else "warn", detail))
-    most = study.candidates[1].risk
-    seen = isinstance(most, Estimate) and most.low is not None and most.low > 0
-    detail = f"{LEAKY}, in place of the synthetic ones: excess of the strongest attack {most}"
-    return [*rows, check("a known leak is seen", "pass" if seen else "warn", detail, "original")]
+    least = smallest_seen(study.candidates[0].plants or (), "excess", 0.0)
+    detail = "original rows that were written into the synthetic ones, as these are written, "
+    detail += "were not found" if least is None else f"were found from {100 * least:.2g} % on"
+    seen = "warn" if least is None else "pass"
+    return [*rows, check("a known leak is seen", seen, detail, BASELINE)]
 
 
 def _listed(attacks: Mapping[str, Risk], knows: Mapping[str, str]) -> list[Json]:

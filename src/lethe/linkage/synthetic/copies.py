@@ -1,0 +1,204 @@
+"""Copies among synthetic rows: identical rows, values of one person, rows that lie too near.
+
+Each is counted for the people that the synthetic rows were made from, and for a control.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import NotMeasurable
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.intervals import clustered_share
+from lethe.linkage.codes import classes_of
+from lethe.linkage.synthetic.nearest import Mixed, nearest_distance, ranked
+from lethe.linkage.synthetic.risk import Outcomes, Risk, limits_of, rate_of, risk_in
+from lethe.linkage.utility import mean_share
+
+Bool = NDArray[np.bool_]
+Float = NDArray[np.float64]
+
+IDENTICAL, SINGLE = "identical, original rows", "singling-out, 1 column(s)"
+TAILS = {f"closest, {100 * share:g} % of controls": share for share in (0.001, 0.005, 0.01)}
+"""Attacks by the nearest synthetic row, and the share of control rows that each accuses wrongly."""
+INFERENCE, PAIRS = "inference", "closest, in pairs"
+
+
+def same_values(one: Mixed, other: Mixed) -> Bool:
+    """(rows, columns) whether two tables have the same value; missing ones are the same."""
+    cells = zip(one.columns, other.columns, strict=True)
+    return np.stack([(a == b) | (np.isnan(a) & np.isnan(b)) for a, b in cells], axis=1)
+
+
+def alone(table: Mixed) -> Bool:
+    """(rows, columns) whether no other row has the value; equal rows count as one."""
+    rows = table.take(np.unique(patterns([table])[0], return_index=True)[1])
+    found = []
+    for column, different in zip(table.columns, rows.columns, strict=True):
+        values, count = np.unique(different, return_counts=True)
+        found.append(np.isin(column, values[count == 1]))
+    return np.stack(found, axis=1)
+
+
+def nearness(
+    original: Mixed, synthetic: Mixed, control: Mixed, most: int, seed: int = 0
+) -> Outcomes:
+    """Distances of all rows, or of `most` rows of a file drawn at random, to the nearest synthetic.
+
+    On the scale of `Quantiles`: 0 = identical, 1 = unlike in every column.
+    """
+    rng, every = np.random.default_rng([seed, 89]), range(len(original.names))
+    inside, made, outside = ranked(original, synthetic, control)
+    rows = [rng.permutation(len(table))[:most] for table in (inside, outside)]
+    mine, theirs = (
+        nearest_distance(table.take(at), made, every)
+        for table, at in zip((inside, outside), rows, strict=True)
+    )
+    return Outcomes(mine, theirs, rows[0])
+
+
+def tried(run: Callable[[], Risk]) -> Risk | NotMeasurable:
+    """The risk, or why it could not be measured."""
+    try:
+        return run()
+    except NotMeasurable as error:
+        return error
+
+
+def copy_risks(
+    outcomes: Mapping[str, Outcomes], confidence: float
+) -> Iterator[tuple[str, Risk | NotMeasurable]]:
+    """Excess of each attack; of the distances one for each of `TAILS`, and one in pairs (DCR)."""
+    for name, found in outcomes.items():
+        if name == "closest":
+            for tail_name, share in TAILS.items():
+                yield tail_name, tried(partial(tail, found.main, found.control, share, confidence))
+            yield PAIRS, in_pairs(found.main, found.control, confidence)
+        else:
+            yield name, risk_in(found, confidence)
+
+
+def tail(original: Float, control: Float, share: float, confidence: float = 0.95) -> Risk:
+    """Take the rows that are nearer than a share of control rows are for original ones.
+
+    Args:
+        original: (n,) distances of all original rows, lower = more like an original row.
+        control: (m,) of all control rows.
+        share: of control rows that are taken wrongly, in (0, 1); more where they are tied.
+
+    Guarantee: Where both are drawn alike, the interval of the excess holds 0 with at least the
+        confidence: the exact limits of a share hold the one below an order statistic too.
+    Raises NotMeasurable: the share is less than one control row.
+    """
+    count = math.floor(share * len(control) * (1 + 1e-9))
+    if not count:
+        raise NotMeasurable(f"{100 * share:g} % of {len(control)} control rows is less than one.")
+    limit = np.partition(control, count - 1)[count - 1]
+    taken = control <= limit
+    return risk_in(Outcomes(original <= limit, taken, np.arange(len(original))), confidence)
+
+
+def chance_of(found: Risk) -> float:
+    """How probable so many successes or more are where original and control rows are alike.
+
+    The exact test of Fisher (1922): of all successes, so many fall on original rows.
+
+    >>> found = tail(np.repeat([0.0, 500], [30, 970]), np.arange(1000.0), 0.01)
+    >>> f"{chance_of(found):.1e}"
+    '1.0e-03'
+    """
+    from scipy.stats import hypergeom
+
+    mine, theirs = (round((side.value or 0.0) * side.n) for side in (found.main, found.control))
+    rows = found.main.n, found.control.n
+    return float(hypergeom.sf(mine - 1, sum(rows), rows[0], mine + theirs))
+
+
+def in_pairs(original: Float, control: Float, confidence: float, folds: int = 1) -> Risk:
+    """Tell an original row from a control row: the one with the lower score.
+
+    Args:
+        original: (n,) scores of rows in random order.
+        control: (m,) of the rows that they are put in pairs with, as far as both go.
+        folds: rows of so many folds are judged by scores that were learnt from the others: what
+            they come to may hang together, so the interval is that of one fold.
+
+    Returns: The share of pairs in which the original row is lower and the share in which the
+        control row is; their difference is the excess.
+    Guarantee: Where both are drawn alike, the excess is 0 in expectation, and its interval is exact
+        (conservative) for any number of rows and ties; of folds it is so approximately.
+    """
+    pairs, halved = min(len(original), len(control)), 1 - (1 - confidence) / 2
+    mine, theirs, rates = original[:pairs], control[:pairs], []
+    for hit in (mine < theirs, theirs < mine):
+        share = float(hit.mean())
+        variance = folds * share * (1 - share) / pairs
+        degrees, whole = max(pairs // folds - 1, 1), max(1, pairs // folds)
+        rates.append(
+            [
+                clustered_share(share, variance, degrees, pairs, whole, sure, "exact, in pairs")
+                for sure in (confidence, halved)
+            ]
+        )
+    (lower, gained), (higher, lost) = rates
+    (up, up_low, up_high), (down, down_low, down_high) = limits_of(gained), limits_of(lost)
+    low, high = max(up_low - down_high, -1.0), min(up_high - down_low, 1.0)
+    excess = Estimate(up - down, low, high, confidence, "paired, exact", pairs)
+    blind = Estimate(0.5, 0.5, 0.5, confidence, "closed form", pairs)
+    return Risk(lower, higher, blind, excess, low > 0)
+
+
+def identical_rows(
+    original: Mixed, synthetic: Mixed, control: Mixed, seed: int, confidence: float
+) -> Outcomes:
+    """Whether each row has a synthetic row that is identical in every column.
+
+    The random guess hands out each synthetic column by itself, in another order.
+    """
+    rng = np.random.default_rng([seed, 90])
+    shuffled = Mixed(synthetic.names, tuple(rng.permutation(one) for one in synthetic.columns))
+    inside, made, outside, blind = patterns([original, synthetic, control, shuffled])
+    by_chance = rate_of(np.isin(inside, blind), confidence)
+    rows = np.arange(len(original))
+    return Outcomes(np.isin(inside, made), np.isin(outside, made), rows, by_chance)
+
+
+def patterns(tables: Sequence[Mixed]) -> list[NDArray[np.int64]]:
+    """(rows,) of each table: a number for what the row says, alike in all tables."""
+    joint = []
+    for columns in zip(*(table.columns for table in tables), strict=True):
+        column = np.concatenate(columns)
+        gone = np.isnan(column)
+        codes = np.unique(np.where(gone, 0, column), return_inverse=True)[1] + 1
+        joint.append(np.where(gone, 0, codes).astype(np.int64))
+    ends = np.cumsum([len(table) for table in tables])[:-1]
+    return np.split(classes_of(joint).of_row.astype(np.int64), ends)
+
+
+@dataclass(frozen=True)
+class Distances:
+    """Mean distance to the closest synthetic row, 0 = identical, 1 = unlike in every column.
+
+    Attributes:
+        change: original minus control: below 0 = the synthetic rows lie nearer to the people they
+            were made from than to others.
+    """
+
+    original: Estimate  # of original rows
+    control: Estimate  # of control rows
+    change: Estimate
+
+
+def distances(original: Float, control: Float, confidence: float = 0.95) -> Distances:
+    """Mean distances (n,) and (m,), and their difference (limits combined: Zou and Donner 2008)."""
+    mine, theirs = mean_share(original, confidence), mean_share(control, confidence)
+    (a, low, high), (b, least, most) = limits_of(mine), limits_of(theirs)
+    gap, down, up = a - b, math.hypot(a - low, most - b), math.hypot(high - a, b - least)
+    words, rows = "limits of both, combined", min(mine.n, theirs.n)
+    return Distances(mine, theirs, Estimate(gap, gap - down, gap + up, confidence, words, rows))

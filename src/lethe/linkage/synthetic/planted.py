@@ -1,0 +1,188 @@
+"""Leaks of known size in synthetic rows: originals that the file's own writer writes into them.
+
+An audit that finds nothing says something only if it would have found people whose rows were
+copied. So rows of the original are written as the synthetic file writes rows (its categories, its
+range, its digits, its steps where it has few values), read back, and looked for by the attacks on
+copies. A file that cannot carry a person, such as one with constant columns, shows so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.sight import Plant
+from lethe.linkage.synthetic.copies import (
+    IDENTICAL,
+    INFERENCE,
+    SINGLE,
+    Bool,
+    Float,
+    alone,
+    copy_risks,
+    same_values,
+)
+from lethe.linkage.synthetic.nearest import Guess, Mixed, Quantiles, cell_gaps, joined, right
+from lethe.linkage.synthetic.risk import Outcomes, Risk, measures_of, results_of
+
+VERBATIM, MOVED = "verbatim", "numbers moved by 1 % of a standard deviation"
+SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
+"""Shares of the original rows that are planted, beside those that rules forbid."""
+_MOVE = 0.01  # of half the range of the middle 68 %: a standard deviation that no single row makes
+_DIGITS = range(-6, 13)  # decimal places that a file may round to
+_FAR = 0.1  # distance beyond which a row that the file cannot write is no copy any more
+_NEAR = 0.02  # distance in the known columns from which on a planted row is not the nearest
+
+
+@dataclass(frozen=True, eq=False)
+class Writer:
+    """Writes rows as a synthetic file does.
+
+    A category that the file does not have becomes its most frequent one; a number is rounded to the
+    file's decimal places, kept within its range, and moved to the nearest value of the file where
+    that has less than half as many different values as the original.
+    """
+
+    synthetic: Mixed
+    original: Mixed
+
+    def __call__(self, rows: Mixed) -> Mixed:
+        """The rows as they would stand in the file."""
+        return Mixed(
+            rows.names, tuple(self._column(at, column) for at, column in enumerate(rows.columns))
+        )
+
+    def _column(self, at: int, column: NDArray[Any]) -> NDArray[Any]:
+        emitted = self.synthetic.columns[at]
+        known, count = np.unique(emitted[~np.isnan(emitted)], return_counts=True)
+        if not len(known):
+            return np.full(len(column), np.nan)
+        usual = known[np.argmax(count)]
+        if not self.synthetic.is_number(at):
+            return np.where(np.isin(column, known), column, usual)
+        of_original = self.original.columns[at]
+        values = len(np.unique(of_original[~np.isnan(of_original)]))
+        with np.errstate(over="ignore", invalid="ignore"):  # the largest numbers have no digits
+            digits = next((d for d in _DIGITS if (np.round(known, d) == known).all()), None)
+            written = column if digits is None else np.round(column, digits)
+        written = np.clip(written, known[0], known[-1])
+        if 2 * len(known) < min(values, len(self.synthetic)):
+            middle = (known[1:] + known[:-1]) / 2
+            written = known[np.searchsorted(middle, np.nan_to_num(written))]
+        gap = np.nan if np.isnan(emitted).any() else usual
+        return np.where(np.isnan(column), gap, written)
+
+
+def plants_of(
+    original: Mixed,
+    synthetic: Mixed,
+    scale: Quantiles,
+    outcomes: Mapping[str, Outcomes],
+    guess: Guess | None,
+    asked: Mapping[str, Callable[[Mixed], Risk]],
+    limits: Sequence[float],
+    confidence: float,
+    seed: int,
+) -> list[Plant]:
+    """Plant original rows, and measure what the attacks on copies find of them.
+
+    Args:
+        outcomes: of the attacks on copies, on the release itself.
+        guess: how the secret was guessed; None = not at all.
+        asked: further attacks that rules ask for, of synthetic rows: they see verbatim rows.
+        limits: sizes that rules forbid: they are planted too.
+        confidence: of each limit.
+
+    Returns: One entry a kind and size; the size is the share of the original rows that are planted
+        and that an attacker who knows how near they lie tells from others: among dense rows one
+        that was moved is like any other.
+    """
+    rng, rows = np.random.default_rng([seed, 95]), len(original)
+    order, writer = rng.permutation(rows), Writer(synthetic, original)
+    sizes = sorted({min(rows, max(1, math.ceil(share * rows))) for share in (*SHARES, *limits)})
+    needed = {min(rows, max(1, math.ceil(share * rows))) for share in limits}
+    found: list[Plant] = []
+    for kind, wanted in ((VERBATIM, original), (MOVED, _moved(original, rng))):
+        if kind == MOVED and same_values(original, wanted).all():
+            continue  # no numbers
+        written = writer(wanted)
+        gained = dict(_gained(original, written, scale, outcomes, guess))
+        near = outcomes["closest"].control
+        told = 1.0 if kind == VERBATIM else _advantage(gained["closest"], near)
+        for size in sizes:
+            chosen = np.zeros(rows, bool)
+            chosen[order[:size]] = True
+            twin = {name: _planted(outcomes[name], gained[name], chosen) for name in outcomes}
+            risks = {n: r for n, r in copy_risks(twin, confidence) if isinstance(r, Risk)}
+            if kind == VERBATIM and size in needed:
+                made = joined(synthetic, written.take(order[:size]))
+                risks |= {name: attack(made) for name, attack in asked.items()}
+            read = measures_of(results_of(risks))
+            measured = {
+                key: replace(estimate, method="plant")
+                for key, estimate in read.items()
+                if isinstance(estimate, Estimate)
+            }
+            known = {
+                "identical": float((chosen & gained[IDENTICAL]).mean()),
+                "singling-out": float((chosen[outcomes[SINGLE].rows] & gained[SINGLE]).mean()),
+            }
+            leak = {key: known.get(key, size / rows * told) for key in measured}
+            found.append(Plant(kind, leak, measured))
+    return found
+
+
+def _gained(
+    original: Mixed,
+    written: Mixed,
+    scale: Quantiles,
+    outcomes: Mapping[str, Outcomes],
+    guess: Guess | None,
+) -> Iterator[tuple[str, NDArray[Any]]]:
+    """What each attack comes to for each of its original rows once that row is written."""
+    same, gaps = same_values(original, written), cell_gaps(scale(original), scale(written))
+    yield IDENTICAL, same.all(axis=1)
+    for name, found in outcomes.items():
+        if name == "closest":
+            near = gaps[found.rows].mean(axis=1)
+            yield name, np.where(near <= _FAR, near, np.inf)
+        elif name == SINGLE:
+            hits = same[found.rows] & alone(original.take(found.rows))
+            yield name, np.asarray(hits).any(axis=1) > 0
+        elif name == INFERENCE and guess is not None:
+            near = gaps[found.rows][:, guess.known].mean(axis=1)
+            secret = written.columns[guess.secret][found.rows]
+            told = right(secret, original.columns[guess.secret][found.rows], guess.tolerance)
+            # Among equally near rows the planted one is taken.
+            yield name, np.where(near <= np.minimum(guess.distance + 1e-6, _NEAR), told, found.main)
+
+
+def _advantage(planted: Float, others: Float) -> float:
+    """Highest share of planted rows less share of others that lie within one distance."""
+    order = np.sort(planted)
+    below = np.searchsorted(np.sort(others), order, side="right") / len(others)
+    return float(np.max(np.arange(1, len(order) + 1) / len(order) - below, initial=0.0))
+
+
+def _planted(found: Outcomes, gained: NDArray[Any], chosen: Bool) -> Outcomes:
+    # A success stays one; a distance can only become smaller. A guess is made anew.
+    better = np.minimum if found.main.dtype.kind == "f" else np.logical_or
+    best = gained if found.learns else better(found.main, gained)
+    return replace(found, main=np.where(chosen[found.rows], best, found.main))
+
+
+def _moved(table: Mixed, rng: np.random.Generator) -> Mixed:
+    moved = []
+    for at, column in enumerate(table.columns):
+        there = column[~np.isnan(column)]
+        if table.is_number(at) and len(there):
+            low, high = np.quantile(there, [0.16, 0.84])
+            column = column + _MOVE * (high - low) / 2 * rng.normal(size=len(column))
+        moved.append(column)
+    return Mixed(table.names, tuple(moved))

@@ -1,0 +1,332 @@
+"""Attacks on synthetic rows: each kind of leak is seen and counted, and no audit passes blind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from math import comb
+
+import numpy as np
+import pytest
+
+from lethe.errors import InputError
+from lethe.evidence.findings import Findings
+from lethe.linkage.audit import audit_synthetic
+from lethe.linkage.inputs import table_checks
+from lethe.linkage.settings import SyntheticSettings
+from lethe.linkage.synthetic.copies import chance_of, in_pairs, tail
+from lethe.linkage.synthetic.nearest import mix, ranked
+from lethe.linkage.synthetic.planted import Writer
+from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
+from lethe.report.of_rows import rows_room
+
+Rows = dict[str, np.ndarray]
+QUASI = ("age", "town", "debt")
+
+
+def words(cells: object) -> np.ndarray:
+    return np.array(list(cells), dtype=object)
+
+
+def mixed(rng: np.random.Generator, rows: int) -> Rows:
+    town = rng.integers(0, 12, rows)
+    income = rng.lognormal(8 + town / 12, 0.7, rows).round(1)
+    income[rng.random(rows) < 0.05] = np.nan
+    return {
+        "age": rng.integers(18, 95, rows),
+        "town": words(f"town {n}" for n in town),
+        "debt": rng.normal(0, 900, rows).round(),
+        "income": income,
+        "ill": words(np.where(rng.random(rows) < 0.2 + 0.05 * town, "yes", "no")),
+    }
+
+
+def coarse(rng: np.random.Generator, rows: int) -> Rows:
+    fine = mixed(rng, rows)
+    bands = {name: words(f"band {n // 10}" for n in fine["age"]) for name in ("age",)}
+    debt = words(f"{n}" for n in rng.integers(0, 5, rows))
+    return {**bands, "town": fine["town"], "debt": debt, "ill": fine["ill"]}
+
+
+def normal(rng: np.random.Generator, rows: int) -> Rows:
+    numbers = rng.normal(size=(rows, 5)) @ np.triu(np.ones((5, 5)))
+    return dict(zip((*QUASI, "pay", "ill"), numbers.T, strict=True))
+
+
+KINDS: dict[str, Callable[[np.random.Generator, int], Rows]] = {
+    "mixed": mixed,
+    "coarse": coarse,
+    "normal": normal,
+}
+
+
+def taken(rows: Rows, which: object) -> Rows:
+    return {name: column[which] for name, column in rows.items()}
+
+
+def below(*tables: Rows) -> Rows:
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}
+
+
+def three(kind: str, rows: int, seed: int) -> tuple[Rows, Rows, Rows]:
+    rng = np.random.default_rng([seed, 5])
+    original, control, made = (KINDS[kind](rng, rows) for _ in range(3))
+    return original, control, made
+
+
+def audited(original: Rows, made: Rows, control: Rows, rule: str = "excess<=0.25") -> Findings:
+    settings = SyntheticSettings(gate=(rule,))
+    return audit_synthetic(original, made, control, QUASI, "ill", settings=settings)
+
+
+def outcome(original: Rows, made: Rows, control: Rows, rule: str = "excess<=0.25") -> str:
+    try:
+        return str(audited(original, made, control, rule).verdict["outcome"])
+    except InputError:
+        return "refused"
+
+
+def headline(found: Findings) -> str:
+    worst = rows_room(found.to_json()).worst(found.to_json()["candidates"][0])
+    return f"{worst.headline} {worst.detail}"
+
+
+def moved(rows: Rows, rng: np.random.Generator, by: float = 0.01) -> Rows:
+    """Numbers moved by a share of a standard deviation."""
+    return {
+        name: column + by * np.nanstd(column) * rng.normal(size=len(column))
+        if column.dtype.kind == "f"
+        else column
+        for name, column in rows.items()
+    }
+
+
+def test_people_beyond_the_control_are_counted_exactly() -> None:
+    mine, theirs = np.array([1.0, 2, 3, 9, 9]), np.array([2.5, 4, 5, 6, 7, 8, 9, 9])
+    found = tail(mine, theirs, 0.125)
+    assert (found.main.value, found.control.value) == (0.4, 0.125)  # two below 2.5, and it itself
+    by_hand = sum(comb(5, k) * comb(8, 3 - k) for k in (2, 3)) / comb(13, 3)
+    assert chance_of(found) == pytest.approx(by_hand)
+
+
+@pytest.mark.parametrize("levels", [0, 40, 6])
+def test_the_tail_is_right_about_scores_that_are_alike(levels: int) -> None:
+    """200 draws: limits and p-values, with ties too, though the threshold is a control row's."""
+    rng, above, rare = np.random.default_rng(levels), 0, 0
+    for _ in range(200):
+        mine, theirs = rng.random(400), rng.random(300)
+        if levels:
+            mine, theirs = (np.floor(levels * side) for side in (mine, theirs))
+        found = tail(mine, theirs, 0.02)
+        above += found.excess.low > 0
+        rare += chance_of(found) < 0.05
+    assert above <= 12 and rare <= 18  # 5 and 10 are expected at most
+
+
+def test_pairs_and_trees_are_right_about_rows_that_are_alike() -> None:
+    rng, outside = np.random.default_rng(1), 0
+    for seed in range(30):
+        tables = ranked(*mix(*(mixed(rng, 100) for _ in range(3))))
+        view = surroundings(*tables, seed=seed)
+        risks = [attack(view) for attack in (domias, gen_lra, discriminator)]
+        outside += sum(not one.excess.low <= 0 <= one.excess.high for one in risks)
+    assert outside <= 10  # of 90, 5 at 95 %
+    scores = rng.random(50)
+    assert in_pairs(scores, scores, 0.95).excess.value == 0
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_near_copies_are_counted_and_named(far: bool) -> None:
+    """5 % of the rows; one row of 1e12 hides none of them."""
+    original, control, made = three("normal", 1200, 0)
+    near = moved(taken(original, slice(60)), np.random.default_rng(2))
+    made = below(near, taken(made, slice(60, None)))
+    if far:
+        made = {name: np.append(column[:-1], 1e12) for name, column in made.items()}
+    found = audited(original, made, control)
+    people = {one["share"]: one for one in found.table["people"]}
+    assert 60 <= people[0.005]["people"] <= 75 and people[0.005]["expected"] == 6
+    assert people[0.005]["p"] < 1e-8 and people[0.0]["people"] == 0
+    assert "of 1,200 original people have a synthetic row closer than" in headline(found)
+    assert found.candidates[0]["risk"]["low"] > 0.02
+
+
+def test_rows_that_are_published_are_said_to_be() -> None:
+    original, control, made = three("mixed", 1500, 1)
+    found = audited(original, below(taken(original, slice(15)), made), control)
+    assert "15 of 1,500 original people are among the synthetic rows" in headline(found)
+
+
+def parts(kind: str, seed: int = 0) -> Iterator[tuple[str, Rows, Rows, Rows]]:
+    """Synthetic rows that hold a part of the original ones."""
+    original, control, made = three(kind, 500, seed)
+    half = 250
+    for name, columns in {
+        "some columns of half": ("age", "town", "debt"),
+        "the secret and what is known of half": (*QUASI, "ill"),
+    }.items():
+        copied = {
+            key: np.concatenate([original[key][:half], column[half:]]) if key in columns else column
+            for key, column in made.items()
+        }
+        yield name, original, copied, control
+    yield "all, moved by a tenth", original, moved(original, np.random.default_rng(0), 0.1), control
+    shuffled = np.random.default_rng(3)
+    values = {name: shuffled.permutation(column) for name, column in original.items()}
+    yield "the values of each column", original, values, control
+
+
+@pytest.mark.parametrize("kind", ["mixed", "normal"])
+def test_parts_of_rows_are_found(kind: str) -> None:
+    for name, original, made, control in parts(kind):
+        risk = audited(original, made, control).candidates[0]["risk"]
+        assert risk["low"] > 0.15, name
+
+
+def several_spellings(rows: Rows) -> Rows:
+    def spelled(column: np.ndarray) -> np.ndarray:
+        forms = (str.upper, str.title, " {} ".format, "\u200b{}".format, str)
+        return words(forms[at % 5](cell) for at, cell in enumerate(column))
+
+    return {name: spelled(one) if one.dtype == object else one for name, one in rows.items()}
+
+
+def two_values(rows: Rows) -> Rows:
+    found = {}
+    for name, column in rows.items():
+        values = np.unique(column[column == column])
+        found[name] = values[[0, -1]][np.arange(len(column)) % 2]
+    return found
+
+
+def constant(rows: Rows) -> Rows:
+    return {name: np.repeat(column[:1], len(column)) for name, column in rows.items()}
+
+
+def blinded(kind: str, rows: int, seed: int) -> Iterator[tuple[str, str]]:
+    """What an audit that cannot be trusted comes to."""
+    original, control, made = three(kind, rows, seed)
+    rng, half = np.random.default_rng([seed, 6]), slice(rows // 2)
+    both = below(original, control)
+    shuffled = {name: rng.permutation(column) for name, column in original.items()}
+    files = {
+        "constant": (original, constant(original), control),
+        "constant but for the secret": (
+            original,
+            {**constant(original), "ill": original["ill"]},
+            control,
+        ),
+        "two values": (original, two_values(original), control),
+        "columns shuffled": (original, shuffled, control),
+        "control for original": (control, original, original),
+        "control for original, half": (
+            control,
+            below(taken(original, half), taken(made, half)),
+            original,
+        ),
+        "original": (original, taken(original, rng.permutation(rows)), control),
+        "original and control": (original, both, control),
+        "both, shuffled": (original, taken(both, rng.permutation(2 * rows)), control),
+        "both, moved": (original, moved(both, rng), control),
+        "a fifth of both": (
+            original,
+            below(taken(original, slice(rows // 5)), taken(control, slice(rows // 5)), made),
+            control,
+        ),
+        "control from the original": (
+            original,
+            original,
+            below(taken(original, half), taken(control, half)),
+        ),
+        "spelled in several ways": (original, several_spellings(original), control),
+        "every row twice": (original, below(original, original, made), control),
+        "original repeated": (below(*[original] * 6), original, control),
+        "another alphabet": (
+            original,
+            {
+                name: words(f"{cell}".replace("o", "\u043e") for cell in one)
+                if one.dtype == object
+                else one
+                for name, one in original.items()
+            },
+            control,
+        ),
+        "in other units": (
+            original,
+            {name: 100 * one if one.dtype != object else one for name, one in original.items()},
+            control,
+        ),
+    }
+    for name, tables in files.items():
+        if kind == "coarse" and name in ("both, moved", "in other units", "a fifth of both"):
+            continue  # no numbers; and people are not alone in their rows
+        yield name, outcome(*tables)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_blinded_audit_passes(kind: str) -> None:
+    found = dict(blinded(kind, 150, 0))
+    assert "pass" not in found.values(), found
+    assert found["original"] == found["every row twice"] == "fail"
+    # Without numbers a copy is the original itself, in any spelling.
+    assert found["spelled in several ways"] == ("refused" if kind == "coarse" else "fail")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(1, 5))
+def test_no_blinded_audit_passes_over_seeds(kind: str, seed: int) -> None:
+    found = dict(blinded(kind, 500, seed))
+    assert "pass" not in found.values(), found
+
+
+def test_honest_rows_pass_where_there_are_enough() -> None:
+    for kind in KINDS:
+        original, control, made = three(kind, 1000, 7)
+        assert outcome(original, made, control) == "pass", kind
+
+
+@pytest.mark.slow
+def test_honest_rows_pass_nine_times_in_ten() -> None:
+    outcomes = []
+    for seed in range(14):
+        for kind in KINDS:
+            original, control, made = three(kind, 1000, 20 + seed)
+            outcomes.append(outcome(original, made, control))
+    assert len(outcomes) == 42 and outcomes.count("pass") >= 38 and "fail" not in outcomes
+
+
+def test_each_metric_passes_and_a_planted_leak_is_seen() -> None:
+    original, control, made = three("mixed", 1000, 3)
+    for metric in ("identical", "closest", "singling-out", "inference", "linkability"):
+        found = audited(original, made, control, f"{metric}<=0.25")
+        assert found.verdict["outcome"] == "pass", (metric, found.rules)
+    plants = found.candidates[0]["plants"]
+    assert {one["kind"] for one in plants} == {
+        "verbatim",
+        "numbers moved by 1 % of a standard deviation",
+    }
+    for one in plants:
+        measured = one["measured"]["excess"]
+        assert measured["low"] <= one["leak"]["excess"] <= measured["high"]
+
+
+def test_rows_are_planted_as_the_file_writes_them() -> None:
+    tables = mix(
+        {"n": np.array([1.26, 7.5, np.nan, 1e9]), "c": words(["A", "b", "new", "b"])},
+        {"n": np.array([0.0, 1.5, 2.5, 9.9]), "c": words(["a", "B", "b", "b"])},
+    )
+    written = Writer(tables[1], tables[0])(tables[0])
+    assert written.columns[0].tolist() == [1.3, 7.5, 0.0, 9.9]  # digits, gaps, range
+    a, b = tables[1].columns[1][:2].tolist()
+    assert written.columns[1].tolist() == [a, b, b, b]
+
+
+def test_repeated_rows_are_asked_about_and_no_column_is_a_person() -> None:
+    rng = np.random.default_rng(0)
+    rows = mixed(rng, 300)
+    for repeated in (below(*[rows] * 6), taken(rows, np.repeat(np.arange(300), 6))):
+        checks = list(table_checks(repeated, ("age", "town"), "ill"))
+        assert [one.name for one in checks] == ["repeated-rows"]
+        assert "300 different rows in 1,800" in checks[0].text
+    for fine in (rows, coarse(rng, 3000)):
+        assert not [one for one in table_checks(fine, QUASI, "ill") if "rows" in one.name]
