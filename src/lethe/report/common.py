@@ -21,7 +21,8 @@ from lethe.report.numbers import Cell, amount, facts, interval_methods, share, s
 from lethe.report.of_answers import Ledger, Mechanism
 from lethe.report.of_language import Language
 from lethe.report.of_model import Model
-from lethe.report.of_rows import rows_room
+from lethe.report.of_rows import Quasi, Records
+from lethe.report.of_synthetic import Synthetic
 from lethe.report.of_vectors import Vectors
 from lethe.report.proven_measured import proven_beside_measured
 from lethe.report.sections import Bullets, Facts, Folded, Part, Row, Section, Table, Words
@@ -107,7 +108,8 @@ def room_of(document: Json) -> Room:
     if document.get("language"):
         return Language(document)
     if document.get("table"):
-        return rows_room(document)
+        kinds = {"quasi": Quasi, "records": Records, "synthetic": Synthetic}
+        return kinds[document["table"]["kind"]](document)
     queries = document.get("queries") or {}
     if "mechanism" in queries:
         return Mechanism(document)

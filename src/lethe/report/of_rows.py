@@ -1,4 +1,4 @@
-"""What the report says of released rows: a table, records of facts, synthetic rows."""
+"""What the report says of released rows: a table, records of facts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from lethe.report.first_screen import (
 from lethe.report.numbers import (
     Cell,
     amount,
-    facts,
     fixed,
     grouped,
     number,
@@ -36,7 +35,6 @@ from lethe.report.sections import (
     Facts,
     Folded,
     Part,
-    Row,
     Section,
     Table,
     Words,
@@ -48,7 +46,7 @@ from lethe.report.table_figures import table_charts
 Json = Mapping[str, Any]
 
 
-class _Rows(Room):
+class Rows(Room):
     """What the three kinds share: the list of exposed people, and charts by name."""
 
     headline = ""
@@ -99,7 +97,7 @@ class _Rows(Room):
         return personal(say("exposed.list"), say("exposed.personal"), heads, rows)
 
 
-class Quasi(_Rows):
+class Quasi(Rows):
     """A table with quasi-identifiers."""
 
     kind = "kind.table"
@@ -290,7 +288,7 @@ class Quasi(_Rows):
         return [Folded(title, [table])]
 
 
-class Records(_Rows):
+class Records(Rows):
     """Facts of people about items."""
 
     kind = "kind.records"
@@ -446,120 +444,8 @@ class Records(_Rows):
         return [Folded(title, [_columns(title, listed, "records.option.", columns, note)])]
 
 
-class Synthetic(_Rows):
-    """Synthetic rows against the rows they were made from."""
-
-    kind = "kind.synthetic"
-    risk_head = "risk.excess"
-    headline = "synthetic.headline"
-    glossary = ("singling", "control")
-
-    def criterion(self, attack: str) -> str:
-        if attack.startswith("linkability"):
-            return "linking"
-        return "inference" if attack.startswith("inference") else "singling"
-
-    def worst(self, candidate: Json | None) -> Worst:
-        attack = ((candidate or {}).get("risk_from") or {}).get("attack") or ""
-        by = say("synthetic.by", attack=attack) if attack else ""
-        found = self._worst(candidate, by, say("synthetic.excess"))
-        people = [one for one in self.section.get("people", ()) if one["p"] < _RARE]
-        if not people or not found.level or candidate is None:
-            return found
-        # People whose very row is out come first; else those whom the strongest attack counts.
-        named = next((one for one in people if one["attack"] == attack), None)
-        copied = next((one for one in people if not one["share"]), None)
-        shown = copied if copied and (named is None or _more_than_half(copied, named)) else named
-        said = shown or min(people, key=lambda one: float(one["p"]))
-        most = 2 * (said["people"] - said["expected"]) >= candidate["risk"]["value"] * said["of"]
-        words = say(
-            "synthetic.people" if said["share"] else "synthetic.people.copied",
-            people=grouped(said["people"]),
-            of=grouped(said["of"]),
-            share=share_words(said["share"]),
-            expected=f"{said['expected']:.3g}",
-            p=_chance(said["p"]),
-        )
-        if shown is not None or most:
-            return replace(found, headline=words)
-        return replace(found, detail=f"{words} {found.detail}")
-
-    def released(self) -> tuple[str, list[str]]:
-        rows = self.section["rows"]
-        large = say("synthetic.released", n=grouped(rows["synthetic"]))
-        counts = {key: grouped(rows[key]) for key in ("original", "control") if key in rows}
-        return large, [say("synthetic.made", **counts)] if len(counts) == 2 else []
-
-    def attacks(self) -> Sequence[Part]:
-        keys = ("main", "control", "baseline", "excess")
-        heads = [say(f"synthetic.head.{key}") for key in ("attack", *keys, "works")]
-        table = Table(
-            say("synthetic.table"),
-            heads,
-            self._rates(self.section["attacks"], keys),
-            say("synthetic.note"),
-        )
-        return [*self._drawn("rates"), table]
-
-    @staticmethod
-    def _rates(attacks: Sequence[Json], keys: Sequence[str]) -> list[Row]:
-        return [
-            (
-                one["name"]
-                if one.get("powered", True)
-                else say("synthetic.underpowered", name=one["name"]),
-                [*(share(one[key]) for key in keys), say("yes" if one["works"] else "no")],
-            )
-            for one in attacks
-        ]
-
-    def exposed(self) -> Section:
-        section = self.section
-        lines = [*facts(section["rows"])]
-        for one in section.get("people", ()):
-            key = "synthetic.near" if one["share"] else "synthetic.copied"
-            counts = {key: grouped(one[key]) for key in ("people", "of")}
-            expected, p = f"{one['expected']:.3g}", _chance(one["p"])
-            lines.append(
-                (
-                    say(key, share=share_words(one["share"])),
-                    say("synthetic.counted", **counts, expected=expected, p=p),
-                )
-            )
-        if (near := section.get("distances")) is not None:
-            for key in ("original", "control", "change"):
-                lines.append((say(f"synthetic.near.{key}"), str(amount(near[key]))))
-        parts: list[Part] = [Facts(lines), *self._people()]
-        return Section(
-            "exposed", say("exposed.title"), say("synthetic.exposed"), parts, say("nav.who")
-        )
-
-
 _LEARNT = {"homogeneity": "table.headline.certain", "best-guess": "table.headline.guess"}
-_RARE = 0.05  # p-value, corrected, below which a number of people is said
-
-
-def _chance(p: float) -> str:
-    """A p-value with one digit."""
-    return f"= {p:.1g}" if p > 1e-99 else "< 1e-99"
-
-
-def _more_than_half(copied: Json, near: Json) -> bool:
-    """Whether most of the people who have a near synthetic row have an identical one."""
-    return bool(2 * (copied["people"] - copied["expected"]) > near["people"] - near["expected"])
-
-
 _KEYS = ("top_1", "match", "precision", "abstention", "false_match")
-
-
-def rows_room(document: Json) -> Room:
-    """The room of a document about rows."""
-    kinds: dict[str, Callable[[Json], Room]] = {
-        "quasi": Quasi,
-        "records": Records,
-        "synthetic": Synthetic,
-    }
-    return kinds[document["table"]["kind"]](document)
 
 
 def _columns(
