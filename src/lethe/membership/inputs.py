@@ -97,16 +97,19 @@ def _shifted(residual: Float, inside: Float) -> str:
     """A shift of models and records, alike or model by model, that fits far better."""
     models, records = residual.shape
     left = np.fft.rfft(residual)
+    # As it is, of all models together and of each: designs of blocks look alike backwards.
+    alike = (residual * inside).sum(axis=1)
+    places = [abs(float(alike.sum())), *np.abs(alike).tolist()]
     for backwards in (False, True):
         right = np.fft.rfft(inside[:, ::-1] if backwards else inside).conj()
         fits = np.fft.irfft(
             [(left * np.roll(right, shift, axis=0)).sum(axis=0) for shift in range(models)], records
         )
         alone = np.fft.irfft(left * right, records)
-        for fit in (fits, *(row[None] for row in alone)):
-            fit /= max(1.4826 * float(np.median(np.abs(fit - np.median(fit)))), 1e-12)
+        for fit, own in zip((fits, *(row[None] for row in alone)), places, strict=True):
+            unit = max(1.4826 * float(np.median(np.abs(fit - np.median(fit)))), 1e-12)
             place = np.unravel_index(int(np.abs(fit).argmax()), fit.shape)
-            best, own = abs(fit[place]), 0.0 if backwards else abs(fit[0, 0])
+            best, own = abs(fit[place]) / unit, own / unit
             # Shifted by one, complementary pairs keep half of what they have in place.
             if best > -ndtri(_CHANCE / (4 * fits.size)) and own < best / 3:
                 moved = f"{place[1]} records" + (f" and {place[0]} models" if place[0] else "")
@@ -128,28 +131,31 @@ def _of_people(residual: Float, inside: Float, people: NDArray[np.generic]) -> t
 def _matched(residual: Float, inside: Float, what: str, seed: int) -> str:
     """Another match of the rows of both tables that fits far better than row by row.
 
-    The null moves columns of one table alone: it keeps each row's values and breaks the match.
+    The null moves columns of one table alone, which breaks the match: models at random, records by
+    a shift, so that blocks of records and neighbours that are alike stay together.
     """
     rng = np.random.default_rng([seed, 41])
-    rows = rng.permutation(len(residual))[:_MATCHED]
-
+    rows, columns = rng.permutation(len(residual))[:_MATCHED], np.arange(inside.shape[1])
     unit = residual[rows] / np.maximum(np.linalg.norm(residual[rows], axis=1), 1e-12)[:, None]
     scaled = inside / np.maximum(inside.std(axis=1), 1e-12)[:, None]
 
-    def gained(order: NDArray[np.intp]) -> tuple[float, bool]:
+    def gained(order: NDArray[np.intp]) -> tuple[float, float]:
         fit = unit @ scaled[:, order].T
-        own = fit[np.arange(len(rows)), rows]
-        best = fit.max(axis=1)
-        clear = bool(((best > -ndtri(_CHANCE / fit.size)) & (own < best / 3)).any())
+        own, best = fit[np.arange(len(rows)), rows], fit.max(axis=1)
+        clear = float(np.max(best, initial=0.0, where=own < best / 3))
         if len(rows) == len(residual):
             best = fit[linear_sum_assignment(fit, maximize=True)]
         return float(best.sum() - own.sum()), clear
 
-    columns = inside.shape[1]
-    null = np.array([gained(rng.permutation(columns))[0] for _ in range(_PERMUTATIONS)])
-    seen, clear = gained(np.arange(columns))
+    def moved() -> NDArray[np.intp]:
+        if what == "records":
+            return rng.permutation(columns)
+        return np.roll(columns, rng.integers(1, len(columns)))
+
+    null, chance = np.array([gained(moved()) for _ in range(_PERMUTATIONS)]).T
+    seen, best = gained(columns)
     far = seen > null.max() and seen - null.mean() > _FAR * max(float(null.std(ddof=1)), 1e-9)
-    if not (far or clear):
+    if not (far or best > max(-ndtri(_CHANCE / len(rows) / len(residual)), 1.5 * chance.max())):
         return ""
     return f"with its {what} in another order (gain {seen:.0f}, by chance {null.mean():.0f})"
 

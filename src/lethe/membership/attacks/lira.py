@@ -316,13 +316,12 @@ def calibrated(signals: NDArray[np.floating]) -> NDArray[np.float32]:
 
 def _calibrated(trial: Trial) -> Float:
     """LiRA without what sets whole models apart, which blurs moments and the one threshold."""
-    known, given = trial.references, trial.given
-    if given is None:
-        ranks = replace(trial, references=replace(known, signals=calibrated(known.signals)))
-    else:
-        table = calibrated(np.concatenate([known.signals, given.signals]))
-        both = replace(known, signals=table[: known.models]), table[known.models :]
-        ranks = replace(trial, references=both[0], given=replace(given, signals=both[1]))
+    references, given = trial.references, trial.given
+    tables = [references.signals] if given is None else [references.signals, given.signals]
+    table = calibrated(np.concatenate(tables))
+    ranks = replace(trial, references=replace(references, signals=table[: references.models]))
+    if given is not None:
+        ranks = replace(ranks, given=replace(given, signals=table[references.models :]))
     score = np.full(trial.targets.signals.shape, np.nan)
     with np.errstate(invalid="ignore", divide="ignore"):
         for known in ranks.knowledge(probabilities=False):
