@@ -13,9 +13,8 @@ from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_synthetic
 from lethe.linkage.inputs import table_checks
 from lethe.linkage.settings import SyntheticSettings
-from lethe.linkage.synthetic.copies import chance_of, in_pairs, tail
+from lethe.linkage.synthetic.copies import Writer, chance_of, in_pairs, tail
 from lethe.linkage.synthetic.nearest import mix, ranked
-from lethe.linkage.synthetic.planted import Writer
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
 from lethe.report.of_rows import rows_room
 
@@ -169,6 +168,13 @@ def parts(kind: str, seed: int = 0) -> Iterator[tuple[str, Rows, Rows, Rows]]:
             for key, column in made.items()
         }
         yield name, original, copied, control
+    bands = {
+        name: one // 30 * 30 if one.dtype.kind == "i" else np.round(one, -3)
+        for name, one in original.items()
+        if one.dtype != object
+    }
+    if kind == "mixed":
+        yield "all, in bands", original, {**original, **bands}, control
     yield "all, moved by a tenth", original, moved(original, np.random.default_rng(0), 0.1), control
     shuffled = np.random.default_rng(3)
     values = {name: shuffled.permutation(column) for name, column in original.items()}

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,11 @@ from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clustered_share
 from lethe.linkage.codes import classes_of
-from lethe.linkage.synthetic.nearest import Mixed, nearest_distance, ranked
+from lethe.linkage.synthetic.nearest import Mixed, joined, nearest_distance, ranked
 from lethe.linkage.synthetic.risk import Outcomes, Risk, limits_of, rate_of, risk_in
 from lethe.linkage.utility import mean_share
 
+_DIGITS = range(-6, 13)  # decimal places that a file may round to
 Bool = NDArray[np.bool_]
 Float = NDArray[np.float64]
 
@@ -28,6 +30,67 @@ IDENTICAL, SINGLE = "identical, original rows", "singling-out, 1 column(s)"
 TAILS = {f"closest, {100 * share:g} % of controls": share for share in (0.001, 0.005, 0.01)}
 """Attacks by the nearest synthetic row, and the share of control rows that each accuses wrongly."""
 INFERENCE, PAIRS = "inference", "closest, in pairs"
+
+
+@dataclass(frozen=True, eq=False)
+class Writer:
+    """Writes rows as a synthetic file does.
+
+    A category that the file does not have becomes its most frequent one; a number is rounded to the
+    file's decimal places, kept within its range, and written as one of the file's values where
+    these are less than half as many as those of the rows.
+    """
+
+    synthetic: Mixed
+    original: Mixed  # and control rows, alike
+
+    def __call__(self, rows: Mixed) -> Mixed:
+        """The rows as they would stand in the file."""
+        return Mixed(
+            rows.names, tuple(self._column(at, column) for at, column in enumerate(rows.columns))
+        )
+
+    def _column(self, at: int, column: NDArray[Any]) -> NDArray[Any]:
+        emitted = self.synthetic.columns[at]
+        known, count = np.unique(emitted[~np.isnan(emitted)], return_counts=True)
+        if not len(known):
+            return np.full(len(column), np.nan)
+        usual = known[np.argmax(count)]
+        if not self.synthetic.is_number(at):
+            return np.where(np.isin(column, known), column, usual)
+        of_original = self.original.columns[at]
+        values = len(np.unique(of_original[~np.isnan(of_original)]))
+        with np.errstate(over="ignore", invalid="ignore"):  # the largest numbers have no digits
+            digits = next((d for d in _DIGITS if (np.round(known, d) == known).all()), None)
+            written = column if digits is None else np.round(column, digits)
+        written = np.clip(written, known[0], known[-1])
+        if 2 * len(known) < min(values, len(self.synthetic)):
+            written = known[_steps(known, count, of_original)(np.nan_to_num(written))]
+        gap = np.nan if np.isnan(emitted).any() else usual
+        return np.where(np.isnan(column), gap, written)
+
+
+_Step = Callable[[NDArray[Any]], Any]
+
+
+def _steps(known: NDArray[Any], count: NDArray[np.int64], values: NDArray[Any]) -> _Step:
+    """How numbers become the few values of a file: the nearest, the next below, above, or by rank.
+
+    The rule that uses the values as often as the file does.
+    """
+    there, share = values[~np.isnan(values)], count / count.sum()
+    ranks = np.quantile(there, np.cumsum(share)[:-1], method="higher")
+    rules: list[_Step] = [
+        *(partial(np.searchsorted, cut) for cut in ((known[1:] + known[:-1]) / 2, known[:-1])),
+        partial(np.searchsorted, known[1:], side="right"),
+        partial(np.searchsorted, ranks),
+    ]
+
+    def misfit(rule: _Step) -> float:
+        used = np.bincount(rule(there), minlength=len(known)) / len(there)
+        return float(np.abs(used - share).sum())
+
+    return min(rules, key=misfit)
 
 
 def same_values(one: Mixed, other: Mixed) -> Bool:
@@ -157,13 +220,16 @@ def in_pairs(original: Float, control: Float, confidence: float, folds: int = 1)
 def identical_rows(
     original: Mixed, synthetic: Mixed, control: Mixed, seed: int, confidence: float
 ) -> Outcomes:
-    """Whether each row has a synthetic row that is identical in every column.
+    """Whether each row, as the synthetic file would write it, is one of its rows.
 
+    So that a file of coarser values hides no copy: a person in a band of ages is compared by bands.
     The random guess hands out each synthetic column by itself, in another order.
     """
     rng = np.random.default_rng([seed, 90])
     shuffled = Mixed(synthetic.names, tuple(rng.permutation(one) for one in synthetic.columns))
-    inside, made, outside, blind = patterns([original, synthetic, control, shuffled])
+    write = Writer(synthetic, joined(original, control))
+    tables = [write(original), synthetic, write(control), shuffled]
+    inside, made, outside, blind = patterns(tables)
     by_chance = rate_of(np.isin(inside, blind), confidence)
     rows = np.arange(len(original))
     return Outcomes(np.isin(inside, made), np.isin(outside, made), rows, by_chance)

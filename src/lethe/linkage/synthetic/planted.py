@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,10 @@ from lethe.linkage.synthetic.copies import (
     SINGLE,
     Bool,
     Float,
+    Writer,
     alone,
     copy_risks,
+    patterns,
     same_values,
 )
 from lethe.linkage.synthetic.nearest import Guess, Mixed, Quantiles, cell_gaps, joined, right
@@ -35,53 +37,14 @@ VERBATIM, MOVED = "verbatim", "numbers moved by 1 % of a standard deviation"
 SHARES = (0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 """Shares of the original rows that are planted, beside those that rules forbid."""
 _MOVE = 0.01  # of half the range of the middle 68 %: a standard deviation that no single row makes
-_DIGITS = range(-6, 13)  # decimal places that a file may round to
 _FAR = 0.1  # distance beyond which a row that the file cannot write is no copy any more
 _NEAR = 0.02  # distance in the known columns from which on a planted row is not the nearest
-
-
-@dataclass(frozen=True, eq=False)
-class Writer:
-    """Writes rows as a synthetic file does.
-
-    A category that the file does not have becomes its most frequent one; a number is rounded to the
-    file's decimal places, kept within its range, and moved to the nearest value of the file where
-    that has less than half as many different values as the original.
-    """
-
-    synthetic: Mixed
-    original: Mixed
-
-    def __call__(self, rows: Mixed) -> Mixed:
-        """The rows as they would stand in the file."""
-        return Mixed(
-            rows.names, tuple(self._column(at, column) for at, column in enumerate(rows.columns))
-        )
-
-    def _column(self, at: int, column: NDArray[Any]) -> NDArray[Any]:
-        emitted = self.synthetic.columns[at]
-        known, count = np.unique(emitted[~np.isnan(emitted)], return_counts=True)
-        if not len(known):
-            return np.full(len(column), np.nan)
-        usual = known[np.argmax(count)]
-        if not self.synthetic.is_number(at):
-            return np.where(np.isin(column, known), column, usual)
-        of_original = self.original.columns[at]
-        values = len(np.unique(of_original[~np.isnan(of_original)]))
-        with np.errstate(over="ignore", invalid="ignore"):  # the largest numbers have no digits
-            digits = next((d for d in _DIGITS if (np.round(known, d) == known).all()), None)
-            written = column if digits is None else np.round(column, digits)
-        written = np.clip(written, known[0], known[-1])
-        if 2 * len(known) < min(values, len(self.synthetic)):
-            middle = (known[1:] + known[:-1]) / 2
-            written = known[np.searchsorted(middle, np.nan_to_num(written))]
-        gap = np.nan if np.isnan(emitted).any() else usual
-        return np.where(np.isnan(column), gap, written)
 
 
 def plants_of(
     original: Mixed,
     synthetic: Mixed,
+    control: Mixed,
     scale: Quantiles,
     outcomes: Mapping[str, Outcomes],
     guess: Guess | None,
@@ -104,7 +67,8 @@ def plants_of(
         that was moved is like any other.
     """
     rng, rows = np.random.default_rng([seed, 95]), len(original)
-    order, writer = rng.permutation(rows), Writer(synthetic, original)
+    order, writer = rng.permutation(rows), Writer(synthetic, joined(original, control))
+    control = writer(control)
     sizes = sorted({min(rows, max(1, math.ceil(share * rows))) for share in (*SHARES, *limits)})
     needed = {min(rows, max(1, math.ceil(share * rows))) for share in limits}
     found: list[Plant] = []
@@ -112,6 +76,7 @@ def plants_of(
         if kind == MOVED and same_values(original, wanted).all():
             continue  # no numbers
         written = writer(wanted)
+        alike = patterns([writer(written), control])
         gained = dict(_gained(original, written, scale, outcomes, guess))
         near = outcomes["closest"].control
         told = 1.0 if kind == VERBATIM else _advantage(gained["closest"], near)
@@ -119,6 +84,10 @@ def plants_of(
             chosen = np.zeros(rows, bool)
             chosen[order[:size]] = True
             twin = {name: _planted(outcomes[name], gained[name], chosen) for name in outcomes}
+            # Control rows that the file writes alike are found with the planted ones.
+            hits = np.isin(alike[1], alike[0][order[:size]])
+            whole = outcomes[IDENTICAL]
+            twin[IDENTICAL] = replace(twin[IDENTICAL], control=whole.control | hits)
             risks = {n: r for n, r in copy_risks(twin, confidence) if isinstance(r, Risk)}
             if kind == VERBATIM and size in needed:
                 made = joined(synthetic, written.take(order[:size]))
@@ -147,14 +116,15 @@ def _gained(
 ) -> Iterator[tuple[str, NDArray[Any]]]:
     """What each attack comes to for each of its original rows once that row is written."""
     same, gaps = same_values(original, written), cell_gaps(scale(original), scale(written))
-    yield IDENTICAL, same.all(axis=1)
+    if np.mean(gaps.mean(axis=1) <= _FAR) < 0.5:  # the file cannot carry a person
+        gaps[:], same[:] = np.inf, False
+    yield IDENTICAL, gaps.mean(axis=1) <= _FAR
     for name, found in outcomes.items():
         if name == "closest":
-            near = gaps[found.rows].mean(axis=1)
-            yield name, np.where(near <= _FAR, near, np.inf)
+            yield name, gaps[found.rows].mean(axis=1)
         elif name == SINGLE:
-            hits = same[found.rows] & alone(original.take(found.rows))
-            yield name, np.asarray(hits).any(axis=1) > 0
+            single = same[found.rows] & alone(original.take(found.rows))
+            yield name, np.logical_or.reduce(single, axis=1)
         elif name == INFERENCE and guess is not None:
             near = gaps[found.rows][:, guess.known].mean(axis=1)
             secret = written.columns[guess.secret][found.rows]

@@ -121,7 +121,7 @@ def study_synthetic(
     attacks = {name: risk for name, risk in found.items() if isinstance(risk, Risk)}
     skipped |= {name: str(error) for name, error in found.items() if name not in attacks}
     limits = [forbidden(rule.limit) for rule in settings.rules() if rule.limit < 1]
-    plants = plants_of(inside, made, Quantiles(files), outcomes, guess, further, limits, sure, seed)
+    plants = plants_of(*files, Quantiles(files), outcomes, guess, further, limits, sure, seed)
     near = outcomes["closest"]
     utility = _utility_of(original, synthetic, control, settings)
     baseline = _measured(attacks, knows, utility).candidate(settings.confidence, baseline=None)
