@@ -108,8 +108,10 @@ def room_of(document: Json) -> Room:
     if document.get("language"):
         return Language(document)
     if document.get("table"):
-        kinds = {"quasi": Quasi, "records": Records, "synthetic": Synthetic}
-        return kinds[document["table"]["kind"]](document)
+        kind = document["table"]["kind"]
+        if kind == "quasi":
+            return Quasi(document)
+        return Records(document) if kind == "records" else Synthetic(document)
     queries = document.get("queries") or {}
     if "mechanism" in queries:
         return Mechanism(document)

@@ -350,9 +350,11 @@ class ModuleState:
 
 
 _CONTAINERS = (OrderedDict, defaultdict, dict, list, tuple, set, frozenset, deque)
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, range, slice, re.Pattern, PurePath)
-_PLAIN += (datetime.date, datetime.time, datetime.timedelta, Decimal, Fraction, UUID, weakref.ref)
-_PLAIN += (torch.dtype, torch.device, torch.layout, torch.memory_format, np.generic, np.dtype)
+_PLAIN = (
+    *(type(None), bool, int, float, complex, str, bytes, range, slice, re.Pattern, PurePath),
+    *(datetime.date, datetime.time, datetime.timedelta, Decimal, Fraction, UUID, weakref.ref),
+    *(torch.dtype, torch.device, torch.layout, torch.memory_format, np.generic, np.dtype),
+)
 _PROCESS = (type, FunctionType, BuiltinFunctionType, CodeType, ModuleType, Logger, Enum, np.ufunc)
 _POINTER = 8
 
