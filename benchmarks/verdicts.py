@@ -14,6 +14,13 @@ done again, so that it can be stopped at any time. Four questions:
 - *null*: intervals of AUC and TPR of scores without any leak, which must hold chance in at least
   93 % of 1,000 audits a cell.
 
+Measured so far, of the targets above only a part (65 blinded audits, 62 safe ones, 28 null audits a
+cell; seeds as printed; 2 shared cores): scores 29 blinded, 0 unearned passes, 29 of 29 safe ones
+pass; one attack alone 29 and 1 (99 % of answers tied at the top: mended since), 26 of 28 pass; one
+or two audits of each other room, with 1 unearned pass (synthetic rows whose numbers are constant:
+`closest`); 1 of 65 informative audits did not fail. Null cells of 28 audits: 89 to 100 %, too few
+to judge by.
+
 A further room is an entry of `ROOMS`: how to make what it audits, leaky or safe, the ways to blind
 it, and how to audit it.
 """

@@ -104,7 +104,7 @@ class Values:
     def __init__(self, shadows: Shadows) -> None:
         level, scale = _frame(shadows.signals)
         signals, outside = (shadows.signals - level) / scale, ~shadows.members
-        signals -= shared_part(signals)
+        signals -= _shared(signals)
         alike = np.arange(shadows.records)  # whose values are a record's own
         if shadows.alone:
             labels = np.zeros(shadows.records) if shadows.labels is None else shadows.labels
@@ -139,7 +139,7 @@ class Values:
         last = len(self._residuals) - 1
         residual = np.interp(rank * last, np.arange(last + 1), self._residuals)
         level, scale = _frame(signals)
-        shared = shared_part((signals - level) / scale)
+        shared = _shared((signals - level) / scale)
         wanted = level + scale * (shared + self.mean + self.sd * residual)
         place = np.searchsorted(self._emitted, wanted).clip(0, len(self._emitted) - 1)
         lower = np.maximum(place - 1, 0)
@@ -151,11 +151,19 @@ class Values:
 
 
 def _frame(signals: NDArray[np.floating]) -> tuple[Float, Float]:
-    """(K, 1) level and scale of each model: mean and deviation without the outer 1 % of a side."""
+    """(K, 1) level and scale of each model: median, and deviation without the outer 1 % of a side.
+
+    Where most answers are tied the median is their value, so that ties stay ties.
+    """
     ends = np.quantile(signals, (0.01, 0.99), axis=1, keepdims=True)
     kept = signals.clip(*ends).astype(np.float64)
     scale = kept.std(axis=1, keepdims=True)
-    return kept.mean(axis=1, keepdims=True), np.where(scale > 0, scale, 1.0)
+    return np.median(kept, axis=1, keepdims=True), np.where(scale > 0, scale, 1.0)
+
+
+def _shared(table: Float) -> Float:
+    """`shared_part`, of records that vary: the others stay as they are."""
+    return np.where(np.ptp(table, axis=0) > 0, shared_part(table), 0.0)
 
 
 def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Shadows, Float]:
