@@ -132,7 +132,7 @@ def test_bits_worked_by_hand():
     assert found.missing.value == 5 and found.missing.n == 2
     narrow = bits(links, 0.5).left  # the quantile is sqrt(2 / 3)
     assert (narrow.low, narrow.high) == pytest.approx((2 - 2**0.5 / 3, 2 + 2**0.5 / 3))
-    with pytest.raises(NotMeasurable, match="rule='sum'"):
+    with pytest.raises(NotMeasurable, match="scored with their entropy"):
         bits(Links(links.best, none, none, none, none, 16))
 
 
