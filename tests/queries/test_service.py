@@ -694,9 +694,7 @@ def test_health_says_when_no_question_can_be_answered(tmp_path, gone, how):
     assert (told == 200) is (gone == "p.csv" and how == "away")  # the typed copy is enough
     file.unlink(missing_ok=True)
     kept.rename(file)
-    back = (
-        503 if (gone, how) == ("b.db", "broken") else 200
-    )  # SQLite's log went into the other file
+    back = 503 if (gone, how) == ("b.db", "broken") else 200  # its log went there
     assert world.ask("count() where x > 0").status_code == back
     assert world.stranger.get("/health").status_code == back
     world.close()
