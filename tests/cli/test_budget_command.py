@@ -34,6 +34,33 @@ def told(capsys):
     return runs
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("create", "b.db", "--epsilon", "1", "--dataset", "\udcff"),
+        ("create", "b.db", "--epsilon", "1", "--dataset", "x", "--analyst", "\udcff=1"),
+        *[
+            (*words, "--dataset", "\udcff")
+            for words in (
+                ("grant", "b.db", "bob", "0.5"),
+                ("raise", "b.db", "2", "--reason", "more"),
+                ("show", "b.db"),
+                ("export", "b.db"),
+                ("report", "b.db", "--out", "run"),
+            )
+        ],
+        ("grant", "b.db", "\udcff", "0.5"),
+        ("raise", "b.db", "2", "--reason", "\udcff"),
+        ("accept", "b.db", "--reason", "\udcff"),
+    ],
+)
+def test_bytes_that_are_no_text_are_refused(tmp_path, monkeypatch, told, words):
+    monkeypatch.chdir(tmp_path)
+    told("create", "b.db", "--epsilon", "1", "--dataset", "made")
+    code, _, err = told(*words)
+    assert code == 2 and err.count("lethe:") == 1, err
+
+
 @pytest.fixture
 def place(tmp_path, told):
     """A ledger bound to a file, with two analysts."""

@@ -100,6 +100,8 @@ def test_answers_are_shown_tabled_drawn_saved_and_reported(
     assert json.loads((folder / "answers.json").read_text()) == reply.to_json()
     assert lethe.Findings.load(folder).to_json() == reply.findings().to_json()
     assert "epsilon" in reply.report(tmp_path / "report.html").read_text()
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert {path.stat().st_mode & 0o777 for path in (*files, tmp_path / "report.html")} == {0o600}
     free = ask(people, "count()", epsilon=1.0, budget=None, no_budget=True)
     assert free.save(tmp_path / "free").joinpath("answers.json").is_file()
     assert "nothing was charged" in repr(free) and len(free.plot().axes) == 1
@@ -222,6 +224,16 @@ def test_what_was_paid_for_and_not_told_needs_a_new_payment(
     assert not ask(people, MEAN, epsilon=0.5, budget=budget, again=True).stored
     assert spent(budget) == (1_500_000_000, 3, 2)
     assert ask(people, MEAN, epsilon=0.5, budget=budget).stored
+
+
+@pytest.mark.parametrize("name", ["analyst", "dataset", "person", "table", "query", "budget"])
+def test_names_that_are_no_text_are_refused(people: Path, budget: Path, name: str) -> None:
+    given: dict[str, Any] = {"query": MEAN, "budget": budget, "dataset": "people"}
+    for wrong in ("bob\udcff", "\ud800"):
+        with pytest.raises(InputError):
+            rows = 1 if name == "person" else None
+            ask(people, **{**given, name: wrong, "rows": rows}, epsilon=0.5)
+    assert spent(budget) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -248,15 +248,19 @@ def test_a_data_set_is_entered_once_and_others_beside_it(opened):
         opened(dataset="b", budget=Charge("rho", 5))
     with pytest.raises(InputError, match="a budget for these data already, dataset='b'"):
         opened(dataset="c", budget=Charge("rho", 5), unit="user")  # the same content
+    with pytest.MonkeyPatch.context() as earlier:  # when that was not refused
+        earlier.setattr(ledgers, "_same", lambda *_: False)
+        opened(dataset="c")
+    assert ledger.verify().notes == ("c: is about the same data as b; what was spent adds up",)
     for name in "ad":  # bound to no content, which pays no question
         opened(dataset=name, fingerprint="", budget=Charge("rho", 5))
-    assert ledger.datasets() == ["a", "b", "d"]
+    assert ledger.datasets() == ["a", "b", "c", "d"]
     assert ledger.status("b").budget.rule == "epsilon"
     half = Guarantee("zcdp", {"rho": 1e-9}, "add/remove", "record")
     spend(ledger, half, dataset="a", fingerprint="anything")  # bound to no content
     assert ledger.status("b").spent.units == 0
     checked = ledger.verify()
-    assert checked.ok and set(checked.heads) == {"a", "b", "d"} and checked.entries == 4
+    assert checked.ok and set(checked.heads) == set("abcd") and checked.entries == 5
 
 
 def test_several_at_once_never_overspend(where, opened):

@@ -125,8 +125,11 @@ def test_a_file_that_changed_since_it_was_copied_is_asked_nothing(
     assert not find(tmp_path / named).is_unchanged()
     with pytest.raises(Mismatch, match="not those that the budget is bound to"):
         ask(tmp_path / named, "count()", epsilon=1.0, budget=None, no_budget=True)
-    path.write_bytes(whole)
-    assert find(tmp_path / named).is_unchanged()
+    for file in (path, made.keeper):  # both renamed: still the file beside its keeper's
+        file.rename(tmp_path / file.name.replace("people", "folk"))
+    assert not find(tmp_path / named.replace("people", "folk")).is_unchanged()
+    (tmp_path / "folk.csv").write_bytes(whole)
+    assert find(tmp_path / named.replace("people", "folk")).is_unchanged()
 
 
 def test_copy_and_keeper_may_lie_elsewhere(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import io
 import json
+import math
 import os
 import threading
 from dataclasses import replace
@@ -334,6 +335,51 @@ def test_labels_alone_and_a_limit_that_holds(world):
     assert left == {"label": 10, "noisy": 1000, "broken": 10}
 
 
+class Ends(BaseException):
+    """What no `except Exception` stops."""
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [[math.nan, 1.0]] * 2,
+        [[math.inf, 1.0]] * 2,
+        [[1.0, 2.0]],
+        [[[1.0]]] * 2,
+        [[1.0], [1.0, 2.0]],
+        [[], []],
+        [1.0, 2.0],
+        7.0,
+        "text",
+        None,
+        ValueError(SECRET),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        asyncio.CancelledError(),
+        Ends(),
+    ],
+    ids=repr,
+)
+def test_a_model_that_fails_has_one_refusal_one_line_and_its_rows_stay_counted(world, answer):
+    """Not counted, they could be tried until it is known where the model fails."""
+
+    def predict(rows):
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    world.service._models["label"] = Served("label", predict, "label", 2, 10)
+    alice = world.clients["alice"]
+    told = alice.post("/v1/models/label", json={"rows": [[1, 2], [3, 4]]})
+    assert told.status_code == 503
+    assert told.json() == {"error": "unavailable", "message": web.OUT_OF_REACH}
+    (line,) = map(json.loads, world.log.getvalue().splitlines())
+    assert line["status"] == 503 and line["path"] == "/v1/models/label" and "trouble" in line
+    assert str(SECRET) not in world.log.getvalue()
+    left = {m["name"]: m["left"] for m in alice.get("/v1/models").json()["models"]}
+    assert left["label"] == 8
+
+
 def test_noise_is_fresh_and_of_the_stated_size(world):
     told = world.clients["alice"].post("/v1/models/noisy", json={"rows": [[1, 2]] * 500}).json()
     drawn = np.array(told["answers"]) - [3, -3]
@@ -406,7 +452,7 @@ def test_trouble_inside_is_for_the_keeper_alone(world, people, monkeypatch):
         ),
         max_leaves=8,
     ),
-    path=st.sampled_from(["/v1/queries", "/v1/plan", "/v1/models/label", "/v1/models/broken"]),
+    path=st.sampled_from(["/v1/queries", "/v1/plan", "/v1/models/label"]),
 )
 def test_no_body_breaks_it(world, body, path):
     content = json.dumps(body).encode()
@@ -628,6 +674,29 @@ def test_a_data_file_that_is_gone_is_no_bug(tmp_path):
     assert world.spent() == 0
     path.write_bytes(whole)
     assert world.ask("count()").status_code == 200
+    world.close()
+
+
+@pytest.mark.parametrize("gone", ["p.csv.rows", "p.csv", "tokens.json", "b.db", "b.db-lock"])
+@pytest.mark.parametrize("how", ["away", "broken"])
+def test_health_says_when_no_question_can_be_answered(tmp_path, gone, how):
+    path = tmp_path / "p.csv"
+    path.write_text("x\n" + "1\n" * 50)
+    registered(path)
+    world = World(tmp_path, path, {"alice": 1.0})
+    assert world.stranger.get("/health").json() == {"status": "ok"}
+    file, kept = tmp_path / gone, tmp_path / "kept"
+    file.rename(kept)
+    if how == "broken":
+        file.write_bytes(b"{")
+    told = world.ask("count()").status_code
+    assert (told == 200) is (world.stranger.get("/health").status_code == 200)
+    assert (told == 200) is (gone == "p.csv" and how == "away")  # the typed copy is enough
+    file.unlink(missing_ok=True)
+    kept.rename(file)
+    back = 503 if (gone, how) == ("b.db", "broken") else 200  # its log went there
+    assert world.ask("count() where x > 0").status_code == back
+    assert world.stranger.get("/health").status_code == back
     world.close()
 
 

@@ -12,7 +12,13 @@ import pytest
 from registered_data import registered
 
 import lethe
+from lethe.data.schema import Schema
 from lethe.queries import aggregates
+from lethe.queries.lattice import Exact
+from lethe.queries.privacy import Neighbours, Spend
+from lethe.queries.query import bind, parse
+
+NUMBERS = Schema.of({"x": {"type": "number"}})
 
 AGE = np.tile([20, 30, 40, 90], 100)
 PAY = 3.0 + 0.5 * AGE  # 13, 18, 23, 48
@@ -86,3 +92,27 @@ def test_found_groups_say_from_which_count_on_they_are_shown(people: Path) -> No
     assert [dict(row.key) for row in reply.answers.rows] == [{"sex": "F"}, {"sex": "M"}]
     for row in reply.answers.rows:
         assert row.notes[-1].startswith("groups with a noisy count below")
+
+
+@pytest.mark.parametrize(
+    ("ends", "step", "candidates"),
+    [
+        ("[0, 8]", "1", range(9)),
+        ("[0, 8]", "8", [0, 8]),
+        ("[0, 1]", "0.3", [0, 0.3, 0.6, 0.9, 1]),
+        ("[0.3, 0.7]", "0.1", [0.3, 0.4, 0.5, 0.6, 0.7]),
+        ("[-7, 8]", "5", [-7, -5, 0, 5, 8]),
+        ("[18, 100]", "0.25", [18 + at / 4 for at in range(329)]),
+        ("[0, 1000]", "0.1", [at / 10 for at in range(10_001)]),
+    ],
+)
+def test_the_step_of_a_quantile_is_the_step(ends, step, candidates) -> None:
+    """Every candidate is answered, and nothing else, by a mechanism that takes each once."""
+    query = bind(parse(f"median(x) in {ends} step {step}"), NUMBERS)
+    layout, whose = query.aggregate.layout((), NUMBERS), Neighbours()
+    assert layout.cells == len(candidates)
+    for place in {0, 1, len(candidates) // 2, len(candidates) - 1}:
+        cells = [10**6 * (at == place) for at in range(layout.cells)]
+        exact = Exact(10**6, (), tuple(cells))
+        (answer,) = query.aggregate.answered(exact, layout, Spend(50.0), whose)
+        assert answer.value == candidates[place] and f"multiples of {step}" in answer.notes[0]

@@ -348,7 +348,7 @@ def _answered(table: Table, plan: Plan, progress: Progress | None = None) -> Ans
     """The answer, which is for nobody to see before it was paid for."""
     privacy = plan.privacy
     groups = measure(table, plan.query, privacy.person, privacy.rows or 1, salt=plan.key)
-    if table.version != table.opened:
+    if table.registered.version != table.opened:
         raise RunFailed(
             f"the rows of {table.registered.name} were written while they were read. Ask again "
             "when they rest."

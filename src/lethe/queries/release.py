@@ -75,7 +75,8 @@ def release(
 
 def _fitting(rows: Sequence[Answer], most: int) -> Iterator[Answer]:
     """The found groups with the largest noisy counts whose names fit, in their order."""
-    kept, room = set(), most * LONGEST_NAME
+    kept: set[int] = set()
+    room = most * LONGEST_NAME
     for place in sorted(range(len(rows)), key=lambda i: float(rows[i].value), reverse=True):
         if len(kept) == most:
             break

@@ -103,11 +103,6 @@ class Table:
         self._base.close()
         self._clear()
 
-    @property
-    def version(self) -> str:
-        """A mark that changes when the file is written anew; not of its content."""
-        return self.registered.version
-
     def run(self, sql: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         """Rows of a statement about the table `rows`; for aggregates, not for rows of people.
 

@@ -148,6 +148,7 @@ def replay(rows: Rows, heads: Sequence[str]) -> Verification:
     accepted: list[str] = []
     ends: dict[str, str] = {}
     seen: set[str] = set()
+    bound: dict[str, str] = {}
     total = 0
     for name, entries, head in rows.heads():
         chained = _Chain(str(name))
@@ -165,6 +166,9 @@ def replay(rows: Rows, heads: Sequence[str]) -> Verification:
             problems.append(f"{name}: there is no entry")
         ends[str(name)] = chained.hash
         seen |= chained.seen
+        first = bound.setdefault(chained.content or chained.hash, str(name))
+        if first != name:  # earlier versions took two budgets for one content
+            notes.append(f"{name}: is about the same data as {first}; what was spent adds up")
         total += chained.number
     problems += [f"{name}: has entries and no head" for name in rows.strays()]
     problems += [
@@ -187,6 +191,7 @@ class _Chain:
         self.seen: set[str] = set()
         self.number = 0
         self.hash = genesis(dataset)
+        self.content = ""  # keyed hash of the data; empty where the budget is bound to none
         self._time = ""
         self._accounts: Accounts | None = None
         self._owned: dict[str, Account | None] = {}
@@ -218,6 +223,7 @@ class _Chain:
         try:
             due = self._due(entry, read_json(entry.body))
             self._accounts = found = Accounts.from_text(entry.state)
+            self.content = found.fingerprint
             self._owned[entry.analyst] = found.own
         except (LetheError, ValueError, KeyError, TypeError) as error:
             return [*wrong, f"cannot be read: {error}"]

@@ -353,7 +353,7 @@ class QueryService:
         with self._lock:
             found = self._tables[config.name]
             try:
-                if found.table.version != found.table.opened:
+                if found.table.registered.version != found.table.opened:
                     fresh = _Open(_opened(config))
                     found.replaced = True
                     found.close_if_idle()
