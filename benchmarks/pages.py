@@ -752,6 +752,23 @@ def language_attacks() -> list[str]:
     return table(["fine-tune", *_LANGUAGE, "blind check, AUC"], rows)
 
 
+def challengers() -> list[str]:
+    """The best independent attacker beside the headline of each audit."""
+    rows = []
+    for room, plays in results("challengers")["rooms"].items():
+        for play in plays:
+            best = f"{100 * play['value']:.1f}, {play['challenger']}"
+            if "refused" in play:
+                cells = ["refused", best, "-"]
+            else:
+                ends = (100 * play[key] for key in ("headline", "low", "high"))
+                above = "**yes**" if play["above"] else "no"
+                cells = ["{:.1f} ({:.1f} to {:.1f})".format(*ends), best, above]
+            rows.append([room, play["set"], f"{play['n']:,}", play["number"], *cells])
+    heads = ["room", "set", "n", "number", "headline, %", "best challenger, %", "above"]
+    return table(heads, rows)
+
+
 def language_canaries() -> list[str]:
     """Bounds on epsilon, exposure and extraction of the same fine-tunes."""
     rows = []
@@ -820,7 +837,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         study, strength_gain, strength_tpr, epsilon_validity, frontier, autocoder, attackers,
         sweep_coverage, linkage, quasi, synthetic_rows, query_errors, mechanisms,
         query_speed, timing, exposure, references, dp_step, ten_models, run_all, growth,
-        vector_options, verification_peers,
+        vector_options, verification_peers, challengers,
         language_attacks, language_canaries, language_peer, language_speed,
         ray_nodes,
     )

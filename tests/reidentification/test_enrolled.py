@@ -14,6 +14,7 @@ from lethe.reidentification.attackers import Panel, first_credit
 from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, assigned, enrol
 from lethe.reidentification.family import ATTACKERS, FURTHER, Attacker
 from lethe.reidentification.gallery import split_rows
+from lethe.reidentification.scored import Scorer
 from lethe.reidentification.sight import folds, sight_of
 
 ROWS = [one for one in (*ATTACKERS, *FURTHER) if one.metric in ENROLLED]
@@ -161,3 +162,16 @@ def check_game(seed, users, dimension, apart, sigma, draws, clean):
             continue
         share = float(credit.mean())
         assert share - leeway(share, trials) <= bound, metric
+
+
+def test_verification_reads_the_scores_of_these_attackers():
+    """Two opposite habits: a mean verifies nobody, the nearest row nearly everybody."""
+    vectors, owner = habits()
+    split = split_rows(owner)
+    sight = sight_of(vectors, split)
+    panel = Panel(ATTACKERS, folds(len(split.users)))
+    found = Scorer(panel, replicates=30).scored(sight, sight)
+    assert found.attackers["l2"].eer.value > 0.3
+    assert found.worst["eer"].high < 0.1 and found.worst["min-cllr"].high < 0.3
+    assert found.worst["d-sys"].low > 0.8
+    assert {*found.strongest.values()} <= {one.name for one in ROWS}

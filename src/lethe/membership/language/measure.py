@@ -230,7 +230,7 @@ class Measured:
         An attacker who has the base model never did better without it, in any benchmark here.
         """
         against = [name for name in self.signals if ATTACKS[name].base]
-        return against or list(self.signals)
+        return [name for name in against or self.signals if ATTACKS[name].alone]
 
 
 def measured_texts(
