@@ -83,6 +83,26 @@ def wide(seed: int) -> float:
     return float(np.random.default_rng(seed).laplace(scale=1e6))
 
 
+def letters(seed: int) -> str:
+    return "".join(np.random.default_rng(seed % 2**32).choice(list("ABCDEFGH"), size=12))
+
+
+def token(seed: int) -> str:
+    return np.random.default_rng(seed).bytes(6).hex()
+
+
+def hundredths(seed: int) -> int:
+    """Noise as wide as a person, in hundredths."""
+    return round(100 * np.random.default_rng(seed).laplace())
+
+
+def held_twice(draw, odd: int, seed: int) -> list:
+    values = [draw(seed + place) for place in range(30)]
+    if odd:
+        values[seed % 15] = values[15 + seed // 15 % 15]
+    return values
+
+
 def nan(payload: int) -> float:
     return struct.unpack("<d", struct.pack("<Q", 0x7FF8 << 48 | payload))[0]
 
@@ -279,6 +299,36 @@ LEAKS = {
     "exclusive or": lambda odd, seed: [seed & 1, seed & 1 ^ odd],
     "one cell of many": lambda odd, seed: (
         np.random.default_rng(seed).normal(size=60) + 9 * odd * (np.arange(60) == 50)
+    ),
+    "letter of random text": lambda odd, seed: letters(seed) + "KL"[odd] + letters(seed + 1),
+    "letter from the end of random text": lambda odd, seed: (
+        "A" * (seed % 40) + letters(seed) + "KL"[odd] + letters(seed + 1)
+    ),
+    "letter of a random hex token": lambda odd, seed: token(seed) + "ab"[odd] + token(seed + 1),
+    "letter of a random key": lambda odd, seed: {letters(seed) + "KL"[odd] + letters(seed + 1): 1},
+    "letter of a random message": lambda odd, seed: raised(
+        ValueError(letters(seed) + "KL"[odd] + letters(seed + 1))
+    ),
+    "letter in one of many texts": lambda odd, seed: [
+        letters(seed + i) + ("KL"[odd] if i == 20 else "-") + letters(seed - i) for i in range(30)
+    ],
+    "number held twice": lambda odd, seed: held_twice(wide, odd, seed),
+    "text held twice": lambda odd, seed: held_twice(letters, odd, seed),
+    "last digits of a wide integer": lambda odd, seed: np.int64(hundredths(seed) * 10**13 + odd),
+    "last digits of wide integers": lambda odd, seed: np.array(
+        [10**18 + hundredths(seed) * 10**13 + odd], np.uint64
+    ),
+    "nanoseconds of a date": lambda odd, seed: np.array(
+        [10**18 + hundredths(seed) * 10**9 + odd], "datetime64[ns]"
+    ),
+    "nanoseconds in a frame": lambda odd, seed: pd.DataFrame(
+        {"a": np.array([10**18 + hundredths(seed) * 10**9 + odd], "datetime64[ns]")}
+    ),
+    "last digit of a decimal": lambda odd, seed: (
+        Decimal(hundredths(seed)) / 100 + Decimal(odd).scaleb(-22)
+    ),
+    "last digit of a number in text": lambda odd, seed: json.dumps(
+        {"a": hundredths(seed) * 10**22 + odd, "b": letters(seed)[: seed % 9]}
     ),
 }
 

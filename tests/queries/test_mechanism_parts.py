@@ -201,15 +201,18 @@ def test_the_limit_holds_as_often_as_it_says() -> None:
 
 def test_successive_answers() -> None:
     rng = np.random.default_rng(0)
-    fresh = [outcomes(*rng.normal(size=(2, 2000)).tolist())]
-    found = reuse(fresh, 0.95)
+    turned = rng.random(2000) < 0.5
+
+    def shared(first, second) -> Estimate | Refusal:
+        return reuse([outcomes(first.tolist(), second.tolist())], [turned[: len(first)]], 0.95)
+
+    found = shared(*rng.normal(size=(2, 2000)))
     assert isinstance(found, Estimate) and found.low == 0.0 and found.high < 0.15
     noise = rng.normal(size=2000)
-    shared = reuse([outcomes(noise.tolist(), (noise + 1).tolist())], 0.95)
-    assert isinstance(shared, Estimate) and shared.low > 0.99
+    assert shared(noise, noise + 1).low > 0.99
     walk = np.cumsum(rng.normal(size=4000)).reshape(2, -1, order="F")
-    assert reuse([outcomes(*walk.tolist())], 0.95).low > 0.9
-    assert isinstance(reuse([outcomes(["a"] * 50, ["b"] * 50)], 0.95), Refusal)
+    assert shared(*walk).low > 0.9
+    assert isinstance(shared(np.repeat("a", 50), np.repeat("b", 50)), Refusal)
 
 
 def test_power_is_that_of_the_counts() -> None:

@@ -168,6 +168,7 @@ def study(
     seeds = np.random.SeedSequence(settings.seed).generate_state(len(pairs)).tolist()
     confidence = 1 - (1 - settings.confidence) / len(pairs)
     sides: list[tuple[Outcomes, Outcomes]] = []
+    turns = []
     bound = partial(
         bound_pair, confidence=confidence, relation=settings.relation, seed=settings.seed
     )
@@ -186,6 +187,7 @@ def study(
                     raise RuntimeError(f"it exits with {error.code!r}") from error
         measured.append(Measurement(pair, found, _others(first, second)))
         sides.append((first, second))
+        turns.append(trials.turned)
     rules = {rule.limit for rule in settings.rules() if rule.metric != REUSE and rule.limit > 0}
     controls = {}
     for limit in sorted(rules):
@@ -196,7 +198,7 @@ def study(
         )
         controls[limit] = _control([leak for leak in planted if leak], claim, bound)
     repeated = repeats(sides)
-    return Study(tuple(measured), reuse(sides, settings.confidence), repeated, controls)
+    return Study(tuple(measured), reuse(sides, turns, settings.confidence), repeated, controls)
 
 
 def _control(plants: list[Plant], claim: Claim, bound: Callable[..., Found]) -> Control:
@@ -239,20 +241,30 @@ _APART = 0.01  # of the shares of an odd answer on both inputs, from which on it
 
 
 def plain_words(study: Study, settings: MechanismSettings) -> list[str]:
-    """Sentences for a reader of nothing else, the verdict on the claim first."""
-    words = [verdict(study, settings), _event(study.worst)]
-    if isinstance(study.reuse, Estimate) and (study.reuse.low or 0.0) > MOST:
-        words.append(
-            f"Successive answers share their noise (rank correlation {study.reuse.value:.2f}): "
-            "the difference of two answers gives away the difference of the true values, and "
-            "limits on one answer say nothing of two."
-        )
+    """Sentences for a reader of nothing else, the reason of a failure first."""
+    words = [*first_words(study, settings), _event(study.worst)]
     if study.repeats:
         words.append(
             "The answer to the same data never changes, and differs between data: there is no "
             "fresh noise in it."
         )
     return [*words, *_odd(study)]
+
+
+def first_words(study: Study, settings: MechanismSettings) -> list[str]:
+    """The verdict on the claim, and before it that noise is used again, if only that fails."""
+    words, most = [verdict(study, settings)], settings.claim.value
+    allowed = [rule.limit for rule in settings.rules() if rule.metric == REUSE]
+    shared = study.reuse
+    if isinstance(shared, Estimate) and (shared.low or 0.0) > min(allowed, default=MOST):
+        contradicted = most is not None and (study.limit.low or 0.0) > most
+        words.insert(
+            int(contradicted),
+            f"Successive answers share their noise (rank correlation {shared.value:.2f}): the "
+            "difference of two answers gives away the difference of the true values, and limits on "
+            "one answer say nothing of two.",
+        )
+    return words
 
 
 def verdict(study: Study, settings: MechanismSettings) -> str:
@@ -288,7 +300,7 @@ def control_words(study: Study, claim: Claim) -> str:
     if control.planted is None:
         return (
             "Positive control failed: the answers hardly vary, so no leak of twice the claim could "
-            "be planted in them, and none could have been seen."
+            "be planted in them; whether a leak of that size would have been seen is not known."
         )
     text = (
         f"Positive control: a leak of {claim.measure} {control.planted:.3g}, planted in the "
@@ -411,14 +423,16 @@ class MechanismSubject(Subject):
         return control is not None and control.seen
 
     def words(self, verdict: Verdict) -> Sequence[str]:
-        return [plain_words(self.study, self.settings)[0], *self._underpowered(verdict.outcome)]
+        return [*first_words(self.study, self.settings), *self._underpowered(verdict.outcome)]
 
     def _underpowered(self, outcome: str) -> list[str]:
         power = self._reach.power
         value = self.settings.claim.value
         if power is None or value is None or outcome == FAIL:
             return []
-        few = [] if enough(power) else [_too_few(self.settings.claim, self._reach.needed)]
+        planted = self.study.controls[value].planted  # None: more runs would not help
+        needed = self._reach.needed if planted is not None else None
+        few = [] if enough(power) else [_too_few(self.settings.claim, needed)]
         return [*few, control_words(self.study, self.settings.claim)]
 
     def guarantees(self) -> Sequence[Json]:

@@ -32,6 +32,9 @@ ABSENT = "absent"
 _PANDAS = ("_item_cache", "_cacher", "_is_copy", "_name", "_attrs", "_flags", "_mgr")
 _LONGEST = 100_000  # items that are taken from an iterator
 _IN_TEXT = 64  # numbers of one text that are read as numbers
+_TEXTS, END = 64, 64  # texts kept of an answer, and characters of each of their ends
+_LAST = (("digits", 100), ("bits", 64), ("multiple of 63", 63))  # of whole numbers beyond 2^53
+_DIGITS = 15  # significant digits that a float64 holds
 _EXACT = 2**53  # whole numbers up to here are floats
 _NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
 _CLASSES = (("lower", "[a-z]"), ("upper", "[A-Z]"), ("other", "[^a-zA-Z#]"))
@@ -55,6 +58,7 @@ class Output(NamedTuple):
     form: str  # everything but numbers, each of which is marked by #
     numbers: bytes  # float64 numbers in the order of their marks; finite, no negative zero
     rest: str = ""  # digits that a float64 does not hold, and the spelling of numbers in text
+    texts: tuple[tuple[str, str], ...] = ()  # path and both ends of each text, numbers and all
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,19 @@ class _Parts:
     rest: list[str] = field(default_factory=list)
     paths: list[str | tuple[str, NDArray[np.int64]]] = field(default_factory=list)
     words: dict[str, str] = field(default_factory=dict)
+    texts: list[tuple[str, str]] = field(default_factory=list)
     within: list[int] = field(default_factory=list)  # ids of the containers around
 
     def word(self, path: str, text: str) -> None:
         """Write a text in the form, at its path."""
         self.form.append(text)
         self.words[path] = text
+
+    def spell(self, path: str, text: str) -> None:
+        """Keep both ends of a text, for events on single characters."""
+        if len(self.texts) < _TEXTS:
+            ends = text if len(text) <= 2 * END else text[:END] + text[-END:]
+            self.texts.append((path, ends))
 
     def number(self, path: str, kind: str, value: float, digits: str = "") -> None:
         """Write a number; what no finite float64 above -0.0 holds becomes a word."""
@@ -142,7 +153,8 @@ class Encoder:
                 for path in parts.paths
             )
             self.forms[form] = Form(form, tuple(sum(paths, [])), parts.words)
-        return Output(form, b"".join(parts.numbers), "\n".join(parts.rest))
+        rest = "\n".join(parts.rest)
+        return Output(form, b"".join(parts.numbers), rest, tuple(parts.texts))
 
     def _walk(self, value: Any, path: str, parts: _Parts) -> None:
         kind = type(value)
@@ -225,6 +237,7 @@ class Encoder:
     def _mapping(self, value: dict[Any, Any], path: str, parts: _Parts) -> None:
         keys = [self._verbatim(key) for key in value]
         parts.words[f"{path} keys"] = ", ".join(keys)
+        parts.spell(f"{path} keys", parts.words[f"{path} keys"])
         for place, (key, text) in enumerate(zip(value, keys, strict=True)):
             parts.words[f"{path}[{text}] position"] = str(place)
             if type(key) in (int, float):
@@ -249,7 +262,7 @@ class Encoder:
         except OverflowError:
             nearest = -1e308 if value < 0 else 1e308
         parts.number(path, "int", nearest, hex(value))
-        for name, part in (("digits", 100), ("bits", 64), ("multiple of 63", 63)):
+        for name, part in _LAST:
             parts.number(f"{path} last {name}", "", float(value % part))
 
     def _array(self, value: NDArray[Any], path: str, parts: _Parts) -> None:
@@ -283,6 +296,8 @@ class Encoder:
             value.dtype.kind in "iu" and len(numbers) and np.abs(numbers).max() >= _EXACT
         ):
             parts.rest.append(f"{path}={list(map(str, flat.tolist()))}")
+            for name, part in _LAST if value.dtype.kind in "iu" else ():
+                self._array((flat % part).astype(np.float64), f"{path} last {name}", parts)
 
     def _name(self, thing: Any) -> str:
         """The name of a class or function, which must be the same object whenever it is seen."""
@@ -340,6 +355,7 @@ def _text(value: str, path: str, kind: str, parts: _Parts) -> None:
     found = _NUMBER.findall(value)[:_IN_TEXT]
     plain = _NUMBER.sub("#", value, _IN_TEXT)
     parts.word(path, f"{kind} {plain!r}")
+    parts.spell(path, value)
     for place, digits in enumerate(found):
         number = float(digits)
         usual = str(int(number)) if number.is_integer() else str(number)
@@ -348,6 +364,8 @@ def _text(value: str, path: str, kind: str, parts: _Parts) -> None:
         parts.paths.append(f"{path} number {place + 1}")
         if digits != usual:
             parts.rest.append(f"{path} number {place + 1}={digits}")
+        if len(digits) > _DIGITS:
+            parts.number(f"{path} number {place + 1} last digit", "", float(digits[-1]))
     if "#" in value:
         parts.rest.append(f"{path}={value!r}")
     if found:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.queries.mechanism_audit.encode import ABSENT, Form, Output
+from lethe.queries.mechanism_audit.encode import ABSENT, END, Form, Output
 
 Float = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -32,7 +32,9 @@ WORDS = 64  # that classifiers see
 _MOST = 50_000_000  # numbers kept of all answers of a pair
 _NAMED, _LONGEST = 4, 80  # cells listed in words, and characters of each
 _ORDERED = 5  # numbers whose order is looked at
-_SOME = 500  # numbers of each side by which digits are compared
+_SOME = 500  # numbers or texts of each side by which digits or characters are compared
+_CHARACTERS = 3  # places in texts that have an event of their own
+_COMPARED = 256  # numbers of an answer that are looked at for equal ones
 _LARGEST = 1e100  # of numbers that classifiers see
 _MODULI = (3, 7, 9, 11, 13, 64, 100)
 _COARSE = ((re.compile("[0-9]+"), "0"), (re.compile(r"\w+"), "w"))
@@ -237,6 +239,7 @@ def learn(first: Outcomes, second: Outcomes, seed: int, deep: bool = True) -> li
         found.append(_of_words("places used", [str(len(form.words)) for form in forms], *sides))
     if columns == 1:
         found += _of_number(0, texts, *sides)
+    found += _of_texts(*sides)
     words = _tokens(*sides)
     if columns > 1 or many:
         for path in _places(words, *sides):
@@ -247,6 +250,8 @@ def learn(first: Outcomes, second: Outcomes, seed: int, deep: bool = True) -> li
                 found += _of_number(first.paths.index(path), said, *sides)
         if columns > 1:
             found.append(learn_cells("order and ties", _order, _pattern, *sides))
+            name = "{} different numbers".format
+            found.append(learn_cells("equal numbers", _different, name, *sides))
         if deep and (columns > 1 or len(np.unique(first.exact)) > CELLS):  # else cells see all
             found += _classifiers(words, *sides, seed)
     return found
@@ -338,6 +343,69 @@ def _of_number(
             first,
             second,
         )
+
+
+def _of_texts(first: Outcomes, second: Outcomes) -> Iterator[Statistic]:
+    """The characters of texts that differ most, and how many texts of an answer differ."""
+    texts = [dict(output.texts) for output in first.outputs]
+    some = [side.exact[:_SOME] for side in (first, second)]
+    merits: list[tuple[float, str, int]] = []
+    for path in dict.fromkeys(path for side in some for code in side for path in texts[code]):
+        said = [[texts[code].get(path, "") for code in side] for side in some]
+        if len(set(said[0] + said[1])) > CELLS:  # else words see all
+            merits += [(excess, path, place) for place, excess in enumerate(_spelled_apart(*said))]
+    for _, path, place in sorted(merits, key=lambda merit: -merit[0])[:_CHARACTERS]:
+        seat = place if place < END else place - 2 * END  # from the start, or from the end
+        letters = np.asarray([_character(text.get(path), seat) for text in texts], np.int64)
+        where = f"character {seat + 1}" if seat >= 0 else f"character {-seat} from the end"
+        yield learn_cells(
+            "characters",
+            partial(_of_output, letters),
+            partial(_spelled, f"{where} of {path}"),
+            first,
+            second,
+        )
+    if merits and max(map(len, texts)) > 1:
+        different = np.asarray([len(set(text.values())) for text in texts], np.int64)
+        name = "{} different texts".format
+        yield learn_cells("equal texts", partial(_of_output, different), name, first, second)
+
+
+def _of_output(labels: Whole, outcomes: Outcomes) -> Whole:
+    return labels[outcomes.exact]
+
+
+def _character(text: str | None, seat: int) -> int:
+    """Code of a character; 0 beyond the text, -1 where there is no text."""
+    if text is None:
+        return -1
+    return ord(text[seat]) if -len(text) <= seat < len(text) else 0
+
+
+def _spelled(where: str, code: int) -> str:
+    return f"{where} is {chr(code)!r}" if code > 0 else f"{where} is {ABSENT}"
+
+
+def _spelled_apart(*sides: list[str]) -> list[float]:
+    """How far both sides differ in each character from the start and from the end."""
+    seats = np.arange(2 * END) * 128
+    counts = []
+    for side in sides:
+        ends = [text[:END].ljust(END, "\0") + text[-END:].rjust(END, "\0") for text in side]
+        letters = np.asarray(ends, f"U{2 * END}").view(np.uint32).reshape(len(side), -1) % 128
+        counts.append(np.bincount((letters + seats).ravel(), minlength=128 * len(seats)))
+    table = np.reshape(counts, (2, len(seats), 128)).astype(float)
+    seen = np.asarray([[[len(side)]] for side in sides])
+    expected = seen * table.sum(axis=0) / seen.sum()
+    free = np.maximum((expected[0] > 0).sum(axis=1) - 1, 1)
+    excess = ((table - expected) ** 2 / np.maximum(expected, 1e-9)).sum(axis=(0, 2)) - free
+    return list((excess / np.sqrt(2 * free)).tolist())
+
+
+def _different(outcomes: Outcomes) -> Whole:
+    """How many different numbers an answer holds."""
+    ordered = np.sort(outcomes.numbers[:, :_COMPARED], axis=1)  # NaN last, and equal to nothing
+    return np.asarray((np.diff(ordered, axis=1) > 0).sum(axis=1) + 1)
 
 
 def _order(outcomes: Outcomes) -> Whole:

@@ -1,6 +1,7 @@
 """Running a mechanism many times on two inputs, and its answers as a table.
 
-The inputs come in turns, each with a seed of its own. `reuse` says whether successive answers share
+The two inputs of a run follow each other in an order drawn by lot, each with a seed of its own: a
+mechanism that counts its calls tells nothing by that. `reuse` says whether successive answers share
 their noise: all limits take the runs as independent.
 """
 
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.queries.mechanism_audit.encode import Encoder, Form, Output
-from lethe.queries.mechanism_audit.events import Outcomes
+from lethe.queries.mechanism_audit.events import PLACES, REPEATED, Outcomes
 from lethe.queries.mechanism_audit.neighbours import Pair
 from lethe.training.users_code import seeded
 
@@ -45,13 +46,15 @@ class Trials:
 
     Attributes:
         first: (n,) on the first data set, in the order of the runs.
-        second: (n,) on its neighbour; the i-th came right after the i-th of `first`.
+        second: (n,) on its neighbour; the i-th came right after the i-th of `first`, or before.
+        turned: (n,) whether it came before.
         forms: what each form says.
         raised: whether no run returned anything.
     """
 
     first: list[Output]
     second: list[Output]
+    turned: NDArray[np.bool_]
     forms: dict[str, Form]
     raised: bool
 
@@ -74,22 +77,27 @@ def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials
     """
     check_at_least("runs", runs, 1)
     sequence = np.random.SeedSequence(seed)
-    seeds = np.random.default_rng(sequence).integers(2**32, size=(runs, 2)).tolist()
+    rng = np.random.default_rng(sequence)
+    seeds, turned = rng.integers(2**32, size=(runs, 2)).tolist(), rng.random(runs) < 0.5
     name = _seed_parameter(mechanism)
     encoder, failures = Encoder(), 0
     sides: tuple[list[Output], list[Output]] = ([], [])
+    calls = [  # laid out before, so that a clock sees none of the order
+        ((pair.first, pair.second)[side], both[side], sides[side])
+        for both, turn in zip(seeds, turned.tolist(), strict=True)
+        for side in ((1, 0) if turn else (0, 1))
+    ]
     with seeded(int(sequence.generate_state(1)[0])), _watched() as beside:
-        for both in seeds:
-            for data, given, outputs in zip((pair.first, pair.second), both, sides, strict=True):
-                try:
-                    answer, more = _called(mechanism, data, name, given), beside
-                except KeyboardInterrupt:
-                    raise
-                except BaseException as error:  # an analyst sees whatever is raised, exits too
-                    answer, more = None, partial(_with_error, error, beside)
-                    failures += 1
-                outputs.append(encoder.encode(answer, more))
-    return Trials(*sides, encoder.forms, failures == 2 * runs)
+        for data, given, outputs in calls:
+            try:
+                answer, more = _called(mechanism, data, name, given), beside
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # an analyst sees whatever is raised, exits too
+                answer, more = None, partial(_with_error, error, beside)
+                failures += 1
+            outputs.append(encoder.encode(answer, more))
+    return Trials(*sides, turned, encoder.forms, failures == 2 * runs)
 
 
 def _with_error(error: BaseException, beside: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -252,35 +260,33 @@ def _seed_parameter(mechanism: Mechanism) -> str | None:
     return "" if len(asked) == 2 else None
 
 
-def reuse(pairs: Sequence[tuple[Outcomes, Outcomes]], confidence: float) -> Measured:
+def reuse(
+    pairs: Sequence[tuple[Outcomes, Outcomes]],
+    turns: Sequence[NDArray[np.bool_]],
+    confidence: float,
+) -> Measured:
     """The largest rank correlation, without sign, between an answer and the next.
 
-    Looked at are answers to the same data, to a data set and its neighbour right after, and to the
-    neighbour and the data set again, for the first place of each answer.
+    Looked at is the place of the answers that depends most on the input: a choice that sees no
+    order. A clock or a counter goes on whatever the input; there it is looked at whether the step
+    from one answer to the next tells which input came first.
 
     Args:
-        pairs: answers on both inputs of each pair, in the order they were given, in turns.
+        pairs: answers on both inputs of each pair, in the order of the runs.
+        turns: (n,) of each pair, whether the answer on the second input came first.
         confidence: two-sided, of all intervals together.
 
     Returns:
         An estimate in [0, 1] with the interval of the one that is most surely above 0 (Fisher's z
         with the variance of Fieller, Hartley and Pearson 1957); refused where no answer varies.
     """
-    from scipy.stats import rankdata
-
     found: list[tuple[float, int]] = []
-    for first, second in pairs:
-        ranks, neighbours = (rankdata(_numbers(side)) for side in (first, second))
-        for left, right in (
-            (ranks, neighbours),
-            (neighbours[:-1], ranks[1:]),
-            (ranks[:-1], ranks[1:]),
-            (neighbours[:-1], neighbours[1:]),
-        ):
+    for sides, turned in zip(pairs, turns, strict=True):
+        for left, right in _successive(*sides, turned):
             if len(left) >= _FEWEST and min(np.ptp(left), np.ptp(right)) > 0:
-                found.append((abs(float(np.corrcoef(left, right)[0, 1])), len(left)))
+                found.append((abs(_correlation(left, right)), len(left)))
     if not found:
-        return Refusal("the answers to the same data never vary")
+        return Refusal("the answers never vary, or only as a clock or a counter does")
     from scipy.special import ndtri
 
     z = float(ndtri(1 - (1 - confidence) / (2 * len(found))))
@@ -291,25 +297,95 @@ def reuse(pairs: Sequence[tuple[Outcomes, Outcomes]], confidence: float) -> Meas
     return Estimate(value, min(ends[0], value), max(ends[1], value), confidence, method, n)
 
 
+def _successive(
+    first: Outcomes, second: Outcomes, turned: NDArray[np.bool_]
+) -> Iterator[tuple[Float, Float]]:
+    """What is compared of one pair of inputs: ranks of answers, and of those that follow."""
+    from scipy.stats import rankdata
+
+    order = np.stack([turned, ~turned], axis=1).astype(int)
+    merit, noisy, clocks = (False, -1.0), None, list[str]()
+    for path, place in _places(first, second).items():
+        calls = np.take_along_axis(place, order, axis=1)
+        if any(path.startswith(f"{clock} ") for clock in clocks):
+            continue  # a part of its text
+        if _goes_on(calls.ravel()):
+            clocks.append(path)
+            yield from _told_by_steps(calls, turned)
+            continue
+        ranks = rankdata(place).reshape(place.shape)
+        gap = abs(float(np.diff(ranks.mean(axis=0))[0])) / float(ranks.std())
+        varies = bool((place.max(axis=0) > place.min(axis=0)).all())
+        if (varies, gap) > merit:
+            merit, noisy = (varies, gap), rankdata(place, axis=0)
+    if noisy is not None:
+        calls = np.take_along_axis(noisy, order, axis=1)
+        yield calls[:, 0], calls[:, 1]
+        yield calls[:-1, 1], calls[1:, 0]
+        yield from zip(noisy[:-1].T, noisy[1:].T, strict=True)
+
+
+def _told_by_steps(calls: Float, turned: NDArray[np.bool_]) -> Iterator[tuple[Float, Float]]:
+    """Which input came first, and the rank of a clock's step from its answer to the other's.
+
+    Left out where steps between answers to the same input differ as much: it is then the time that
+    an answer takes which depends on the input, not what the clock is added to.
+    """
+    from scipy.stats import rankdata
+
+    with np.errstate(over="ignore"):
+        within, between = calls[:, 1] - calls[:, 0], calls[1:, 0] - calls[:-1, 1]
+    same = turned[1:] != turned[:-1]
+    told = turned.astype(np.float64), rankdata(within)
+    timed = turned[1:][same].astype(np.float64), rankdata(between[same])
+    if abs(_correlation(*told)) > 2 * abs(_correlation(*timed)):
+        yield told
+
+
+def _correlation(left: Float, right: Float) -> float:
+    if len(left) < _FEWEST or min(np.ptp(left), np.ptp(right)) == 0:
+        return 0.0
+    return float(np.corrcoef(left, right)[0, 1])
+
+
+def _places(first: Outcomes, second: Outcomes) -> dict[str, Float]:
+    """Places that vary, (n, 2): texts by length and alphabet, and numbers."""
+    sides, words = (first, second), {form.text: form.words for form in first.forms}
+    said: list[dict[str, str]] = []
+    if len(words) > 1 or any(output.texts for output in first.outputs):
+        said = [{**words[output.form], **dict(output.texts)} for output in first.outputs]
+    places = {}
+    for path in list(dict.fromkeys(path for text in said for path in text))[:PLACES]:
+        texts = [text.get(path, "") for text in said]
+        kinds = sorted(set(texts), key=lambda text: (len(text), text))
+        rank = {text: place for place, text in enumerate(kinds)}
+        codes = np.asarray([rank[text] for text in texts], np.float64)
+        places[path] = np.stack([codes[side.exact] for side in sides], axis=1)
+    for column, path in enumerate(first.paths[:PLACES]):
+        numbers = np.stack([side.numbers[:, column] for side in sides], axis=1)
+        missing = np.nanmin(numbers, initial=0.0) - 1.0  # below all others
+        places[path] = np.where(np.isnan(numbers), missing, numbers)
+    return {
+        path: place
+        for path, place in places.items()
+        if (place.max(axis=0) > place.min(axis=0)).any()
+    }
+
+
+def _goes_on(calls: Float) -> bool:
+    """Whether a place follows from its last two values whatever the input: a clock, a counter."""
+    up, down = (calls[1:] > calls[:-1]).sum(), (calls[1:] < calls[:-1]).sum()
+    if abs(int(up) - int(down)) > (up + down) / 2:
+        return True
+    values, codes = np.unique(calls, return_inverse=True)
+    last = codes[:-2] * len(values) + codes[1:-1]
+    states, follows = np.unique(last), np.unique(last * len(values) + codes[2:])
+    return len(follows) <= len(states) < len(calls) / REPEATED
+
+
 def repeats(pairs: Sequence[tuple[Outcomes, Outcomes]]) -> bool:
     """Whether the answer to the same data never changed, on no input, while inputs differ in it."""
     kinds = [set(side.exact.tolist()) for pair in pairs for side in pair]
     return all(len(kind) == 1 for kind in kinds) and any(
         set(first.exact.tolist()) != set(second.exact.tolist()) for first, second in pairs
     )
-
-
-def _numbers(side: Outcomes) -> Float:
-    """The first place that varies: its number, or one for each category, below all others."""
-    known = np.isfinite(side.numbers)
-    ends = [np.where(known, side.numbers, end) for end in (np.inf, -np.inf)]
-    varies = np.flatnonzero(
-        ends[0].min(axis=0, initial=np.inf) < ends[1].max(axis=0, initial=-np.inf)
-    )
-    if not len(varies):
-        return side.form.astype(np.float64)
-    numbers = side.numbers[:, varies[0]].copy()
-    missing = np.isnan(numbers)
-    least = np.nanmin(numbers)
-    numbers[missing] = least - 1.0 - side.form[missing]
-    return numbers
