@@ -99,7 +99,9 @@ def file_checks(
     usual = shared, across <= near
     for hit, expected in zip(used, usual, strict=True):
         change = paired_change(now=hit, before=expected, confidence=_SURE)
-        allowed = _ABOVE + expected.mean() * max(0.5, len(made) / len(inside) - 1)
+        # More rows meet more: of so many times as many, as if drawn anew; and half of that again.
+        usually, times = float(expected.mean()), max(1.5, len(made) / len(inside))
+        allowed = _ABOVE + (1 - usually) - (1 - usually) ** times
         made_of_control |= change.low is not None and change.low > allowed
     if made_of_control:
         text = f"{100 * max(hit.mean() for hit in used):.2g} % of the control rows are in or next "
