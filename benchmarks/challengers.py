@@ -269,7 +269,9 @@ def vectors(folder: Path | None) -> Iterator[Play]:
         hospital = pandas.read_parquet(folder / "diabetes130/diabetic_data.parquet")
         kept = in_two_periods(hospital, "patient_nbr", "encounter_id", 6, 500)
         numbers = kept.select_dtypes("number").drop(columns=["encounter_id", "patient_nbr"])
-        sets["hospital"] = numbers.to_numpy(float), kept.patient_nbr.to_numpy(), kept.period
+        words = pandas.get_dummies(kept[["race", "gender", "age", "medical_specialty", "insulin"]])
+        both = pandas.concat([numbers, words.loc[:, words.sum() >= 30]], axis=1)
+        sets["hospital"] = both.to_numpy(float), kept.patient_nbr.to_numpy(), kept.period
         for name, path, item, when in (
             ("movielens", "movielens_latest_small/ratings_2018", "movieId", "timestamp"),
             ("movietweetings", "movietweetings_100k/ratings", "movie_id", "rating_timestamp"),
@@ -504,31 +506,38 @@ def synthetic(folder: Path | None) -> Iterator[Play]:
     for at, (name, rows, quasi, sensitive) in enumerate(table_sets(folder)):
         third, rng = len(rows) // 3, np.random.default_rng([at, 9])
         order = rng.permutation(len(rows))
-        original, control = (rows.iloc[part] for part in (order[:third], order[third : 2 * third]))
-        numeric = [c for c in rows if rows[c].dtype.kind in "if" and rows[c].nunique() > 20]
-        # A generator that copies: each row is a bootstrap row whose numbers move a little, and a
-        # tenth of its cells are those of another row.
-        made = original.sample(third, replace=True, random_state=at).reset_index(drop=True)
-        for column in rows.columns:
-            other = rng.random(third) < 0.1
-            made.loc[other, column] = rng.choice(original[column].to_numpy(), other.sum())
-        for column in numeric:
-            moved = made[column] + rng.normal(0, 0.01 * rows[column].std(), third)
-            made[column] = moved.round().astype(int) if rows[column].dtype.kind == "i" else moved
-        found = lethe.audit_synthetic(
-            made, original, control, quasi, sensitive, attacks=300, save=False, **QUIET
+        original, control, others = (
+            rows.iloc[order[part * third : (part + 1) * third]].reset_index(drop=True)
+            for part in range(3)
         )
-        headline, attack = first(found)
-        code = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
-        words = [column for column in rows if column not in numeric]
-        blocks = []
-        for part in (made, original, control):
-            scaled = (
-                QuantileTransformer(n_quantiles=100).fit(rows[numeric]).transform(part[numeric])
+        numeric = [c for c in rows if rows[c].dtype.kind in "if" and rows[c].nunique() > 20]
+        for leak in ("bootstrap", "5 % near copies"):
+            # Original rows again, or rows of other people with a few near copies among them.
+            made = original.sample(third, replace=True, random_state=at).reset_index(drop=True)
+            if leak != "bootstrap":
+                made.iloc[third // 20 :] = others.iloc[third // 20 :].to_numpy()
+            for column in rows.columns if leak == "bootstrap" else ():
+                swapped = rng.random(third) < 0.1
+                made.loc[swapped, column] = rng.choice(original[column].to_numpy(), swapped.sum())
+            for column in numeric:
+                moved = made[column] + rng.normal(0, 0.01 * rows[column].std(), third)
+                made[column] = (
+                    moved.round().astype(int) if rows[column].dtype.kind == "i" else moved
+                )
+            found = lethe.audit_synthetic(
+                made.astype(rows.dtypes), original, control, quasi, sensitive, save=False, **QUIET
             )
-            text = part[words].astype(str)
-            blocks.append(np.hstack([scaled, code.fit(rows[words].astype(str)).transform(text)]))
-        yield Play(name, third, "beyond control", headline, attack, synthetic_attackers(*blocks))
+            headline, attack = first(found)
+            code = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+            words = [column for column in rows if column not in numeric]
+            code.fit(rows[words].astype(str))
+            scale = QuantileTransformer(n_quantiles=100).fit(rows[numeric])
+            blocks = (
+                np.hstack([scale.transform(part[numeric]), code.transform(part[words].astype(str))])
+                for part in (made.astype(rows.dtypes), original, control)
+            )
+            played = synthetic_attackers(*blocks)
+            yield Play(f"{name}, {leak}", third, "beyond control", headline, attack, played)
 
 
 # Language: what a bigram model of texts says of each token, and its base.

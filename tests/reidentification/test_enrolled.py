@@ -9,6 +9,7 @@ from reidentification_people import audit_embeddings, quick
 from scipy.stats import norm
 from test_room_properties import COPIES, NOISE, leeway, limit, people
 
+import lethe
 from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification.attackers import Panel, first_credit
 from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, assigned, enrol
@@ -175,3 +176,17 @@ def test_verification_reads_the_scores_of_these_attackers():
     assert found.worst["eer"].high < 0.1 and found.worst["min-cllr"].high < 0.3
     assert found.worst["d-sys"].low > 0.8
     assert {*found.strongest.values()} <= {one.name for one in ROWS}
+
+
+def test_the_people_at_risk_are_those_whom_the_deciding_attacker_names():
+    """Of people with two opposite habits a mean names nobody, and the list is not of the mean."""
+    found = lethe.audit_vectors(
+        *habits(people=60), keep_records=True, save=False, quiet=True, **FAST
+    )
+    candidate, rows = found.candidates[0], found.records["exposed"]
+    assert {row["attack"] for row in rows} == {candidate["risk_from"]["attack"]}
+    shares = [row["named"] for row in rows]
+    assert np.mean(shares) == pytest.approx(candidate["top_1"]["value"], abs=1e-6)
+    assert shares == sorted(shares, reverse=True) and np.mean(shares) > 0.9
+    counts = found.representations["models"][0]["exposure"]["named"]["counts"]
+    assert sum(counts) == 60 and counts[-1] > 50

@@ -324,6 +324,13 @@ class Tally:
         found = self.lift(0.95)
         return found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0)
 
+    @property
+    def named(self) -> Float:
+        """(G,) share of each person's trials in which that person is named; NaN without any."""
+        # Averages over ties may leave their range by a rounding.
+        share = np.minimum(self.hits, self.tries) / np.maximum(self.tries, 1)
+        return np.where(self.tries > 0, share, np.nan)
+
     def linear(self) -> Linear:
         """Top-1 with each person's share in its error, to compare two of them in pairs."""
         total = float(self.tries.sum())

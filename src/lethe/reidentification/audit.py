@@ -229,19 +229,23 @@ def _data(measured: Sequence[ModelAudit]) -> Json:
 def people(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[Json]:
     """Everybody in the clean attack with their own id, the most exposed of each model first.
 
-    It is personal data: it says who is recognised.
+    It is personal data: it says who is recognised. `named` is of the attacker that decides; ranks
+    and bits are of one who looks up the nearest mean.
     """
     rows: list[Json] = []
     for audit in measured:
         exposure = audit.clean.attacks[settings.metric].exposure
-        order = np.lexsort((-exposure.bits, -exposure.named))
+        judged = audit.candidates[0].judged
+        named = judged.named[exposure.user]
+        order = np.lexsort((-exposure.bits, -named))
         rows += [
             {
                 "rank": rank,
                 "model": audit.model.name,
                 "id": str(audit.split.users[exposure.user[place]]),
                 "probes": int(exposure.probes[place]),
-                "named": float(exposure.named[place]),
+                "attack": judged.risk.attack,
+                "named": float(named[place]),
                 "median_rank": float(exposure.rank[place]),
                 "bits": float(exposure.bits[place]),
             }

@@ -239,7 +239,7 @@ def section(audit: ModelAudit, settings: EmbeddingSettings) -> Json:
         "dimensions": dimensions,
         "scale": {"rms": audit.clean.rms},
         "attacks": [named(name, attack) for name, attack in audit.clean.attacks.items()],
-        "exposure": _exposure(audit.clean.attacks[settings.metric]),
+        "exposure": _exposure(audit, audit.clean.attacks[settings.metric]),
         "controls": _controls(audit),
         "geometry": {
             metric: dict(zip(("low", "median", "high"), apart, strict=True))
@@ -286,9 +286,13 @@ def named(name: str, attack: Attack) -> Json:
     }
 
 
-def _exposure(attack: Attack) -> Json:
-    """How exposure is spread over people: counts, which single nobody out by name."""
-    counts, edges = np.histogram(attack.exposure.named, bins=_BINS, range=(0, 1))
+def _exposure(audit: ModelAudit, attack: Attack) -> Json:
+    """How exposure is spread over people: counts, which single nobody out by name.
+
+    Shares are of the attacker that decides, bits of one who looks up the nearest mean.
+    """
+    named = audit.candidates[0].judged.named[attack.exposure.user]
+    counts, edges = np.histogram(named, bins=_BINS, range=(0, 1))
     bits = np.quantile(attack.exposure.bits, [0.05, 0.5, 0.95])
     return {
         "named": {"edges": edges.tolist(), "counts": counts.tolist()},

@@ -37,12 +37,14 @@ class Judged:
 
     Attributes:
         attacks: lift of every attacker in every view, with simultaneous limits.
+        named: (G,) share of each person's new vectors that the same attacker names; NaN without.
         plants: leaks of known size in the release, and what was measured on them.
     """
 
     attacks: tuple[AttackResult, ...]
     risk: Risk  # the worst of them
     strongest: Linear  # Top-1 of the attacker that the risk names, to be compared in pairs
+    named: Float
     plants: tuple[Plant, ...] = ()
 
 

@@ -410,7 +410,7 @@ class Battery:
             for tally in found
             if (tally.attacker.name, tally.view) == (risk.attack, risk.view)
         )
-        return Judged(attacks, risk, strongest.linear())
+        return Judged(attacks, risk, strongest.linear(), strongest.named)
 
     def _failed(self, attacker: Attacker) -> str:
         """What an attacker's self-check found wrong, or that of its twin; empty where nothing."""
