@@ -15,6 +15,7 @@ from lethe.queries.mechanism_audit.audit import audit_mechanism, study
 from lethe.queries.mechanism_audit.neighbours import Pair
 from lethe.queries.mechanism_audit.runs import run_trials
 from lethe.queries.mechanism_audit.settings import MOST, Claim, MechanismSettings
+from lethe.report.of_answers import Mechanism
 
 PAIR = Pair("one more", [1] * 8, [1] * 7)
 CLAIM = Claim("epsilon", 1.0)
@@ -161,6 +162,8 @@ def test_noise_that_is_used_again_fails_and_the_words_say_so_first(name: str) ->
     contradicted = "contradicts" in " ".join(words)
     assert "share their noise" in words[int(contradicted)]
     assert findings.queries["mechanism"]["limit"]["low"] <= 1.0 or contradicted
+    head = Mechanism(findings.to_json()).worst(None)
+    assert ("share their noise" in head.headline) is not contradicted
 
 
 def test_no_number_of_runs_is_promised_where_answers_hardly_vary() -> None:
