@@ -137,6 +137,10 @@ def reused():
             noise(seed),
             round(people + twice(call, seed), 3),
         ],
+        "twice, in the second of two counts": lambda call, people, seed: [
+            people + noise(seed),
+            round(people + twice(call, seed), 3),
+        ],
         "twice, from the second call on": lambda call, people, seed: people + later(call, seed),
         "fifty times": lambda call, people, seed: round(people + often(call, seed), 3),
         "a counter as noise": lambda call, people, seed: people + call,

@@ -272,9 +272,9 @@ def reuse(
 ) -> Measured:
     """The largest rank correlation, without sign, between an answer and the next.
 
-    Looked at is the place of the answers that depends most on the input: a choice that sees no
-    order. A clock or a counter goes on whatever the input; there it is looked at whether the step
-    from one answer to the next tells which input came first.
+    Looked at are the places of the answers that surely depend on the input, or that which depends
+    on it most: a choice that sees no order. A clock or a counter goes on whatever the input; there
+    it is looked at whether the step from one answer to the next tells which input came first.
 
     Args:
         pairs: answers on both inputs of each pair, in the order of the runs.
@@ -310,7 +310,7 @@ def _successive(
     from scipy.stats import rankdata
 
     order, clocks = np.stack([turned, ~turned], axis=1).astype(int), list[str]()
-    merit, noisy = (False, 0.0), None
+    noisy: list[tuple[tuple[bool, bool, float], Float]] = []
     for path, place in _places(first, second):
         calls = np.take_along_axis(place, order, axis=1)
         part = any(path.startswith(f"{clock} ") for clock in clocks)  # of the clock's text
@@ -326,15 +326,18 @@ def _successive(
             continue
         ranks = rankdata(place).reshape(place.shape)
         gap = abs(float(np.diff(ranks.mean(axis=0))[0])) / float(ranks.std())
-        varies = bool((place.max(axis=0) > place.min(axis=0)).all())
-        if (varies, gap) >= merit and (not part or gap * math.sqrt(len(place) / 2) > _SURELY):
-            merit, noisy = (varies, gap), place
-    if noisy is not None:
-        ranks = rankdata(noisy, axis=0)
-        calls = np.take_along_axis(ranks, order, axis=1)
-        yield calls[:, 0], calls[:, 1]
-        yield calls[:-1, 1], calls[1:, 0]
-        yield from zip(ranks[:-1].T, ranks[1:].T, strict=True)
+        surely = gap * math.sqrt(len(place) / 2) > _SURELY
+        if surely or not part:
+            varies = bool((place.max(axis=0) > place.min(axis=0)).all())
+            noisy.append(((varies, surely, gap), place))
+    best = max((merit for merit, _ in noisy), default=None)
+    for merit, place in noisy:
+        if merit == best or merit[:2] == (True, True):
+            ranks = rankdata(place, axis=0)
+            calls = np.take_along_axis(ranks, order, axis=1)
+            yield calls[:, 0], calls[:, 1]
+            yield calls[:-1, 1], calls[1:, 0]
+            yield from zip(ranks[:-1].T, ranks[1:].T, strict=True)
 
 
 def _correlation(left: Float, right: Float) -> float | None:
