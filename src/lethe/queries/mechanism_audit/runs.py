@@ -359,11 +359,14 @@ def _places(first: Outcomes, second: Outcomes) -> Iterator[tuple[str, Float]]:
         kinds = sorted(set(texts), key=lambda text: (len(text), text))
         rank = {text: place for place, text in enumerate(kinds)}
         yield path, np.asarray([rank[text] for text in texts], np.float64)[exact]
-    numbers = np.clip(np.stack([first.numbers, second.numbers], axis=1), -_LARGEST, _LARGEST)
-    numbers = np.where(np.isnan(numbers), np.nanmin(numbers, initial=0.0) - 1.0, numbers)
-    varies = (numbers.max(axis=(0, 1)) > numbers.min(axis=(0, 1))).nonzero()[0]
-    for column in varies[:PLACES].tolist():
-        yield first.paths[column], numbers[:, :, column]
+    seen = np.concatenate([side.numbers[:_SOME] for side in (first, second)])
+    for column in (seen != seen[0]).any(axis=0).nonzero()[0][:PLACES].tolist():
+        numbers = np.stack([side.numbers[:, column] for side in (first, second)], axis=1)
+        numbers = np.clip(numbers, -_LARGEST, _LARGEST)
+        least = np.nanmin(numbers, initial=0.0) - 1.0
+        place = np.where(np.isnan(numbers), least, numbers)
+        if place.max() > place.min():
+            yield first.paths[column], place
 
 
 def _goes_on(calls: Float) -> bool:
