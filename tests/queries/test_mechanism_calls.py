@@ -15,6 +15,7 @@ from lethe.queries.mechanism_audit.audit import audit_mechanism, study
 from lethe.queries.mechanism_audit.neighbours import Pair
 from lethe.queries.mechanism_audit.runs import run_trials
 from lethe.queries.mechanism_audit.settings import MOST, Claim, MechanismSettings
+from lethe.report.of_answers import Mechanism
 
 PAIR = Pair("one more", [1] * 8, [1] * 7)
 CLAIM = Claim("epsilon", 1.0)
@@ -125,6 +126,9 @@ def reused():
             "time": datetime.datetime.now().isoformat(),
             "count": round(people + twice(call, seed), 3),
         },
+        "twice, in the text of a clock": lambda call, people, seed: (
+            f"{datetime.datetime.now().isoformat()} count {people + twice(call, seed):.3f}"
+        ),
         "twice, beside random text": lambda call, people, seed: [
             letters(seed),
             round(people + twice(call, seed), 3),
@@ -133,10 +137,14 @@ def reused():
             noise(seed),
             round(people + twice(call, seed), 3),
         ],
+        "twice, in the second of two counts": lambda call, people, seed: [
+            people + noise(seed),
+            round(people + twice(call, seed), 3),
+        ],
         "twice, from the second call on": lambda call, people, seed: people + later(call, seed),
         "fifty times": lambda call, people, seed: round(people + often(call, seed), 3),
         "a counter as noise": lambda call, people, seed: people + call,
-        "a clock as noise": lambda call, people, seed: people + 10 * time.perf_counter_ns(),
+        "a clock as noise": lambda call, people, seed: people + time.perf_counter(),
         "a large counter as noise": lambda call, people, seed: {
             "count": people + 50 * call,
             "more": noise(seed),
@@ -158,6 +166,8 @@ def test_noise_that_is_used_again_fails_and_the_words_say_so_first(name: str) ->
     contradicted = "contradicts" in " ".join(words)
     assert "share their noise" in words[int(contradicted)]
     assert findings.queries["mechanism"]["limit"]["low"] <= 1.0 or contradicted
+    head = Mechanism(findings.to_json()).worst(None)
+    assert ("share their noise" in head.headline) is not contradicted
 
 
 def test_no_number_of_runs_is_promised_where_answers_hardly_vary() -> None:

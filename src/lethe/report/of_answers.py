@@ -97,8 +97,12 @@ class Mechanism(Room):
         key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
         if claim["value"] is None:
             key = "mechanism.open"
+        head = say(key, measure=claim["measure"], low=low, claim=claim["words"])
+        rules = [rule for rule in self.document["rules"] if rule["rule"].startswith("reuse")]
+        if not self.contradicted and any(rule["outcome"] == "fail" for rule in rules):
+            head = say("mechanism.reused", value=f"{self.section['reuse']['value']:.2f}")
         return Worst(
-            say(key, measure=claim["measure"], low=low, claim=claim["words"]),
+            head,
             say("mechanism.short", measure=claim["measure"], low=low),
             say("mechanism.by", pair=self.section["worst"], runs=grouped(self.section["runs"])),
             say(

@@ -24,6 +24,7 @@ from lethe.queries.mechanism_audit.runs import (
     Mechanism,
     answer_once,
     no_way_out,
+    others,
     repeats,
     reuse,
     run_trials,
@@ -185,7 +186,7 @@ def study(
                         answer_once(mechanism, pair.first)
                 except SystemExit as error:
                     raise RuntimeError(f"it exits with {error.code!r}") from error
-        measured.append(Measurement(pair, found, _others(first, second)))
+        measured.append(Measurement(pair, found, others(first, second)))
         sides.append((first, second))
         turns.append(trials.turned)
     rules = {rule.limit for rule in settings.rules() if rule.metric != REUSE and rule.limit > 0}
@@ -214,26 +215,6 @@ def _control(plants: list[Plant], claim: Claim, bound: Callable[..., Found]) -> 
     return Control(caught, hardest.size, least, hardest.event, len(plants))
 
 
-def _others(first: Outcomes, second: Outcomes) -> dict[str, tuple[float, float]]:
-    """Errors and numbers that are none, with their shares on both sides."""
-    names = [
-        next((odd for place in form.words.items() if (odd := _odd_word(*place))), "")
-        for form in first.forms
-    ]
-    found: dict[str, tuple[float, float]] = {}
-    for name in dict.fromkeys(filter(None, names)):
-        same = np.asarray([other == name for other in names])
-        found[name] = float(same[first.form].mean()), float(same[second.form].mean())
-    return found
-
-
-def _odd_word(path: str, word: str) -> str:
-    """An error, or a number that is not finite."""
-    if path == "raised":
-        return f"raises {word}"
-    return next((part for part in word.split() if part in ("nan", "inf", "-inf")), "")
-
-
 # From the measurements to the findings.
 
 Json = dict[str, Any]
@@ -253,11 +234,10 @@ def plain_words(study: Study, settings: MechanismSettings) -> list[str]:
 
 def first_words(study: Study, settings: MechanismSettings) -> list[str]:
     """The verdict on the claim, and before it that noise is used again, if only that fails."""
-    words, most = [verdict(study, settings)], settings.claim.value
+    words, shared, claimed = [verdict(study, settings)], study.reuse, settings.claim.value
     allowed = [rule.limit for rule in settings.rules() if rule.metric == REUSE]
-    shared = study.reuse
     if isinstance(shared, Estimate) and (shared.low or 0.0) > min(allowed, default=MOST):
-        contradicted = most is not None and (study.limit.low or 0.0) > most
+        contradicted = claimed is not None and (study.limit.low or 0.0) > claimed
         words.insert(
             int(contradicted),
             f"Successive answers share their noise (rank correlation {shared.value:.2f}): the "
@@ -303,12 +283,14 @@ def control_words(study: Study, claim: Claim) -> str:
             "be planted in them; whether a leak of that size would have been seen is not known."
         )
     text = (
-        f"Positive control: a leak of {claim.measure} {control.planted:.3g}, planted in the "
-        f"recorded answers of the pair where it is hardest to see, was"
+        f"Positive control: a leak of {claim.measure} {control.planted:.3g}, planted in one "
+        "event of the recorded answers, on the pair where it is hardest to see, was"
     )
     if not control.seen:
         return f"{text} not seen, so a real one might not have been either."
-    text += f" seen; from {control.least:.3g} on it is in 95 of 100 audits"
+    text += (
+        f" seen; from {control.least:.3g} on it is in 95 of 100 audits; rarer events take more runs"
+    )
     few = pairs - control.pairs
     return text + (f". The answers of {few} of {pairs} pairs hardly vary." if few else ".")
 

@@ -371,11 +371,7 @@ def _text(value: str, path: str, kind: str, parts: _Parts) -> None:
     if found:
         parts.number(f"{path} length", "", float(len(value)))
     classes = [name for name, pattern in _CLASSES if re.search(pattern, plain)]
-    parts.words |= {
-        f"{path} characters": f"{len(plain)}: {', '.join(classes)}",
-        f"{path} start": repr(plain[:1]),
-        f"{path} end": repr(plain[-1:]),
-    }
+    parts.words[f"{path} characters"] = f"{len(plain)}: {', '.join(classes)}"
 
 
 def _magnitude(value: Any) -> float:

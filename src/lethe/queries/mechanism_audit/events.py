@@ -33,7 +33,6 @@ _MOST = 50_000_000  # numbers kept of all answers of a pair
 _NAMED, _LONGEST = 4, 80  # cells listed in words, and characters of each
 _ORDERED = 5  # numbers whose order is looked at
 _SOME = 500  # numbers or texts of each side by which digits or characters are compared
-_CHARACTERS = 3  # places in texts that have an event of their own
 _COMPARED = 256  # numbers of an answer that are looked at for equal ones
 _LARGEST = 1e100  # of numbers that classifiers see
 _MODULI = (3, 7, 9, 11, 13, 64, 100)
@@ -346,47 +345,40 @@ def _of_number(
 
 
 def _of_texts(first: Outcomes, second: Outcomes) -> Iterator[Statistic]:
-    """The characters of texts that differ most, and how many texts of an answer differ."""
-    texts = [dict(output.texts) for output in first.outputs]
-    some = [side.exact[:_SOME] for side in (first, second)]
-    merits: list[tuple[float, str, int]] = []
-    for path in dict.fromkeys(path for side in some for code in side for path in texts[code]):
-        said = [[texts[code].get(path, "") for code in side] for side in some]
+    """The character of a text that differs most, and how many texts of an answer differ."""
+    outputs, some = first.outputs, [side.exact[:_SOME].tolist() for side in (first, second)]
+    told = {code: dict(outputs[code].texts) for side in some for code in side}
+    best, path, seat = -np.inf, "", 0
+    for name in dict.fromkeys(name for texts in told.values() for name in texts):
+        said = [[told[code].get(name, "") for code in side] for side in some]
         if len(set(said[0] + said[1])) > CELLS:  # else words see all
-            merits += [(excess, path, place) for place, excess in enumerate(_spelled_apart(*said))]
-    for _, path, place in sorted(merits, key=lambda merit: -merit[0])[:_CHARACTERS]:
-        seat = place if place < END else place - 2 * END  # from the start, or from the end
-        letters = np.asarray([_character(text.get(path), seat) for text in texts], np.int64)
-        where = f"character {seat + 1}" if seat >= 0 else f"character {-seat} from the end"
-        yield learn_cells(
-            "characters",
-            partial(_of_output, letters),
-            partial(_spelled, f"{where} of {path}"),
-            first,
-            second,
-        )
-    if merits and max(map(len, texts)) > 1:
-        different = np.asarray([len(set(text.values())) for text in texts], np.int64)
-        name = "{} different texts".format
-        yield learn_cells("equal texts", partial(_of_output, different), name, first, second)
+            apart = _spelled_apart(*said)
+            if apart.max() > best:
+                best, path, seat = float(apart.max()), name, int(apart.argmax())
+    if not path:
+        return
+    seat -= 2 * END if seat >= END else 0  # from the start, or from the end
+    place = f"character {seat + 1}" if seat >= 0 else f"character {-seat} from the end"
+
+    def letter(outcomes: Outcomes) -> Whole:
+        each = (outputs[code].texts for code in outcomes.exact.tolist())
+        ends = slice(seat, seat + 1 or None)
+        found = (next((text[ends] for name, text in texts if name == path), "") for texts in each)
+        return np.asarray([ord(text or "\0") for text in found], np.int64)
+
+    def different(outcomes: Outcomes) -> Whole:
+        texts = (outputs[code].texts for code in outcomes.exact.tolist())
+        return np.asarray([len({text for _, text in each}) for each in texts], np.int64)
+
+    name = f"{place} of {path} is {{}}"
+    yield learn_cells(
+        "characters", letter, lambda code: name.format(repr(chr(code))), first, second
+    )
+    if max(map(len, told.values())) > 1:
+        yield learn_cells("equal texts", different, "{} different texts".format, first, second)
 
 
-def _of_output(labels: Whole, outcomes: Outcomes) -> Whole:
-    return labels[outcomes.exact]
-
-
-def _character(text: str | None, seat: int) -> int:
-    """Code of a character; 0 beyond the text, -1 where there is no text."""
-    if text is None:
-        return -1
-    return ord(text[seat]) if -len(text) <= seat < len(text) else 0
-
-
-def _spelled(where: str, code: int) -> str:
-    return f"{where} is {chr(code)!r}" if code > 0 else f"{where} is {ABSENT}"
-
-
-def _spelled_apart(*sides: list[str]) -> list[float]:
+def _spelled_apart(*sides: list[str]) -> Float:
     """How far both sides differ in each character from the start and from the end."""
     seats = np.arange(2 * END) * 128
     counts = []
@@ -399,7 +391,7 @@ def _spelled_apart(*sides: list[str]) -> list[float]:
     expected = seen * table.sum(axis=0) / seen.sum()
     free = np.maximum((expected[0] > 0).sum(axis=1) - 1, 1)
     excess = ((table - expected) ** 2 / np.maximum(expected, 1e-9)).sum(axis=(0, 2)) - free
-    return list((excess / np.sqrt(2 * free)).tolist())
+    return np.asarray(excess / np.sqrt(2 * free))
 
 
 def _different(outcomes: Outcomes) -> Whole:
@@ -540,12 +532,12 @@ def _classifiers(words: Tokens, first: Outcomes, second: Outcomes, seed: int) ->
 
 def _features(outcomes: Outcomes, seen: list[tuple[str, str]]) -> Float:
     """Numbers (0 where there is none), and an indicator of each word in its place."""
-    said = [
-        [form.words.get(path, ABSENT) == word for path, word in seen] for form in outcomes.forms
-    ]
-    indicators = np.asarray(said, np.float64).reshape(len(outcomes.forms), len(seen))
+    used, place = np.unique(outcomes.form, return_inverse=True)
+    words = [outcomes.forms[code].words for code in used.tolist()]
+    said = [[word.get(path, ABSENT) == text for path, text in seen] for word in words]
+    indicators = np.asarray(said, np.float64).reshape(len(used), len(seen))
     numbers = np.clip(np.nan_to_num(outcomes.numbers), -_LARGEST, _LARGEST)
-    return np.concatenate([numbers, indicators[outcomes.form]], axis=1)
+    return np.concatenate([numbers, indicators[place]], axis=1)
 
 
 class _Linear:

@@ -12,6 +12,7 @@ import copy
 import inspect
 import io
 import logging
+import math
 import os
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, NoReturn
 
 import numpy as np
@@ -35,6 +37,9 @@ from lethe.training.users_code import seeded
 Float = NDArray[np.float64]
 _SELDOM = 100  # calls after which it is looked whether anything writes past Python
 _FEWEST = 30  # answers that a correlation is taken of
+_SURELY = 4.0  # standard deviations by which a part of a clock's text must depend on the input
+_SOME = 500  # answers by which it is decided which places vary
+_LARGEST = 1e300  # of numbers whose differences are taken
 Mechanism = Callable[..., Any]
 _SEED_NAMES = ("seed", "rng_seed", "random_state")
 _REQUIRED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
@@ -267,9 +272,9 @@ def reuse(
 ) -> Measured:
     """The largest rank correlation, without sign, between an answer and the next.
 
-    Looked at is the place of the answers that depends most on the input: a choice that sees no
-    order. A clock or a counter goes on whatever the input; there it is looked at whether the step
-    from one answer to the next tells which input came first.
+    Looked at are the places of the answers that surely depend on the input, or that which depends
+    on it most: a choice that sees no order. A clock or a counter goes on whatever the input; there
+    it is looked at whether the step from one answer to the next tells which input came first.
 
     Args:
         pairs: answers on both inputs of each pair, in the order of the runs.
@@ -280,11 +285,12 @@ def reuse(
         An estimate in [0, 1] with the interval of the one that is most surely above 0 (Fisher's z
         with the variance of Fieller, Hartley and Pearson 1957); refused where no answer varies.
     """
-    found: list[tuple[float, int]] = []
-    for sides, turned in zip(pairs, turns, strict=True):
-        for left, right in _successive(*sides, turned):
-            if len(left) >= _FEWEST and min(np.ptp(left), np.ptp(right)) > 0:
-                found.append((abs(_correlation(left, right)), len(left)))
+    found = [
+        (abs(value), len(left))
+        for (first, second), turned in zip(pairs, turns, strict=True)
+        for left, right in _successive(first, second, turned)
+        if (value := _correlation(left, right)) is not None
+    ]
     if not found:
         return Refusal("the answers never vary, or only as a clock or a counter does")
     from scipy.special import ndtri
@@ -303,73 +309,64 @@ def _successive(
     """What is compared of one pair of inputs: ranks of answers, and of those that follow."""
     from scipy.stats import rankdata
 
-    order = np.stack([turned, ~turned], axis=1).astype(int)
-    merit, noisy, clocks = (False, -1.0), None, list[str]()
-    for path, place in _places(first, second).items():
+    order, clocks = np.stack([turned, ~turned], axis=1).astype(int), list[str]()
+    noisy: list[tuple[tuple[bool, bool, float], Float]] = []
+    for path, place in _places(first, second):
         calls = np.take_along_axis(place, order, axis=1)
-        if any(path.startswith(f"{clock} ") for clock in clocks):
-            continue  # a part of its text
+        part = any(path.startswith(f"{clock} ") for clock in clocks)  # of the clock's text
         if _goes_on(calls.ravel()):
             clocks.append(path)
-            yield from _told_by_steps(calls, turned)
+            within, between = calls[:, 1] - calls[:, 0], calls[1:, 0] - calls[:-1, 1]
+            told = turned.astype(np.float64), rankdata(within)
+            # Steps between answers to one input differ too if the time that it takes does.
+            same = turned[1:] != turned[:-1]
+            timed = _correlation(turned[1:][same].astype(np.float64), rankdata(between[same]))
+            if not part and abs(_correlation(*told) or 0.0) > 2 * abs(timed or 0.0):
+                yield told
             continue
         ranks = rankdata(place).reshape(place.shape)
         gap = abs(float(np.diff(ranks.mean(axis=0))[0])) / float(ranks.std())
-        varies = bool((place.max(axis=0) > place.min(axis=0)).all())
-        if (varies, gap) > merit:
-            merit, noisy = (varies, gap), rankdata(place, axis=0)
-    if noisy is not None:
-        calls = np.take_along_axis(noisy, order, axis=1)
-        yield calls[:, 0], calls[:, 1]
-        yield calls[:-1, 1], calls[1:, 0]
-        yield from zip(noisy[:-1].T, noisy[1:].T, strict=True)
+        surely = gap * math.sqrt(len(place) / 2) > _SURELY
+        if surely or not part:
+            varies = bool((place.max(axis=0) > place.min(axis=0)).all())
+            noisy.append(((varies, surely, gap), place))
+    best = max((merit for merit, _ in noisy), default=None)
+    for merit, place in noisy:
+        if merit == best or merit[:2] == (True, True):
+            ranks = rankdata(place, axis=0)
+            calls = np.take_along_axis(ranks, order, axis=1)
+            yield calls[:, 0], calls[:, 1]
+            yield calls[:-1, 1], calls[1:, 0]
+            yield from zip(ranks[:-1].T, ranks[1:].T, strict=True)
 
 
-def _told_by_steps(calls: Float, turned: NDArray[np.bool_]) -> Iterator[tuple[Float, Float]]:
-    """Which input came first, and the rank of a clock's step from its answer to the other's.
-
-    Left out where steps between answers to the same input differ as much: it is then the time that
-    an answer takes which depends on the input, not what the clock is added to.
-    """
-    from scipy.stats import rankdata
-
-    with np.errstate(over="ignore"):
-        within, between = calls[:, 1] - calls[:, 0], calls[1:, 0] - calls[:-1, 1]
-    same = turned[1:] != turned[:-1]
-    told = turned.astype(np.float64), rankdata(within)
-    timed = turned[1:][same].astype(np.float64), rankdata(between[same])
-    if abs(_correlation(*told)) > 2 * abs(_correlation(*timed)):
-        yield told
-
-
-def _correlation(left: Float, right: Float) -> float:
+def _correlation(left: Float, right: Float) -> float | None:
     if len(left) < _FEWEST or min(np.ptp(left), np.ptp(right)) == 0:
-        return 0.0
+        return None
     return float(np.corrcoef(left, right)[0, 1])
 
 
-def _places(first: Outcomes, second: Outcomes) -> dict[str, Float]:
-    """Places that vary, (n, 2): texts by length and alphabet, and numbers."""
-    sides, words = (first, second), {form.text: form.words for form in first.forms}
-    said: list[dict[str, str]] = []
-    if len(words) > 1 or any(output.texts for output in first.outputs):
-        said = [{**words[output.form], **dict(output.texts)} for output in first.outputs]
-    places = {}
-    for path in list(dict.fromkeys(path for text in said for path in text))[:PLACES]:
+def _places(first: Outcomes, second: Outcomes) -> Iterator[tuple[str, Float]]:
+    """Paths that vary and what stands there, (n, 2): texts by length and alphabet, and numbers."""
+    exact = np.stack([first.exact, second.exact], axis=1)
+    words = {form.text: form.words for form in first.forms}
+    some = first.outputs if len(words) > 1 else ()  # else numbers say it all
+    said = [{**words[output.form], **dict(output.texts)} for output in some]
+    paths = dict.fromkeys(path for text in said[:_SOME] for path in text)
+    varying = (path for path in paths if len({text.get(path) for text in said[:_SOME]}) > 1)
+    for path in islice(varying, PLACES):
         texts = [text.get(path, "") for text in said]
         kinds = sorted(set(texts), key=lambda text: (len(text), text))
         rank = {text: place for place, text in enumerate(kinds)}
-        codes = np.asarray([rank[text] for text in texts], np.float64)
-        places[path] = np.stack([codes[side.exact] for side in sides], axis=1)
-    for column, path in enumerate(first.paths[:PLACES]):
-        numbers = np.stack([side.numbers[:, column] for side in sides], axis=1)
-        missing = np.nanmin(numbers, initial=0.0) - 1.0  # below all others
-        places[path] = np.where(np.isnan(numbers), missing, numbers)
-    return {
-        path: place
-        for path, place in places.items()
-        if (place.max(axis=0) > place.min(axis=0)).any()
-    }
+        yield path, np.asarray([rank[text] for text in texts], np.float64)[exact]
+    seen = np.concatenate([side.numbers[:_SOME] for side in (first, second)])
+    for column in (seen != seen[0]).any(axis=0).nonzero()[0][:PLACES].tolist():
+        numbers = np.stack([side.numbers[:, column] for side in (first, second)], axis=1)
+        numbers = np.clip(numbers, -_LARGEST, _LARGEST)
+        least = np.nanmin(numbers, initial=0.0) - 1.0
+        place = np.where(np.isnan(numbers), least, numbers)
+        if place.max() > place.min():
+            yield first.paths[column], place
 
 
 def _goes_on(calls: Float) -> bool:
@@ -377,6 +374,8 @@ def _goes_on(calls: Float) -> bool:
     up, down = (calls[1:] > calls[:-1]).sum(), (calls[1:] < calls[:-1]).sum()
     if abs(int(up) - int(down)) > (up + down) / 2:
         return True
+    if len(np.unique(calls[:_SOME])) > _SOME / REPEATED:
+        return False
     values, codes = np.unique(calls, return_inverse=True)
     last = codes[:-2] * len(values) + codes[1:-1]
     states, follows = np.unique(last), np.unique(last * len(values) + codes[2:])
@@ -389,3 +388,23 @@ def repeats(pairs: Sequence[tuple[Outcomes, Outcomes]]) -> bool:
     return all(len(kind) == 1 for kind in kinds) and any(
         set(first.exact.tolist()) != set(second.exact.tolist()) for first, second in pairs
     )
+
+
+def others(first: Outcomes, second: Outcomes) -> dict[str, tuple[float, float]]:
+    """Errors and numbers that are none, with their shares on both sides."""
+    names = [
+        next((odd for place in form.words.items() if (odd := _odd_word(*place))), "")
+        for form in first.forms
+    ]
+    found: dict[str, tuple[float, float]] = {}
+    for name in dict.fromkeys(filter(None, names)):
+        same = np.asarray([other == name for other in names])
+        found[name] = float(same[first.form].mean()), float(same[second.form].mean())
+    return found
+
+
+def _odd_word(path: str, word: str) -> str:
+    """An error, or a number that is not finite."""
+    if path == "raised":
+        return f"raises {word}"
+    return next((part for part in word.split() if part in ("nan", "inf", "-inf")), "")
