@@ -303,10 +303,12 @@ def answer(
             return stored
         try:
             answers = _answered(table, plan, progress)
-            ledger.answered(receipt, json.dumps(answers.to_json(), allow_nan=False))
+            text = json.dumps(answers.to_json(), allow_nan=False)
+            ledger.answered(receipt, text)
         except RunFailed as error:
             raise RunFailed(f"{error} The cost was spent.") from error
-    added = plan.megabytes_of(len(answers.rows))
+    most = plan.megabytes_of(0) + len(json.dumps(text)) / 1e6  # found names can be long
+    added = max(plan.megabytes_of(len(answers.rows)), most)
     return Reply(answers, plan, receipt.charge, receipt.left, False, megabytes=added)
 
 
