@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from registered_data import budget_for
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError
@@ -22,7 +23,7 @@ from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.plan import Limits, make_plan
 from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
-from lethe.queries.registration import register
+from lethe.queries.registration import find, register
 
 WHOLE = {"type": "whole", "bounds": [0, 100]}
 NAMES = ["Kent", "Essex", "é" * 40]
@@ -165,6 +166,10 @@ def test_found_names_count_as_characters_and_fit_in_the_ledger(tmp_path: Path, s
     reply = ask(path, "count() by c", **asked)
     assert sorted(row.key["c"] for row in reply.answers.rows) == shown
     assert len(ask(path, "count() by c, d", **asked).answers.rows) == 0  # together one too many
+    budget = budget_for(find(path), tmp_path / "b.db", Charge("epsilon", 10**12, 10**15))
+    paid = ask(path, "count() by c", budget=budget, epsilon=50.0, delta=1e-6)
+    with contextlib.closing(open_ledger(budget)) as ledger:
+        assert ledger.megabytes("people", "local") <= paid.megabytes
     few = ask(path, "count() by c", **asked, limits=Limits(cells=2))
     assert len(few.answers.rows) <= 2
     for told in (reply, few):

@@ -303,10 +303,13 @@ def answer(
             return stored
         try:
             answers = _answered(table, plan, progress)
-            ledger.answered(receipt, json.dumps(answers.to_json(), allow_nan=False))
+            text = json.dumps(answers.to_json(), allow_nan=False)
+            ledger.answered(receipt, text)
         except RunFailed as error:
             raise RunFailed(f"{error} The cost was spent.") from error
     added = plan.megabytes_of(len(answers.rows))
+    if plan.query.finds_groups:  # their names can be long
+        added = max(added, plan.megabytes_of(0) + len(json.dumps(text)) / 1e6)
     return Reply(answers, plan, receipt.charge, receipt.left, False, megabytes=added)
 
 
@@ -324,8 +327,7 @@ def _turn(*question: str) -> threading.Lock:
 
 
 def _stored(ledger: Ledger, plan: Plan, dataset: str, analyst: str, key: str) -> Reply | None:
-    text = ledger.stored(dataset, analyst, key)
-    if text is None:
+    if (text := ledger.stored(dataset, analyst, key)) is None:
         return None
     left = ledger.balance(dataset, analyst).left
     return Reply(_from_json(read_json(text)), plan, None, left, True)
