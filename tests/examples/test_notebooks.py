@@ -42,9 +42,9 @@ SAYS = {
     "table": [
         r"^baseline +certain for 85 %, utility 1\.00$",
         r"^The illness is certain for 85 % of the patients in the table\.$",
-        r"^identical, synthetic rows +0\.[23]\d",  # copied
-        r"^identical, synthetic rows +0\.00",  # shuffled
-        r"^singling-out, 1 column\(s\) +0\.[89]\d",  # shuffled: rare values stay
+        r"^identical, original rows +0\.[23]\d",  # copied
+        r"^closest, 1 % of controls +0\.[56]\d",  # copied, people of nearly the same age too
+        r"^identical, original rows +0\.00",  # shuffled
     ],
     "vectors": [
         r"^baseline +lift +1[0-4]\d\.",

@@ -16,7 +16,7 @@ from lethe.linkage.settings import SyntheticSettings
 from lethe.linkage.synthetic.copies import Writer, chance_of, in_pairs, tail
 from lethe.linkage.synthetic.nearest import mix, ranked
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
-from lethe.report.of_rows import rows_room
+from lethe.report.of_synthetic import Synthetic
 
 Rows = dict[str, np.ndarray]
 QUASI = ("age", "town", "debt")
@@ -85,7 +85,7 @@ def outcome(original: Rows, made: Rows, control: Rows, rule: str = "excess<=0.25
 
 
 def headline(found: Findings) -> str:
-    worst = rows_room(found.to_json()).worst(found.to_json()["candidates"][0])
+    worst = Synthetic(found.to_json()).worst(found.to_json()["candidates"][0])
     return f"{worst.headline} {worst.detail}"
 
 

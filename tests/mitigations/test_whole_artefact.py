@@ -359,7 +359,7 @@ def test_no_drawn_training_tells_two_worlds_apart_at_length(
 # The DP-SGD candidate of an audit, which has a loop of its own.
 
 _SEEDS, _POOL = [11, 12], np.arange(12) < COUNT
-_CHAINS: dict[str, Callable[[], nn.Module]] = {
+_MODELS: dict[str, Callable[[], nn.Module]] = {
     "chain": lambda: net(blocks.layer, lambda: nn.LayerNorm(blocks.WIDTH)),
     "images": lambda: nn.Sequential(
         nn.Unflatten(1, (1, 2, 2)),
@@ -419,15 +419,15 @@ def audited(
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [(name, kind) for name in (*_CHAINS, "one by one") for kind in VALUES]
+    [(name, kind) for name in (*_MODELS, "one by one") for kind in VALUES]
     # An audit asks its models about all records, so that an error in an answer ends it.
     + [(name, "huge") for name in blocks.LEAKY if name != "error if extreme"],
 )
 def test_the_candidate_of_an_audit_is_bounded_alike(
     name: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = _CHAINS.get(name) or (lambda: net(blocks.LEAKY.get(name, blocks.layer)))
-    layout = "chain" if name in _CHAINS else "alone"
+    build = _MODELS.get(name) or (lambda: net(blocks.LEAKY.get(name, blocks.layer)))
+    layout = "chain" if name == "chain" else "alone"
     features = np.random.default_rng(4).normal(size=(12, blocks.WIDTH)).astype(np.float32)
     other = features.copy()
     features[TARGET, 1:] = VALUES[kind]
