@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ from lethe.membership.language.tokens import (
     TokenScores,
     read_scores,
     scored_chunks,
-    scored_pairs,
+    scored_together,
 )
 from lethe.training.fingerprint import digest, hash_json
 from lethe.training.folder import RunFolder, write_personal
@@ -119,7 +120,7 @@ class LanguageStudy:
         notes: what was left out, in words.
         truncated: texts that were scored on their beginning only.
         from_file: whether another engine scored the texts.
-        offsets: of the place of a text: the characters of each of its tokens; None where unknown.
+        offsets: of a text: the characters of each of its tokens; None where no model is at hand.
     """
 
     name: str
@@ -136,7 +137,7 @@ class LanguageStudy:
     has_base: bool
     skipped: Mapping[str, str]
     from_file: bool = False
-    offsets: Callable[[int], Sequence[tuple[int, int]]] | None = None
+    offsets: Callable[[str], Sequence[tuple[int, int]]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +258,7 @@ def _study(
         readers.has_base,
         skipped,
         given.model is None,
-        None if readers.model is None else readers.offsets,
+        None if readers.model is None else partial(token_offsets, readers.model),
     )
 
 
@@ -397,11 +398,6 @@ class _Readers:
                 "does not know: it is not the base of this model."
             )
 
-    def offsets(self, at: int) -> list[tuple[int, int]]:
-        """Characters of each token of a text."""
-        assert self.model is not None
-        return token_offsets(self.model, self.texts.texts[at])
-
     def spans(self, declared: Sequence[str]) -> dict[int, list[tuple[str, int, int]]]:
         """Personal patterns of every text, in tokens."""
         if self.model is None:
@@ -416,7 +412,9 @@ class _Readers:
     def _pairs(self, model: LanguageModel | None) -> Iterable[tuple[int, Pair]]:
         """Every text's place, and what a model and its base say of its tokens."""
         if model is not None and self.base is not None:
-            yield from scored_pairs(model, self.base, self.ids, self.cache, self.progress)
+            both = (model, self.base)
+            for at, found in scored_together(both, self.ids, self.cache, self.progress):
+                yield at, (found[0], found[1])
         elif model is not None:
             for at, scores in scored_chunks(model, self.ids, self.cache, self.progress):
                 yield at, (scores, None)
