@@ -58,12 +58,7 @@ from lethe.membership.language.measure import (
 )
 from lethe.membership.language.models import LanguageModel, check_together, load_model
 from lethe.membership.language.settings import LanguageSettings
-from lethe.membership.language.tokens import (
-    TokenScores,
-    read_scores,
-    scored_chunks,
-    scored_together,
-)
+from lethe.membership.language.tokens import TokenScores, read_scores, scored_together
 from lethe.training.fingerprint import digest, hash_json
 from lethe.training.folder import RunFolder, write_personal
 
@@ -411,19 +406,15 @@ class _Readers:
 
     def _pairs(self, model: LanguageModel | None) -> Iterable[tuple[int, Pair]]:
         """Every text's place, and what a model and its base say of its tokens."""
-        if model is not None and self.base is not None:
-            both = (model, self.base)
-            for at, found in scored_together(both, self.ids, self.cache, self.progress):
-                yield at, (found[0], found[1])
-        elif model is not None:
-            for at, scores in scored_chunks(model, self.ids, self.cache, self.progress):
-                yield at, (scores, None)
-        else:
-            theirs = self._base_file
-            for at, one in enumerate(self._file):
-                if len(one):
-                    other = None if theirs is None else theirs[at]
-                    yield at, _matched(at, one, other, self.texts)
+        if model is not None:
+            both = (model,) if self.base is None else (model, self.base)
+            for at, (one, *other) in scored_together(both, self.ids, self.cache, self.progress):
+                yield at, (one, other[0] if other else None)
+            return
+        for at, one in enumerate(self._file):
+            if len(one):
+                theirs = None if self._base_file is None else self._base_file[at]
+                yield at, _matched(at, one, theirs, self.texts)
 
     def base_loss(self) -> Float | None:
         """(N,) what the base alone says of each text."""
@@ -499,7 +490,7 @@ class _Readers:
         model = self._model(path)
         made = zip(begun, continued(model, begun, start, size), strict=True)
         whole = [np.concatenate([one[:start], new]).astype(np.int32) for one, new in made]
-        read = (suffix_of(one, start, size) for _, one in scored_chunks(model, whole))
+        read = (suffix_of(one, start, size) for _, (one,) in scored_together((model,), whole))
         return np.array([end is not None and end.greedy for end in read])
 
     def guarantee(self, path: Path | None) -> Guarantee:
