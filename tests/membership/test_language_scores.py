@@ -15,7 +15,7 @@ from lethe.errors import InputError
 from lethe.membership.language import tokens as module
 from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
 from lethe.membership.language.models import check_together, load_model, quiet
-from lethe.membership.language.tokens import TOP_K, read_scores, scored_chunks, scored_pairs
+from lethe.membership.language.tokens import TOP_K, read_scores, scored_chunks, scored_together
 
 TEXTS = [*narratives(20, seed=3), "short", "the worker", narratives(1)[0] * 5]
 
@@ -54,7 +54,7 @@ def test_a_pair_is_two_models_and_the_divergence_between_them(tmp_path):
     ids = model.ids(TEXTS)
     alone = dict(scored_chunks(model, ids))
     for folder in (tmp_path, tmp_path):  # computed, and read back
-        for at, (mine, theirs) in scored_pairs(model, base, ids, folder):
+        for at, (mine, theirs) in scored_together((model, base), ids, folder):
             np.testing.assert_allclose(mine.logprob, alone[at].logprob, atol=1e-4)
             (p, truth), (q, _) = (plain_loop(one, TEXTS[at]) for one in (model, base))
             np.testing.assert_allclose(theirs.logprob, q.gather(1, truth[:, None])[:, 0], atol=1e-4)

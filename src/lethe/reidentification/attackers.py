@@ -327,7 +327,6 @@ class Tally:
     @property
     def named(self) -> Float:
         """(G,) share of each person's trials in which that person is named; NaN without any."""
-        # Averages over ties may leave their range by a rounding.
         share = np.minimum(self.hits, self.tries) / np.maximum(self.tries, 1)
         return np.where(self.tries > 0, share, np.nan)
 

@@ -287,10 +287,7 @@ def named(name: str, attack: Attack) -> Json:
 
 
 def _exposure(audit: ModelAudit, attack: Attack) -> Json:
-    """How exposure is spread over people: counts, which single nobody out by name.
-
-    Shares are of the attacker that decides, bits of one who looks up the nearest mean.
-    """
+    """Counts of people by how often the deciding attacker names them; bits are of the mean's."""
     named = audit.candidates[0].judged.named[attack.exposure.user]
     counts, edges = np.histogram(named, bins=_BINS, range=(0, 1))
     bits = np.quantile(attack.exposure.bits, [0.05, 0.5, 0.95])

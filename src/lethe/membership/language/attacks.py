@@ -327,32 +327,17 @@ ATTACKS: Mapping[str, TextAttack] = {
             True,
             ("logprob", "rank"),
         ),
-        TextAttack(
-            "wbc",
-            "Window votes (WBC)",
-            "Chen et al. 2026, arXiv:2601.02751",
-            _BASE,
-            window_votes,
-            True,
-        ),
+        TextAttack("wbc", "Window votes (WBC)", "Chen et al. 2026", _BASE, window_votes, True),
         TextAttack(
             "informia",
             "Token information (InfoRMIA)",
-            "Tao and Shokri 2025, arXiv:2510.05582",
+            "Tao and Shokri 2025",
             f"{_BASE}; the whole distribution of each token under both",
             token_information,
             True,
             ("logprob", "divergence"),
         ),
-        TextAttack(
-            "least-gains",
-            "Smallest gains over the base",
-            "-",
-            _BASE,
-            least_gains,
-            True,
-            alone=False,
-        ),
+        TextAttack("least-gains", "Least gains", "-", _BASE, least_gains, True, alone=False),
     )
 }
 DEFAULT = tuple(name for name, attack in ATTACKS.items() if attack.default)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +58,7 @@ from lethe.membership.language.measure import (
 )
 from lethe.membership.language.models import LanguageModel, check_together, load_model
 from lethe.membership.language.settings import LanguageSettings
-from lethe.membership.language.tokens import (
-    TokenScores,
-    read_scores,
-    scored_chunks,
-    scored_pairs,
-)
+from lethe.membership.language.tokens import TokenScores, read_scores, scored_together
 from lethe.training.fingerprint import digest, hash_json
 from lethe.training.folder import RunFolder, write_personal
 
@@ -119,7 +115,7 @@ class LanguageStudy:
         notes: what was left out, in words.
         truncated: texts that were scored on their beginning only.
         from_file: whether another engine scored the texts.
-        offsets: of the place of a text: the characters of each of its tokens; None where unknown.
+        offsets: of a text: the characters of each of its tokens; None where no model is at hand.
     """
 
     name: str
@@ -136,7 +132,7 @@ class LanguageStudy:
     has_base: bool
     skipped: Mapping[str, str]
     from_file: bool = False
-    offsets: Callable[[int], Sequence[tuple[int, int]]] | None = None
+    offsets: Callable[[str], Sequence[tuple[int, int]]] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,7 +253,7 @@ def _study(
         readers.has_base,
         skipped,
         given.model is None,
-        None if readers.model is None else readers.offsets,
+        None if readers.model is None else partial(token_offsets, readers.model),
     )
 
 
@@ -397,11 +393,6 @@ class _Readers:
                 "does not know: it is not the base of this model."
             )
 
-    def offsets(self, at: int) -> list[tuple[int, int]]:
-        """Characters of each token of a text."""
-        assert self.model is not None
-        return token_offsets(self.model, self.texts.texts[at])
-
     def spans(self, declared: Sequence[str]) -> dict[int, list[tuple[str, int, int]]]:
         """Personal patterns of every text, in tokens."""
         if self.model is None:
@@ -415,17 +406,15 @@ class _Readers:
 
     def _pairs(self, model: LanguageModel | None) -> Iterable[tuple[int, Pair]]:
         """Every text's place, and what a model and its base say of its tokens."""
-        if model is not None and self.base is not None:
-            yield from scored_pairs(model, self.base, self.ids, self.cache, self.progress)
-        elif model is not None:
-            for at, scores in scored_chunks(model, self.ids, self.cache, self.progress):
-                yield at, (scores, None)
-        else:
-            theirs = self._base_file
-            for at, one in enumerate(self._file):
-                if len(one):
-                    other = None if theirs is None else theirs[at]
-                    yield at, _matched(at, one, other, self.texts)
+        if model is not None:
+            both = (model,) if self.base is None else (model, self.base)
+            for at, (one, *other) in scored_together(both, self.ids, self.cache, self.progress):
+                yield at, (one, other[0] if other else None)
+            return
+        for at, one in enumerate(self._file):
+            if len(one):
+                theirs = None if self._base_file is None else self._base_file[at]
+                yield at, _matched(at, one, theirs, self.texts)
 
     def base_loss(self) -> Float | None:
         """(N,) what the base alone says of each text."""
@@ -501,7 +490,7 @@ class _Readers:
         model = self._model(path)
         made = zip(begun, continued(model, begun, start, size), strict=True)
         whole = [np.concatenate([one[:start], new]).astype(np.int32) for one, new in made]
-        read = (suffix_of(one, start, size) for _, one in scored_chunks(model, whole))
+        read = (suffix_of(one, start, size) for _, (one,) in scored_together((model,), whole))
         return np.array([end is not None and end.greedy for end in read])
 
     def guarantee(self, path: Path | None) -> Guarantee:

@@ -34,6 +34,7 @@ Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
 
+_HELD_OUT = "held-out texts"
 MARK_RATE = 0.01
 """Share of the tokens of texts never trained on that the token-level attack marks."""
 
@@ -173,9 +174,7 @@ class LanguageNumbers:
         mean = self.study.releases[0].measured.mean
         return np.flatnonzero(~texts.member & (texts.copies == 0) & ~np.isnan(mean))
 
-    def _mean(
-        self, values: Float, rows: NDArray[np.intp], what: str = "held-out texts"
-    ) -> Estimate:
+    def _mean(self, values: Float, rows: NDArray[np.intp], what: str) -> Estimate:
         people = self.study.texts.people[rows]
         _, codes = np.unique(people, return_inverse=True)
         sums = np.bincount(codes, values - values.mean())
@@ -192,7 +191,7 @@ class LanguageNumbers:
             value = self.utilities.get(release.name)
             return Estimate(value, None, None, self.settings.confidence, "the user's function", 1)
         of = self.study.releases[0] if release.interface else release
-        return self._mean(of.measured.mean[self._held_out], self._held_out)
+        return self._mean(of.measured.mean[self._held_out], self._held_out, _HELD_OUT)
 
     def _loss(self, release: Release) -> Estimate:
         confidence = self.settings.confidence
@@ -202,8 +201,8 @@ class LanguageNumbers:
         if self.utilities is not None:
             lost = self.utilities[BASELINE] - self.utilities[release.name]
             return Estimate(lost, None, None, confidence, "the user's function", 1)
-        base = self.study.releases[0].measured.mean
-        return self._mean((base - release.measured.mean)[self._held_out], self._held_out)
+        rows, base = self._held_out, self.study.releases[0].measured.mean
+        return self._mean((base - release.measured.mean)[rows], rows, _HELD_OUT)
 
     # Tokens.
 

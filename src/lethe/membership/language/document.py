@@ -397,8 +397,8 @@ class LanguageSubject(LanguageNumbers, Subject):
         learnt = study.releases[0].measured.learnt.get(row)
         if marks is None or learnt is None or study.offsets is None:
             return ""
-        flags = learnt > marks.threshold
-        return ", ".join(marked_words(study.texts.texts[row], study.offsets(row), flags))
+        text = study.texts.texts[row]
+        return ", ".join(marked_words(text, study.offsets(text), learnt > marks.threshold))
 
     def extracted_texts(self) -> list[Json]:
         """Trained texts that come out, with their words; personal data."""

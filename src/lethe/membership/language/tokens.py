@@ -87,28 +87,17 @@ def scored_chunks(
             readable by their owner alone.
         progress: told (tokens done, tokens).
     """
-    for place, scores in _scored((model,), ids, folder, progress):
+    for place, scores in scored_together((model,), ids, folder, progress):
         yield place, scores[0]
 
 
-def scored_pairs(
-    model: LanguageModel,
-    base: LanguageModel,
+def scored_together(
+    models: Sequence[LanguageModel],
     ids: Sequence[NDArray[np.int32]],
     folder: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Iterator[tuple[int, tuple[TokenScores, TokenScores]]]:
-    """The same of a model and its base in one pass, so that the model's `divergence` is known."""
-    for place, scores in _scored((model, base), ids, folder, progress):
-        yield place, (scores[0], scores[1])
-
-
-def _scored(
-    models: Sequence[LanguageModel],
-    ids: Sequence[NDArray[np.int32]],
-    folder: Path | None,
-    progress: Callable[[int, int], None] | None,
 ) -> Iterator[tuple[int, list[TokenScores]]]:
+    """The same of a model and its base, in one pass: the model's `divergence` is known."""
     chunks = _chunks([len(one) for one in ids])
     total = sum(len(ids[at]) for chunk in chunks for at in chunk)
     done = 0
@@ -191,12 +180,9 @@ def _batch(models: Sequence[LanguageModel], ids: Sequence[NDArray[np.int32]]) ->
     with torch.inference_mode():
         # The base first: its distributions are what the model's diverge from.
         for model in reversed(models):
-            given = {"input_ids": padded, "attention_mask": mask}
-            tensors = {
-                key: torch.from_numpy(value).to(model.device) for key, value in given.items()
-            }
-            if mask.all():
-                del tensors["attention_mask"]  # which would cost a slower attention
+            tensors = {"input_ids": torch.from_numpy(padded).to(model.device)}
+            if not mask.all():  # it would cost a slower attention
+                tensors["attention_mask"] = torch.from_numpy(mask).to(model.device)
             logits = model.module(**tensors, use_cache=False).logits
             kept = tensors["input_ids"][:, 1:]
             flat = torch.from_numpy(mask[:, 1:].astype(bool)).to(model.device)
