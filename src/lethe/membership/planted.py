@@ -43,6 +43,7 @@ _FULLY = 500.0
 _CELLS = 1 << 16  # of the part of a large audit that is planted
 _PART = 32  # so many times as many cells as are used, where there are more than `_CELLS`
 _FEWEST_RECORDS = 200
+_FEWEST_FRAMED = 100  # records, from which on what sets whole models apart can be told
 _DRAWS = 100  # of the bootstrap: a plant needs limits, not their second digit
 
 
@@ -153,8 +154,11 @@ class Values:
 def _frame(signals: NDArray[np.floating]) -> tuple[Float, Float]:
     """(K, 1) level and scale of each model: median, and deviation without the outer 1 % of a side.
 
-    Where most answers are tied the median is their value, so that ties stay ties.
+    Where most answers are tied the median is their value, so that ties stay ties. 0 and 1 of few
+    records, whose own membership would move them.
     """
+    if signals.shape[1] < _FEWEST_FRAMED:
+        return np.zeros((len(signals), 1)), np.ones((len(signals), 1))
     ends = np.quantile(signals, (0.01, 0.99), axis=1, keepdims=True)
     kept = signals.clip(*ends).astype(np.float64)
     scale = kept.std(axis=1, keepdims=True)
@@ -162,7 +166,9 @@ def _frame(signals: NDArray[np.floating]) -> tuple[Float, Float]:
 
 
 def _shared(table: Float) -> Float:
-    """`shared_part`, of records that vary: the others stay as they are."""
+    """`shared_part`, of records that vary: the others stay as they are; 0 of few records."""
+    if table.shape[1] < _FEWEST_FRAMED:
+        return np.zeros(table.shape)
     return np.where(np.ptp(table, axis=0) > 0, shared_part(table), 0.0)
 
 

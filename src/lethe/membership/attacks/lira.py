@@ -296,13 +296,14 @@ def shared_part(table: NDArray[np.floating]) -> Float:
 
     Models that differ by groups of records move many records together. A leak does not: with half
     of the models IN it takes as many directions as there are pairs. So principal components of
-    more than four times the median variance, at most a third of them, are no leak.
+    more than four times the median variance, at most a third of them, are no leak. 0 of fewer than
+    twice as many records as models, which span too little to tell.
     """
     rest = table - table.mean(axis=0, dtype=np.float64)
     rest -= rest.mean(axis=1, keepdims=True)
     variance, directions = np.linalg.eigh(rest @ rest.T)
     large = np.flatnonzero(variance > 4 * np.median(variance))[-(len(table) // 3) :]
-    if len(table) < _FEWEST_SHARED or not len(large):
+    if len(table) < _FEWEST_SHARED or len(table) > table.shape[1] / 2 or not len(large):
         return np.zeros(table.shape)
     kept = directions[:, large]
     return np.asarray(kept @ (kept.T @ rest))
