@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -27,6 +27,26 @@ FEWEST = 30
 Json = dict[str, Any]
 
 
+def plain(value: Any) -> Any:
+    """Convert results to JSON values: estimates, dataclasses field by field, and what holds them.
+
+    >>> plain({1: Refusal("too few")})
+    {'1': {'refused': 'too few'}}
+    """
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if is_dataclass(value):
+        return plain({field.name: getattr(value, field.name) for field in fields(value)})
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def fields_of(owner: Any, *names: str) -> Json:
+    """Some attributes of a result."""
+    return {name: getattr(owner, name) for name in names}
+
+
 @dataclass(frozen=True, eq=False)
 class Measurement:
     """A release, measured: what attacks find in it, and what utility is left.
@@ -44,7 +64,7 @@ class Measurement:
     attacks: Sequence[AttackResult]
     utility: Utility  # higher = better
     measures: Mapping[str, Measured]  # what rules judge, by quantity
-    details: Json  # everything else, plain values
+    details: Json  # everything else, see `plain`
     assumptions: tuple[str, ...] = ()  # under which the measured numbers are what they say
     proof: Guarantee | None = None
 
@@ -85,7 +105,7 @@ class Measurement:
             guarantee,
             loss,
             risk_change,
-            self.details,
+            plain(self.details),
             {**self.measures, "utility-loss": loss},
         )
 
@@ -218,7 +238,7 @@ class RowsSubject(Subject):
                 "gate": list(settings.gate),
             },
             libraries=("numpy", "scipy"),
-            sections={"table": {**section, "words": self.plain_words()}},
+            sections={"table": {**plain(section), "words": self.plain_words()}},
         )
 
 

@@ -284,10 +284,9 @@ def measure(
         "false-match": strange,
     }
     details: dict[str, Any] = {
-        key.replace("-", "_"): evidence[key].to_json() for key in ("match", "false-match")
-    }
-    details |= {
-        "exposed": evidence["exposed"].to_json(),
+        "match": match,
+        "false_match": strange,
+        "exposed": exposed.estimate,
         "exposed_where_right": float(read[read > 0].mean()) if read.any() else None,
         "facts": len(made.sheet.item),
         "people": len(np.unique(made.owners[~made.out])),

@@ -23,6 +23,7 @@ from lethe.linkage.document import (
     FEWEST,
     Measurement,
     RowsSubject,
+    fields_of,
     strongest,
     utility_in_words,
 )
@@ -198,7 +199,7 @@ def _measured(
 ) -> Measurement:
     results = results_of(attacks, knows)
     measures, risk = measures_of(results), risk_of(results)
-    excess = {kind: one.to_json() for kind, one in measures.items() if kind != "excess"}
+    excess = {kind: one for kind, one in measures.items() if kind != "excess"}
     strongest = "" if isinstance(risk, Refusal) else risk.attack
     return Measurement(
         BASELINE,
@@ -276,6 +277,7 @@ _LIMITS = (
     "The strongest of several attacks is taken; their limits hold at once, so that is allowed for.",
     "An inference that does not beat its blind baseline is weak, and its small excess says little.",
 )
+_RATES = ("main", "control", "baseline", "excess", "works")
 _COPIES = ("identical", "closest", "density", DISCRIMINATOR)  # finding none is right without one
 
 
@@ -339,11 +341,7 @@ class SyntheticSubject(RowsSubject):
             reproduction={
                 "quasi": list(quasi),
                 "sensitive": self.sensitive,
-                "attacks": settings.attacks,
-                "columns": list(settings.columns),
-                "neighbours": settings.neighbours,
-                "tolerance": settings.tolerance,
-                "linked": list(settings.linked),
+                **fields_of(settings, "attacks", "columns", "neighbours", "tolerance", "linked"),
             },
         )
 
@@ -409,17 +407,20 @@ def _counted(study: SyntheticStudy) -> list[Json]:
 
 def _section(study: SyntheticStudy) -> Json:
     original, made, control = study.rows
-    distances = study.distances
     return {
         "kind": "synthetic",
         "rows": {"original": original, "synthetic": made, "control": control},
-        "attacks": _listed(study.attacks, study.knows),
+        "attacks": [
+            {
+                "name": result.attack,
+                "knows": result.knows,
+                "powered": result.powered,
+                **fields_of(study.attacks[result.attack], *_RATES),
+            }
+            for result in results_of(study.attacks, study.knows)
+        ],
         "people": _counted(study),
-        "distances": {
-            "original": distances.original.to_json(),
-            "control": distances.control.to_json(),
-            "change": distances.change.to_json(),
-        },
+        "distances": study.distances,
     }
 
 
@@ -443,19 +444,3 @@ def _checks(study: SyntheticStudy) -> list[Json]:
     detail += "were not found" if least is None else f"were found from {100 * least:.2g} % on"
     seen = "warn" if least is None else "pass"
     return [*rows, check("a known leak is seen", seen, detail, BASELINE)]
-
-
-def _listed(attacks: Mapping[str, Risk], knows: Mapping[str, str]) -> list[Json]:
-    return [
-        {
-            "name": result.attack,
-            "knows": result.knows,
-            "powered": result.powered,
-            "main": attacks[result.attack].main.to_json(),
-            "control": attacks[result.attack].control.to_json(),
-            "baseline": attacks[result.attack].baseline.to_json(),
-            "excess": attacks[result.attack].excess.to_json(),
-            "works": attacks[result.attack].works,
-        }
-        for result in results_of(attacks, knows)
-    ]

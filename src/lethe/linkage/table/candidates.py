@@ -37,6 +37,8 @@ from lethe.linkage.utility import Use, Utility, counted_utility, split, use_of
 _ASSUMED = "the adversary knows the quasi-identifiers that were named, exactly, and no other column"
 _ONE_ROW = "one row a person"
 _ALL_ROWS = "the adversary knows these of all rows of a person, but not how many rows there are"
+_LISTED = ("unique", "prosecutor", "journalist", "population_marketer", "certain")
+"""Measures that stand among a candidate's details too."""
 _NO_PROOF = "k-anonymity is no proof of privacy: classes can share a sensitive value"
 
 
@@ -199,7 +201,7 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
         results,
         _utility(context, steps, kept),
         measures,
-        details | shares | listed(measures),
+        details | shares | {name: measures[name] for name in _LISTED if name in measures},
         assumed,
     )
 
@@ -214,12 +216,6 @@ def nearest(present: Int, wanted: Int) -> Int:
     left = np.maximum(right - 1, 0)
     closer = np.abs(wanted - present[left]) <= np.abs(present[right] - wanted)
     return present[np.where(closer, left, right)]
-
-
-def listed(measures: Mapping[str, Measured]) -> dict[str, Any]:
-    """The measures that stand among a candidate's details too, as plain values."""
-    names = ("unique", "prosecutor", "journalist", "population_marketer", "certain")
-    return {name: measures[name].to_json() for name in names if name in measures}
 
 
 def compared(context: Context, release: Measurement, base: Measurement) -> Candidate:
@@ -328,7 +324,7 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
         results,
         _utility_of(context, made, epsilon),
         measures,
-        details | shares | listed(measures),
+        details | shares | {name: measures[name] for name in _LISTED if name in measures},
         proof=made.guarantee,
     )
 
