@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.document import plain
-from lethe.linkage.records.attackers import Adversary, outside, pick, simulate
+from lethe.linkage.records.attackers import Adversary, outside, simulate
 from lethe.linkage.records.candidates import Aim, measure, released
 from lethe.linkage.records.facts import Known
 from lethe.linkage.records.mitigations import (
@@ -133,7 +133,7 @@ def test_who_is_taken_out_is_taken_out_with_all_pseudonyms() -> None:
     seen = outside(facts, {"scoreboard-rh": known}, np.array([1, 0]), boards, owner)
     assert owner[seen["scoreboard-rh"].best].tolist() == [0, 1]
     known = simulate(sheet().index(), [0, 1], Adversary(1, value_error=None, time_error=None))
-    assert pick(known, np.array([1])).item.tolist() == known.item[1:].tolist()
+    assert known.of(np.array([1])).item.tolist() == known.item[1:].tolist()
 
 
 def test_noise_keeps_to_the_scale() -> None:

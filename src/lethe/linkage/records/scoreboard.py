@@ -414,15 +414,7 @@ def facts_needed(
         raise InputError(f"true needs {len(known)} released records below {facts.people}.")
     most = int(counts[0])
     # One target for each number of facts: the first m of them.
-    sizes = np.tile(np.arange(1, most + 1), len(known))
-    first = np.repeat(known.start[:-1], most)
-    at = np.concatenate([np.arange(f, f + m) for f, m in zip(first, sizes, strict=True)])
-    part = Known(
-        np.concatenate([[0], np.cumsum(sizes)]),
-        known.item[at],
-        None if known.value is None else known.value[at],
-        None if known.time is None else known.time[at],
-    )
+    part = known.take([span[:m] for span in known.spans() for m in range(1, most + 1)])
     best = link(facts, part, entropy=False).best if look is None else look(part)
     named = best.reshape(-1, most) == np.asarray(true)[:, None]
     # Reversed, the run of names up to the last fact.
