@@ -85,7 +85,7 @@ class Value:
         out = split(len(self.sheet.item), self.settings)
         rest = as_it_stands(change(self.sheet.take(~out), rng()), self.ratings)
         held_out = as_it_stands(self.sheet.take(out), self.ratings)
-        return self.use.utility(rest, held_out, held_out)
+        return self.use(rest, held_out, held_out)
 
 
 def utility_of(

@@ -225,7 +225,7 @@ def _utility_of(
     """A model is tested on the control rows, which no synthetic row was made from."""
     use = use_of(settings, original)
     if use is not None:
-        return use.utility(released, control, control)
+        return use(released, control, control)
     value = _utility(original, released, settings)
     rows = len(next(iter(original.values())))
     return counted_utility(value, rows, settings.confidence, "released rows")

@@ -232,7 +232,7 @@ def _utility(context: Context, steps: Sequence[int], kept: NDArray[np.bool_]) ->
         written = released_columns(table.plain, hierarchies, steps, np.ones(len(kept), bool))
         learnt, out = kept & ~context.held_out, context.held_out
         held_out = taken(table.plain, out)
-        return context.use.utility(taken(written, learnt), held_out, taken(written, out))
+        return context.use(taken(written, learnt), held_out, taken(written, out))
     if settings.queries:
         released = released_columns(table.plain, hierarchies, steps, kept)
         value = answer_overlap(table.plain, released, settings.queries)
@@ -402,7 +402,7 @@ def _utility_of(context: Context, made: DpRows, epsilon: float) -> Utility:
             cells = domain.place(_some(columns, context.held_out)[domain.name])
             drawn = domain.draw(cells, rng)
             written[domain.name] = plain(drawn, domain.column, gaps=domain.column.missing)
-        return context.use.utility(learnt.plain(), held_out, written)
+        return context.use(learnt.plain(), held_out, written)
     if settings.queries:
         value = answer_overlap(original, made.plain(), settings.queries)
         return counted_utility(value, table.rows, settings.confidence, "released rows")
