@@ -407,6 +407,16 @@ def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95)
     return Calibrated(float(found[k - 1]) * (1 + 64 * eps) + eps, chance)
 
 
+def phi_of(
+    calibrated: Mapping[str, Calibrated | Refusal], phi: float | None
+) -> dict[str, float | None]:
+    """By attacker, from where on it answers: `phi`, or the calibrated threshold; None = never."""
+    return {
+        name: phi if phi is not None else getattr(found, "phi", None)
+        for name, found in calibrated.items()
+    }
+
+
 def outside(
     facts: Facts,
     known: Mapping[str, Known],

@@ -20,6 +20,7 @@ from lethe.linkage.records.attackers import (
     Naming,
     look,
     outside,
+    phi_of,
     records_like,
     share_out,
     some_facts_of,
@@ -129,14 +130,7 @@ def link_auxiliary(
     sure = family_confidence(settings.confidence, max(size, 1))
     links = look(facts, aim.known_by, boards, true=pairs)
     calibrated = _calibrated(facts, aim, settings)
-    phi = {
-        name: settings.phi
-        if settings.phi is not None
-        else made.phi
-        if isinstance(made, Calibrated)
-        else None
-        for name, made in calibrated.items()
-    }
+    phi = phi_of(calibrated, settings.phi)
     by = {
         name: Looked(
             found,

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.sorted_records import Release
-from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.intervals import clopper_pearson
@@ -27,10 +26,10 @@ from lethe.linkage.records.attackers import (
     ATTACKERS,
     Adversary,
     Board,
-    Calibrated,
     boards_of,
     look,
     outside,
+    phi_of,
     share_out,
     together,
 )
@@ -350,28 +349,13 @@ def _answers(
 ) -> tuple[dict[str, float | None] | str, dict[str, Float]]:
     """Thresholds, or why there are none; (Q,) who is named rightly, and who is while not there."""
     absent = outside(facts, aim.known_by, aim.targets, aim.boards(settings, blur), owner)
-    try:
-        phi = thresholds_of(absent, settings)
-    except NotMeasurable as error:
-        return str(error), {}
+    calibrated = share_out(absent, settings.false_matches, settings.confidence)
+    phi = phi_of(calibrated, settings.phi)
+    if all(least is None for least in phi.values()):
+        return next(one.reason for one in calibrated.values() if isinstance(one, Refusal)), {}
     named = _named(together(links, phi).record, owner) == aim.targets
     strange = together(absent, phi).record >= 0
     return phi, {"match": named.astype(np.float64), "false-match": strange.astype(np.float64)}
-
-
-def thresholds_of(absent: Mapping[str, Links], settings: RecordSettings) -> dict[str, float | None]:
-    """By attacker, from where on it answers: the calibrated threshold, or that of the settings.
-
-    Raises NotMeasurable: too few people to set the threshold of any attacker.
-    """
-    if settings.phi is not None:
-        return dict.fromkeys(absent, settings.phi)
-    made = share_out(absent, settings.false_matches, settings.confidence)
-    phi = {name: one.phi if isinstance(one, Calibrated) else None for name, one in made.items()}
-    refused = [str(one.reason) for one in made.values() if isinstance(one, Refusal)]
-    if len(refused) == len(made):
-        raise NotMeasurable(refused[0])
-    return phi
 
 
 def risk_change(*, baseline: Attacked, release: Attacked, confidence: float) -> Estimate | None:

@@ -117,6 +117,11 @@ class Table:
             summed = np.bincount(groups.codes, weighted, minlength=groups.levels)
         return np.round(summed, 6)  # counts stay whole, whatever the order of the rows
 
+    @cached_property
+    def declared(self) -> dict[str, NDArray[Any] | TypedColumn]:
+        """Columns for synthetic rows: typed ones as the schema declares them."""
+        return {**self.plain, **self.typed}
+
     @property
     def plain(self) -> dict[str, NDArray[Any]]:
         """Columns with a value for every row; none where equal rows are grouped."""
