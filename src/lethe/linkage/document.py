@@ -15,6 +15,7 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
 from lethe.evidence.risk import AttackResult, risk_of
+from lethe.evidence.sight import Plant
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.utility import Utility, utility_loss
 from lethe.training.folder import RunFolder, write_personal
@@ -56,6 +57,8 @@ class Measurement:
             hold at once; the worst of them is the risk.
         proof: what the release proves; None = nothing: a recoded release is not proven to be
             private, and k-anonymity is no proof either.
+        plants: leaks of known size, and what the attacks measured of them; None = not planted.
+        chance: what a random guess reaches.
     """
 
     name: str  # unique in the audit
@@ -67,11 +70,13 @@ class Measurement:
     details: Json  # everything else, see `plain`
     assumptions: tuple[str, ...] = ()  # under which the measured numbers are what they say
     proof: Guarantee | None = None
+    plants: Sequence[Plant] | None = None
+    chance: float = 0.0
 
     @property
     def risk(self) -> Measured:
         """The worst over the attacks, see `risk_of`."""
-        risk = risk_of(self.attacks)
+        risk = risk_of(self.attacks, self.chance)
         return risk if isinstance(risk, Refusal) else risk.estimate
 
     def candidate(
@@ -107,6 +112,8 @@ class Measurement:
             risk_change,
             plain(self.details),
             {**self.measures, "utility-loss": loss},
+            chance=self.chance,
+            plants=self.plants,
         )
 
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from lethe.data.sorted_records import Release
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.frontier import Candidate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 from lethe.evidence.sight import Plant
@@ -195,24 +194,9 @@ class Attacked(Measurement):
 
     Attributes:
         right: by attack, the adversary and (Q,) whether each target's best guess is right.
-        plants: leaks of known size, and what the attackers measured of them.
-        chance: what a random guess reaches.
     """
 
     right: Mapping[str, tuple[str, NDArray[np.bool_]]] = field(default_factory=dict)
-    plants: Sequence[Plant] = ()
-    chance: float = 0.0
-
-    @property
-    def risk(self) -> Measured:
-        """The worst over the attacks, see `risk_of`."""
-        risk = risk_of(self.attacks, self.chance)
-        return risk if isinstance(risk, Refusal) else risk.estimate
-
-    def candidate(self, confidence: float, **compared: Any) -> Candidate:
-        """As it stands on the frontier, with what was planted; see `Measurement.candidate`."""
-        made = super().candidate(confidence, **compared)
-        return replace(made, plants=self.plants, chance=self.chance)
 
 
 def family_of(aims: Sequence[Aim], settings: RecordSettings, mitigated: bool = False) -> float:

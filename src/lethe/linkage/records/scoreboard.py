@@ -84,7 +84,7 @@ _OF_TARGETS = ("best", "eccentricity", "deviation", "entropy", "surprise")
 def joined(parts: Sequence[Links]) -> Links:
     """Several linkages as one; their releases may differ by a few people."""
     columns = [np.concatenate([getattr(part, name) for part in parts]) for name in _OF_TARGETS]
-    return Links(*columns, people=parts[0].people)
+    return Links(columns[0], columns[1], columns[2], columns[3], columns[4], parts[0].people)
 
 
 def link(
@@ -126,7 +126,8 @@ def link(
         ],
         axis=1,
     )
-    return Links(table[0].astype(np.int64), *table[1:], people=facts.people)
+    best, (eccentricity, deviation, left, surprise) = table[0].astype(np.int64), table[1:]
+    return Links(best, eccentricity, deviation, left, surprise, facts.people)
 
 
 def _standing(table: Float) -> tuple[Int, Float, Float, Float]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,7 +16,7 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import family_confidence, risk_of
-from lethe.evidence.sight import forbidden, smallest_seen
+from lethe.evidence.sight import Plant, forbidden, smallest_seen
 from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import (
     BASELINE,
@@ -125,12 +125,12 @@ def study_synthetic(
     plants = plants_of(*files, Quantiles(files), outcomes, guess, further, limits, sure, seed)
     near = outcomes["closest"]
     utility = _utility_of(original, synthetic, control, settings)
-    baseline = _measured(attacks, knows, utility).candidate(settings.confidence, baseline=None)
+    baseline = _measured(attacks, knows, utility, plants)
     return SyntheticStudy(
         attacks,
         knows,
         distances(near.main, near.control, sure),
-        (replace(baseline, plants=plants),),
+        (baseline.candidate(settings.confidence, baseline=None),),
         skipped,
         (len(inside), len(made), len(outside)),
         inside.names,
@@ -195,7 +195,10 @@ def _asked_for(
 
 
 def _measured(
-    attacks: Mapping[str, Risk], knows: Mapping[str, str], utility: Utility
+    attacks: Mapping[str, Risk],
+    knows: Mapping[str, str],
+    utility: Utility,
+    plants: Sequence[Plant],
 ) -> Measurement:
     results = results_of(attacks, knows)
     measures, risk = measures_of(results), risk_of(results)
@@ -213,6 +216,7 @@ def _measured(
             "original and control rows are drawn alike",
             "attacks on copies, by density and by a discriminator; stronger ones may find more",
         ),
+        plants=plants,
     )
 
 
