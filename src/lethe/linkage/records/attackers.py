@@ -110,7 +110,10 @@ def simulate(facts: Facts, targets: ArrayLike, adversary: Adversary, seed: int =
         does not have.
     """
     who = np.asarray(targets, dtype=np.int64)
-    _check_columns(facts, adversary)
+    for name in ("value", "time"):
+        error = getattr(adversary, f"{name}_error")
+        if error is not None and getattr(facts, name) is None:
+            raise InputError(f"{name}_error={error} needs {name}s in the release; take None.")
     lacking = np.setdiff1d(who, eligible(facts, adversary))
     if len(lacking):
         raise InputError(
@@ -201,15 +204,6 @@ def _near_times(own: Known, at: Int, adversary: Adversary, rng: np.random.Genera
         return np.full(len(at), np.nan)
     error = adversary.time_error
     return np.asarray(own.time[at] + rng.integers(-error, error + 1, len(at)), dtype=np.float64)
-
-
-def _check_columns(facts: Facts, adversary: Adversary) -> None:
-    for name, error, column in (
-        ("value", adversary.value_error, facts.value),
-        ("time", adversary.time_error, facts.time),
-    ):
-        if error is not None and column is None:
-            raise InputError(f"{name}_error={error} needs {name}s in the release; take None.")
 
 
 Board = Scoreboard | Sampling

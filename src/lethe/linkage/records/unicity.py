@@ -8,6 +8,7 @@ Risk in Human Mobility Data", ACM TIST 2018.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -60,8 +61,7 @@ def _fitting(facts: Facts, items: Int) -> int:
     left = facts.person[facts.start[first] : facts.start[first + 1]]
     for item in others:
         held = facts.person[facts.start[item] : facts.start[item + 1]]
-        place = np.minimum(np.searchsorted(held, left), len(held) - 1)
-        left = left[held[place] == left]
+        left = left[_among(held, left)]
     return len(left)
 
 
@@ -167,7 +167,8 @@ def _some_set(others: list[NDArray[np.int32]], overlap: Int, k: int, left: int) 
     """
     size = len(others)
     there = np.zeros(len(overlap), bool)
-    lacking = _lacking(others, int(np.argmax(overlap)))
+    most = np.argmax(overlap)
+    lacking = [at for at, having in enumerate(others) if not _among(having, most)]
     allowed = np.ones(size, bool)
     for item in lacking:
         people = others[item]
@@ -178,8 +179,7 @@ def _some_set(others: list[NDArray[np.int32]], overlap: Int, k: int, left: int) 
         held = np.zeros((size, len(people)), bool)
         for at, having in enumerate(others):
             if len(people) * 32 < len(having):
-                place = np.minimum(np.searchsorted(having, people), len(having) - 1)
-                held[at] = having[place] == people
+                held[at] = _among(having, people)
             else:
                 there[having] = True
                 held[at] = there[people]
@@ -213,11 +213,7 @@ def _shaken_off(
     return False, left
 
 
-def _lacking(others: list[NDArray[np.int32]], person: int) -> list[int]:
-    """Places of the items that a person does not have."""
-    places = []
-    for at, having in enumerate(others):
-        near = int(np.searchsorted(having, person))
-        if near == len(having) or having[near] != person:
-            places.append(at)
-    return places
+def _among(held: NDArray[Any], people: ArrayLike) -> NDArray[np.bool_]:
+    """Whether each of some people is among ascending ones, of whom there is one at least."""
+    place = np.minimum(np.searchsorted(held, people), len(held) - 1)
+    return np.asarray(held[place] == people)
