@@ -18,7 +18,6 @@ from lethe.linkage.records.attackers import (
     calibrate,
     draw_targets,
     outside,
-    pick,
     records_like,
     share_out,
     simulate,
@@ -110,7 +109,7 @@ def test_people_are_looked_for_in_a_release_without_them() -> None:
     seen = outside(facts, dict.fromkeys(boards, known), targets, boards)
     for at, person in enumerate(targets.tolist()):
         rest, kept = without(facts, [person])
-        part = pick(known, np.array([at]))
+        part = known.of(np.array([at]))
         whole = np.zeros(facts.people)
         whole[kept] = scores(rest, part, 0, RH)
         (best,), (ahead,), *_ = _standing(whole[None])

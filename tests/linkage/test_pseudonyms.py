@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.records.attackers import Adversary, outside, pick, simulate
+from lethe.linkage.document import plain
+from lethe.linkage.records.attackers import Adversary, outside, simulate
 from lethe.linkage.records.candidates import Aim, measure, released
 from lethe.linkage.records.facts import Known
 from lethe.linkage.records.mitigations import (
@@ -87,7 +88,7 @@ def attacked(made: Coarsened, whole: Sheet, targets: np.ndarray) -> dict:
     known = simulate(whole.index(), targets, Adversary(3, value_error=None, time_error=None))
     aims = [Aim("three items", targets, known)]
     worth = counted_utility(1.0, len(whole.item), 0.95, "facts")
-    return measure("x", "x", whole, made, worth, aims, RecordSettings(phi=1.5)).details
+    return plain(measure("x", "x", whole, made, worth, aims, RecordSettings(phi=1.5)).details)
 
 
 def test_any_own_pseudonym_is_right_and_gives_away_its_own_facts_only() -> None:
@@ -96,8 +97,8 @@ def test_any_own_pseudonym_is_right_and_gives_away_its_own_facts_only() -> None:
     times = np.tile([0, 0, 0, 50, 50, 50], 8)
     whole = Sheet(person, np.arange(48), None, times, 8, 48)
     targets = np.arange(8)
-    plain = attacked(as_it_is(whole), whole, targets)
-    assert plain["exposed"]["value"] == 1.0 and plain["records"] == plain["people"] == 8
+    intact = attacked(as_it_is(whole), whole, targets)
+    assert intact["exposed"]["value"] == 1.0 and intact["records"] == intact["people"] == 8
     made = new_pseudonyms(whole, 28, np.random.default_rng(0))
     split = attacked(made, whole, targets)
     # Three known facts lie 3:0 or 2:1, so one record leads, and it holds half of the facts.
@@ -132,7 +133,7 @@ def test_who_is_taken_out_is_taken_out_with_all_pseudonyms() -> None:
     seen = outside(facts, {"scoreboard-rh": known}, np.array([1, 0]), boards, owner)
     assert owner[seen["scoreboard-rh"].best].tolist() == [0, 1]
     known = simulate(sheet().index(), [0, 1], Adversary(1, value_error=None, time_error=None))
-    assert pick(known, np.array([1])).item.tolist() == known.item[1:].tolist()
+    assert known.of(np.array([1])).item.tolist() == known.item[1:].tolist()
 
 
 def test_noise_keeps_to_the_scale() -> None:

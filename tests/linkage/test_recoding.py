@@ -125,9 +125,11 @@ def test_rows_recoded_are_compared_as_any_release_is(
         groups = [np.unique(rng.integers(0, n, n), return_inverse=True)[1] for n in levels]
         kept = rng.random(30) < share
         released = [group[column][kept] for group, column in zip(groups, original, strict=True)]
-        both = None if times is None else (times, times[kept])
+        whole = np.ones(30, int) if times is None else times
         assert counted.overlap(groups, kept) == count_overlap(
-            original, released, groups, times=both
+            [np.repeat(column, whole) for column in original],
+            [np.repeat(column, whole[kept]) for column in released],
+            groups,
         )
 
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,7 @@ def pairs_of_columns(columns: int) -> list[tuple[int, ...]]:
     >>> pairs_of_columns(3)
     [(0, 1), (0, 2), (1, 2)]
     """
-    if columns == 1:
-        return [(0,)]
-    return [(a, b) for a in range(columns) for b in range(a + 1, columns)]
+    return list(combinations(range(columns), 2)) or [(0,)]
 
 
 def count_overlap(
@@ -36,7 +35,6 @@ def count_overlap(
     tables: Sequence[tuple[int, ...]] | None = None,
     *,
     scale: float = 1.0,
-    times: tuple[Int, Int] | None = None,
 ) -> float:
     """Mean overlap of contingency tables, 1 = every count is right, 0 = none is.
 
@@ -49,7 +47,6 @@ def count_overlap(
         groups: (levels,) of each column: the group that stands for each original value.
         tables: places of the columns of each table; all pairs by default.
         scale: of released counts: 1 / share, where a known share of rows was drawn.
-        times: (n,) and (m,) how many equal rows each row stands for; None = one each.
 
     Raises InputError: other numbers of columns, no rows, or a scale below 0.
 
@@ -68,7 +65,6 @@ def count_overlap(
             [released[at] for at in table],
             [groups[at] for at in table],
             scale,
-            times or (None, None),
         )
         for table in (tables or pairs_of_columns(len(original)))
     ]
@@ -138,17 +134,12 @@ def _overlap(
     released: Sequence[Codes],
     groups: Sequence[Codes],
     scale: float,
-    times: tuple[Int | None, Int | None],
 ) -> float:
     wide = [len(group) for group in groups]
-    cells, held = _cells(original, wide, times[0])
+    cells, held = _cells(original, wide)
     inside = np.logical_and.reduce([column >= 0 for column in released])
     most = [int(group.max()) + 1 for group in groups]
-    keys, of_group = _cells(
-        [column[inside] for column in released],
-        most,
-        None if times[1] is None else times[1][inside],
-    )
+    keys, of_group = _cells([column[inside] for column in released], most)
     asked, share = _recoded(cells, wide, groups)
     expected = np.zeros(len(cells))
     if len(keys):
@@ -157,7 +148,9 @@ def _overlap(
     return float(np.minimum(held, expected).sum() / int(held.sum()))
 
 
-def _cells(columns: Sequence[Codes], levels: Sequence[int], times: Int | None) -> tuple[Int, Int]:
+def _cells(
+    columns: Sequence[Codes], levels: Sequence[int], times: Int | None = None
+) -> tuple[Int, Int]:
     """Joint codes that occur, ascending, and the rows that have each."""
     joint, width = _joint(columns, levels), math.prod(levels)
     if width <= _DENSE + len(joint):

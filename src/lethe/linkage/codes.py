@@ -161,6 +161,18 @@ def count(codes: Codes, levels: int, times: NDArray[Any] | None = None) -> NDArr
     return np.bincount(codes, times, minlength=levels).astype(times.dtype)
 
 
+def nearest(present: NDArray[Any], wanted: NDArray[Any]) -> Int:
+    """Place of the nearest of some ascending numbers for each wanted one; the lower of a tie.
+
+    >>> nearest(np.array([2, 9]), np.array([0, 5, 6, 12])).tolist()
+    [0, 0, 1, 1]
+    """
+    right = np.clip(np.searchsorted(present, wanted), 0, len(present) - 1)
+    left = np.maximum(right - 1, 0)
+    closer = np.abs(wanted - present[left]) <= np.abs(present[right] - wanted)
+    return np.where(closer, left, right)
+
+
 def whole_codes(column: ArrayLike) -> Codes:
     """The column as codes: narrow ones as they are, others as int64.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -15,6 +15,7 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
 from lethe.evidence.risk import AttackResult, risk_of
+from lethe.evidence.sight import Plant
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.utility import Utility, utility_loss
 from lethe.training.folder import RunFolder, write_personal
@@ -27,6 +28,26 @@ FEWEST = 30
 Json = dict[str, Any]
 
 
+def plain(value: Any) -> Any:
+    """Convert results to JSON values: estimates, dataclasses field by field, and what holds them.
+
+    >>> plain({1: Refusal("too few")})
+    {'1': {'refused': 'too few'}}
+    """
+    if hasattr(value, "to_json"):
+        return value.to_json()
+    if is_dataclass(value):
+        return plain({field.name: getattr(value, field.name) for field in fields(value)})
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def fields_of(owner: Any, *names: str) -> Json:
+    """Some attributes of a result."""
+    return {name: getattr(owner, name) for name in names}
+
+
 @dataclass(frozen=True, eq=False)
 class Measurement:
     """A release, measured: what attacks find in it, and what utility is left.
@@ -36,6 +57,8 @@ class Measurement:
             hold at once; the worst of them is the risk.
         proof: what the release proves; None = nothing: a recoded release is not proven to be
             private, and k-anonymity is no proof either.
+        plants: leaks of known size, and what the attacks measured of them; None = not planted.
+        chance: what a random guess reaches.
     """
 
     name: str  # unique in the audit
@@ -44,14 +67,16 @@ class Measurement:
     attacks: Sequence[AttackResult]
     utility: Utility  # higher = better
     measures: Mapping[str, Measured]  # what rules judge, by quantity
-    details: Json  # everything else, plain values
+    details: Json  # everything else, see `plain`
     assumptions: tuple[str, ...] = ()  # under which the measured numbers are what they say
     proof: Guarantee | None = None
+    plants: Sequence[Plant] | None = None
+    chance: float = 0.0
 
     @property
     def risk(self) -> Measured:
         """The worst over the attacks, see `risk_of`."""
-        risk = risk_of(self.attacks)
+        risk = risk_of(self.attacks, self.chance)
         return risk if isinstance(risk, Refusal) else risk.estimate
 
     def candidate(
@@ -85,8 +110,10 @@ class Measurement:
             guarantee,
             loss,
             risk_change,
-            self.details,
+            plain(self.details),
             {**self.measures, "utility-loss": loss},
+            chance=self.chance,
+            plants=self.plants,
         )
 
 
@@ -218,7 +245,7 @@ class RowsSubject(Subject):
                 "gate": list(settings.gate),
             },
             libraries=("numpy", "scipy"),
-            sections={"table": {**section, "words": self.plain_words()}},
+            sections={"table": {**plain(section), "words": self.plain_words()}},
         )
 
 

@@ -40,6 +40,7 @@ class CommonSettings:
             table who was named as whom; it is personal data.
     """
 
+    metrics = TABLE_METRICS  # that rules may be about
     seed: int = 0
     confidence: float = 0.95
     margin: float = 0.05
@@ -51,6 +52,10 @@ class CommonSettings:
     release: str = "baseline"
     accept: tuple[str, ...] = ()
     keep_records: bool = False
+
+    def rules(self) -> list[Rule]:
+        """The gate's rules, read."""
+        return [parse_rule(text, self.metrics) for text in self.gate]
 
     def check(self) -> None:
         """Refuse values out of range.
@@ -71,6 +76,7 @@ class CommonSettings:
             if not (given is None or isinstance(given, str)):
                 if name == "predict" or not callable(given):
                     raise InputError(f"{name}={given!r} must be text.")
+        self.rules()
 
 
 @dataclass(frozen=True)
@@ -145,11 +151,10 @@ class TableSettings(CommonSettings):
         check_at_least("bins", self.bins, 1)
         if not (self.schema is None or isinstance(self.schema, Schema)):
             raise InputError("schema must be a Schema: lethe.data.schema.Schema.load(FILE).")
-        self.rules()
 
     def rules(self) -> list[Rule]:
         """The gate's rules, read."""
-        rules = [parse_rule(text, TABLE_METRICS) for text in self.gate]
+        rules = super().rules()
         for rule in rules:
             every = rule.group.startswith("every ")
             column = rule.group[6:] if every else rule.group.partition("=")[0]
@@ -186,6 +191,7 @@ class RecordSettings(CommonSettings):
             so it needs keep_records.
     """
 
+    metrics = RECORD_METRICS
     targets: int = 300
     phi: float | None = None
     facts: int = 8
@@ -229,11 +235,6 @@ class RecordSettings(CommonSettings):
             raise InputError(
                 "predict is for tables of one row a person; give a utility_model for facts."
             )
-        self.rules()
-
-    def rules(self) -> list[Rule]:
-        """The gate's rules, read."""
-        return [parse_rule(text, RECORD_METRICS) for text in self.gate]
 
 
 @dataclass(frozen=True)
@@ -252,6 +253,7 @@ class SyntheticSettings(CommonSettings):
         text: columns that stay text although their cells are dates or numbers.
     """
 
+    metrics = SYNTHETIC_METRICS
     attacks: int = 500
     columns: tuple[int, ...] = (1,)
     neighbours: int = 1
@@ -266,8 +268,3 @@ class SyntheticSettings(CommonSettings):
         for count in self.columns:
             check_at_least("columns", count, 1)
         check_at_least("tolerance", self.tolerance, 0)
-        self.rules()
-
-    def rules(self) -> list[Rule]:
-        """The gate's rules, read."""
-        return [parse_rule(text, SYNTHETIC_METRICS) for text in self.gate]

@@ -259,15 +259,8 @@ def _values(
     return np.asarray(model.fit(train[there], numbers[there]).predict(test), dtype=np.float64)
 
 
-@dataclass(frozen=True, eq=False)
-class Use:
-    """A utility that needs held-out rows.
-
-    Attributes:
-        utility: of released rows, held-out original rows, and those as the release writes them.
-    """
-
-    utility: Callable[[Columns, Columns, Columns], Utility]
+Use = Callable[[Columns, Columns, Columns], Utility]
+"""Utility of released rows, held-out original rows, and those as the release writes them."""
 
 
 def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
@@ -287,7 +280,7 @@ def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
             )
             return mean_utility(of_row, sure)
 
-        return Use(predicted)
+        return predicted
     if settings.utility_model is None:
         return None
     given = settings.utility_model
@@ -297,7 +290,7 @@ def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
     def judged(released: Columns, held_out: Columns, written: Columns) -> Utility:
         return _ask(model, name, released, held_out, written, settings)
 
-    return Use(judged)
+    return judged
 
 
 def split(rows: int, settings: CommonSettings) -> NDArray[np.bool_]:

@@ -11,13 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv
 
-from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
+from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.linkage.records.facts import Facts, Float, Int, Known, facts_of
 from lethe.linkage.records.likelihood import Sampling, read
@@ -28,21 +27,18 @@ from lethe.linkage.records.scoreboard import NO_MATCH, Links, Scoreboard, link
 # The settings of Narayanan and Shmatikov, IEEE S&P 2008, section 5: m of m' known facts are right,
 # values and times within an error, the most popular items may be unknown to the adversary.
 
-WRONG = ("fact", "details")
-
 
 @dataclass(frozen=True)
 class Adversary:
     """What an adversary knows of each target.
 
     Attributes:
-        right: m of them are the target's, within the errors; the others are wrong. By default all.
+        right: m of them are the target's, within the errors; the others are facts of other people,
+            about items that the target does not have. By default all.
         value_error: right values are drawn alike from the released values within this distance;
             None = the adversary knows no values.
         time_error: right times are shifted by a whole step drawn alike from -e to e;
             None = the adversary knows no times.
-        wrong: "fact" = a wrong fact is one of another person, about an item that the target does
-            not have; "details" = the item is right, its value and time are another person's.
     """
 
     total: int  # m', facts known, at least 1
@@ -50,19 +46,15 @@ class Adversary:
     value_error: float | None = 0.0
     time_error: int | None = 14
     outside_top: int = 0  # right facts are about items outside this many most popular ones
-    wrong: str = "fact"
 
     def __post_init__(self) -> None:
         check_at_least("total", self.total, 1)
         check_at_least("outside_top", self.outside_top, 0)
-        check_choice("wrong", self.wrong, WRONG)
         for name in ("value_error", "time_error"):
             if getattr(self, name) is not None:
                 check_at_least(name, getattr(self, name), 0)
         if self.right is not None and not 0 <= self.right <= self.total:
             raise InputError(f"right={self.right} must be in 0..{self.total}, the facts known.")
-        if self.wrong == "details" and self.value_error is None and self.time_error is None:
-            raise InputError("wrong='details' needs values or times; take wrong='fact'.")
 
     @property
     def wrong_facts(self) -> int:
@@ -75,7 +67,7 @@ class Adversary:
             1 - self.wrong_facts / self.total,
             self.total,
             (self.value_error or 0.0, float(self.time_error or 0)),
-            self.wrong == "fact",
+            True,
             ~popular(facts, self.outside_top) if self.outside_top else None,
         )
 
@@ -88,11 +80,8 @@ def popular(facts: Facts, most: int) -> NDArray[np.bool_]:
 
 
 def eligible(facts: Facts, adversary: Adversary) -> Int:
-    """People with enough facts for this adversary to know.
-
-    Right facts, and under "details" the wrong ones too, must be about items outside the top.
-    """
-    needed = adversary.total - (adversary.wrong_facts if adversary.wrong == "fact" else 0)
+    """People with enough facts, about items outside the top, for this adversary to know."""
+    needed = adversary.total - adversary.wrong_facts
     counted = ~popular(facts, adversary.outside_top)[facts.item]
     held = np.bincount(facts.person[counted], minlength=facts.people)
     return np.flatnonzero(held >= max(needed, 1))
@@ -121,7 +110,10 @@ def simulate(facts: Facts, targets: ArrayLike, adversary: Adversary, seed: int =
         does not have.
     """
     who = np.asarray(targets, dtype=np.int64)
-    _check_columns(facts, adversary)
+    for name in ("value", "time"):
+        error = getattr(adversary, f"{name}_error")
+        if error is not None and getattr(facts, name) is None:
+            raise InputError(f"{name}_error={error} needs {name}s in the release; take None.")
     lacking = np.setdiff1d(who, eligible(facts, adversary))
     if len(lacking):
         raise InputError(
@@ -164,24 +156,17 @@ def _one(
     held = np.arange(own.start[at], own.start[at + 1])
     items = own.item[held]
     wrong, total = adversary.wrong_facts, adversary.total
-    taken = total - (wrong if adversary.wrong == "fact" else 0)
-    known = rng.permutation(held[~top[items]])[:taken]
+    known = rng.permutation(held[~top[items]])[: total - wrong]
     item = own.item[known]
     value = _near_values(facts, own, known, adversary, rng)
     time = _near_times(own, known, adversary, rng)
     if wrong:
         others = _others(facts, items, wrong, rng)
-        other_values, other_times = facts.values_at(others), facts.times_at(others)
         none = np.full(wrong, np.nan)
-        other_value = none if other_values is None else other_values
-        other_time = none if other_times is None else other_times.astype(np.float64)
-        if adversary.wrong == "fact":
-            strange = np.searchsorted(facts.start, others, side="right") - 1
-            item = np.concatenate([item, strange])
-            value = np.concatenate([value, other_value])
-            time = np.concatenate([time, other_time])
-        else:
-            value[:wrong], time[:wrong] = other_value, other_time
+        values, times = facts.values_at(others), facts.times_at(others)
+        item = np.append(item, np.searchsorted(facts.start, others, side="right") - 1)
+        value = np.append(value, none if values is None else values)
+        time = np.append(time, none if times is None else times)
     mixed = rng.permutation(total)
     return item[mixed], value[mixed], time[mixed]
 
@@ -194,7 +179,7 @@ def _others(facts: Facts, items: Int, count: int, rng: np.random.Generator) -> I
     if free < 1:
         raise InputError(
             "a target has every item that is released, so no fact about another item can be "
-            "wrong. Take wrong='details', or right=total."
+            "wrong. Take right=total."
         )
     # The k-th fact about another item, without a list of them all.
     ends = np.cumsum(np.where(mine, 0, facts.support))
@@ -219,15 +204,6 @@ def _near_times(own: Known, at: Int, adversary: Adversary, rng: np.random.Genera
         return np.full(len(at), np.nan)
     error = adversary.time_error
     return np.asarray(own.time[at] + rng.integers(-error, error + 1, len(at)), dtype=np.float64)
-
-
-def _check_columns(facts: Facts, adversary: Adversary) -> None:
-    for name, error, column in (
-        ("value", adversary.value_error, facts.value),
-        ("time", adversary.time_error, facts.time),
-    ):
-        if error is not None and column is None:
-            raise InputError(f"{name}_error={error} needs {name}s in the release; take None.")
 
 
 Board = Scoreboard | Sampling
@@ -361,22 +337,20 @@ class Naming:
 
     record: Int
     attacker: Int  # (Q,) its place among the attackers; -1 = none
-    score: Float  # (Q,) how far the record stands out; 0 = none
 
 
 def together(links: Mapping[str, Links], phi: Mapping[str, float | None]) -> Naming:
     """What the attackers answer, each from its own threshold on; None = it stays silent."""
     count = len(next(iter(links.values())).best)
     record, attacker = np.full(count, NO_MATCH), np.full(count, -1)
-    score = np.zeros(count)
     for at, (name, found) in enumerate(links.items()):
         least = phi[name]
         if least is None:
             continue
         named = np.where(attacker < 0, found.matched(least), NO_MATCH)
         new = named >= 0
-        record[new], attacker[new], score[new] = named[new], at, found.eccentricity[new]
-    return Naming(record, attacker, score)
+        record[new], attacker[new] = named[new], at
+    return Naming(record, attacker)
 
 
 @dataclass(frozen=True)
@@ -427,6 +401,16 @@ def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95)
     return Calibrated(float(found[k - 1]) * (1 + 64 * eps) + eps, chance)
 
 
+def phi_of(
+    calibrated: Mapping[str, Calibrated | Refusal], phi: float | None
+) -> dict[str, float | None]:
+    """By attacker, from where on it answers: `phi`, or the calibrated threshold; None = never."""
+    return {
+        name: phi if phi is not None else getattr(found, "phi", None)
+        for name, found in calibrated.items()
+    }
+
+
 def outside(
     facts: Facts,
     known: Mapping[str, Known],
@@ -448,12 +432,6 @@ def outside(
     return look(facts, known, boards, hidden=(people, owner))
 
 
-def pick(known: Known, rows: NDArray[np.integer[Any]]) -> Known:
-    """What is known of some targets, in that order."""
-    spans = [np.arange(known.start[at], known.start[at + 1]) for at in rows]
-    return _taken(known, spans)
-
-
 def records_like(facts: Facts, people: Int, counts: Int, seed: int = 0) -> Known:
     """Facts of released people as an auxiliary table would have them.
 
@@ -470,18 +448,5 @@ def records_like(facts: Facts, people: Int, counts: Int, seed: int = 0) -> Known
 
 def some_facts_of(known: Known, counts: Int, rng: np.random.Generator) -> Known:
     """At most as many facts of each target as `counts` says, drawn at random."""
-    spans = [
-        rng.permutation(np.arange(first, last))[:most]
-        for first, last, most in zip(known.start[:-1], known.start[1:], counts, strict=True)
-    ]
-    return _taken(known, spans)
-
-
-def _taken(known: Known, spans: Sequence[Int]) -> Known:
-    held = np.concatenate([*spans, np.zeros(0, np.int64)]).astype(np.int64)
-    return Known(
-        np.concatenate([[0], np.cumsum([len(span) for span in spans])]).astype(np.int64),
-        known.item[held],
-        None if known.value is None else known.value[held],
-        None if known.time is None else known.time[held],
-    )
+    spans = zip(known.spans(), counts, strict=True)
+    return known.take([rng.permutation(span)[:most] for span, most in spans])

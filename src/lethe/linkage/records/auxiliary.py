@@ -20,7 +20,7 @@ from lethe.linkage.records.attackers import (
     Naming,
     look,
     outside,
-    pick,
+    phi_of,
     records_like,
     share_out,
     some_facts_of,
@@ -130,14 +130,7 @@ def link_auxiliary(
     sure = family_confidence(settings.confidence, max(size, 1))
     links = look(facts, aim.known_by, boards, true=pairs)
     calibrated = _calibrated(facts, aim, settings)
-    phi = {
-        name: settings.phi
-        if settings.phi is not None
-        else made.phi
-        if isinstance(made, Calibrated)
-        else None
-        for name, made in calibrated.items()
-    }
+    phi = phi_of(calibrated, settings.phi)
     by = {
         name: Looked(
             found,
@@ -176,8 +169,8 @@ def _of_pairs(aim: Aim, pairs: NDArray[np.int64], inside: NDArray[np.intp], name
         aim,
         name=f"{len(inside)} known pairs with {name}",
         targets=pairs[inside],
-        known=pick(aim.known, inside),
-        few=None if aim.few is None else pick(aim.few, inside),
+        known=aim.known.of(inside),
+        few=None if aim.few is None else aim.few.of(inside),
     )
 
 
@@ -283,14 +276,7 @@ def pairs_of(found: Auxiliary, ratings: Release) -> list[dict[str, str | float |
 
 def _shared(known: Known) -> Known:
     """Known facts about items of the release alone."""
-    there = np.flatnonzero(known.item != NOT_RELEASED)
-    before = np.concatenate([[0], np.cumsum(known.item != NOT_RELEASED)])
-    return Known(
-        before[known.start],
-        known.item[there],
-        None if known.value is None else known.value[there],
-        None if known.time is None else known.time[there],
-    )
+    return known.take([span[known.item[span] != NOT_RELEASED] for span in known.spans()])
 
 
 def _clear(links: Links, true: Int) -> tuple[float, int]:

@@ -15,9 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.sorted_records import Release
-from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.frontier import Candidate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 from lethe.evidence.sight import Plant
@@ -27,10 +25,10 @@ from lethe.linkage.records.attackers import (
     ATTACKERS,
     Adversary,
     Board,
-    Calibrated,
     boards_of,
     look,
     outside,
+    phi_of,
     share_out,
     together,
 )
@@ -85,7 +83,7 @@ class Value:
         out = split(len(self.sheet.item), self.settings)
         rest = as_it_stands(change(self.sheet.take(~out), rng()), self.ratings)
         held_out = as_it_stands(self.sheet.take(out), self.ratings)
-        return self.use.utility(rest, held_out, held_out)
+        return self.use(rest, held_out, held_out)
 
 
 def utility_of(
@@ -196,24 +194,9 @@ class Attacked(Measurement):
 
     Attributes:
         right: by attack, the adversary and (Q,) whether each target's best guess is right.
-        plants: leaks of known size, and what the attackers measured of them.
-        chance: what a random guess reaches.
     """
 
     right: Mapping[str, tuple[str, NDArray[np.bool_]]] = field(default_factory=dict)
-    plants: Sequence[Plant] = ()
-    chance: float = 0.0
-
-    @property
-    def risk(self) -> Measured:
-        """The worst over the attacks, see `risk_of`."""
-        risk = risk_of(self.attacks, self.chance)
-        return risk if isinstance(risk, Refusal) else risk.estimate
-
-    def candidate(self, confidence: float, **compared: Any) -> Candidate:
-        """As it stands on the frontier, with what was planted; see `Measurement.candidate`."""
-        made = super().candidate(confidence, **compared)
-        return replace(made, plants=self.plants, chance=self.chance)
 
 
 def family_of(aims: Sequence[Aim], settings: RecordSettings, mitigated: bool = False) -> float:
@@ -284,10 +267,9 @@ def measure(
         "false-match": strange,
     }
     details: dict[str, Any] = {
-        key.replace("-", "_"): evidence[key].to_json() for key in ("match", "false-match")
-    }
-    details |= {
-        "exposed": evidence["exposed"].to_json(),
+        "match": match,
+        "false_match": strange,
+        "exposed": exposed.estimate,
         "exposed_where_right": float(read[read > 0].mean()) if read.any() else None,
         "facts": len(made.sheet.item),
         "people": len(np.unique(made.owners[~made.out])),
@@ -351,28 +333,13 @@ def _answers(
 ) -> tuple[dict[str, float | None] | str, dict[str, Float]]:
     """Thresholds, or why there are none; (Q,) who is named rightly, and who is while not there."""
     absent = outside(facts, aim.known_by, aim.targets, aim.boards(settings, blur), owner)
-    try:
-        phi = thresholds_of(absent, settings)
-    except NotMeasurable as error:
-        return str(error), {}
+    calibrated = share_out(absent, settings.false_matches, settings.confidence)
+    phi = phi_of(calibrated, settings.phi)
+    if all(least is None for least in phi.values()):
+        return next(one.reason for one in calibrated.values() if isinstance(one, Refusal)), {}
     named = _named(together(links, phi).record, owner) == aim.targets
     strange = together(absent, phi).record >= 0
     return phi, {"match": named.astype(np.float64), "false-match": strange.astype(np.float64)}
-
-
-def thresholds_of(absent: Mapping[str, Links], settings: RecordSettings) -> dict[str, float | None]:
-    """By attacker, from where on it answers: the calibrated threshold, or that of the settings.
-
-    Raises NotMeasurable: too few people to set the threshold of any attacker.
-    """
-    if settings.phi is not None:
-        return dict.fromkeys(absent, settings.phi)
-    made = share_out(absent, settings.false_matches, settings.confidence)
-    phi = {name: one.phi if isinstance(one, Calibrated) else None for name, one in made.items()}
-    refused = [str(one.reason) for one in made.values() if isinstance(one, Refusal)]
-    if len(refused) == len(made):
-        raise NotMeasurable(refused[0])
-    return phi
 
 
 def risk_change(*, baseline: Attacked, release: Attacked, confidence: float) -> Estimate | None:

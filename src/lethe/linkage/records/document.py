@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.sight import smallest_seen
 from lethe.linkage.document import (
     RowsSubject,
+    fields_of,
     of_1000,
     strongest,
     utility_in_words,
     utility_left,
 )
-from lethe.linkage.records.attackers import ATTACKERS, COMPARED, Calibrated
-from lethe.linkage.records.auxiliary import Answers, Auxiliary, pairs_of
-from lethe.linkage.records.scoreboard import Point
+from lethe.linkage.records.attackers import ATTACKERS, COMPARED
+from lethe.linkage.records.auxiliary import Auxiliary, pairs_of
 from lethe.linkage.records.study import RecordStudy, Simulated
 from lethe.linkage.settings import RecordSettings
 from lethe.training.fingerprint import digest, hash_array
@@ -47,6 +47,12 @@ _LIMITS = (
     "follows a person over time loses: queries or a utility model show how much.",
     "Attackers allow for how far a mitigation moves values and times; one who knows more "
     "of it may do better.",
+)
+
+
+_REPRODUCED = (
+    *("targets", "phi", "facts", "time_error", "value_error", "value_scale", "time_scale"),
+    *("support", "share", "sought", "false_matches"),
 )
 
 
@@ -104,22 +110,7 @@ class RecordSubject(RowsSubject):
             checks=_checks(study),
             limits=_LIMITS,
             section=_section(study, settings),
-            reproduction={
-                name: getattr(settings, name)
-                for name in (
-                    "targets",
-                    "phi",
-                    "facts",
-                    "time_error",
-                    "value_error",
-                    "value_scale",
-                    "time_scale",
-                    "support",
-                    "share",
-                    "sought",
-                    "false_matches",
-                )
-            },
+            reproduction=fields_of(settings, *_REPRODUCED),
         )
 
     def plain_words(self) -> list[str]:
@@ -333,13 +324,10 @@ def _section(study: RecordStudy, settings: RecordSettings) -> Json:
             for name in simulated.by
         ],
         "published": PUBLISHED,
-        "curve": [_point(point) for point in rh.points],
-        "needed": {
-            "shares": {str(m): one.to_json() for m, one in study.needed.identified.items()},
-            "half": study.needed.half,
-        },
-        "unicity": {str(m): one.share.to_json() for m, one in study.unicity.items()},
-        "worst": {str(k): one.to_json() for k, one in study.worst.unique.items()},
+        "curve": rh.points,
+        "needed": {"shares": study.needed.identified, "half": study.needed.half},
+        "unicity": {m: one.share for m, one in study.unicity.items()},
+        "worst": study.worst.unique,
         "auxiliary": None if study.aux is None else _auxiliary(study.aux),
         "false_matches": settings.false_matches,
     }
@@ -348,57 +336,21 @@ def _section(study: RecordStudy, settings: RecordSettings) -> Json:
 def _adversary(simulated: Simulated, name: str, settings: RecordSettings) -> Json:
     looked = simulated.by[name]
     point = looked.at(COMPARED if settings.phi is None else settings.phi)
-    bits = simulated.bits
     return {
         "name": simulated.name,
         "attacker": name,
         "targets": len(simulated.aim.targets),
-        "top_1": looked.result.estimate.to_json(),
-        "match": point.recall.to_json(),
-        "precision": point.precision.to_json(),
-        "abstention": point.abstention.to_json(),
-        "false_match": point.false_match.to_json(),
-        "calibrated": _calibrated(
-            looked.calibrated,
-            {}
-            if looked.sure is None
-            else {"match": looked.sure.recall, "abstention": looked.sure.abstention},
-        ),
-        "bits": {
-            "prior": bits.prior,
-            "left": bits.left.to_json(),
-            "gained": bits.gained.to_json(),
-        }
-        if name == "scoreboard-rh"
-        else None,
-    }
-
-
-def _calibrated(found: Calibrated | Refusal, measured: Mapping[str, Measured]) -> Json:
-    if isinstance(found, Refusal):
-        return found.to_json()
-    rates = {"false_match": found.false_match, **measured}
-    return {"phi": found.phi, **{name: one.to_json() for name, one in rates.items()}}
-
-
-def _answers(found: Answers | None) -> Json | None:
-    if found is None:
-        return None
-    shares = {"answered": found.answered, "right": found.right, "strange": found.strange}
-    return {
-        **{name: share.to_json() for name, share in shares.items()},
-        "counts": dict(found.counts),
-    }
-
-
-def _point(point: Point) -> Json:
-    return {
-        "phi": point.phi,
-        "recall": point.recall.to_json(),
-        "precision": point.precision.to_json(),
-        "abstention": point.abstention.to_json(),
-        "wrong": point.wrong.to_json(),
-        "false_match": point.false_match.to_json(),
+        "top_1": looked.result.estimate,
+        "match": point.recall,
+        **fields_of(point, "precision", "abstention", "false_match"),
+        "calibrated": looked.calibrated
+        if isinstance(looked.calibrated, Refusal) or looked.sure is None
+        else {
+            **fields_of(looked.calibrated, "phi", "false_match"),
+            "match": looked.sure.recall,
+            "abstention": looked.sure.abstention,
+        },
+        "bits": simulated.bits if name == "scoreboard-rh" else None,
     }
 
 
@@ -409,10 +361,8 @@ def _auxiliary(aux: Auxiliary) -> Json:
         "shared_items": aux.shared_items,
         "people_with_a_shared_item": aux.useful,
         "known_pairs": None if aux.true is None else int((aux.true >= 0).sum()),
-        "answered": [
-            {"phi": phi, "share": one.to_json()} for phi, one in sorted(aux.answered.items())
-        ],
-        "curve": None if aux.points is None else [_point(point) for point in aux.points],
+        "answered": [{"phi": phi, "share": one} for phi, one in sorted(aux.answered.items())],
+        "curve": aux.points,
         "clear": None
         if aux.clear is None
         else {"eccentricity": aux.clear[0], "known_pairs": aux.clear[1]},
@@ -420,13 +370,11 @@ def _auxiliary(aux: Auxiliary) -> Json:
             {
                 "name": name,
                 "knows": ATTACKERS[name].knows,
-                "calibrated": _calibrated(looked.calibrated, {}),
-                "sure": _answers(looked.sure),
-                "compared": _answers(looked.compared),
+                **fields_of(looked, "calibrated", "sure", "compared"),
             }
             for name, looked in aux.by.items()
         ],
-        "together": _answers(aux.sure),
+        "together": aux.sure,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -118,6 +119,25 @@ class Known:
 
     def __len__(self) -> int:
         return len(self.start) - 1
+
+    def spans(self) -> list[Int]:
+        """Places of the facts of each target."""
+        return np.split(np.arange(len(self.item)), self.start[1:])[:-1]
+
+    def of(self, targets: Int) -> Known:
+        """What is known of some targets, in that order."""
+        spans = self.spans()
+        return self.take([spans[target] for target in targets])
+
+    def take(self, spans: Sequence[Int]) -> Known:
+        """Facts at some places, one array of them for each target."""
+        held = np.concatenate([*spans, np.zeros(0, np.int64)]).astype(np.int64)
+        return Known(
+            np.concatenate([[0], np.cumsum([len(span) for span in spans])]).astype(np.int64),
+            self.item[held],
+            None if self.value is None else self.value[held],
+            None if self.time is None else self.time[held],
+        )
 
 
 def index_facts(

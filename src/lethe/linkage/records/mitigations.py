@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,16 @@ class Sheet:
             np.flatnonzero(facts) if self.rows is None else self.rows[facts],
         )
 
+    def column(self, name: str) -> NDArray[Any]:
+        """Values or times.
+
+        Raises NotMeasurable: the release has none.
+        """
+        column: NDArray[Any] | None = getattr(self, name)
+        if column is None:
+            raise NotMeasurable(f"the release has no {name}s.")
+        return column
+
     def index(self) -> Facts:
         """The facts as `index_facts` orders them."""
         return index_facts(
@@ -84,12 +95,10 @@ def coarser_times(sheet: Sheet, days: int) -> Coarsened:
     Raises NotMeasurable: there are no times.
     """
     check_at_least("days", days, 0)
-    if sheet.time is None:
-        raise NotMeasurable("the release has no times.")
-    first = int(sheet.time.min())
-    time = None if days == 0 else first + (sheet.time - first) // days * days + days // 2
-    made = replace(sheet, time=time)
-    return Coarsened(made, np.zeros(sheet.people, bool), days=days)
+    times = sheet.column("time")
+    first = int(times.min())
+    time = None if days == 0 else first + (times - first) // days * days + days // 2
+    return replace(as_it_is(replace(sheet, time=time)), days=days)
 
 
 def two_values(sheet: Sheet) -> Coarsened:
@@ -97,18 +106,15 @@ def two_values(sheet: Sheet) -> Coarsened:
 
     Raises NotMeasurable: there are no values, or they are all equal.
     """
-    if sheet.value is None:
-        raise NotMeasurable("the release has no values.")
-    table, code = np.unique(sheet.value, return_inverse=True)
-    high = table > np.median(sheet.value)
+    table, code = np.unique(sheet.column("value"), return_inverse=True)
+    high = table > np.median(table[code])
     if not high.any():  # half of the facts have the largest value
         high = table == table[-1]
     if high.all():
         raise NotMeasurable("all values are equal.")
-    means = [float(sheet.value[high[code] == side].mean()) for side in (False, True)]
+    means = [float(table[code][high[code] == side].mean()) for side in (False, True)]
     written = np.where(high, means[1], means[0])
-    made = replace(sheet, value=written[code])
-    return Coarsened(made, np.zeros(sheet.people, bool), values=written)
+    return replace(as_it_is(replace(sheet, value=written[code])), values=written)
 
 
 def without_rare(sheet: Sheet, support: int) -> Coarsened:
@@ -137,7 +143,7 @@ def some_facts(sheet: Sheet, share: float, rng: np.random.Generator) -> Coarsene
     """Each fact is released with chance `share`."""
     check_between("share", share, 0, 1, open_low=True)
     kept = rng.random(len(sheet.item)) < share
-    return Coarsened(sheet.take(kept), np.zeros(sheet.people, bool), share=share)
+    return replace(as_it_is(sheet.take(kept)), share=share)
 
 
 def some_people(sheet: Sheet, share: float, rng: np.random.Generator) -> Coarsened:
@@ -155,12 +161,9 @@ def noisy_times(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
     Raises NotMeasurable: there are no times.
     """
     check_at_least("days", days, 1)
-    if sheet.time is None:
-        raise NotMeasurable("the release has no times.")
-    moved = sheet.time + rng.integers(-days, days + 1, len(sheet.time))
-    time = np.clip(moved, sheet.time.min(), sheet.time.max())
-    made = replace(sheet, time=time)
-    return Coarsened(made, np.zeros(sheet.people, bool))
+    times = sheet.column("time")
+    moved = times + rng.integers(-days, days + 1, len(times))
+    return as_it_is(replace(sheet, time=np.clip(moved, times.min(), times.max())))
 
 
 def noisy_values(sheet: Sheet, steps: int, rng: np.random.Generator) -> Coarsened:
@@ -171,15 +174,11 @@ def noisy_values(sheet: Sheet, steps: int, rng: np.random.Generator) -> Coarsene
     Raises NotMeasurable: there are no values, or they are all equal.
     """
     check_at_least("steps", steps, 1)
-    if sheet.value is None:
-        raise NotMeasurable("the release has no values.")
-    table, place = np.unique(sheet.value, return_inverse=True)
+    table, place = np.unique(sheet.column("value"), return_inverse=True)
     if len(table) < 2:
         raise NotMeasurable("all values are equal.")
     moved = place + rng.integers(-steps, steps + 1, len(place))
-    value = table[np.clip(moved, 0, len(table) - 1)]
-    made = replace(sheet, value=value)
-    return as_it_is(made)
+    return as_it_is(replace(sheet, value=table[np.clip(moved, 0, len(table) - 1)]))
 
 
 def value_steps(sheet: Sheet) -> int:
@@ -204,9 +203,8 @@ def new_pseudonyms(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsen
     Raises NotMeasurable: there are no times, or they are all within one period.
     """
     check_at_least("days", days, 1)
-    if sheet.time is None:
-        raise NotMeasurable("the release has no times.")
-    period = (sheet.time - int(sheet.time.min())) // days
+    times = sheet.column("time")
+    period = (times - int(times.min())) // days
     if not period.any():
         raise NotMeasurable(f"all times are within {days} days, so no pseudonym would change.")
     return _split(sheet, period, rng)

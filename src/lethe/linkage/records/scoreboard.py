@@ -340,16 +340,10 @@ def curve(
 
 @dataclass(frozen=True)
 class Bits:
-    """What is left to guess, in bits; intervals are for targets drawn at random (t).
-
-    Attributes:
-        missing: mean of -log2 of the chance given to the true record, over released targets:
-            high where answers are wrong.
-    """
+    """What is left to guess, in bits; intervals are for targets drawn at random (t)."""
 
     prior: float  # log2(N), before anything is known
     left: Estimate  # mean entropy of the answer. A confident wrong answer leaves few bits too.
-    missing: Measured
     gained: Estimate  # prior - left
 
 
@@ -357,7 +351,7 @@ def bits(links: Links, confidence: float = 0.95) -> Bits:
     """Bits that the linkage leaves, and those it gains, in the entropic answer.
 
     Args:
-        links: made with the truth, for `Bits.missing`.
+        links: made with their entropy.
 
     Raises NotMeasurable: fewer than 2 targets.
     """
@@ -365,13 +359,9 @@ def bits(links: Links, confidence: float = 0.95) -> Bits:
     if len(links.entropy) < 2 or np.isnan(links.entropy).any():
         raise NotMeasurable("mean bits need at least 2 targets, scored with their entropy.")
     prior = float(np.log2(links.people))
-    true = links.surprise[~np.isnan(links.surprise)]
     return Bits(
         prior,
         _mean(links.entropy, prior, confidence),
-        _mean(true, np.inf, confidence)
-        if len(true) > 1
-        else Refusal("fewer than 2 targets are known to be in the release."),
         _mean(prior - links.entropy, prior, confidence),
     )
 
@@ -424,15 +414,7 @@ def facts_needed(
         raise InputError(f"true needs {len(known)} released records below {facts.people}.")
     most = int(counts[0])
     # One target for each number of facts: the first m of them.
-    sizes = np.tile(np.arange(1, most + 1), len(known))
-    first = np.repeat(known.start[:-1], most)
-    at = np.concatenate([np.arange(f, f + m) for f, m in zip(first, sizes, strict=True)])
-    part = Known(
-        np.concatenate([[0], np.cumsum(sizes)]),
-        known.item[at],
-        None if known.value is None else known.value[at],
-        None if known.time is None else known.time[at],
-    )
+    part = known.take([span[:m] for span in known.spans() for m in range(1, most + 1)])
     best = link(facts, part, entropy=False).best if look is None else look(part)
     named = best.reshape(-1, most) == np.asarray(true)[:, None]
     # Reversed, the run of names up to the last fact.

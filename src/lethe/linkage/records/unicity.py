@@ -8,6 +8,7 @@ Risk in Human Mobility Data", ACM TIST 2018.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,66 +36,33 @@ class Unicity:
     fitting: Int  # (Q,) released people who have all of a target's facts
 
 
-def unicity(
-    facts: Facts,
-    known: Known,
-    *,
-    value_within: float = 0.0,
-    time_within: float = 0.0,
-    confidence: float = 0.95,
-) -> Unicity:
-    """Intersect the lists of people who have each known fact.
+def unicity(facts: Facts, known: Known, *, confidence: float = 0.95) -> Unicity:
+    """Intersect the lists of people who have each known item.
 
-    De Montjoye et al., "Unique in the PopulationTable", 2013, for facts drawn at random.
+    De Montjoye et al., "Unique in the Crowd", 2013, for items drawn at random.
 
     Args:
-        known: right facts of each target, at least one each.
-        value_within: largest difference of value, >= 0.
-        time_within: largest difference of time, in steps, >= 0.
+        known: right facts of each target, at least one each; values and times are not looked at.
 
     Raises InputError: no targets, or a target without a fact.
     """
     if not len(known) or (np.diff(known.start) < 1).any():
         raise InputError("unicity needs at least 1 target, and 1 known fact of each.")
-    fitting = np.array(
-        [_fitting(facts, known, at, value_within, time_within) for at in range(len(known))]
-    )
+    fitting = np.array([_fitting(facts, known.item[span]) for span in known.spans()])
     return Unicity(clopper_pearson(int((fitting == 1).sum()), len(known), confidence), fitting)
 
 
-def _fitting(
-    facts: Facts, known: Known, target: int, value_within: float, time_within: float
-) -> int:
-    span = range(int(known.start[target]), int(known.start[target + 1]))
+def _fitting(facts: Facts, items: Int) -> int:
+    """Count the people who have all items."""
+    if items.min() < 0:
+        return 0
     # The rarest item first: the lists that follow are searched for a few people only.
-    length = {at: int(facts.support[known.item[at]]) if known.item[at] >= 0 else 0 for at in span}
-    left: Int | None = None
-    for at in sorted(span, key=length.__getitem__):
-        if not length[at]:
-            return 0
-        first = int(facts.start[known.item[at]])
-        held = facts.person[first : first + length[at]]
-        if left is None:
-            left = held.astype(np.int64)
-            places = np.arange(first, first + length[at])
-        else:
-            within = np.searchsorted(held, left)
-            there = held[np.minimum(within, length[at] - 1)] == left
-            left, places = left[there], first + within[there]
-        left = left[_fits(facts, known, at, places, value_within, time_within)]
-    return 0 if left is None else len(left)
-
-
-def _fits(
-    facts: Facts, known: Known, at: int, places: Int, value_within: float, time_within: float
-) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-    fits = np.ones(len(places), bool)
-    value, time = facts.values_at(places), facts.times_at(places)
-    if value is not None and known.value is not None and not np.isnan(known.value[at]):
-        fits &= np.abs(value - known.value[at]) <= value_within
-    if time is not None and known.time is not None and not np.isnan(known.time[at]):
-        fits &= np.abs(time - known.time[at]) <= time_within
-    return fits
+    first, *others = items[np.argsort(facts.support[items], kind="stable")]
+    left = facts.person[facts.start[first] : facts.start[first + 1]]
+    for item in others:
+        held = facts.person[facts.start[item] : facts.start[item + 1]]
+        left = left[_among(held, left)]
+    return len(left)
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,7 +167,8 @@ def _some_set(others: list[NDArray[np.int32]], overlap: Int, k: int, left: int) 
     """
     size = len(others)
     there = np.zeros(len(overlap), bool)
-    lacking = _lacking(others, int(np.argmax(overlap)))
+    most = np.argmax(overlap)
+    lacking = [at for at, having in enumerate(others) if not _among(having, most)]
     allowed = np.ones(size, bool)
     for item in lacking:
         people = others[item]
@@ -210,8 +179,7 @@ def _some_set(others: list[NDArray[np.int32]], overlap: Int, k: int, left: int) 
         held = np.zeros((size, len(people)), bool)
         for at, having in enumerate(others):
             if len(people) * 32 < len(having):
-                place = np.minimum(np.searchsorted(having, people), len(having) - 1)
-                held[at] = having[place] == people
+                held[at] = _among(having, people)
             else:
                 there[having] = True
                 held[at] = there[people]
@@ -245,11 +213,7 @@ def _shaken_off(
     return False, left
 
 
-def _lacking(others: list[NDArray[np.int32]], person: int) -> list[int]:
-    """Places of the items that a person does not have."""
-    places = []
-    for at, having in enumerate(others):
-        near = int(np.searchsorted(having, person))
-        if near == len(having) or having[near] != person:
-            places.append(at)
-    return places
+def _among(held: NDArray[Any], people: ArrayLike) -> NDArray[np.bool_]:
+    """Whether each of some people is among ascending ones, of whom there is one at least."""
+    place = np.minimum(np.searchsorted(held, people), len(held) - 1)
+    return np.asarray(held[place] == people)

@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clustered_share
-from lethe.linkage.codes import classes_of
+from lethe.linkage.codes import Float, classes_of
 from lethe.linkage.synthetic.nearest import Mixed, joined, nearest_distance, ranked
 from lethe.linkage.synthetic.risk import Outcomes, Risk, limits_of, rate_of, risk_in
 from lethe.linkage.utility import mean_share
 
 _DIGITS = range(-6, 13)  # decimal places that a file may round to
 Bool = NDArray[np.bool_]
-Float = NDArray[np.float64]
 
 IDENTICAL, SINGLE = "identical, original rows", "singling-out, 1 column(s)"
 TAILS = {f"closest, {100 * share:g} % of controls": share for share in (0.001, 0.005, 0.01)}

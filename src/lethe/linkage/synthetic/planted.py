@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.sight import Plant
+from lethe.linkage.codes import Float
 from lethe.linkage.synthetic.copies import (
     IDENTICAL,
     INFERENCE,
     SINGLE,
     Bool,
-    Float,
     Writer,
     alone,
     copy_risks,

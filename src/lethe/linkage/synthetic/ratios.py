@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from lethe.linkage.codes import Float
 from lethe.linkage.synthetic.copies import in_pairs, tail
 from lethe.linkage.synthetic.nearest import (
     Mixed,
@@ -25,8 +25,6 @@ from lethe.linkage.synthetic.nearest import (
 )
 from lethe.linkage.synthetic.risk import Risk
 from lethe.training.environment import one_thread
-
-Float = NDArray[np.float64]
 
 _PAIRS, _CELLS = 2000, 2**24  # original rows, with as many of the control; distances in all
 _NEAR = 5  # synthetic rows around a person

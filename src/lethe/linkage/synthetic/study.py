@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -16,13 +16,14 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import family_confidence, risk_of
-from lethe.evidence.sight import forbidden, smallest_seen
+from lethe.evidence.sight import Plant, forbidden, smallest_seen
 from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import (
     BASELINE,
     FEWEST,
     Measurement,
     RowsSubject,
+    fields_of,
     strongest,
     utility_in_words,
 )
@@ -124,12 +125,12 @@ def study_synthetic(
     plants = plants_of(*files, Quantiles(files), outcomes, guess, further, limits, sure, seed)
     near = outcomes["closest"]
     utility = _utility_of(original, synthetic, control, settings)
-    baseline = _measured(attacks, knows, utility).candidate(settings.confidence, baseline=None)
+    baseline = _measured(attacks, knows, utility, plants)
     return SyntheticStudy(
         attacks,
         knows,
         distances(near.main, near.control, sure),
-        (replace(baseline, plants=plants),),
+        (baseline.candidate(settings.confidence, baseline=None),),
         skipped,
         (len(inside), len(made), len(outside)),
         inside.names,
@@ -194,11 +195,14 @@ def _asked_for(
 
 
 def _measured(
-    attacks: Mapping[str, Risk], knows: Mapping[str, str], utility: Utility
+    attacks: Mapping[str, Risk],
+    knows: Mapping[str, str],
+    utility: Utility,
+    plants: Sequence[Plant],
 ) -> Measurement:
     results = results_of(attacks, knows)
     measures, risk = measures_of(results), risk_of(results)
-    excess = {kind: one.to_json() for kind, one in measures.items() if kind != "excess"}
+    excess = {kind: one for kind, one in measures.items() if kind != "excess"}
     strongest = "" if isinstance(risk, Refusal) else risk.attack
     return Measurement(
         BASELINE,
@@ -212,6 +216,7 @@ def _measured(
             "original and control rows are drawn alike",
             "attacks on copies, by density and by a discriminator; stronger ones may find more",
         ),
+        plants=plants,
     )
 
 
@@ -224,7 +229,7 @@ def _utility_of(
     """A model is tested on the control rows, which no synthetic row was made from."""
     use = use_of(settings, original)
     if use is not None:
-        return use.utility(released, control, control)
+        return use(released, control, control)
     value = _utility(original, released, settings)
     rows = len(next(iter(original.values())))
     return counted_utility(value, rows, settings.confidence, "released rows")
@@ -276,6 +281,7 @@ _LIMITS = (
     "The strongest of several attacks is taken; their limits hold at once, so that is allowed for.",
     "An inference that does not beat its blind baseline is weak, and its small excess says little.",
 )
+_RATES = ("main", "control", "baseline", "excess", "works")
 _COPIES = ("identical", "closest", "density", DISCRIMINATOR)  # finding none is right without one
 
 
@@ -339,11 +345,7 @@ class SyntheticSubject(RowsSubject):
             reproduction={
                 "quasi": list(quasi),
                 "sensitive": self.sensitive,
-                "attacks": settings.attacks,
-                "columns": list(settings.columns),
-                "neighbours": settings.neighbours,
-                "tolerance": settings.tolerance,
-                "linked": list(settings.linked),
+                **fields_of(settings, "attacks", "columns", "neighbours", "tolerance", "linked"),
             },
         )
 
@@ -409,17 +411,20 @@ def _counted(study: SyntheticStudy) -> list[Json]:
 
 def _section(study: SyntheticStudy) -> Json:
     original, made, control = study.rows
-    distances = study.distances
     return {
         "kind": "synthetic",
         "rows": {"original": original, "synthetic": made, "control": control},
-        "attacks": _listed(study.attacks, study.knows),
+        "attacks": [
+            {
+                "name": result.attack,
+                "knows": result.knows,
+                "powered": result.powered,
+                **fields_of(study.attacks[result.attack], *_RATES),
+            }
+            for result in results_of(study.attacks, study.knows)
+        ],
         "people": _counted(study),
-        "distances": {
-            "original": distances.original.to_json(),
-            "control": distances.control.to_json(),
-            "change": distances.change.to_json(),
-        },
+        "distances": study.distances,
     }
 
 
@@ -443,19 +448,3 @@ def _checks(study: SyntheticStudy) -> list[Json]:
     detail += "were not found" if least is None else f"were found from {100 * least:.2g} % on"
     seen = "warn" if least is None else "pass"
     return [*rows, check("a known leak is seen", seen, detail, BASELINE)]
-
-
-def _listed(attacks: Mapping[str, Risk], knows: Mapping[str, str]) -> list[Json]:
-    return [
-        {
-            "name": result.attack,
-            "knows": result.knows,
-            "powered": result.powered,
-            "main": attacks[result.attack].main.to_json(),
-            "control": attacks[result.attack].control.to_json(),
-            "baseline": attacks[result.attack].baseline.to_json(),
-            "excess": attacks[result.attack].excess.to_json(),
-            "works": attacks[result.attack].works,
-        }
-        for result in results_of(attacks, knows)
-    ]

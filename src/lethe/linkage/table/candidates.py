@@ -16,7 +16,7 @@ from lethe.evidence.estimate import Measured
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.answers import Original, answer_overlap, count_overlap
-from lethe.linkage.codes import Float, Int, classes_of, counted
+from lethe.linkage.codes import Float, Int, classes_of, counted, nearest
 from lethe.linkage.document import Measurement
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.anonymity import diversity, pairs_of
@@ -37,6 +37,8 @@ from lethe.linkage.utility import Use, Utility, counted_utility, split, use_of
 _ASSUMED = "the adversary knows the quasi-identifiers that were named, exactly, and no other column"
 _ONE_ROW = "one row a person"
 _ALL_ROWS = "the adversary knows these of all rows of a person, but not how many rows there are"
+_LISTED = ("unique", "prosecutor", "journalist", "population_marketer", "certain")
+"""Measures that stand among a candidate's details too."""
 _NO_PROOF = "k-anonymity is no proof of privacy: classes can share a sensitive value"
 
 
@@ -98,7 +100,7 @@ def context_of(table: Table, settings: TableSettings) -> Context:
         check_installed()
         if settings.schema is not None:
             domains_of(settings.schema, settings.bins)
-            columns_of(settings.schema, {**table.plain, **table.typed})
+            columns_of(settings.schema, table.declared)
             for name in (*table.quasi, *(() if table.sensitive is None else (table.sensitive,))):
                 _ = settings.schema[name]  # refuses a name that it does not have
     for name in settings.hierarchies:
@@ -173,7 +175,8 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
                 of_value = telling.at(steps[context.telling]).astype(np.int64)
                 theirs = of_value[~kept], secret.codes[~kept]
                 if telling.kind == "ordered":  # or by the nearest value that was released
-                    theirs = nearest(np.unique(of_value[kept]), theirs[0]), theirs[1]
+                    present = np.unique(of_value[kept])
+                    theirs = present[nearest(present, theirs[0])], theirs[1]
                 rows = of_value[kept], secret.codes[kept]
                 near = secret if within else None
                 right[~kept] = _inferred(*theirs, *rows, near, found.weight).right
@@ -199,27 +202,9 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
         results,
         _utility(context, steps, kept),
         measures,
-        details | shares | listed(measures),
+        details | shares | {name: measures[name] for name in _LISTED if name in measures},
         assumed,
     )
-
-
-def nearest(present: Int, wanted: Int) -> Int:
-    """The nearest of some ascending numbers for each wanted one.
-
-    >>> nearest(np.array([2, 9]), np.array([0, 5, 6, 12])).tolist()
-    [2, 2, 9, 9]
-    """
-    right = np.minimum(np.searchsorted(present, wanted), len(present) - 1)
-    left = np.maximum(right - 1, 0)
-    closer = np.abs(wanted - present[left]) <= np.abs(present[right] - wanted)
-    return present[np.where(closer, left, right)]
-
-
-def listed(measures: Mapping[str, Measured]) -> dict[str, Any]:
-    """The measures that stand among a candidate's details too, as plain values."""
-    names = ("unique", "prosecutor", "journalist", "population_marketer", "certain")
-    return {name: measures[name].to_json() for name in names if name in measures}
 
 
 def compared(context: Context, release: Measurement, base: Measurement) -> Candidate:
@@ -236,15 +221,15 @@ def _utility(context: Context, steps: Sequence[int], kept: NDArray[np.bool_]) ->
         written = released_columns(table.plain, hierarchies, steps, np.ones(len(kept), bool))
         learnt, out = kept & ~context.held_out, context.held_out
         held_out = taken(table.plain, out)
-        return context.use.utility(taken(written, learnt), held_out, taken(written, out))
+        return context.use(taken(written, learnt), held_out, taken(written, out))
     if settings.queries:
         released = released_columns(table.plain, hierarchies, steps, kept)
         value = answer_overlap(table.plain, released, settings.queries)
-        return counted_utility(value, table.rows, settings.confidence, "released rows")
-    groups = [one.steps[step] for one, step in zip(hierarchies, steps, strict=True)]
-    if context.secret is not None:
-        groups.append(np.arange(int(context.secret.codes.max()) + 1))
-    value = context.original.overlap(groups, kept)
+    else:
+        groups = [one.steps[step] for one, step in zip(hierarchies, steps, strict=True)]
+        if context.secret is not None:
+            groups.append(np.arange(int(context.secret.codes.max()) + 1))
+        value = context.original.overlap(groups, kept)
     return counted_utility(value, table.rows, settings.confidence, "released rows")
 
 
@@ -278,9 +263,7 @@ def synthetic_rows(context: Context, epsilon: float) -> DpRows:
         InputError: domains that do not fit.
         NotMeasurable: a column with too many different values.
     """
-    table = context.table
-    columns: dict[str, NDArray[Any] | TypedColumn] = {**table.plain, **table.typed}
-    return _made(context, columns, epsilon)
+    return _made(context, context.table.declared, epsilon)
 
 
 def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measurement:
@@ -289,10 +272,9 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
     Raises NotMeasurable: their utility cannot be told, which hangs on single rows of the table.
     """
     table, settings = context.table, context.settings
-    columns: dict[str, NDArray[Any] | TypedColumn] = {**table.plain, **table.typed}
     people, sure = table.people, settings.confidence
     place = {one.name: at for at, one in enumerate(made.domains)}
-    mine = [made.domains[place[name]].place(columns[name]) for name in table.quasi]
+    mine = [made.domains[place[name]].place(table.declared[name]) for name in table.quasi]
     theirs = [made.cells[place[name]] for name in table.quasi]
     own, drawn, size, shown = agreement(mine, theirs)
     smallest = int(size[shown].min()) if shown.any() else 0
@@ -306,7 +288,7 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
     learnt: list[Learnt] = []
     if table.sensitive is not None and context.secret is not None:
         at = place[table.sensitive]
-        cells = made.domains[at].place(columns[table.sensitive])
+        cells = made.domains[at].place(table.declared[table.sensitive])
         learnt.append(_inferred(own, cells, drawn, made.cells[at]))
         if context.secret.words:
             values = [table.plain[table.sensitive], made.plain()[table.sensitive]]
@@ -328,7 +310,7 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
         results,
         _utility_of(context, made, epsilon),
         measures,
-        details | shares | listed(measures),
+        details | shares | {name: measures[name] for name in _LISTED if name in measures},
         proof=made.guarantee,
     )
 
@@ -397,16 +379,15 @@ def _utility_of(context: Context, made: DpRows, epsilon: float) -> Utility:
     original = table.plain
     if context.use is not None:
         # Rows made of all rows know the held-out ones; these are made anew without them.
-        columns: dict[str, NDArray[Any] | TypedColumn] = {**original, **table.typed}
-        learnt = _made(context, _some(columns, ~context.held_out), epsilon)
+        learnt = _made(context, _some(table.declared, ~context.held_out), epsilon)
         held_out = taken(original, context.held_out)
         rng = np.random.default_rng([settings.seed, 81])
         written = {}
         for domain in learnt.domains:
-            cells = domain.place(_some(columns, context.held_out)[domain.name])
+            cells = domain.place(_some(table.declared, context.held_out)[domain.name])
             drawn = domain.draw(cells, rng)
             written[domain.name] = plain(drawn, domain.column, gaps=domain.column.missing)
-        return context.use.utility(learnt.plain(), held_out, written)
+        return context.use(learnt.plain(), held_out, written)
     if settings.queries:
         value = answer_overlap(original, made.plain(), settings.queries)
         return counted_utility(value, table.rows, settings.confidence, "released rows")

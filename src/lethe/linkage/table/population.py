@@ -16,11 +16,13 @@ from lethe.errors import InputError, NotMeasurable, check_at_least, check_betwee
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.codes import (
     Counting,
+    Float,
     Int,
     Persons,
     classes_of,
     count,
     counted,
+    nearest,
     whole_codes,
 )
 from lethe.linkage.table.anonymity import Journalist, journalist
@@ -262,10 +264,7 @@ def _nearest(values: NDArray[Any], wanted: NDArray[Any]) -> Int:
     table = table[~np.isnan(table)]  # ascending; a missing value is the last level
     if not len(table):
         return np.full(len(asked), _NONE)
-    right = np.clip(np.searchsorted(table, asked), 0, len(table) - 1)
-    left = np.maximum(right - 1, 0)
-    nearer = np.where(np.abs(asked - table[left]) <= np.abs(table[right] - asked), left, right)
-    return np.where(np.isnan(asked), _NONE, nearer)
+    return np.where(np.isnan(asked), _NONE, nearest(table, asked))
 
 
 def _as_numbers(column: NDArray[Any]) -> NDArray[np.float64]:
@@ -307,7 +306,6 @@ def _other(of_level: Codes, wanted: int) -> Int:
     return np.full(wanted, int(rest[0]) if len(rest) > 1 else _NONE)
 
 
-Float = NDArray[np.float64]
 _EDGE = 8.0  # logit of alpha: nearer to 0 or 1 than 0.0003
 
 
@@ -326,7 +324,6 @@ class PopulationUniqueness:
     model: str
     alpha: float  # discount of the model, in [0, 1): how heavy the tail of small classes is
     theta: float  # concentration, above -alpha
-    sample: int  # rows, n
     population: int  # people, N
 
 
@@ -391,7 +388,7 @@ def population_uniqueness(
     of_uniques = Estimate(value, low, high, confidence, where, rows)
     share = alone / rows
     of_rows = Estimate(value * share, low * share, high * share, confidence, where, rows)
-    return PopulationUniqueness(of_uniques, of_rows, model, alpha, theta, rows, population)
+    return PopulationUniqueness(of_uniques, of_rows, model, alpha, theta, population)
 
 
 def log_likelihood(alpha: float, theta: float, sizes: NDArray[np.integer]) -> float:

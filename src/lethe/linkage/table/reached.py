@@ -117,6 +117,11 @@ class Table:
             summed = np.bincount(groups.codes, weighted, minlength=groups.levels)
         return np.round(summed, 6)  # counts stay whole, whatever the order of the rows
 
+    @cached_property
+    def declared(self) -> dict[str, NDArray[Any] | TypedColumn]:
+        """Columns for synthetic rows: typed ones as the schema declares them."""
+        return {**self.plain, **self.typed}
+
     @property
     def plain(self) -> dict[str, NDArray[Any]]:
         """Columns with a value for every row; none where equal rows are grouped."""
@@ -212,7 +217,7 @@ def reported(
             min(float(table.totals(one)[0]) / table.people, 1.0) for one in listed
         )
         numbers = {"certain": certain, "guessed": guessed, "blind": blind}
-        shares = {name: counted_share(value).to_json() for name, value in numbers.items()}
+        shares = {name: counted_share(value) for name, value in numbers.items()}
         details |= {"exact": shares} if learnt is not reached.learnt[-1] else shares
         if blind == 1:  # the classes reveal nothing that the table as a whole does not
             continue
@@ -222,15 +227,14 @@ def reported(
         results.append(AttackResult(f"best-guess{near}", gain, knows=KNOWN))
     for column, of_row in groups.items():
         people = np.round(table.totals(np.ones(len(of_row)), of_row), 3).tolist()
-        rows = [
+        rows: list[dict[str, Any]] = [
             {"name": f"{column}={name}", "people": number}
             for name, number in zip(of_row.values.tolist(), people, strict=True)
         ]
         for name, values in reached.shares(table, of_row).items():
             for row, value in zip(rows, values.tolist(), strict=True):
-                estimate = counted(value, max(round(row["people"]), 1), confidence)
-                row[name] = estimate.to_json()
-                measures[f"{name}[{row['name']}]"] = estimate
+                row[name] = counted(value, max(round(row["people"]), 1), confidence)
+                measures[f"{name}[{row['name']}]"] = row[name]
             worst = rows[int(np.argmax(values))]["name"]
             measures[f"{name}[every {column}]"] = measures[f"{name}[{worst}]"]
         details.setdefault("groups", []).extend(rows)

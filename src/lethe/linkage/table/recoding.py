@@ -63,7 +63,6 @@ class Recoded:
 
     steps: tuple[int, ...]  # of each hierarchy, the step that was taken
     kept: NDArray[np.bool_]  # (rows,) whether the row is released
-    k: int  # asked for; every class of released rows has at least as many
 
 
 def hierarchy(
@@ -165,7 +164,7 @@ def recode(
         if found.people < k:
             raise NotMeasurable(f"k={k} needs at least {k} rows, got {found.people}.")
         if found.smaller(k) / found.people <= suppress:
-            return Recoded(tuple(steps), found.of_size >= k, k)
+            return Recoded(tuple(steps), found.of_size >= k)
         left = [int(one.steps[step].max()) for one, step in zip(hierarchies, steps, strict=True)]
         steps[int(np.argmax(left))] += 1
 

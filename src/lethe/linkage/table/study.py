@@ -21,6 +21,7 @@ from lethe.linkage.document import (
     BASELINE,
     Measurement,
     RowsSubject,
+    fields_of,
     of_1000,
     utility_in_words,
     utility_left,
@@ -350,11 +351,7 @@ class TableSubject(RowsSubject):
             reproduction={
                 "quasi": list(table.quasi),
                 "sensitive": secret,
-                "ks": list(settings.ks),
-                "suppress": settings.suppress,
-                "most": settings.most,
-                "distance": settings.distance,
-                "tolerance": settings.tolerance,
+                **fields_of(settings, "ks", "suppress", "most", "distance", "tolerance"),
                 "population": settings.population,
                 **({} if table.person is None else {"person": table.person}),
                 **({"group": list(settings.group)} if settings.group else {}),
@@ -430,8 +427,7 @@ def _private(settings: TableSettings) -> Json:
     if not settings.epsilon:
         return {}
     return {
-        "epsilon": list(settings.epsilon),
-        "delta": settings.delta,
+        **fields_of(settings, "epsilon", "delta"),
         "schema": None if settings.schema is None else settings.schema.to_json()["columns"],
         "bins": settings.bins,
     }
@@ -512,67 +508,51 @@ def _section(study: TableStudy) -> Json:
         "quasi": list(study.table.quasi),
         "sensitive": study.table.sensitive,
         "anonymity": {
-            **_plain(found, "k", "classes", "prosecutor", "marketer", "unique"),
-            "below": {str(k): one.to_json() for k, one in found.below.items()},
+            **fields_of(found, "k", "classes", "prosecutor", "marketer", "unique", "below"),
             "sizes": {"from": list(_SIZES), "rows": counts},
         },
-        "uniqueness": _uniqueness(study),
+        "uniqueness": {
+            "singled_out": study.uniqueness.singled_out,
+            "subsets": {
+                m: [
+                    {
+                        "columns": [study.table.quasi[column] for column in subset.columns],
+                        "unique": subset.unique,
+                    }
+                    for subset in listed[:_LISTED]
+                ]
+                for m, listed in study.uniqueness.by_size.items()
+            },
+        },
         "columns": [
             {
                 "name": name,
-                "marketer_without": counted(left.distinct / people, people, sure).to_json(),
-                "unique_without": counted(left.smaller(2) / people, people, sure).to_json(),
+                "marketer_without": counted(left.distinct / people, people, sure),
+                "unique_without": counted(left.smaller(2) / people, people, sure),
             }
             for name, left in study.without.items()
         ],
     }
     if study.diversity is not None and study.disclosure is not None:
-        varied, told = study.diversity, study.disclosure
+        learnt = study.disclosure
         names = ("distinct_l", "entropy_l", "t", "alpha", "distance")
-        section["diversity"] = _plain(varied, *names)
-        section["disclosure"] = {
-            "certain": {str(j): one.to_json() for j, one in told.certain.items()},
-            "guessed": {str(j): one.to_json() for j, one in told.guessed.items()},
-            "blind": told.exact.blind.to_json(),
-        }
-        if told.within:
-            near = _plain(told.near, "certain", "guessed", "blind")
-            section["disclosure"]["near"] = near | _plain(told, "within", "median", "span")
+        section["diversity"] = fields_of(study.diversity, *names)
+        section["disclosure"] = fields_of(learnt, "certain", "guessed")
+        section["disclosure"]["blind"] = learnt.exact.blind
+        if learnt.within:
+            near = fields_of(learnt.near, "certain", "guessed", "blind")
+            section["disclosure"]["near"] = near | fields_of(learnt, "within", "median", "span")
     if study.journalist is not None:
-        section["journalist"] = _plain(study.journalist, "highest", "mean", "unique")
+        section["journalist"] = study.journalist
     if isinstance(study.population, Refusal):
-        section["population"] = study.population.to_json()
+        section["population"] = study.population
     elif study.population is not None:
         section["population"] = {
             "model": study.population.model,
             "people": study.population.population,
-            "of_uniques": study.population.of_uniques.to_json(),
-            "of_rows": study.population.of_rows.to_json(),
+            **fields_of(study.population, "of_uniques", "of_rows"),
         }
     return section
-
-
-def _plain(owner: Any, *names: str) -> Json:
-    """Some attributes as they stand in `findings.json`."""
-    found = {name: getattr(owner, name) for name in names}
-    return {name: getattr(one, "to_json", lambda one=one: one)() for name, one in found.items()}
-
-
-def _uniqueness(study: TableStudy) -> Json:
-    names = study.table.quasi
-    return {
-        "singled_out": {str(m): one.to_json() for m, one in study.uniqueness.singled_out.items()},
-        "subsets": {
-            str(m): [
-                {
-                    "columns": [names[column] for column in subset.columns],
-                    "unique": subset.unique.to_json(),
-                }
-                for subset in listed[:_LISTED]
-            ]
-            for m, listed in study.uniqueness.by_size.items()
-        },
-    }
 
 
 def _people(study: TableStudy) -> list[Json]:
