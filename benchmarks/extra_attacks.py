@@ -28,7 +28,6 @@ from common import RESULTS, load, save
 import lethe
 from lethe.data.dataset import Dataset
 from lethe.membership.attacks.quantile import quantile_scores
-from lethe.membership.attacks.queries import multi_query_scores
 from lethe.membership.attacks.simple import (
     calibrated_robustness_scores,
     gap_scores,
@@ -116,8 +115,7 @@ def scores(data: Dataset, models: int) -> tuple[Shadows, dict[str, Any], dict[st
         population_correct=everything.population_correct[:, :held],
         population_labels=everything.population_labels[:held],
     )
-    own = everything.signals[:, :, None]
-    queries = np.concatenate([own, of_copies(everything.population)], axis=2)
+    queries = replace(shadows, queries=of_copies(everything.population))
     right = of_copies(everything.population_correct)
     members = shadows.members
 
@@ -129,7 +127,6 @@ def scores(data: Dataset, models: int) -> tuple[Shadows, dict[str, Any], dict[st
             data.features[~pool],
             data.labels[pool],
             data.labels[~pool],
-            targets=range(models),
         )
 
     found, seconds = dict(score(replace(shadows, population_correct=None), PARTS)), {}
@@ -137,7 +134,7 @@ def scores(data: Dataset, models: int) -> tuple[Shadows, dict[str, Any], dict[st
         "gap": lambda: gap_scores(shadows.correct),
         "robustness": lambda: robustness_scores(right),
         "robustness, calibrated": lambda: calibrated_robustness_scores(right, members),
-        "multi-query": lambda: multi_query_scores(queries, members),
+        "multi-query": lambda: score(queries, ("lira-queries",))["lira-queries"],
         "quantile": quantile,
     }
     for name, run in runs.items():
