@@ -266,25 +266,19 @@ def expose(
     except InputError as error:
         return Exposure(overall, None, Refusal(str(error)), Refusal(str(error)))
     second = vulnerability(report.signals, report.members)
+    spreads, shown = Spreads.of(choose, report), (second.t, second.se)
+    if spreads is not None:
+        shown = spreads.t_and_error(*_both(report, slice(None)))
     bad = int((~_steady(report, rows)).sum()) + int((~_steady(report, highest)).sum())
     if bad:
         why = Refusal(
             f"{bad} of the selected records lack three models IN or OUT in the reporting half, or "
             "their signals have no spread there, so that their t has no bound"
         )
-        spreads = Spreads.of(choose, report)
-        shown = (
-            (second.t, second.se)
-            if spreads is None
-            else spreads.t_and_error(*_both(report, slice(None)))
-        )
         return Exposure(overall, rows, why, why, first, shown)
-    spreads = Spreads.of(choose, report)
-    inside, outside = _both(report, rows)
-    degrees = _degrees(inside, outside)
-    shown = second.t * small_sample_factor(degrees), second.se
-    if spreads is not None:
-        shown = spreads.t_and_error(*_both(report, slice(None)))
+    degrees = _degrees(*_both(report, rows))
+    if spreads is None:
+        shown = second.t * small_sample_factor(degrees), second.se
     noise = Spread(float(shown[1][highest[0]]) ** 2, degrees)
     return Exposure(
         overall,

@@ -264,31 +264,21 @@ Columns = dict[str, NDArray[Any]]
 
 
 def record_table(
-    shadows: Shadows,
-    scores: Mapping[str, Float],
-    around: Surroundings | None = None,
+    shadows: Shadows, scores: Mapping[str, Float], around: Surroundings | None = None
 ) -> Columns:
-    """Everything that is known of each record, as columns of N entries in the records' order.
+    """What is known of each record beside its exposure, as columns of N entries in its order.
 
     Args:
-        scores: for each attack (K, N), NaN where not scored, see `lira.score_all`.
+        scores: for each attack (K, N), NaN where not scored, see `scoring.score`.
         around: see `surroundings`; None leaves its columns out.
 
-    Returns: id, t, se, low, high, auc, tpr_at_0.001, rank_low, rank_high, p, flagged_by (attacks,
-        separated by blanks), flagged, wrong_outside, class_share, and with `around` nearest_own,
-        nearest_other, duplicates, near_duplicate; why, in words.
+    Returns: rank_low, rank_high, p, flagged_by (attacks, separated by blanks), flagged,
+        wrong_outside, class_share, and with `around` nearest_own, nearest_other, duplicates,
+        near_duplicate; why, in words.
     """
     known = vulnerability(shadows.signals, shadows.members)
-    low, high = known.limits()
     rank_low, rank_high = rank_intervals(known, shadows.models)
     return {
-        "id": shadows.ids.astype(str),
-        "t": known.t,
-        "se": known.se,
-        "low": low,
-        "high": high,
-        "auc": known.auc,
-        "tpr_at_0.001": known.tpr,
         "rank_low": rank_low,
         "rank_high": rank_high,
         **flags(scores, shadows.members, shadows.pairs),
@@ -386,9 +376,10 @@ def reasons(shadows: Shadows, around: Surroundings | None = None) -> Columns:
     columns: Columns = {"wrong_outside": wrong, "class_share": np.full(count, np.nan)}
     labels = shadows.labels
     if labels is not None and np.asarray(labels).dtype.kind != "f":
-        share, several = _share(np.asarray(labels))
+        _, place, size = np.unique(labels, return_inverse=True, return_counts=True)
+        share = np.asarray((size / count)[place])
         columns["class_share"] = share
-        say(share < min(RARE, 0.5 / several), "rare class, {:.2%} of records", share)
+        say(share < min(RARE, 0.5 / len(size)), "rare class, {:.2%} of records", share)
     if around is not None:
         columns |= {
             "nearest_own": around.own,
@@ -407,14 +398,6 @@ def reasons(shadows: Shadows, around: Surroundings | None = None) -> Columns:
         say(around.near_duplicate, "a near duplicate exists")
     columns["why"] = np.array(["; ".join(said) or "nothing found" for said in words], dtype=str)
     return columns
-
-
-def _share(values: NDArray[Any]) -> tuple[Float, int]:
-    _, place, size = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((size / len(values))[place]), len(size)
-
-
-_OLD = ("id", "t", "se", "low", "high", "auc", "tpr_at_0.001")
 
 
 @on_one_thread
@@ -462,7 +445,7 @@ def _more(
         around = surroundings(features, shadows.labels, seed)
     columns = record_table(shadows, scores, around)
     order = measured.exposure.ranked(0.95).order
-    added = {name: column[order].tolist() for name, column in columns.items() if name not in _OLD}
+    added = {name: column[order].tolist() for name, column in columns.items()}
     return [
         {name: _plain(column[at]) for name, column in added.items()} for at in range(len(order))
     ]

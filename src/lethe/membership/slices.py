@@ -143,7 +143,12 @@ def slice_metrics(
 
     with ThreadPoolExecutor(default_workers()) as pool:
         found, raw = zip(*pool.map(measured, range(len(names))), strict=True)
-    return _with_p(found, raw)
+    tested = [at for at, p in enumerate(raw) if p is not None]
+    adjusted = dict(zip(tested, holm_adjusted(np.array([raw[at] for at in tested])), strict=True))
+    return [
+        replace(one, p=float(adjusted[at])) if at in adjusted else one
+        for at, one in enumerate(found)
+    ]
 
 
 def _cut(
@@ -285,15 +290,6 @@ def _t_estimate(means: Float, records: int, confidence: float) -> Measured:
         confidence,
         "jackknife over pairs of shadow models, Student t, Bonferroni over slices; n = records",
     )
-
-
-def _with_p(found: Sequence[Slice], raw: Sequence[float | None]) -> list[Slice]:
-    tested = [at for at, p in enumerate(raw) if p is not None]
-    adjusted = holm_adjusted(np.array([raw[at] for at in tested], np.float64))
-    out = list(found)
-    for at, p in zip(tested, adjusted, strict=True):
-        out[at] = replace(found[at], p=float(p))
-    return out
 
 
 # Who bears the risk: the strongest attack by class and by the columns that were asked for.

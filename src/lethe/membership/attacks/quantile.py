@@ -84,7 +84,11 @@ def quantile_scores(
         check_varies(f"population of model {model}", row)
     inside = _flat("features", features, records)
     outside = _flat("population_features", population_features, others)
-    _check_columns(inside, outside.shape[1])
+    if inside.shape[1] != outside.shape[1]:
+        raise InputError(
+            f"features have {inside.shape[1]} columns and those of the non-members "
+            f"{outside.shape[1]}; give the same columns."
+        )
     if (labels is None) != (population_labels is None):
         raise InputError("labels and population_labels must both be given, or neither.")
     with one_thread(None):
@@ -245,14 +249,6 @@ def _without_extremes(signal: Float) -> Float:
     low, middle, high = np.quantile(signal, [0.05, 0.5, 0.95], axis=1, keepdims=True)
     reach = np.where(low == high, np.inf, 2 * (high - low))
     return np.clip(signal, middle - reach, middle + reach)
-
-
-def _check_columns(features: NDArray[np.floating], columns: int) -> None:
-    if features.shape[1] != columns:
-        raise InputError(
-            f"features have {features.shape[1]} columns and those of the non-members {columns}; "
-            "give the same columns."
-        )
 
 
 def _flat(name: str, features: NDArray[np.floating], records: int) -> NDArray[np.floating]:
