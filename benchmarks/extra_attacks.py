@@ -28,16 +28,11 @@ from common import RESULTS, load, save
 import lethe
 from lethe.data.dataset import Dataset
 from lethe.membership.attacks.quantile import quantile_scores
-from lethe.membership.attacks.queries import multi_query_scores
-from lethe.membership.attacks.simple import (
-    calibrated_robustness_scores,
-    gap_scores,
-    noisy_copies,
-    robustness_scores,
-)
+from lethe.membership.attacks.simple import gap_scores, robustness_scores
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import measure_scores
 from lethe.membership.scoring import score
+from lethe.training.answers import noisy_copies
 from lethe.training.chunks import Spec, chunk_jobs, train_chunk
 from lethe.training.design import holdout
 from lethe.training.recipe import TorchRecipe, Treatment
@@ -116,10 +111,8 @@ def scores(data: Dataset, models: int) -> tuple[Shadows, dict[str, Any], dict[st
         population_correct=everything.population_correct[:, :held],
         population_labels=everything.population_labels[:held],
     )
-    own = everything.signals[:, :, None]
-    queries = np.concatenate([own, of_copies(everything.population)], axis=2)
+    queries = replace(shadows, queries=of_copies(everything.population))
     right = of_copies(everything.population_correct)
-    members = shadows.members
 
     def quantile() -> Any:
         return quantile_scores(
@@ -129,15 +122,13 @@ def scores(data: Dataset, models: int) -> tuple[Shadows, dict[str, Any], dict[st
             data.features[~pool],
             data.labels[pool],
             data.labels[~pool],
-            targets=range(models),
         )
 
     found, seconds = dict(score(replace(shadows, population_correct=None), PARTS)), {}
     runs: dict[str, Callable[[], Any]] = {
         "gap": lambda: gap_scores(shadows.correct),
         "robustness": lambda: robustness_scores(right),
-        "robustness, calibrated": lambda: calibrated_robustness_scores(right, members),
-        "multi-query": lambda: multi_query_scores(queries, members),
+        "multi-query": lambda: score(queries, ("lira-queries",))["lira-queries"],
         "quantile": quantile,
     }
     for name, run in runs.items():

@@ -37,6 +37,12 @@ def tokenizer():
     return load_base()[1]
 
 
+def signs_of(score):
+    """Scores of canaries of which no suffix is read."""
+    none = np.zeros(len(score), bool)
+    return CanarySigns(score, none, none)
+
+
 @pytest.fixture(scope="module")
 def plan(tokenizer):
     return plan_text_canaries(TEXTS, tokenizer, 72, seed=4)
@@ -211,14 +217,14 @@ def test_bounds_hold_where_nothing_was_trained(plan):
 
         drawn = [replace(c, inserted=bool(x)) for c, x in zip(canaries, coins, strict=True)]
         fresh = TextCanaries(tuple(drawn), seed=at)
-        for one in canary_results(fresh, rng.normal(size=len(canaries))):
+        for one in canary_results(fresh, signs_of(rng.normal(size=len(canaries)))):
             above += any(bound.low > 0 for bound in one.bounds.values())
     limit = 3 * tried * 0.05
     assert above <= limit + 3 * np.sqrt(limit)
 
 
 def test_a_memory_of_all_canaries_shows_the_most_that_so_many_can(plan):
-    found = canary_results(plan, plan.inserted.astype(float) + 0.0)
+    found = canary_results(plan, signs_of(plan.inserted.astype(float)))
     for one in found:
         guesses = round(0.2 * one.canaries)
         assert one.bounds["binomial"].low == pytest.approx(
@@ -239,7 +245,7 @@ def test_a_fine_tune_remembers_what_stands_often(tokenizer):
     mine, theirs = (
         score_plan(planned, LanguageModel("m", one, tokenizer, "", 96)) for one in (tuned, base)
     )
-    once, often = canary_results(planned, canary_scores(planned, mine, theirs))
+    once, often = canary_results(planned, signs_of(canary_scores(planned, mine, theirs)))
     assert often.exposure.value > once.exposure.value + 1
     assert often.bounds["binomial"].low == pytest.approx(often.largest)
 

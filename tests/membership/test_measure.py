@@ -17,7 +17,6 @@ from lethe.membership import measure
 from lethe.membership.measure import (
     AttackRates,
     boot_name,
-    record_clusters,
     risk_change,
     risk_rate,
     run_attacks,
@@ -111,8 +110,8 @@ def test_group_ids_are_the_clusters():
     wide = np.repeat(members, 10, axis=1), np.repeat(phi, 10, axis=1) + apart
     people = np.repeat(np.arange(60), 10)
     alone, grouped = shadows(*wide), shadows(*wide, groups=people)
-    assert record_clusters(alone).tolist() == list(range(600))
-    assert record_clusters(grouped).tolist() == people.tolist()
+    assert alone.people.tolist() == list(range(600))
+    assert grouped.people.tolist() == people.tolist()
     naive, honest = (run_attacks(s, ONE)["lira-online"].auc for s in (alone, grouped))
     single = run_attacks(shadows(members, phi), ONE)["lira-online"].auc
     assert honest.width > 1.5 * naive.width

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 from simulated import gaps, shadows
 
 from lethe.evidence.roc import auc
-from lethe.membership.measure import record_clusters, run_attacks
+from lethe.membership.measure import run_attacks
 from lethe.membership.scoring import score_all
 from lethe.membership.utility import utility
 from lethe.training.design import membership
@@ -87,7 +87,7 @@ def test_intervals_by_person_cover():
 def test_rates_need_persons_and_not_records():
     """300 records of 60 persons resolve 10 % but not 1 %: that takes 100 persons."""
     table = shadows(membership(64, 300, 0, OWNER), np.zeros((64, 300)), groups=OWNER)
-    assert len(np.unique(record_clusters(table))) == PERSONS
+    assert len(np.unique(table.people)) == PERSONS
     noisy = shadows(table.members, np.random.default_rng(0).normal(size=(64, 300)), groups=OWNER)
     rates = run_attacks(noisy, ("loss-threshold",), (0.1, 0.01), 0.95)["loss-threshold"].tpr
     assert rates[0.1].value is not None

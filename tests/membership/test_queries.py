@@ -17,7 +17,6 @@ from lethe.data.shipped import digits
 from lethe.errors import InputError
 from lethe.evidence.roc import auc
 from lethe.membership.attacks.lira import PER_RECORD_FROM
-from lethe.membership.attacks.queries import multi_query_scores
 from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.scoring import score, score_all, score_targets
 from lethe.membership.settings import AuditSettings
@@ -32,6 +31,13 @@ pytestmark = pytest.mark.usefixtures("trained_here")
 def null_sd(members):
     inside = members.sum()
     return math.sqrt((members.size + 1) / (12 * inside * (members.size - inside)))
+
+
+def multi_query_scores(phi, members, variance="auto", seed=0):
+    """Scores of signals (K, N, A), the first query being the record itself."""
+    own, copies = phi[:, :, 0], phi[:, :, 1:]
+    made = replace(shadows(members, own), signals=own, queries=copies)
+    return score(made, ("lira-queries",), variance, seed)["lira-queries"]
 
 
 def queries(members, count=3, seed=0, gap=0.0, shared=0.0, record_sd=1.0):
@@ -60,10 +66,6 @@ def test_several_are_their_mean_under_the_variance_rule_of_lira(models):
     each = [score_all(phi[:, :, a], members, ("lira-online",))["lira-online"] for a in range(4)]
     wanted = np.mean(each, axis=0)
     np.testing.assert_allclose(multi_query_scores(phi, members), wanted, rtol=1e-12, atol=1e-12)
-    made = replace(shadows(members, phi[:, :, 0]), queries=phi[:, :, 1:])
-    np.testing.assert_array_equal(
-        score(made, ("lira-queries",))["lira-queries"], multi_query_scores(phi, members)
-    )
 
 
 def test_more_queries_see_more_and_given_targets_are_attacked_alike():
@@ -85,9 +87,9 @@ def test_null_signals_give_half(design, models):
     found = []
     for seed in range(3):
         members = DESIGNS[design](models, 500, seed)
-        score = multi_query_scores(queries(members, 3, seed, shared=0.5), members, seed=seed)
-        known = ~np.isnan(score)
-        found.append((auc(members[known], score[known]) - 0.5) / null_sd(members[known]))
+        table = multi_query_scores(queries(members, 3, seed, shared=0.5), members, seed=seed)
+        known = ~np.isnan(table)
+        found.append((auc(members[known], table[known]) - 0.5) / null_sd(members[known]))
     # Shared references widen the null to about 1.5: the mean of three is within 4 of its sd.
     assert abs(np.mean(found)) < 4 * 1.5 / math.sqrt(3)
 
@@ -105,20 +107,16 @@ def test_order_shift_and_scale_of_queries_change_nothing(seed, scale, shift):
 def test_refusals():
     members = paired(4, 10, 1)
     phi = queries(members, 2).astype(np.float64)
-    with pytest.raises(InputError, match=r"signals has shape \(4, 10\); it must be \(models, rec"):
-        multi_query_scores(phi[:, :, 0], members)
-    with pytest.raises(InputError, match=r"members is bool \(4, 9\); it must be bool \(4, 10\)"):
-        multi_query_scores(phi, members[:, :9])
     with pytest.raises(InputError, match="variance='per-record' needs at least 2 reference mo"):
         multi_query_scores(phi, members, variance="per-record")
-    with pytest.raises(InputError, match="leave no IN and OUT reference for any record"):
+    with pytest.raises(InputError, match="no record has a reference model on both sides"):
         multi_query_scores(phi[:2], members[:2])
     flat = phi.copy()
     flat[:, :, 1] = 3.0
     with pytest.raises(InputError, match="signals of query 1 are all 3.0; constant signals"):
         multi_query_scores(flat, members)
     flat[1, 2, 1] = -np.inf
-    with pytest.raises(InputError, match="signals at models 1, records 2, queries 1 is -inf"):
+    with pytest.raises(InputError, match="signal of model 1, record 2 is -inf"):
         multi_query_scores(flat, members)
     with pytest.raises(InputError, match="changed copies of each record"):
         audited_settings = AuditSettings(models=4, attack=("lira-queries",), mitigations=("none",))

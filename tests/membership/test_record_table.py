@@ -46,7 +46,6 @@ def test_holm_and_discoveries_by_hand() -> None:
         False,
         False,
     ]
-    assert not discoveries(np.array([0.02, 0.04, 0.05]), control="by").any()
     assert not discoveries(np.array([np.nan])).any()
 
 
@@ -58,8 +57,7 @@ def test_holm_by_its_definition(listed, level) -> None:
     while left and p[left[0]] <= level / len(left):
         wanted[left.pop(0)] = True
     assert (rejected == wanted).all() and (rejected == (p <= levels)).all()
-    by, bh = discoveries(p, level, "by"), discoveries(p, level)
-    assert (bh | ~by).all() and (bh | ~rejected).all()
+    assert (discoveries(p, level) | ~rejected).all()
 
 
 # --- ranks
@@ -180,9 +178,8 @@ def test_wide_features_and_too_many_records(monkeypatch) -> None:
     monkeypatch.setattr("lethe.membership.records._MOST_PRODUCTS", 60)
     assert "random projections" in surroundings(flat, None).note
     monkeypatch.setattr("lethe.membership.records.MOST_REFERENCES", 20)
-    said: list[str] = []
-    some = surroundings(flat, np.arange(50) % 2, say=said.append)
-    assert "20 random records" in some.note and len(said) == 2
+    some = surroundings(flat, np.arange(50) % 2)
+    assert "20 random records" in some.note
     with pytest.raises(InputError, match="at least 2"):
         surroundings(flat[:1], None)
 

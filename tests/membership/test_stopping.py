@@ -102,7 +102,7 @@ def test_without_rules_all_are_trained_at_once():
 def test_all_rules_must_hold_and_a_refusal_is_none():
     rules = (RULE, parse_precision("width(tpr@0.001)<=0.5"))
     evidence = {"auc": wide(0.01), "tpr": Refusal("too few")}
-    _, stop = grow(rules, 40, 8, 0, lambda k: k, lambda k, rule: evidence[rule.rule.metric])
+    _, stop = grow(rules, 40, 8, 0, lambda k: k, lambda k, rule: evidence[rule.metric])
     assert (stop.reached, stop.met) == (40, False)
     assert "tpr@0.001) <= 0.5: not measurable: too few" in stop.words()
 

@@ -22,9 +22,7 @@ from safetensors.numpy import save
 
 from lethe.data.dataset import Dataset
 from lethe.errors import InputError
-from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
-from lethe.evidence.rules import Precision
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import read_records
 from lethe.membership.candidates import (
@@ -74,7 +72,7 @@ def settled_public_weights(
     from lethe.mitigations.dp_sgd.public_weights import public_weights
 
     name, path = spec.hash(), folder.path / _FILE
-    known = _read(path, name, len(spec.labels))
+    known = _settled(path, "weights", {"spec": name}, len(spec.labels))
     if known is not None:
         return known
     if isinstance(folder, SettledRun):
@@ -82,7 +80,7 @@ def settled_public_weights(
             f"{path} is not there: run the audit's own command once more with --engine by-hand."
         )
     assert isinstance(spec.recipe, TorchRecipe)
-    made = public_weights(
+    made: NDArray[np.float32] = public_weights(
         np.asarray(spec.features),
         spec.labels,
         spec.pool,
@@ -95,15 +93,16 @@ def settled_public_weights(
     return made
 
 
-def _read(path: Path, spec: str, records: int) -> NDArray[np.float32] | None:
-    """The weights, if they are there and this spec's."""
+def _settled(path: Path, name: str, wanted: Mapping[str, str], records: int) -> NDArray[Any] | None:
+    """(records,) numbers that an earlier run settled; None if they are absent or another's."""
     try:
         with safe_open(path, "numpy") as file:
-            fits = (file.metadata() or {}).get("spec") == spec
-            found: NDArray[np.float32] = file.get_tensor("weights")
+            if file.metadata() != wanted:
+                return None
+            table: NDArray[Any] = file.get_tensor(name)
     except (OSError, SafetensorError):
         return None
-    return found if fits and found.shape == (records,) and found.dtype == np.float32 else None
+    return table if table.shape == (records,) else None
 
 
 Float = NDArray[np.float64]
@@ -482,11 +481,8 @@ class Trainer:
             plain = self([BASELINE], everyone, models)[BASELINE.name]
             return measure(plain, BASELINE, None, settings)
 
-        def judged(measured: Measurement, rule: Precision) -> Measured | None:
-            return evidence(measured, rule.rule)
-
         there = self.finished(settings.models) if settings.until else 0
-        return grow(settings.widths(), settings.models, width, there, take, judged)
+        return grow(settings.widths(), settings.models, width, there, take, evidence)
 
     def finished(self, most: int) -> int:
         """How many of the first `most` plain models are there without a gap."""
@@ -596,12 +592,4 @@ def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Fl
 
 def read_exposure(path: Path, spec: str, models: int, records: int) -> Float | None:
     """(records,) t-scores that an audit has settled; None if they are absent or another's."""
-    wanted = {"spec": spec, "models": str(models)}
-    try:
-        with safe_open(path, "numpy") as file:
-            if file.metadata() != wanted:
-                return None
-            t = file.get_tensor("t")
-    except (OSError, SafetensorError):
-        return None
-    return t if t.shape == (records,) and t.dtype == np.float64 else None
+    return _settled(path, "t", {"spec": spec, "models": str(models)}, records)

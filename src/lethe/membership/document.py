@@ -269,11 +269,8 @@ class EarlyStop:
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""
         return {
-            "epochs": self.epochs,
-            "attack": self.attack,
-            "risk": self.risk.to_json(),
-            "utility": None if self.utility is None else self.utility.to_json(),
-            "utility_loss": None if self.utility_loss is None else self.utility_loss.to_json(),
+            name: one.to_json() if isinstance(one, Estimate | Refusal) else one
+            for name, one in vars(self).items()
         }
 
 
@@ -580,6 +577,7 @@ def exposed_records(
     scores = one.exposure.all_models
     ranked = one.exposure.ranked(confidence)
     order, auc = ranked.order, ndtr(ranked.t)
+    columns = {name: getattr(ranked, name) for name in ("t", "se", "low", "high")}
     labels = one.shadows.labels
     rows = []
     for rank, row in enumerate(order[:MOST_RECORDS] if pseudonyms else order, start=1):
@@ -592,10 +590,7 @@ def exposed_records(
             {
                 "id": f"record {rank}" if pseudonyms else str(one.shadows.ids[row]),
                 "label": label,
-                "t": float(ranked.t[row]),
-                "se": float(ranked.se[row]),
-                "low": float(ranked.low[row]),
-                "high": float(ranked.high[row]),
+                **{name: float(column[row]) for name, column in columns.items()},
                 "auc": float(auc[row]),
                 "tpr_at_0.001": float(scores.tpr[row]),
             }

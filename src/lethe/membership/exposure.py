@@ -266,32 +266,26 @@ def expose(
     except InputError as error:
         return Exposure(overall, None, Refusal(str(error)), Refusal(str(error)))
     second = vulnerability(report.signals, report.members)
+    spreads, shown = Spreads.of(choose, report), (second.t, second.se)
+    if spreads is not None:
+        shown = spreads.t_and_error(*_both(report, slice(None)))
     bad = int((~_steady(report, rows)).sum()) + int((~_steady(report, highest)).sum())
     if bad:
         why = Refusal(
             f"{bad} of the selected records lack three models IN or OUT in the reporting half, or "
             "their signals have no spread there, so that their t has no bound"
         )
-        spreads = Spreads.of(choose, report)
-        shown = (
-            (second.t, second.se)
-            if spreads is None
-            else spreads.t_and_error(*_both(report, slice(None)))
-        )
         return Exposure(overall, rows, why, why, first, shown)
-    spreads = Spreads.of(choose, report)
-    inside, outside = _both(report, rows)
-    degrees = _degrees(inside, outside)
-    shown = second.t * _small_sample_factor(degrees), second.se
-    if spreads is not None:
-        shown = spreads.t_and_error(*_both(report, slice(None)))
+    degrees = _degrees(*_both(report, rows))
+    if spreads is None:
+        shown = second.t * small_sample_factor(degrees), second.se
     noise = Spread(float(shown[1][highest[0]]) ** 2, degrees)
     return Exposure(
         overall,
         rows,
         symmetric_estimate(
             _mean_t(report, rows, spreads),
-            _jackknife(_left_out(report, rows, spreads)),
+            jackknife(_left_out(report, rows, spreads)),
             len(rows),
             confidence,
             "jackknife over pairs of shadow models, Student t; n = records",
@@ -322,7 +316,7 @@ def mean_change(
     value = _mean_t(after, rows, spreads[0]) - _mean_t(before, rows, spreads[1])
     return symmetric_estimate(
         value,
-        _jackknife(new - old),
+        jackknife(new - old),
         len(rows),
         confidence,
         "paired jackknife over pairs of shadow models, Student t; n = records",
@@ -357,7 +351,7 @@ def _degrees(inside: Moments, outside: Moments) -> float:
     return (v_in + v_out) ** 2 / parts if parts > 0 else d_in + d_out
 
 
-def _small_sample_factor(degrees: float) -> float:
+def small_sample_factor(degrees: float) -> float:
     """Expected true t over expected estimate."""
     return 1 - 3 / (4 * degrees - 1)
 
@@ -375,7 +369,7 @@ def _plain_mean(inside: Moments, outside: Moments) -> float:
         return float("nan")
     with np.errstate(invalid="ignore", divide="ignore"):
         t = (inside.mean - outside.mean) / np.sqrt(_variance(inside, outside))
-    return _small_sample_factor(_degrees(inside, outside)) * float(t.mean())
+    return small_sample_factor(_degrees(inside, outside)) * float(t.mean())
 
 
 def _steady(shadows: Shadows, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -399,7 +393,8 @@ def _left_out(shadows: Shadows, rows: NDArray[np.intp], spreads: Spreads | None)
     return np.array([float(spreads.t(inside, outside)[rows].mean()) for inside, outside in whole])
 
 
-def _jackknife(left_out: Float) -> Spread:
+def jackknife(left_out: Float) -> Spread:
+    """The spread of a mean from its values with each pair of models left out."""
     count = len(left_out)
     variance = (count - 1) / count * float(np.sum((left_out - left_out.mean()) ** 2))
     return Spread(variance, float(count - 1))

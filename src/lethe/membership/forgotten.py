@@ -102,7 +102,7 @@ def redraw_p(
     rows: NDArray[np.intp],
     draws: int,
     seed: int,
-) -> dict[str, tuple[float, float]]:
+) -> dict[str, float]:
     """Randomisation test of one person: is the AUC of its summed scores higher than by chance?
 
     Copies of the person's records, each with coins of its own, are attacked beside the records.
@@ -111,8 +111,7 @@ def redraw_p(
         signals: (K, N) of all records.
         draws: how many; fewer if the tables would grow beyond some 10^7 cells.
 
-    Returns: For each attack the p-value, at least 1/(draws + 1), and the variance of the AUC by
-        chance.
+    Returns: For each attack the p-value, at least 1/(draws + 1).
     """
     check_at_least("draws", draws, 1)
     models, own = len(signals), len(rows)
@@ -129,9 +128,7 @@ def redraw_p(
     for name, score in scorer(signals[:, columns], table).items():
         sums = score[:, : own * (draws + 1)].reshape(models, draws + 1, own).sum(axis=2)
         auc = pair_auc(sums, table[:, : own * (draws + 1) : own], pairs).auc
-        chance = auc[1:]
-        reached = int(np.sum(chance >= auc[0] - 1e-12))
-        found[name] = ((1 + reached) / (draws + 1), float(np.mean((chance - 0.5) ** 2)))
+        found[name] = (1 + int(np.sum(auc[1:] >= auc[0] - 1e-12))) / (draws + 1)
     return found
 
 
@@ -224,7 +221,8 @@ def judge_people(
     limit = level / (len(tables) * count)
     draws = min(int(np.ceil(_DRAWS_PER_CLAIM / limit)), _MOST_DRAWS)
     checked = _checked_by_chance(shadows, scorer, people, tables, level, draws, seed)
-    flat = np.array([_is_flat(shadows.signals[:, rows]) for rows in people])
+    equal = (shadows.signals == shadows.signals[:1]).all(axis=0)
+    flat = np.array([bool(equal[rows].all()) for rows in people])
     persons = _verdicts(checked, flat, margin, level, confidence, chance)
     seen = [_seen(shadows, rows) for rows in people]
     persons = [replace(one, **about) for one, about in zip(persons, seen, strict=True)]
@@ -346,10 +344,9 @@ def _checked_by_chance(
             # Decided already, so that the long way would change nothing but the p.
             chance = dict.fromkeys(learned, float(plain[at]))
         else:
-            drawn = redraw_p(
+            chance = redraw_p(
                 only, shadows.signals, shadows.members, shadows.pairs, rows, draws, seed
             )
-            chance = {name: p for name, (p, _) in drawn.items()}
         for name, p in chance.items():
             effect[name][at] = _widened(tables[name], at, p)
     return {
@@ -501,10 +498,6 @@ def _group(
         signal_with=mean("signal_with"),
         signal_without=mean("signal_without"),
     )
-
-
-def _is_flat(signals: NDArray[np.floating]) -> bool:
-    return bool((signals == signals[:1]).all())
 
 
 def _seen(shadows: Shadows, rows: NDArray[np.intp]) -> dict[str, Any]:

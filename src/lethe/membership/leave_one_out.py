@@ -290,16 +290,13 @@ def _moments_of(count: Float, total: Float, square: Float, centre: Float) -> Mom
     return Moments(count, mean, rest)
 
 
+@dataclass(frozen=True)
 class _Counterparts:
     """For designs without complements: a random model of the other side, per record."""
 
-    def __init__(
-        self,
-        order: NDArray[np.unsignedinteger],
-        inside: NDArray[np.intp],
-        rng: np.random.Generator,
-    ) -> None:
-        self._order, self._inside, self._rng = order, inside, rng
+    order: NDArray[np.unsignedinteger]
+    inside: NDArray[np.intp]
+    rng: np.random.Generator
 
     @staticmethod
     def of(
@@ -331,9 +328,9 @@ class _Counterparts:
 
     def pick(self, member: NDArray[np.bool_]) -> NDArray[np.intp]:
         """(N,) a model on the other side of each record; any where that side is empty."""
-        models = len(self._order)
-        outside = models - self._inside
-        lot = self._rng.random(len(member))
-        rows = np.where(member, lot * outside, outside + lot * self._inside).astype(np.intp)
+        models = len(self.order)
+        outside = models - self.inside
+        lot = self.rng.random(len(member))
+        rows = np.where(member, lot * outside, outside + lot * self.inside).astype(np.intp)
         rows = np.minimum(rows, models - 1)
-        return self._order[rows, np.arange(len(member))].astype(np.intp)
+        return self.order[rows, np.arange(len(member))].astype(np.intp)

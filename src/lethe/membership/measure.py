@@ -22,6 +22,7 @@ from lethe.evidence.roc import Roc, auc_of, check_resolvable, rate_at, roc, smal
 from lethe.evidence.twoway import (
     Replicates,
     Rescored,
+    Spread,
     TwoWayBootstrap,
     clusters_of,
     share_estimate,
@@ -93,11 +94,6 @@ class AttackRates:
             "realised_fpr": {f"{fpr:g}": rate for fpr, rate in self.realised_fpr.items()},
             "roc": self.curve,
         }
-
-
-def record_clusters(shadows: Shadows) -> NDArray[Any]:
-    """(N,) cluster label of each record; copies of a record count as one, see `Shadows.people`."""
-    return shadows.people
 
 
 def run_attacks(
@@ -178,7 +174,7 @@ def measure_scores(
     """
     # Models and records without any score are no clusters: they would only be drawn for nothing.
     rows, columns = scored.any(axis=1), scored.any(axis=0)
-    people = record_clusters(targets)[columns]
+    people = targets.people[columns]
     records = len(np.unique(people))
     if records < FEWEST_RECORDS:
         raise NotMeasurable(
@@ -329,7 +325,7 @@ def _grid(non_members: int, records: int) -> list[float]:
 def risk_rate(shadows: Shadows, targets: Shadows | None = None) -> float | None:
     """FPR of the frontier's risk: 1 %, or 10 % if only that is resolved, or None for the AUC."""
     attacked, scored = _attacked(shadows, targets)
-    records = len(np.unique(record_clusters(attacked)[scored.any(axis=0)]))
+    records = len(np.unique(attacked.people[scored.any(axis=0)]))
     outside = int((~attacked.members & scored).sum())
     for fpr in (0.01, 0.1):
         try:
@@ -371,7 +367,10 @@ def judged(
             if family > len(results):
                 metric = _among(result, fpr, family)
             knows = ATTACKS[name].threat if name in ATTACKS else ""
-            metric = _open_above(result, metric)
+            if result.alone and isinstance(metric, Estimate):
+                # Of one model alone without an upper limit: stronger attacks were not run.
+                open_above = "no upper limit, for attacks with reference models were not run"
+                metric = replace(metric, high=1.0, method=f"{metric.method}; {open_above}")
             why = result.failed
             listed.append(risks.AttackResult(name, metric, view, knows, not why, why))
     return listed
@@ -418,28 +417,25 @@ def shown(
             yield fpr, found.estimate
 
 
-def _open_above(result: AttackRates, metric: Measured) -> Measured:
-    """The metric; of one model alone without an upper limit: stronger attacks were not run."""
-    if not result.alone or isinstance(metric, Refusal):
-        return metric
-    method = f"{metric.method}; no upper limit, for attacks with reference models were not run"
-    return replace(metric, high=1.0, method=method)
-
-
 def _among(result: AttackRates, fpr: float | None, family: int) -> Measured:
     """A metric with limits that hold together with those of `family` others (Bonferroni)."""
     metric = result.metric(fpr)
     if isinstance(metric, Refusal) or metric.value is None:
         return metric
     level = family_confidence(metric.confidence, family)
-    spread = result.replicates.spread(result.place(fpr))
-    if fpr is None:
-        wide = symmetric_estimate(metric.value, spread, metric.n, level, "", 0.0, 1.0)
-    else:
-        records = result.replicates.clusters[1]
-        wide = share_estimate(metric.value, spread, metric.n, records, level)
-    wide = replace(wide, method=metric.method)
+    spread, records = result.replicates.spread(result.place(fpr)), result.replicates.clusters[1]
+    wide = replace(limits_of(metric, fpr, spread, records, level), method=metric.method)
     return labelled_as_family(wide, metric.confidence, family, "results")
+
+
+def limits_of(
+    metric: Estimate, fpr: float | None, spread: Spread, records: int, confidence: float
+) -> Estimate:
+    """A TPR, or for None the AUC, with the limits of another spread or confidence."""
+    assert metric.value is not None
+    if fpr is None:
+        return symmetric_estimate(metric.value, spread, metric.n, confidence, "", 0.0, 1.0)
+    return share_estimate(metric.value, spread, metric.n, records, confidence)
 
 
 def risk_change(

@@ -52,39 +52,6 @@ from lethe.training.signals import signal_from_logits, signal_from_probabilities
 KINDS = ("random-label", "out-of-distribution", "given")
 
 
-def make_records(
-    features: ArrayLike,
-    labels: ArrayLike,
-    count: int,
-    kind: str,
-    rng: np.random.Generator,
-    given: tuple[ArrayLike, ArrayLike] | None = None,
-) -> tuple[Array, Array]:
-    """Features (count, ...) and labels (count,) of canaries, in the dtypes of the data.
-
-    Args:
-        features: (n, ...) training records, numbers.
-        labels: (n,) integer class codes; ``given`` takes numbers of any kind.
-        kind: one of `KINDS`.
-        given: features and labels, for ``given`` alone.
-
-    Raises InputError: shapes differ, too few records or classes for the kind, NaN features.
-    """
-    own, targets = checked_records(features, labels)
-    check_choice("kind", kind, KINDS)
-    if (kind == "given") != (given is not None):
-        raise InputError('canaries of your own take kind="given" and given=(features, labels).')
-    if given is not None:
-        return _given(own, targets, count, given)
-    if targets.dtype.kind not in "iu":
-        raise InputError(
-            f"labels are {targets.dtype}; kind={kind!r} needs integer class codes. For other "
-            'targets make canaries of your own, with kind="given".'
-        )
-    make = _random_label if kind == "random-label" else _unlike
-    return make(own, targets, count, rng)
-
-
 def checked_records(features: ArrayLike, labels: ArrayLike) -> tuple[Array, Array]:
     """Features (n, ...) and labels (n,) as arrays of numbers.
 
@@ -433,7 +400,20 @@ def plan_canaries(
     check_at_least("count", count, MIN_CANARIES)
     check_at_least("seed", seed, 0)
     rng = np.random.default_rng([seed, _CONTENT])
-    planted, their_labels = make_records(features, labels, count, kind, rng, given)
+    own, targets = checked_records(features, labels)
+    check_choice("kind", kind, KINDS)
+    if (kind == "given") != (given is not None):
+        raise InputError('canaries of your own take kind="given" and given=(features, labels).')
+    if given is not None:
+        planted, their_labels = _given(own, targets, count, given)
+    elif targets.dtype.kind not in "iu":
+        raise InputError(
+            f"labels are {targets.dtype}; kind={kind!r} needs integer class codes. For other "
+            'targets make canaries of your own, with kind="given".'
+        )
+    else:
+        make = _random_label if kind == "random-label" else _unlike
+        planted, their_labels = make(own, targets, count, rng)
     coins = np.random.default_rng([seed, _COINS]).random(count) < 0.5
     return Canaries(planted, their_labels, coins, kind, seed)
 

@@ -76,28 +76,20 @@ def person_scores(
             f"{len(np.unique(person_of[torn]))} of {len(names)} persons are in training with some "
             "of their records only, so there is no model without them. Audit again with --group."
         )
-    added = {name: _added(score, members, person_of, sizes, how) for name, score in scores.items()}
-    return PersonScores(names, sizes.astype(np.intp), whole, added)
-
-
-def _added(
-    score: NDArray[np.floating],
-    members: NDArray[np.bool_],
-    person_of: NDArray[np.intp],
-    sizes: NDArray[np.intp],
-    how: str,
-) -> Float:
-    if score.shape != members.shape:
-        raise InputError(f"scores {score.shape} and members {members.shape} must be alike.")
     order = np.argsort(person_of, kind="stable")
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    table = np.asarray(score, np.float64)[:, order]
-    if how == "max":
-        return np.asarray(np.maximum.reduceat(table, starts, axis=1))
-    if how == "standardised":
-        table = standardised(table)
-    total = np.add.reduceat(table, starts, axis=1)
-    return np.asarray(total if how == "sum" else total / sizes)
+    added: dict[str, Float] = {}
+    for name, values in scores.items():
+        if values.shape != members.shape:
+            raise InputError(f"scores {values.shape} and members {members.shape} must be alike.")
+        table = np.asarray(values, np.float64)[:, order]
+        if how == "max":
+            added[name] = np.maximum.reduceat(table, starts, axis=1)
+            continue
+        table = standardised(table) if how == "standardised" else table
+        total = np.add.reduceat(table, starts, axis=1)
+        added[name] = total if how == "sum" else total / sizes
+    return PersonScores(names, sizes.astype(np.intp), whole, added)
 
 
 def standardised(score: NDArray[np.floating]) -> Float:

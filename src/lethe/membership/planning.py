@@ -25,6 +25,7 @@ from lethe.membership.measure import run_attacks, strongest
 from lethe.membership.settings import AuditSettings
 from lethe.membership.widths import (
     MINIMUM_PILOT,
+    MOST_MODELS,
     SURE,
     Answer,
     Foreseen,
@@ -45,8 +46,6 @@ from lethe.training.shards import shard_path
 # A pilot: the first few shadow models of an audit, timed and weighed.
 #
 # They are the audit's own models in the audit's own folder, so the audit does not train them again.
-
-_MOST = 4096
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def run_pilot(
     plain = replace(settings, models=models, until=())
     train = Trainer(spec, plain, folder, show, workers, data.ids, timed_chunk)
     width = train.width()
-    models = max(-(-models // width) * width, train.finished(_MOST))
+    models = max(-(-models // width) * width, train.finished(MOST_MODELS))
     train = replace(train, settings=replace(plain, models=models))
     everyone = np.ones(len(data.ids), np.float32)
     jobs = train.jobs(BASELINE, everyone, models, width)

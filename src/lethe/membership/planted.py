@@ -21,6 +21,7 @@ from lethe.evidence.roc import auc_of, rate_at, roc, smallest_fpr
 from lethe.evidence.rules import Rule
 from lethe.evidence.sight import Plant
 from lethe.evidence.twoway import (
+    Spread,
     TwoWayBootstrap,
     clusters_of,
     share_estimate,
@@ -28,7 +29,6 @@ from lethe.evidence.twoway import (
 )
 from lethe.membership.attacks.lira import shared_part
 from lethe.membership.exposure import expose
-from lethe.membership.measure import record_clusters
 from lethe.membership.scoring import able_cells, score, score_targets
 from lethe.training.shadows import Shadows
 
@@ -83,7 +83,7 @@ def part_of(shadows: Shadows, seed: int, most: int) -> Shadows:
     wanted = max(_FEWEST_RECORDS, cells // shadows.models)
     if shadows.records <= wanted:
         return shadows
-    _, person, sizes = np.unique(record_clusters(shadows), return_inverse=True, return_counts=True)
+    _, person, sizes = np.unique(shadows.people, return_inverse=True, return_counts=True)
     order = np.random.default_rng([seed, 29]).permutation(len(sizes))
     kept = order[: max(2, int(np.searchsorted(np.cumsum(sizes[order]), wanted)))]
     return shadows.of_records(np.flatnonzero(np.isin(person, kept)))
@@ -216,6 +216,23 @@ def _mean_over_ties(rank: Float, value: NDArray[np.float32]) -> Float:
     return found
 
 
+def leaks(
+    size: int, order: NDArray[np.intp], odds: Sequence[float], shares: Sequence[float]
+) -> list[tuple[str, Float]]:
+    """Kinds and sizes of leaks: (size,) draws of which a member has the largest, 1 = no leak.
+
+    Args:
+        order: in which they are chosen where few leak fully.
+        shares: of these.
+    """
+    listed = [(MANY, np.full(size, draws)) for draws in odds]
+    for share in shares:
+        chosen = np.ones(size)
+        chosen[order[: max(1, round(share * len(order)))]] = _FULLY
+        listed.append((FEW, chosen))
+    return listed
+
+
 def plants(
     shadows: Shadows,
     targets: Shadows | None,
@@ -238,23 +255,17 @@ def plants(
 
     Returns: One entry a size and kind; none where nothing can be scored.
     """
-    whole = len(np.unique(record_clusters(shadows)))
+    whole = len(np.unique(shadows.people))
     part = part_of(shadows, seed, _CELLS)
-    part = replace(part, copied=record_clusters(part))  # of the twins they are the same
-    share = len(np.unique(record_clusters(part))) / whole
+    part = replace(part, copied=part.people)  # of the twins they are the same
+    share = len(np.unique(part.people)) / whole
     attacked = part
     if targets is not None:
         attacked = targets.of_records(np.flatnonzero(np.isin(targets.ids, part.ids)))
     values, level = Values(part), family_confidence(confidence, family)
     order = np.random.default_rng([seed, 37]).permutation(part.records)
-    everyone = np.ones(part.records)
-    twins = [(MANY, odds * everyone) for odds in ODDS]
-    for fraction in SHARES:
-        chosen = np.ones(part.records)
-        chosen[order[: max(1, round(fraction * part.records))]] = _FULLY
-        twins.append((FEW, chosen))
     found = []
-    for place, (kind, chosen) in enumerate(twins):
+    for place, (kind, chosen) in enumerate(leaks(part.records, order, ODDS, SHARES)):
         models, oracle = twin(part, values, chosen, seed)
         victims = models
         if targets is not None:
@@ -270,11 +281,9 @@ def plants(
             for quantity in measured[0]
         }
         leak = _sizes(victims, scored, oracle, best)
-        if place % 2:  # of t-scores half of the sizes will do
-            found.append(Plant(kind, leak, best))
-            continue
-        exposed = expose(models, confidence=confidence)
-        if isinstance(exposed.top_t, Estimate):
+        # Of t-scores half of the sizes will do.
+        exposed = None if place % 2 else expose(models, confidence=confidence)
+        if exposed is not None and isinstance(exposed.top_t, Estimate):
             best["top-t"] = exposed.top_t
             carriers = exposed.all_models.t[chosen > 1]
             carriers = carriers[np.isfinite(carriers)]
@@ -311,23 +320,25 @@ def _measured(
     rows, columns = scored.any(axis=1), scored.any(axis=0)
     cut = np.ix_(rows, columns)
     member, kept, flat = shadows.members[cut], scored[cut], table[scored]
-    people = record_clusters(shadows)[columns]
+    people = shadows.people[columns]
     records = len(np.unique(people))
     curve = roc(member[kept], flat)
     able = [f for f in fprs if smallest_fpr(curve.non_members, records) <= f * (1 + 1e-9)]
     boot = TwoWayBootstrap(member, clusters_of(shadows.pairs[rows], people), kept, draws=_DRAWS)
     drawn = boot.replicate(flat, np.array(able, np.float64), curve.outside)
 
-    def spread(place: int) -> float:
-        return drawn.spread(place).variance * share
+    def spread(place: int) -> Spread:
+        part = drawn.spread(place)
+        return replace(part, variance=part.variance * share)
 
-    area = replace(drawn.spread(0), variance=spread(0))
     trials = curve.members + curve.non_members
-    found = {"auc": symmetric_estimate(auc_of(curve), area, trials, confidence, "plant", 0.0, 1.0)}
+    found = {
+        "auc": symmetric_estimate(auc_of(curve), spread(0), trials, confidence, "plant", 0.0, 1.0)
+    }
     for place, fpr in enumerate(able, 1):
         rate = share_estimate(
             rate_at(curve, fpr).tpr,
-            replace(drawn.spread(place), variance=spread(place)),
+            spread(place),
             math.ceil(curve.members / share),
             math.ceil(records / share),
             confidence,

@@ -5,7 +5,7 @@ Findings name at most the 100 most exposed, by rank; this table says which recor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from lethe.errors import InputError, check_between, check_choice
+from lethe.errors import InputError, check_between
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.document import Measurement, exposed_records
 from lethe.membership.exposure import Vulnerability, vulnerability
@@ -23,9 +23,7 @@ from lethe.training.environment import on_one_thread
 from lethe.training.folder import RunFolder, write_personal
 from lethe.training.shadows import Shadows
 
-# Many claims at once: family-wise errors (Holm 1979) and false discoveries (BH 1995, BY 2001).
-
-CONTROLS = ("bh", "by")
+# Many claims at once: family-wise errors (Holm 1979) and false discoveries (BH 1995).
 
 Float = NDArray[np.float64]
 
@@ -71,31 +69,27 @@ def holm_adjusted(p: Float) -> Float:
     return np.minimum(adjusted, 1.0)
 
 
-def discoveries(p: Float, rate: float = 0.05, control: str = "bh") -> NDArray[np.bool_]:
+def discoveries(p: Float, rate: float = 0.05) -> NDArray[np.bool_]:
     """Which hypotheses to reject so that the expected share of false rejections is at most `rate`.
 
-    Guarantee: ``bh`` (Benjamini and Hochberg 1995) holds for independent p-values and for
-    positive regression dependence (Benjamini and Yekutieli 2001, theorem 1.2); ``by`` (theorem
-    1.3 there) divides the rate by 1 + 1/2 + ... + 1/M and holds under any dependence.
+    Guarantee: holds for independent p-values (Benjamini and Hochberg 1995) and for positive
+    regression dependence (Benjamini and Yekutieli 2001, theorem 1.2).
     Assumes: each p is valid by itself. NaN is never rejected and not counted in M.
 
     Args:
         p: (M,) p-values; NaN where there is none.
-        control: ``bh`` or ``by``.
 
     >>> discoveries(np.array([0.01, 0.04, 0.5])).tolist()
     [True, False, False]
     """
     check_between("rate", rate, 0, 1, open_low=True, open_high=True)
-    check_choice("control", control, CONTROLS)
     found = np.zeros(len(p), bool)
     known = np.flatnonzero(np.isfinite(p))
     if len(known) == 0:
         return found
     places = np.arange(1, len(known) + 1)
-    allowed = rate if control == "bh" else rate / float(np.sum(1 / places))
     order = known[np.argsort(p[known], kind="stable")]
-    passed = np.flatnonzero(p[order] <= allowed * places / len(known))
+    passed = np.flatnonzero(p[order] <= rate * places / len(known))
     if len(passed):
         found[order[: passed[-1] + 1]] = True
     return found
@@ -134,7 +128,6 @@ def surroundings(
     features: NDArray[np.floating],
     labels: NDArray[Any] | None,
     seed: int = 0,
-    say: Callable[[str], None] | None = None,
 ) -> Surroundings:
     """Distances to the nearest records, and identical rows.
 
@@ -144,7 +137,6 @@ def surroundings(
     Args:
         labels: (N,) classes; None or numbers (floats) where there are none.
         seed: of the reference records where there are too many.
-        say: told of each finished class, for long runs.
 
     Raises InputError: fewer than two records, or lengths differ.
     """
@@ -172,8 +164,6 @@ def surroundings(
         if several:
             outside = np.flatnonzero(classes != code)
             other[outside] = np.minimum(other[outside], _nearest(points, outside, points, rows))
-        if say is not None:
-            say(f"neighbours of class {code + 1} of {int(classes.max()) + 1} found")
     same, count = identical_rows(flat)
     twins = (count - 1)[same]
     low, high = np.full(len(count), np.inf), np.full(len(count), -np.inf)
@@ -274,41 +264,26 @@ Columns = dict[str, NDArray[Any]]
 
 
 def record_table(
-    shadows: Shadows,
-    scores: Mapping[str, Float],
-    around: Surroundings | None = None,
-    confidence: float = 0.95,
-    rate: float = 0.05,
-    control: str = "bh",
+    shadows: Shadows, scores: Mapping[str, Float], around: Surroundings | None = None
 ) -> Columns:
-    """Everything that is known of each record, as columns of N entries in the records' order.
+    """What is known of each record beside its exposure, as columns of N entries in its order.
 
     Args:
-        scores: for each attack (K, N), NaN where not scored, see `lira.score_all`.
+        scores: for each attack (K, N), NaN where not scored, see `scoring.score`.
         around: see `surroundings`; None leaves its columns out.
-        control: ``bh`` or ``by``, see `multiplicity.discoveries`.
 
-    Returns: id, t, se, low, high, auc, tpr_at_0.001, rank_low, rank_high, p, flagged_by (attacks,
-        separated by blanks), flagged, wrong_outside, class_share, and with `around` nearest_own,
-        nearest_other, duplicates, near_duplicate; why, in words.
+    Returns: rank_low, rank_high, p, flagged_by (attacks, separated by blanks), flagged,
+        wrong_outside, class_share, and with `around` nearest_own, nearest_other, duplicates,
+        near_duplicate; why, in words.
     """
     known = vulnerability(shadows.signals, shadows.members)
-    low, high = known.limits(confidence)
-    rank_low, rank_high = rank_intervals(known, shadows.models, confidence)
-    columns: Columns = {
-        "id": shadows.ids.astype(str),
-        "t": known.t,
-        "se": known.se,
-        "low": low,
-        "high": high,
-        "auc": known.auc,
-        "tpr_at_0.001": known.tpr,
+    rank_low, rank_high = rank_intervals(known, shadows.models)
+    return {
         "rank_low": rank_low,
         "rank_high": rank_high,
-        **flags(scores, shadows.members, shadows.pairs, rate, control),
+        **flags(scores, shadows.members, shadows.pairs),
         **reasons(shadows, around),
     }
-    return columns
 
 
 def rank_intervals(
@@ -342,21 +317,16 @@ def flags(
     scores: Mapping[str, Float],
     members: NDArray[np.bool_],
     pairs: NDArray[np.integer],
-    rate: float = 0.05,
-    control: str = "bh",
 ) -> Columns:
     """Which attacks tell a record's members from non-members better than chance.
 
     The AUC of each record's scores over the target models is tested one-sidedly against 0.5 (see
-    `pair_auc`). An attack flags at false discovery rate `rate`; `flagged` does so over the smallest
-    p of each record times the number of attacks (Bonferroni).
+    `pair_auc`). An attack flags at a false discovery rate of 5 %; `flagged` does so over the
+    smallest p of each record times the number of attacks (Bonferroni).
 
-    Guarantee: of the records flagged, an expected share of at most `rate` leaves no trace; for
-    `control` = ``bh`` if the records' p-values are independent or positively dependent.
-    Assumes: pairs of models are independent draws.
-
-    Args:
-        control: ``bh`` or ``by``.
+    Guarantee: of the records flagged, an expected share of at most 5 % leaves no trace.
+    Assumes: pairs of models are independent draws; the records' p-values are independent or
+    positively dependent.
 
     Returns: p (smallest over attacks, corrected for their number), flagged_by, flagged.
     """
@@ -366,7 +336,7 @@ def flags(
         name: np.nan_to_num(pair_auc(score, members, pairs).p_above(0.5), nan=1.0)
         for name, score in scores.items()
     }
-    found = {name: discoveries(p, rate, control) for name, p in by_attack.items()}
+    found = {name: discoveries(p) for name, p in by_attack.items()}
     combined = np.minimum(1.0, len(by_attack) * np.min(list(by_attack.values()), axis=0))
     named = [
         " ".join(name for name, hit in found.items() if hit[row]) for row in range(len(combined))
@@ -374,7 +344,7 @@ def flags(
     return {
         "p": combined,
         "flagged_by": np.array(named, dtype=str),
-        "flagged": discoveries(combined, rate, control),
+        "flagged": discoveries(combined),
     }
 
 
@@ -406,9 +376,10 @@ def reasons(shadows: Shadows, around: Surroundings | None = None) -> Columns:
     columns: Columns = {"wrong_outside": wrong, "class_share": np.full(count, np.nan)}
     labels = shadows.labels
     if labels is not None and np.asarray(labels).dtype.kind != "f":
-        share, several = _share(np.asarray(labels))
+        _, place, size = np.unique(labels, return_inverse=True, return_counts=True)
+        share = np.asarray((size / count)[place])
         columns["class_share"] = share
-        say(share < min(RARE, 0.5 / several), "rare class, {:.2%} of records", share)
+        say(share < min(RARE, 0.5 / len(size)), "rare class, {:.2%} of records", share)
     if around is not None:
         columns |= {
             "nearest_own": around.own,
@@ -427,14 +398,6 @@ def reasons(shadows: Shadows, around: Surroundings | None = None) -> Columns:
         say(around.near_duplicate, "a near duplicate exists")
     columns["why"] = np.array(["; ".join(said) or "nothing found" for said in words], dtype=str)
     return columns
-
-
-def _share(values: NDArray[Any]) -> tuple[Float, int]:
-    _, place, size = np.unique(values, return_inverse=True, return_counts=True)
-    return np.asarray((size / len(values))[place]), len(size)
-
-
-_OLD = ("id", "t", "se", "low", "high", "auc", "tpr_at_0.001")
 
 
 @on_one_thread
@@ -482,7 +445,7 @@ def _more(
         around = surroundings(features, shadows.labels, seed)
     columns = record_table(shadows, scores, around)
     order = measured.exposure.ranked(0.95).order
-    added = {name: column[order].tolist() for name, column in columns.items() if name not in _OLD}
+    added = {name: column[order].tolist() for name, column in columns.items()}
     return [
         {name: _plain(column[at]) for name, column in added.items()} for at in range(len(order))
     ]

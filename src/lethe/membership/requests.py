@@ -231,7 +231,7 @@ def read_names(
     if gaps.any():
         raise InputError(
             f"{path}: {found[0]!r} is empty in {int(gaps.sum())} lines, the first is "
-            f"{_line(int(np.argmax(gaps)))}. Fill it or remove the line."
+            f"line {int(np.argmax(gaps)) + 2}. Fill it or remove the line."
         )
     return as_text(column).tolist(), kinds[found[0]]
 
@@ -303,12 +303,8 @@ def find_people(
     return Requests(tuple(found.values()), len(names) - len(found))
 
 
-def _line(at: int) -> str:
-    """Lines as an editor counts them, the header being the first."""
-    return f"line {at + 2}"
-
-
 def _lines(at: list[int]) -> str:
+    """Lines as an editor counts them, the header being the first."""
     shown = ", ".join(str(one + 2) for one in at[:12])
     more = f" and {len(at) - 12} more" if len(at) > 12 else ""
     return f"line {shown} is" if len(at) == 1 else f"lines {shown}{more} are"

@@ -37,6 +37,7 @@ from lethe.evidence.twoway import (
     share_estimate,
     symmetric_estimate,
 )
+from lethe.membership.exposure import jackknife, small_sample_factor
 from lethe.membership.leave_one_out import Moments, moments, without_groups
 from lethe.membership.measure import AttackRates
 from lethe.membership.records import holm_adjusted
@@ -142,7 +143,12 @@ def slice_metrics(
 
     with ThreadPoolExecutor(default_workers()) as pool:
         found, raw = zip(*pool.map(measured, range(len(names))), strict=True)
-    return _with_p(found, raw)
+    tested = [at for at, p in enumerate(raw) if p is not None]
+    adjusted = dict(zip(tested, holm_adjusted(np.array([raw[at] for at in tested])), strict=True))
+    return [
+        replace(one, p=float(adjusted[at])) if at in adjusted else one
+        for at, one in enumerate(found)
+    ]
 
 
 def _cut(
@@ -270,34 +276,20 @@ def _mean_t(
 
     rows = [means(moments(signals, members), moments(signals, ~members))]
     rows += [means(inside, outside) for inside, outside in without_groups(signals, members, pairs)]
-    models = len(signals)
-    # Expected true t over expected estimate (Hedges 1981), as in `exposure`.
-    factor = 1 - 3 / (4 * max(models - 2, 2) - 1)
-    return factor * np.array(rows)
+    return small_sample_factor(max(len(signals) - 2, 2)) * np.array(rows)
 
 
 def _t_estimate(means: Float, records: int, confidence: float) -> Measured:
     value, left = float(means[0]), means[1:]
     if not np.isfinite(means).all():
         return Refusal("a record lacks two models IN or OUT, or its signals have no spread")
-    count = len(left)
-    variance = (count - 1) / count * float(np.sum((left - left.mean()) ** 2))
     return symmetric_estimate(
         value,
-        Spread(variance, float(count - 1)),
+        jackknife(left),
         records,
         confidence,
         "jackknife over pairs of shadow models, Student t, Bonferroni over slices; n = records",
     )
-
-
-def _with_p(found: Sequence[Slice], raw: Sequence[float | None]) -> list[Slice]:
-    tested = [at for at, p in enumerate(raw) if p is not None]
-    adjusted = holm_adjusted(np.array([raw[at] for at in tested], np.float64))
-    out = list(found)
-    for at, p in zip(tested, adjusted, strict=True):
-        out[at] = replace(found[at], p=float(p))
-    return out
 
 
 # Who bears the risk: the strongest attack by class and by the columns that were asked for.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.twoway import mean_spread, symmetric_estimate
+from lethe.membership.utility import people_of
 from lethe.training.shadows import Shadows
 
 Codes = NDArray[np.int64]
@@ -44,7 +45,7 @@ def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> di
     held = np.bincount(labels, minlength=classes)
     measured = held > 0
     old = None if before is None else before.population_predicted
-    people = _people(shadows, len(labels))
+    people = people_of(shadows.population_groups, len(labels))
 
     parts = quarters(size, measured)
     masks = np.array([measured, *(chosen for _, chosen in parts)])
@@ -235,8 +236,3 @@ def _blind(share: NDArray[np.float64], records: int) -> Sequence[tuple[str, Code
     most = np.full((1, records), int(np.argmax(share)), np.int64)
     drawn = np.random.default_rng([0, len(share)]).choice(len(share), (DRAWS, records), p=share)
     return [("majority class", most), ("class shares", drawn.astype(np.int64))]
-
-
-def _people(shadows: Shadows, records: int) -> NDArray[Any]:
-    groups = shadows.population_groups
-    return np.arange(records) if groups is None else groups

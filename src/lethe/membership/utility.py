@@ -41,7 +41,7 @@ def utility(shadows: Shadows, confidence: float) -> Estimate | None:
     """Accuracy, or R², on held-out records; None without any."""
     judged = shadows.judged
     table = _held_out(judged)
-    people = _people(judged.population_groups, judged.population.shape[1])
+    people = people_of(judged.population_groups, judged.population.shape[1])
     if table is None or not _several(people):
         return None
     return _mean(table, shadows.pairs, people, confidence)
@@ -70,7 +70,10 @@ def drift(shadows: Shadows, confidence: float) -> Drift | None:
         axis=1,
     )
     table += means[0] - means[1]
-    people = _people_of_both(shadows, near.shape[1], far.shape[1])
+    people = np.arange(both)
+    here, there = shadows.population_groups, shadows.external.population_groups
+    if here is not None and there is not None:
+        people = np.concatenate([here, there])
     most = 1.0 if near.dtype == np.bool_ else np.inf
     lost = mean_estimate(table, shadows.pairs, people, confidence, -most, most)
     return Drift(own, lost)
@@ -89,7 +92,7 @@ def train_utility(shadows: Shadows, confidence: float) -> Estimate | None:
     own = np.where(shadows.members, merit, np.zeros((), merit.dtype))
     pairs = shadows.pairs
     table = np.stack([own[pairs == pair].sum(axis=0) for pair in np.unique(pairs)])
-    people = _people(shadows.groups, shadows.records)
+    people = people_of(shadows.groups, shadows.records)
     return _mean(table.astype(merit.dtype), np.arange(len(table)), people, confidence)
 
 
@@ -103,7 +106,7 @@ def utility_loss(
         return None
     chosen = np.ones(new.shape[1], bool) if rows is None else rows
     gap = old[:, chosen].astype(np.float64) - new[:, chosen].astype(np.float64)
-    people = _people(after.population_groups, new.shape[1])[chosen]
+    people = people_of(after.population_groups, new.shape[1])[chosen]
     if not _several(people):
         return None
     most = 1.0 if new.dtype == np.bool_ else np.inf
@@ -116,7 +119,7 @@ def class_utility(shadows: Shadows, rows: NDArray[np.bool_], confidence: float) 
     table = _held_out(shadows)
     if table is None or int(rows.sum()) < 2:
         return Refusal(f"{int(rows.sum())} held-out records; at least 2 are needed")
-    people = _people(shadows.population_groups, table.shape[1])[rows]
+    people = people_of(shadows.population_groups, table.shape[1])[rows]
     if not _several(people):
         return Refusal("all held-out records are of one person; at least 2 persons are needed")
     return _mean(table[:, rows], shadows.pairs, people, confidence)
@@ -148,18 +151,9 @@ def per_class(
     return rows
 
 
-def _people(groups: NDArray[Any] | None, records: int) -> NDArray[Any]:
+def people_of(groups: NDArray[Any] | None, records: int) -> NDArray[Any]:
     """(records,) label of each record's person, or of the record itself."""
     return np.arange(records) if groups is None else groups
-
-
-def _people_of_both(shadows: Shadows, near: int, far: int) -> NDArray[Any]:
-    """(near + far,) the person of each record, the same on both sides."""
-    assert shadows.external is not None
-    here, there = shadows.population_groups, shadows.external.population_groups
-    if here is None or there is None:
-        return np.arange(near + far)
-    return np.concatenate([here, there])
 
 
 def _several(people: NDArray[Any]) -> bool:

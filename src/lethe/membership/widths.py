@@ -21,13 +21,11 @@ from lethe.evidence.twoway import (
     combine,
     combined,
     interaction_of,
-    share_estimate,
-    symmetric_estimate,
 )
 from lethe.membership.document import Measurement
 from lethe.membership.exposure import TOP_SHARE
 from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.measure import chance_of, judged, record_clusters, strongest
+from lethe.membership.measure import chance_of, judged, limits_of, strongest
 
 # The interval that another number of models or records would give, from the parts of a pilot's.
 #
@@ -233,7 +231,7 @@ class Widths:
         shadows = pilot.shadows
         scored = scored_cells(shadows.members)
         self.models = shadows.models
-        self.people = len(np.unique(record_clusters(shadows)[scored.any(axis=0)]))
+        self.people = len(np.unique(shadows.people[scored.any(axis=0)]))
         self.outside = int((~shadows.members & scored).sum())
 
     def of(self, rule: Rule, models: float, records: float = 1.0) -> Foreseen:
@@ -272,33 +270,19 @@ class Widths:
         for one in judged(results, fpr):
             result = results[one.attack]
             metric = result.metric(fpr)
-            assert isinstance(metric, Estimate) and metric.value is not None
+            assert isinstance(metric, Estimate)
             forecast = Forecast.of(result.replicates, result.place(fpr))
             ends = forecast.limits(models, records)
             spread = {"low": ends[0], "middle": forecast.spread(models, records), "high": ends[1]}
-            found = self._interval(metric, spread[at], level, models * records, fpr, records)
-            foreseen.append(replace(one, estimate=found))
+            more = replace(metric, n=max(2, round(metric.n * models * records)))
+            people = max(2, round(self.people * records))
+            estimate = limits_of(more, fpr, spread[at], people, level)
+            foreseen.append(replace(one, estimate=estimate))
         worst = risk_of(foreseen, chance_of(fpr))
         if isinstance(worst, Refusal):
             return None
         whole = replace(worst.estimate, value=best)
         return tau_of(whole, fpr).width if rule.metric == "tau" and fpr is not None else whole.width
-
-    def _interval(
-        self,
-        metric: Estimate,
-        spread: Spread,
-        confidence: float,
-        cells: float,
-        fpr: float | None,
-        records: float,
-    ) -> Estimate:
-        assert metric.value is not None
-        n = max(2, round(metric.n * cells))
-        if fpr is None:
-            return symmetric_estimate(metric.value, spread, n, confidence, "foreseen", 0.0, 1.0)
-        people = max(2, round(self.people * records))
-        return share_estimate(metric.value, spread, n, people, confidence)
 
     def _why_not(self, rule: Rule, models: float, records: float) -> Refusal | None:
         """A rate that the pilot or the audit cannot resolve is refused rather than guessed."""
@@ -479,7 +463,7 @@ def grow(
     width: int,
     finished: int,
     take: Callable[[int], Taken],
-    evidence: Callable[[Taken, Precision], Measured | None],
+    evidence: Callable[[Taken, Rule], Measured | None],
 ) -> tuple[Taken, Stop]:
     """Train and look in turn until every interval is narrow enough, or there are enough models.
 
@@ -494,7 +478,7 @@ def grow(
     there = [at for at in planned if at <= finished]
     for models in planned[max(0, len(there) - 1) :]:
         taken = take(models)
-        stop = Stop(most, models, tuple(rules), tuple(evidence(taken, rule) for rule in rules))
+        stop = Stop(most, models, tuple(rules), tuple(evidence(taken, one.rule) for one in rules))
         if rules and stop.met:
             break
     return taken, stop

@@ -41,29 +41,6 @@ def check_varies(name: str, table: NDArray[Any]) -> None:
         )
 
 
-def check_members(members: NDArray[np.bool_], shape: tuple[int, ...]) -> None:
-    """Refuse a membership table of another shape, or one that is not true/false.
-
-    Raises InputError: with the shapes.
-    """
-    if members.shape != shape or members.dtype != np.bool_:
-        raise InputError(
-            f"members is {members.dtype} {members.shape}; it must be bool {shape}, as the signals."
-        )
-
-
-def check_scored(score: NDArray[np.float64]) -> None:
-    """Refuse scores of which none could be given.
-
-    Raises InputError: every entry is NaN.
-    """
-    if np.isnan(score).all():
-        raise InputError(
-            f"{len(score)} models leave no IN and OUT reference for any record once the target "
-            "and its partner are left out; use at least 4 models in complementary pairs."
-        )
-
-
 Float = NDArray[np.float64]
 
 MINIMUM_POPULATION = 30

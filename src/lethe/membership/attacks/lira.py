@@ -274,6 +274,10 @@ def _by_moments(attack: Callable[[Float, References, str], Float]) -> Callable[[
     return lambda trial: lambda known: attack(known.phi, known, trial.rule)
 
 
+def _of_both(attack: Callable[[Float, References], Float]) -> Callable[[Trial], Scorer]:
+    return lambda trial: lambda known: attack(known.phi, known)
+
+
 def ranked(signals: NDArray[np.floating]) -> NDArray[np.float32]:
     """(K, N) normal scores of each model's signals among its own: ndtri((rank - 1/2) / N).
 
@@ -362,7 +366,7 @@ ATTACKS = (
         "Likelihood-ratio attack with priors over records",
         f"{_CARLINI}; priors as in Smyth, Stat. Appl. Genet. Mol. Biol. 3, 2004",
         WITH,
-        lambda trial: lambda known: lira_hierarchical(known.phi, known),
+        _of_both(lira_hierarchical),
     ),
 )
 
@@ -410,15 +414,9 @@ def _centre(side: Moments) -> float:
 
 
 def _predictive(phi: Float, of: _Posterior) -> Float:
-    """Log density of the posterior predictive, a Student t with 2 alpha degrees of freedom."""
+    """Of the posterior predictive, a Student t with 2 alpha degrees of freedom, see `_student`."""
     scale = of.beta * (of.kappa + 1) / (of.alpha * of.kappa)
-    freedom = 2 * of.alpha
-    return np.asarray(
-        gammaln(of.alpha + 0.5)
-        - gammaln(of.alpha)
-        - 0.5 * np.log(freedom * np.pi * scale)
-        - (of.alpha + 0.5) * np.log1p((phi - of.location) ** 2 / (freedom * scale))
-    )
+    return _student(phi, of.location, scale, 2 * of.alpha)
 
 
 def bavaria_n(phi: Float, references: References) -> Float:
@@ -457,26 +455,11 @@ def bavaria_offline(phi: Float, references: References) -> Float:
 
 _PAPER = "Brännvall, Exponential-Family Membership Inference: From LiRA and RMIA to BaVarIA, 2026"
 
-BAVARIA = (
-    Attack(
-        "bavaria-n",
-        "BaVarIA, Gaussian",
-        _PAPER,
-        WITH,
-        lambda trial: lambda known: bavaria_n(known.phi, known),
-    ),
-    Attack(
-        "bavaria-t",
-        "BaVarIA, Student t",
-        _PAPER,
-        WITH,
-        lambda trial: lambda known: bavaria_t(known.phi, known),
-    ),
-    Attack(
-        "bavaria-offline",
-        "BaVarIA, Student t, offline",
-        _PAPER,
-        WITHOUT,
-        lambda trial: lambda known: bavaria_offline(known.phi, known),
-    ),
+BAVARIA = tuple(
+    Attack(f"bavaria-{form}", f"BaVarIA, {title}", _PAPER, threat, _of_both(attack))
+    for form, title, threat, attack in (
+        ("n", "Gaussian", WITH, bavaria_n),
+        ("t", "Student t", WITH, bavaria_t),
+        ("offline", "Student t, offline", WITHOUT, bavaria_offline),
+    )
 )

@@ -11,7 +11,6 @@ models under attack, and what leaving a record out would do is known without fit
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,8 +33,6 @@ WIDEST = 256
 COMPONENTS = 64
 """Principal components that stand for wider features, such as pixels."""
 
-MOST_TARGETS = 8
-
 _WIDTHS = (0.35, 0.7, 1.4, 2.8)  # of the kernel, in median distances between records
 _RIDGES = tuple(10.0 ** np.arange(-3, 2.01, 0.5))
 _CELLS = 1 << 24  # kernel entries at a time
@@ -50,7 +47,6 @@ def quantile_scores(
     population_features: NDArray[np.floating],
     labels: NDArray[Any] | None = None,
     population_labels: NDArray[Any] | None = None,
-    targets: Sequence[int] | None = None,
     seed: int = 0,
 ) -> Float:
     """Standard deviations that each signal lies above what a non-member's would be.
@@ -67,10 +63,9 @@ def quantile_scores(
         population_features: (H, ...) of the others.
         labels: (N,) class codes, or targets of a regression, which join the features.
         population_labels: (H,) the same of the others; both or neither.
-        targets: models to attack, each by itself; up to 8 of them by default.
         seed: of the components, and of the part of a large population.
 
-    Returns: (K, N) higher = member, comparable over records and models; NaN for other models.
+    Returns: (K, N) higher = member, comparable over records and models; each model by itself.
     Raises InputError: shapes differ, a number is not finite, fewer than 50
         population points, or all signals of a model are the same.
     """
@@ -80,22 +75,22 @@ def quantile_scores(
     others = population.shape[1]
     if len(population) != models:
         raise InputError(f"population has {len(population)} models and signals {models}.")
-    chosen = evenly_spaced(models) if targets is None else [int(target) for target in targets]
-    if len(set(chosen)) < max(len(chosen), 1) or not set(chosen) <= set(range(models)):
-        raise InputError(f"targets={chosen} must be distinct models from 0 to {models - 1}.")
     if others < FEWEST:
         raise InputError(
             f"population holds {others} non-members; a quantile regression needs at least "
             f"{FEWEST}: hold out more records."
         )
-    for target in chosen:
-        check_varies(f"population of model {target}", population[target])
+    for model, row in enumerate(population):
+        check_varies(f"population of model {model}", row)
     inside = _flat("features", features, records)
     outside = _flat("population_features", population_features, others)
-    _check_columns(inside, outside.shape[1])
+    if inside.shape[1] != outside.shape[1]:
+        raise InputError(
+            f"features have {inside.shape[1]} columns and those of the non-members "
+            f"{outside.shape[1]}; give the same columns."
+        )
     if (labels is None) != (population_labels is None):
         raise InputError("labels and population_labels must both be given, or neither.")
-    score = np.full(signals.shape, np.nan)
     with one_thread(None):
         components = 0
         if outside.shape[1] > WIDEST:  # before labels join: they must not drown among pixels
@@ -107,10 +102,9 @@ def quantile_scores(
         if others > MOST:
             part = np.sort(np.random.default_rng([seed, 47]).permutation(others)[:MOST])
         kernels = _Kernels.of(outside[part], components)
-        signal = _without_extremes(np.asarray(population[chosen], np.float64))[:, part]
+        signal = _without_extremes(np.asarray(population, np.float64))[:, part]
         mean, deviation = kernels.distributions(signal, inside)
-        score[chosen] = (np.asarray(signals[chosen], np.float64) - mean) / deviation
-    return score
+        return np.asarray((np.asarray(signals, np.float64) - mean) / deviation)
 
 
 @dataclass(frozen=True)
@@ -211,15 +205,6 @@ def _squared_distances(one: Float, other: Float) -> Float:
     return np.asarray(np.maximum(found, 0.0))
 
 
-def evenly_spaced(models: int, most: int = MOST_TARGETS) -> list[int]:
-    """Up to `most` of the models, from the first to the last.
-
-    >>> evenly_spaced(64)
-    [0, 9, 18, 27, 36, 45, 54, 63]
-    """
-    return [int(at) for at in np.linspace(0, models - 1, min(models, most)).round()]
-
-
 def with_labels(
     features: NDArray[np.floating],
     labels: NDArray[Any],
@@ -266,14 +251,6 @@ def _without_extremes(signal: Float) -> Float:
     return np.clip(signal, middle - reach, middle + reach)
 
 
-def _check_columns(features: NDArray[np.floating], columns: int) -> None:
-    if features.shape[1] != columns:
-        raise InputError(
-            f"features have {features.shape[1]} columns and those of the non-members {columns}; "
-            "give the same columns."
-        )
-
-
 def _flat(name: str, features: NDArray[np.floating], records: int) -> NDArray[np.floating]:
     if features.ndim < 2 or len(features) != records:
         raise InputError(
@@ -297,8 +274,7 @@ def _regressed(trial: Trial) -> Float:
         targets.population_features,
         targets.labels if known else None,
         targets.population_labels if known else None,
-        list(range(targets.models)),
-        seed=trial.seed,
+        trial.seed,
     )
 
 

@@ -97,9 +97,6 @@ def _excess(tail: Float) -> float:
     return max(float((tail[1:] - tail[0]).mean()), 1e-6)
 
 
-_BLOCK = 2048
-
-
 def own_quantile(phi: Float, signals: NDArray[np.floating], members: NDArray[np.bool_]) -> Float:
     """Share of OUT models whose signal lies below the target's, ties counting half.
 
@@ -121,45 +118,15 @@ def attack_r(signals: NDArray[np.floating], members: NDArray[np.bool_], seed: in
     Returns: (K, N) in [0, 1], higher = member; NaN where no OUT model, or no IN model, is left.
     """
     check_signals(signals, members)
-    design = Design.of(members, seed)
-    gone = np.empty(members.shape, np.intp)
-    for place in range(len(gone)):
-        gone[place] = design.counterpart(place)
-    scores = np.full(signals.shape, np.nan)
-    for start in range(0, signals.shape[1], _BLOCK):
-        block = slice(start, start + _BLOCK)
-        inside, counted = design.members[:, block], design.counted[:, block]
-        scores[:, block] = _shares(
-            np.asarray(signals[:, block], np.float64),
-            ~inside & counted,
-            np.where(inside, gone[:, block], np.arange(len(gone))[:, None]),
-        )
+    design, records = Design.of(members, seed), np.arange(members.shape[1])
+    known = members | ~design.counted
+    scores = np.empty(signals.shape)
+    for target in range(len(signals)):
+        left, counterpart = known.copy(), design.counterpart(target)
+        left[target], left[counterpart, records] = True, True
+        scores[target] = own_quantile(signals[target], signals, left)
     scores[~scored_cells(members, seed)] = np.nan
     return scores
-
-
-def _shares(signals: Float, outside: NDArray[np.bool_], gone: NDArray[np.intp]) -> Float:
-    """Mid-ranks among the OUT models of a block, without one of them."""
-    models = len(signals)
-    order = np.argsort(signals, axis=0, kind="stable")
-    ordered = np.take_along_axis(signals, order, 0)
-    so_far = np.cumsum(np.take_along_axis(outside, order, 0), axis=0)
-    place = np.broadcast_to(np.arange(models)[:, None], ordered.shape)
-    fresh, ends = np.ones(ordered.shape, bool), np.ones(ordered.shape, bool)
-    fresh[1:] = ordered[1:] != ordered[:-1]
-    ends[:-1] = fresh[1:]
-    begin = np.maximum.accumulate(np.where(fresh, place, 0), axis=0)
-    end = np.minimum.accumulate(np.where(ends, place, models - 1)[::-1], axis=0)[::-1]
-    below = np.where(begin > 0, np.take_along_axis(so_far, np.maximum(begin - 1, 0), 0), 0)
-    rank = np.empty(signals.shape)
-    np.put_along_axis(rank, order, (below + np.take_along_axis(so_far, end, 0)) / 2, 0)
-
-    # What is left out counted half where it ties with the target, as the target does with itself.
-    lost = np.take_along_axis(outside, gone, 0)
-    its = np.take_along_axis(signals, gone, 0)
-    counted = np.where(its < signals, 1.0, np.where(its == signals, 0.5, 0.0))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray((rank - lost * counted) / (so_far[-1] - lost))
 
 
 _CHOICES = tuple(np.round(np.arange(0, 1.01, 0.1), 1).tolist())

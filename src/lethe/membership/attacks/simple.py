@@ -11,16 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
-from lethe.membership.attacks.attack import (
-    Attack,
-    Trial,
-    check_members,
-    check_scored,
-    check_table,
-    check_varies,
-)
-from lethe.membership.leave_one_out import check_signals, leave_one_out
-from lethe.training.answers import noisy_copies as noisy_copies
+from lethe.membership.attacks.attack import Attack, Trial, check_table, check_varies
+from lethe.membership.leave_one_out import check_signals
 
 Float = NDArray[np.float64]
 
@@ -59,34 +51,6 @@ def robustness_scores(right: NDArray[np.bool_]) -> Float:
     """
     _check_right("right", right, ("models", "records", "copies"))
     return np.asarray(right.mean(axis=2))
-
-
-def calibrated_robustness_scores(
-    right: NDArray[np.bool_], members: NDArray[np.bool_], seed: int = 0
-) -> Float:
-    """A record's robustness minus its mean under reference models that did not train on it.
-
-    Difficulty calibration (Watson et al., ICLR 2022), applied to labels; leaves out as
-    `leave_one_out`.
-
-    Args:
-        right: (K, N, A) bool, see `robustness_scores`.
-        members: (K, N) true membership; of the target it is never used.
-
-    Returns: (K, N) in [-1, 1], higher = member; NaN where no reference model is left on a side, as
-        in all attacks that ask reference models, so that they are compared on the same cells.
-    Raises InputError: as `robustness_scores`, or `members` of another shape, or too few models.
-    """
-    robust = robustness_scores(right)
-    check_members(members, robust.shape)
-    score = np.full(robust.shape, np.nan)
-    for references in leave_one_out(robust, members, seed):
-        known = (references.inside.count > 0) & (references.outside.count > 0)
-        away = robust[references.target, known] - references.outside.mean[known]
-        # Means of multiples of 1/A: what is equal must be tied, not parted by rounding.
-        score[references.target, known] = np.round(away, 9)
-    check_scored(score)
-    return score
 
 
 def _check_right(name: str, right: NDArray[np.bool_], axes: tuple[str, ...]) -> None:

@@ -194,28 +194,7 @@ def audit_language_model(
     """
     from lethe.membership.language.document import LanguageSubject
 
-    settings, say = settings or LanguageSettings(), say or _silent
-    study = _study(given, texts, settings, plan, seen, declared, name, say, progress, folder)
-    subject = LanguageSubject(study, settings, _utilities(given, study, utility, settings))
-    if settings.keep_records and folder is not None:
-        write_personal(folder, subject.exposed_texts())
-        if rows := subject.extracted_texts():
-            write_personal(folder, rows, "extracted")
-    return subject.findings()
-
-
-def _study(
-    given: Given,
-    texts: Texts,
-    settings: LanguageSettings,
-    plan: TextCanaries | None,
-    seen: Mapping[str, Any] | None,
-    declared: Sequence[str],
-    name: str,
-    say: Say,
-    progress: Callable[[int, int], None] | None,
-    folder: RunFolder | None,
-) -> LanguageStudy:
+    settings, say = settings or LanguageSettings(), say or (lambda text: None)
     cache = None if folder is None else folder.path / "tokens"
     readers = _Readers(given, texts, settings, plan, cache, progress)
     spans = readers.spans(declared)
@@ -232,13 +211,21 @@ def _study(
     fpr = 0.01 if outside >= 1000 and people >= 100 else 0.1
     say("a blind classifier, on the texts alone")
     known = () if base_signals is None else (base_signals[units.rows],)
-    blind = _blind(texts, units, known, settings)
+    blind = blind_check(
+        [texts.texts[at] for at in units.rows],
+        units.texts,
+        None if texts.dates is None else texts.dates[units.rows],
+        known,
+        fprs=settings.fprs(),
+        confidence=settings.confidence,
+        seed=settings.seed,
+    )
     say("attacks on the model")
     found = _releases(readers, units, settings, spans, say, folder)
     skipped = readers.skipped
     first = found[0].measured
     same = readers.has_base and not np.nanmax(np.abs(first.signals["ratio"])) > 1e-6
-    return LanguageStudy(
+    study = LanguageStudy(
         name,
         texts,
         units,
@@ -255,6 +242,12 @@ def _study(
         given.model is None,
         None if readers.model is None else partial(token_offsets, readers.model),
     )
+    subject = LanguageSubject(study, settings, _utilities(given, study, utility, settings))
+    if settings.keep_records and folder is not None:
+        write_personal(folder, subject.exposed_texts())
+        if rows := subject.extracted_texts():
+            write_personal(folder, rows, "extracted")
+    return subject.findings()
 
 
 VIEWS: Mapping[str, tuple[Callable[[Pair], Pair], str]] = {
@@ -294,22 +287,6 @@ def _releases(
                 Release(label, words, {}, one, views[label], {}, _nothing(), interface=True)
             )
     return found
-
-
-def _blind(
-    texts: Texts, units: Units, known: Sequence[Float], settings: LanguageSettings
-) -> BlindCheck:
-    rows = units.rows
-    dates = None if texts.dates is None else texts.dates[rows]
-    return blind_check(
-        [texts.texts[at] for at in rows],
-        units.texts,
-        dates,
-        known,
-        fprs=settings.fprs(),
-        confidence=settings.confidence,
-        seed=settings.seed,
-    )
 
 
 class _Readers:
@@ -591,7 +568,3 @@ def _nothing() -> Guarantee:
         "members and others were drawn alike",
         voided_by=("a stronger attack, reference models, or another release of the same texts",),
     )
-
-
-def _silent(text: str) -> None:
-    """Nothing."""

@@ -282,7 +282,7 @@ class RepetitionResult:
 
 
 def canary_results(
-    plan: TextCanaries, signs: CanarySigns | Float, delta: float = 0.0, confidence: float = 0.95
+    plan: TextCanaries, signs: CanarySigns, delta: float = 0.0, confidence: float = 0.95
 ) -> list[RepetitionResult]:
     """Bounds on epsilon and exposure, by repetition count.
 
@@ -291,62 +291,54 @@ def canary_results(
         Only that of 1 repetition is a bound on the epsilon of one record.
     Assumes: The training saw what `TextCanaries.insert` returns, and nothing of the coins.
     """
-    if not isinstance(signs, CanarySigns):
-        none = np.zeros(len(plan), bool)
-        signs = CanarySigns(np.asarray(signs, np.float64), none, none)
     times = np.array([one.repetitions for one in plan.canaries])
+    kinds = np.array([one.kind for one in plan.canaries])
     found = []
     for count in sorted(set(times.tolist())):
         here = times == count
-        found.append(_of_repetition(plan, signs, here, int(count), delta, confidence))
+        coins, own, size = plan.inserted[here], signs.score[here], int(here.sum())
+        bounds: dict[str, EpsilonBound] = {}
+        note = ""
+        try:
+            for form in ("binomial", "tradeoff"):
+                bounds[form] = one_run_bound(
+                    own, coins, delta, confidence=confidence, form=form, seed=plan.seed
+                )
+        except (NotMeasurable, InputError) as error:
+            bounds, note = {}, str(error)
+        guesses = max(1, round(GUESSES * size))
+        largest = one_run_epsilon(size, guesses, guesses, delta, confidence)
+        bits, most = exposures(own, coins, kinds[here])
+        came, control = (
+            share_of(signs.extracted[rows], np.flatnonzero(rows), confidence)
+            for rows in (here & side & signs.long for side in (plan.inserted, ~plan.inserted))
+        )
+        found.append(
+            RepetitionResult(
+                int(count),
+                size,
+                int(coins.sum()),
+                bounds,
+                largest,
+                _mean_exposure(bits, confidence),
+                most,
+                came,
+                control,
+                note,
+            )
+        )
     return found
 
 
-def _of_repetition(
-    plan: TextCanaries,
-    signs: CanarySigns,
-    here: NDArray[np.bool_],
-    count: int,
-    delta: float,
-    confidence: float,
-) -> RepetitionResult:
-    coins, own = plan.inserted[here], signs.score[here]
-    size, inside = int(here.sum()), int(coins.sum())
-    bounds: dict[str, EpsilonBound] = {}
-    note = ""
-    guesses = max(1, round(GUESSES * size))
-    largest = one_run_epsilon(size, guesses, guesses, delta, confidence)
-    try:
-        for form in ("binomial", "tradeoff"):
-            bounds[form] = one_run_bound(
-                own, coins, delta, confidence=confidence, form=form, seed=plan.seed
-            )
-    except (NotMeasurable, InputError) as error:
-        bounds, note = {}, str(error)
-    kinds = np.array([one.kind for one in plan.canaries])[here]
-    bits, most = exposures(own, coins, kinds)
-    exposure = None
-    if len(bits) >= 2:
-        from scipy.special import stdtrit
+def _mean_exposure(bits: Float, confidence: float) -> Estimate | None:
+    if len(bits) < 2:
+        return None
+    from scipy.special import stdtrit
 
-        half = float(stdtrit(len(bits) - 1, (1 + confidence) / 2) * bits.std(ddof=1))
-        half /= math.sqrt(len(bits))
-        mean = float(bits.mean())
-        exposure = Estimate(
-            mean,
-            max(0.0, mean - half),
-            mean + half,
-            confidence,
-            "Student t over canaries",
-            len(bits),
-        )
-    came, control = (
-        share_of(signs.extracted[rows], np.flatnonzero(rows), confidence)
-        for rows in (here & side & signs.long for side in (plan.inserted, ~plan.inserted))
-    )
-    return RepetitionResult(
-        count, size, inside, bounds, largest, exposure, most, came, control, note
-    )
+    half = float(stdtrit(len(bits) - 1, (1 + confidence) / 2) * bits.std(ddof=1))
+    half, mean = half / math.sqrt(len(bits)), float(bits.mean())
+    method = "Student t over canaries"
+    return Estimate(mean, max(0.0, mean - half), mean + half, confidence, method, len(bits))
 
 
 def exposures(

@@ -16,7 +16,7 @@ from lethe.evidence.frontier import Candidate
 from lethe.evidence.one_run import judged_claim
 from lethe.evidence.risk import RELEASE, AttackResult, Risk, risk_of
 from lethe.evidence.sight import Plant, blindness
-from lethe.evidence.twoway import Spread, symmetric_estimate
+from lethe.evidence.twoway import symmetric_estimate
 from lethe.membership.language.attacks import ATTACKS, COMBINED
 from lethe.membership.language.audit import BASELINE, LanguageStudy, Release
 from lethe.membership.language.canaries import (
@@ -24,7 +24,7 @@ from lethe.membership.language.canaries import (
     canary_results,
     training_checks,
 )
-from lethe.membership.language.extraction import PATTERNS, discoverable, share_of
+from lethe.membership.language.extraction import PATTERNS, clustered, discoverable, share_of
 from lethe.membership.language.planted import canary_plants, extraction_plants, score_plants
 from lethe.membership.language.rates import TextRates
 from lethe.membership.language.settings import LanguageSettings
@@ -68,7 +68,7 @@ class LanguageNumbers:
     def _candidate(self, release: Release) -> Candidate:
         results = self._results(release)
         fprs = self.settings.fprs()
-        worst = {fpr: self._worst(release, fpr) for fpr in fprs}
+        worst = {fpr: _measure(risk_of(self._results(release, fpr), fpr)) for fpr in fprs}
         area = _measure(risk_of(self._results(release, None), 0.5))
         extracted = self._extracted(release)
         canaries = self.canaries(release)
@@ -136,9 +136,6 @@ class LanguageNumbers:
                 results.append(AttackResult(name, estimate, view, knows, not why, why))
         return results
 
-    def _worst(self, release: Release, fpr: float) -> Measured:
-        return _measure(risk_of(self._results(release, fpr), fpr))
-
     def _rates(self, name: str, rates: TextRates, release: Release) -> Json:
         score, units = release.found.scores[name], self.study.units
         blind = units.score(self.study.blind.score)
@@ -176,11 +173,7 @@ class LanguageNumbers:
 
     def _mean(self, values: Float, rows: NDArray[np.intp], what: str) -> Estimate:
         people = self.study.texts.people[rows]
-        _, codes = np.unique(people, return_inverse=True)
-        sums = np.bincount(codes, values - values.mean())
-        clusters = len(sums)
-        variance = float((sums**2).sum()) / len(values) ** 2 * clusters / max(clusters - 1, 1)
-        spread = Spread(variance, float(max(clusters - 1, 1)))
+        spread, _ = clustered(values, people)
         method = f"clustered by person, Student t; n = {what}"
         return symmetric_estimate(
             float(values.mean()), spread, len(values), self.settings.confidence, method
@@ -446,9 +439,7 @@ def reach_of(rows: Sequence[RepetitionResult]) -> float:
 
 def _canary_row(one: RepetitionResult) -> Json:
     return {
-        "repetitions": one.repetitions,
-        "canaries": one.canaries,
-        "inserted": one.inserted,
+        **{name: getattr(one, name) for name in ("repetitions", "canaries", "inserted")},
         "epsilon": {
             form: {**bound.estimate.to_json(), "note": bound.note}
             for form, bound in one.bounds.items()

@@ -26,6 +26,7 @@ from lethe.membership.language.candidates import (
     wrong_way,
 )
 from lethe.membership.language.extraction import marked_words
+from lethe.membership.language.settings import LanguageSettings
 from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]
@@ -33,6 +34,17 @@ MOST_EXPOSED = 100
 _FEW_CANARIES = 24  # of which half may well be guessed right by chance
 _RELATED = 2.33  # standard errors of a rank correlation: shuffled scores have them once in 100
 _EVEN = 0.02  # deviation of ranks in (0, 1), below which nearly all values are equal
+_SETTINGS = (
+    "seed",
+    "confidence",
+    "unit",
+    "prefix",
+    "suffix",
+    "samples",
+    "chance",
+    "precision",
+    "gate",
+)
 _COMBINED = attack(
     COMBINED,
     "Learned combination",
@@ -167,17 +179,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             exposed=self.exposed_texts()[:MOST_EXPOSED] if settings.keep_records else [],
             checks=self._checks(),
             limits=_LIMITS,
-            reproduction={
-                "seed": settings.seed,
-                "confidence": settings.confidence,
-                "unit": settings.unit,
-                "prefix": settings.prefix,
-                "suffix": settings.suffix,
-                "samples": list(settings.samples),
-                "chance": settings.chance,
-                "precision": settings.precision,
-                "gate": list(settings.gate),
-            },
+            reproduction=_settings(settings, _SETTINGS),
             libraries=("numpy", "torch", "transformers"),
             sections={"language": self._section()},
         )
@@ -231,12 +233,7 @@ class LanguageSubject(LanguageNumbers, Subject):
                 "claim": self.claim(),
                 "checks": [list(one) for one in self.training],
             },
-            "extraction": {
-                "prefix": settings.prefix,
-                "suffix": settings.suffix,
-                "chance": settings.chance,
-                "samples": list(settings.samples),
-            },
+            "extraction": _settings(settings, ("prefix", "suffix", "chance", "samples")),
             "marks": None
             if marks is None
             else {
@@ -418,6 +415,11 @@ class LanguageSubject(LanguageNumbers, Subject):
             }
             for at in np.flatnonzero(got)
         ]
+
+
+def _settings(settings: LanguageSettings, names: Sequence[str]) -> Json:
+    chosen = {name: getattr(settings, name) for name in names}
+    return {name: list(one) if isinstance(one, tuple) else one for name, one in chosen.items()}
 
 
 def _percent(share: float | None) -> str:

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from lethe.errors import require
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clustered_share
+from lethe.evidence.twoway import Spread
 from lethe.membership.language.models import LanguageModel, quiet
 from lethe.membership.language.tokens import TokenScores
 
@@ -80,22 +81,27 @@ def discoverable(logprob: Float, n: int, p: float) -> Bool:
     return np.asarray(logprob >= math.log(-math.expm1(math.log1p(-p) / n)), np.bool_)
 
 
+def clustered(values: Float | Bool, people: NDArray[np.intp]) -> tuple[Spread, int]:
+    """The spread of a mean over texts, clustered by person, and how many persons there are."""
+    _, codes = np.unique(people, return_inverse=True)
+    sums = np.bincount(codes, values - values.mean())
+    clusters = len(sums)
+    variance = float((sums**2).sum()) / len(values) ** 2 * clusters / max(clusters - 1, 1)
+    return Spread(variance, float(max(clusters - 1, 1))), clusters
+
+
 def share_of(flag: Bool, people: NDArray[np.intp], confidence: float) -> Measured:
     """Share of texts, with limits clustered by person; exact where each has one text."""
     if not len(flag):
         return Refusal("no text of this kind is long enough")
     share = float(flag.mean())
-    _, codes = np.unique(people, return_inverse=True)
-    sums = np.bincount(codes, flag - share)
-    clusters = len(sums)
-    variance = float((sums**2).sum()) / len(flag) ** 2 * clusters / max(clusters - 1, 1)
-    if clusters < 2:
-        variance = 0.0
+    spread, clusters = clustered(flag, people)
+    variance = 0.0 if clusters < 2 else spread.variance
     method = "Clopper-Pearson" if clusters == len(flag) else "Korn-Graubard, clustered by person"
     if clusters == len(flag) and 0 < share < 1:
         variance = share * (1 - share) / len(flag)
     found: Estimate = clustered_share(
-        share, variance, float(max(clusters - 1, 1)), len(flag), clusters, confidence, method
+        share, variance, spread.degrees, len(flag), clusters, confidence, method
     )
     return found
 

@@ -169,15 +169,8 @@ View = Callable[[Pair], Pair]
 def rounded(pair: Pair) -> Pair:
     """What an interface that rounds log-probabilities to 0.1 nats shows."""
     model, base = pair
-    shown = replace(
-        model,
-        logprob=np.round(model.logprob, 1),
-        mean=np.round(model.mean, 1),
-        deviation=np.round(model.deviation, 1),
-        top_mass=np.round(model.top_mass, 1),
-        divergence=np.round(model.divergence, 1),
-    )
-    return shown, base
+    names = ("logprob", "mean", "deviation", "top_mass", "divergence")
+    return replace(model, **{name: np.round(getattr(model, name), 1) for name in names}), base
 
 
 SHOWN, FLOOR = 5, -8.0
@@ -247,21 +240,17 @@ def measured_texts(
         spans: personal patterns in tokens, by text.
         views: further functions of what is released; the first result is of all of it.
     """
-    n = len(texts)
-
-    def empty() -> Float:
-        return np.full(n, np.nan)
-
+    nan, no = np.full(len(texts), np.nan), np.zeros(len(texts), bool)
     found = [
         Measured(
             {},
             {},
-            empty(),
-            empty(),
-            np.zeros(n, bool),
-            np.zeros(n, np.intp),
-            empty(),
-            np.zeros(n, bool),
+            nan.copy(),
+            nan.copy(),
+            no.copy(),
+            no.astype(np.intp),
+            nan.copy(),
+            no.copy(),
         )
         for _ in range(1 + len(views))
     ]

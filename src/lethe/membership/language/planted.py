@@ -21,7 +21,7 @@ from lethe.membership.language.attacks import midranks
 from lethe.membership.language.canaries import CanarySigns, RepetitionResult, TextCanaries
 from lethe.membership.language.extraction import share_of
 from lethe.membership.language.measure import Measured, Units
-from lethe.membership.planted import FEW, MANY
+from lethe.membership.planted import leaks
 
 Bool = NDArray[np.bool_]
 ODDS = (1.5, 3.0, 8.0, 20.0, 75.0, 200.0)
@@ -29,7 +29,6 @@ ODDS = (1.5, 3.0, 8.0, 20.0, 75.0, 200.0)
 SHARES = (0.02, 0.05, 0.2, 0.5, 0.98)
 """Shares of the members that have the largest of `_FULLY` draws."""
 EXTRACTED = (0.0005, 0.002, 0.01, 0.05, 0.2, 0.5, 1.0)
-_FULLY = 500.0
 _MODEL_ALONE = ("loss", "min-k++")
 """Attacks that read nothing but the model: what they do not tell apart, it does not tell apart."""
 _DRAWS = 60  # of the bootstrap: a plant needs limits, not their second digit
@@ -61,13 +60,8 @@ def score_plants(
     rising = outside[np.argsort(like[outside], kind="stable")]
     place = np.argsort(np.argsort(like[outside], kind="stable"), kind="stable")
     drawn, order = rng.random(len(member)), rng.permutation(np.flatnonzero(member))
-    sizes = [(MANY, np.where(member, odds, 1.0)) for odds in ODDS]
-    for share in SHARES:
-        chosen = np.ones(len(member))
-        chosen[order[: max(1, round(share * len(order)))]] = _FULLY
-        sizes.append((FEW, chosen))
     found = []
-    for kind, odds in sizes:
+    for kind, odds in leaks(len(member), order, ODDS, SHARES):
         rank = (drawn ** (1 / odds) * len(rising)).astype(np.intp)
         rank[outside] = place
         twin = table[:, rising[rank]]
