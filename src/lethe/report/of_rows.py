@@ -41,7 +41,8 @@ from lethe.report.sections import (
     personal,
 )
 from lethe.report.severity import HIGH_FROM
-from lethe.report.table_figures import table_charts
+from lethe.report.static_svg import charts_of_data
+from lethe.report.table_figures import NAMED
 
 Json = Mapping[str, Any]
 
@@ -58,7 +59,7 @@ class Rows(Room):
     @cached_property
     def charts(self) -> dict[str, Chart]:
         """By name; a terminal asks for none."""
-        return {chart.name: chart for chart in table_charts(self.section)}
+        return charts_of_data(NAMED, self.section, ids="t-")
 
     def _drawn(self, *names: str) -> list[Part]:
         return [self.charts[name] for name in names if name in self.charts]
