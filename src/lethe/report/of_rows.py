@@ -135,7 +135,8 @@ class Quasi(Rows):
             name: share_words(numbers[name]["value"]) for name in ("certain", "guessed", "blind")
         }
         values |= {"quasi": quasi, "people": self._people_word, "secret": self._secret(near)}
-        values["linked"] = say(f"{self.headline}.short", value=share_words(_linked(shown)))
+        linked = float(shown["measures"]["marketer"]["value"])
+        values["linked"] = say(f"{self.headline}.short", value=share_words(linked))
         key = _LEARNT[kind]
         return replace(found, headline=say(key, **values), short=say(f"{key}.short", **values))
 
@@ -460,10 +461,6 @@ def _columns(
     heads = [say("options.option"), *(say(prefix + key) for key, _ in columns)]
     rows = [(one["name"], [read(one) for _, read in columns]) for one in candidates]
     return Table(title, heads, rows, note)
-
-
-def _linked(candidate: Json) -> float:
-    return float(candidate["measures"]["marketer"]["value"])
 
 
 def _text(found: Json) -> str:
