@@ -89,8 +89,7 @@ def _joint(
     read: list[Column] = []
     for column, (kind, _) in zip(columns, found, strict=True):
         if not kind:
-            gap = _GAPS.get(target, np.nan)
-            read.append(_mapped(column, lambda values, gap=gap: np.full(len(values), gap)))
+            read.append(_mapped(column, partial(_all_gaps, _GAPS.get(target, np.nan))))
         elif target == "text":  # names that happen to look like numbers in one file stay names
             read.append(column)
         else:
@@ -179,6 +178,10 @@ def _moment(cell: str) -> datetime.datetime | None:
         return when if when.tzinfo is None else when.astimezone(datetime.UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
         return None
+
+
+def _all_gaps(gap: Any, values: Array) -> Array:
+    return np.full(len(values), gap)
 
 
 def _converted(kind: str, values: Array) -> Array:

@@ -326,8 +326,6 @@ def _only_used_ids(text: str, prefix: str) -> str:
 Json = Mapping[str, Any]
 
 SIZE = (420.0, 270.0)  # points
-_ROW, _ROWS_WIDTH = 24.0, 560.0  # points
-_ROWS_MARGINS = (190.0, 14.0, 28.0, 42.0)
 MARGINS = (52.0, 12.0, 12.0, 42.0)  # left, right, top, bottom
 DASHES: Mapping[str, tuple[int, ...]] = {
     "solid": (),
@@ -392,14 +390,16 @@ def legend(
     axes.legend(loc=place, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
 
 
-def figure_of_rows(names: Sequence[str]) -> tuple[Figure, Axes]:
+def figure_of_rows(
+    names: Sequence[str], width: float = 560.0, left: float = 190.0
+) -> tuple[Figure, Axes]:
     """Axes with a row for each name, the first on top at 0, the next at -1.
 
     Args:
         names: at the left; words from data as slots.
+        width: of the figure, in points, as is `left` of the names.
     """
-    height = _ROW * len(names) + _ROWS_MARGINS[2] + _ROWS_MARGINS[3]
-    figure, axes = new_axes(_ROWS_WIDTH, height, _ROWS_MARGINS)
+    figure, axes = new_axes(width, 24.0 * len(names) + 70.0, (left, 14.0, 28.0, 42.0))
     axes.set_yticks([-at for at in range(len(names))], list(names))
     axes.set_ylim(-len(names) + 0.5, 0.5)
     return figure, axes
