@@ -21,6 +21,7 @@ from lethe.cli.options import (
     grouped,
     merged,
     options_for,
+    read_toml,
     settings_of,
 )
 from lethe.errors import InputError
@@ -117,8 +118,6 @@ def language_model(
     options = merged(run.config, {**given_in(columns, settings), "out": run.out})
     place = model
     if place is None and run.config is not None:
-        from lethe.cli.options import read_toml
-
         named = read_toml(run.config).get("target")
         place = None if named is None else Path(named)
     if place is None and options["scores"] is None:

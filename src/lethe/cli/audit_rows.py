@@ -432,7 +432,6 @@ def _print_pairs(folder: Path) -> None:
     """Who was named as whom, from the kept table of records: personal data, asked for."""
     from rich.text import Text
 
-    from lethe.data.columns import read_columns
     from lethe.report.terminal import terminal, titled
 
     kept = next(iter(sorted(folder.glob("records.*"))), None)

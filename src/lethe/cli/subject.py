@@ -14,7 +14,6 @@ from lethe.membership.settings import AuditSettings
 
 if TYPE_CHECKING:
     from lethe.data.dataset import Dataset
-    from lethe.data.text import Narratives
     from lethe.training.recipe import Recipe
 
 
@@ -179,7 +178,7 @@ def load_text_subject(
     from lethe.data.text import encode, find_encoder, load_narratives
     from lethe.errors import InputError
     from lethe.training.models import load_recipe
-    from lethe.training.text_recipe import head_recipe
+    from lethe.training.text_recipe import EPOCHS, fine_tune_recipe, head_recipe
 
     if options["task"] not in (None, "classification"):
         raise InputError(
@@ -202,22 +201,15 @@ def load_text_subject(
     data = found.dataset(vectors, encoder.name)
     if options["recipe"]:
         return data, load_recipe(options["recipe"], data)
-    if options["fine_tune"]:
-        return data, _fine_tuned(found, encoder, options)
-    return data, head_recipe(len(data), vectors.shape[1], len(data.classes))
-
-
-def _fine_tuned(found: Narratives, encoder: Any, options: Mapping[str, Any]) -> Recipe:
-    from lethe.training.text_recipe import EPOCHS, fine_tune_recipe
-
-    epochs = options["epochs"]
-    return fine_tune_recipe(
+    if not options["fine_tune"]:
+        return data, head_recipe(len(data), vectors.shape[1], len(data.classes))
+    return data, fine_tune_recipe(
         encoder.folder,
         encoder.tokens_of(found.texts),
         found.labels,
         len(found.classes),
         encoder.content,
-        EPOCHS if epochs is None else epochs,
+        EPOCHS if options["epochs"] is None else options["epochs"],
     )
 
 
