@@ -15,7 +15,7 @@ from pyarrow import parquet
 
 from lethe.data import large
 from lethe.data.columns import Columns, Grouped, encode, read_columns
-from lethe.data.large import available, bytes_of, outgrows, read_grouped
+from lethe.data.large import available, bytes_of, read_grouped, too_large
 from lethe.errors import InputError
 from lethe.linkage.audit import audit_table
 from lethe.linkage.settings import TableSettings
@@ -224,6 +224,6 @@ def test_other_texts_are_refused(text: str) -> None:
 def test_a_file_outgrows_a_twentieth_of_the_memory(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(b"x" * 100)
-    assert outgrows(path, 1999) and not outgrows(path, 2000)
-    assert not outgrows(tmp_path, 1) and not outgrows(tmp_path / "b.csv", 1)
+    assert too_large(path, 1999) and not too_large(path, 2000)
+    assert not too_large(tmp_path, 1) and not too_large(tmp_path / "b.csv", 1)
     assert available() >= 2**27

@@ -211,17 +211,14 @@ def audit_text(
         task="classification",
         groups=groups,
         ids=ids,
+        name=name,
         holdout_by=holdout_by,
         public=public_of(settings_from(AuditSettings, settings)),
     ).data
     recipe = head_recipe(len(data), vectors.shape[1], len(data.classes))
     return audit(
         recipe,
-        vectors,
-        codes,
-        groups=groups,
-        ids=ids,
-        holdout_by=holdout_by,
+        data,
         name=name,
         out=out,
         save=save,

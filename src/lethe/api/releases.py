@@ -7,11 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.api.run import columns_content, content, documents, run, settings_from
+from lethe.api.run import columns_content, documents, run, settings_from
 from lethe.errors import InputError
 
 if TYPE_CHECKING:
-    from lethe.data.columns import Columns
     from lethe.evidence.findings import Findings
     from lethe.queries.mechanism_audit.neighbours import Pair
     from lethe.reidentification.texts import Texts
@@ -56,6 +55,7 @@ def audit_vectors(
     >>> found.subject["release"]
     'embeddings'
     """
+    from lethe.cli.options import content
     from lethe.reidentification.audit import audit_released
     from lethe.reidentification.released import Released
     from lethe.reidentification.settings import EmbeddingSettings
@@ -125,12 +125,12 @@ def audit_language_model(
     True
     """
     from lethe.cli.audit_language import watched
+    from lethe.cli.options import content
     from lethe.data.given import columns_of
     from lethe.membership.language import audit as language
     from lethe.membership.language.canaries import TextCanaries
     from lethe.membership.language.measure import texts_of
     from lethe.membership.language.settings import LanguageSettings
-    from lethe.training.fingerprint import hash_array
 
     chosen = settings_from(LanguageSettings, settings)
     given = texts_of(columns_of(texts, "texts"), text, member, person, date, id_column)
@@ -144,8 +144,8 @@ def audit_language_model(
         None if scores is None else columns_of(scores, "scores"),
         None if base_scores is None else columns_of(base_scores, "base_scores"),
     )
-    marks = [hash_array(given.member), hash_array(given.people), str(model)]
-    bound = content(*given.texts, *marks, "" if plan is None else plan.digest, seed=chosen.seed)
+    marks = (given.member, given.people, str(model), "" if plan is None else plan.digest)
+    bound = content(*given.texts, *marks, seed=chosen.seed)
     with run("audit_language_model", name, bound, chosen, out, save, quiet) as (folder, progress):
         found = language.audit_language_model(
             files,
@@ -259,6 +259,7 @@ def audit_records(
     >>> found.candidates[0]["risk"]["value"] > 0.9
     True
     """
+    from lethe.data.columns import check_column
     from lethe.data.given import columns_of
     from lethe.data.records import from_columns
     from lethe.linkage import audit as linkage
@@ -269,7 +270,9 @@ def audit_records(
     named = {what: column for what, column in asked.items() if column is not None}
 
     def read(found: Any, called: str) -> Any:
-        return {what: _column(found, column, called) for what, column in named.items()}
+        for column in named.values():
+            check_column("column", column, found, called)
+        return {what: found[column] for what, column in named.items()}
 
     whole = columns_of(facts, "facts")
     columns = read(whole, "facts")
@@ -397,10 +400,3 @@ def audit_mechanism(
     with run("audit_mechanism", called, bound, chosen, out, save, quiet) as (folder, progress):
         found = measured(mechanism, inputs, chosen, name=called, say=progress.say)
         return documents(found, folder, progress, save)
-
-
-def _column(columns: Columns, name: str, where: str) -> Any:
-    from lethe.data.columns import check_column
-
-    check_column("column", name, columns, where)
-    return columns[name]

@@ -54,15 +54,15 @@ def run(
     quiet: bool,
 ) -> Iterator[tuple[RunFolder, Progress]]:
     """The run folder, in which rules stand before anything is measured, and its progress."""
-    from lethe.cli.options import begin, run_folder
-    from lethe.cli.progress import Progress
-    from lethe.training.folder import RunFolder
+    from lethe.cli.options import run_folder, running
 
-    with _place(run_folder(out, name, bound), save) as path, Progress(quiet) as progress:
-        with RunFolder(path, bound, f"lethe.{command}(...)") as folder:
-            rules = [*chosen.gate, *map(str, getattr(chosen, "claimed", tuple)())]
-            begin(folder, {"command": f"lethe.{command}", "gate": rules})
-            yield folder, progress
+    asked = [*chosen.gate, *map(str, getattr(chosen, "claimed", tuple)())]
+    written = {"command": f"lethe.{command}", "gate": asked}
+    with (
+        _place(run_folder(out, name, bound), save) as path,
+        running(path, bound, written, quiet, f"lethe.{command}(...)") as started,
+    ):
+        yield started
 
 
 def documents(findings: Findings, folder: RunFolder, progress: Progress, save: bool) -> Findings:
@@ -85,22 +85,9 @@ def _place(folder: Path, save: bool) -> Iterator[Path]:
         yield Path(place) / "run"
 
 
-def content(*parts: Any, seed: int) -> str:
-    """Hash of arrays and words."""
-    from lethe.data.columns import as_text
-    from lethe.training.fingerprint import digest, hash_array
-
-    hashes = [
-        part
-        if isinstance(part, str)
-        else hash_array(as_text(part) if part.dtype.hasobject else part)
-        for part in parts
-        if part is not None
-    ]
-    return digest(*hashes, str(seed))
-
-
 def columns_content(tables: Sequence[Columns], *words: str, seed: int) -> str:
     """Hash of columns with their names."""
+    from lethe.cli.options import content
+
     listed = [part for table in tables for pair in table.items() for part in pair]
     return content(*listed, *words, seed=seed)

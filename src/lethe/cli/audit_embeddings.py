@@ -12,13 +12,13 @@ from cyclopts import Parameter
 from lethe.cli.options import (
     AS_USUAL,
     RunOptions,
-    finish,
+    Subject,
+    audited,
+    content,
     given_in,
     grouped,
     merged,
     options_for,
-    run_folder,
-    running,
     settings_of,
     subject_named,
 )
@@ -29,7 +29,6 @@ from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.texts import Texts
 from lethe.training.engines import choose_cluster
-from lethe.training.fingerprint import digest, hash_array
 from lethe.training.models import load_callable
 from lethe.training.users_code import users_code
 
@@ -173,14 +172,22 @@ def embeddings(
         if options["other"] is None
         else read_models([Path(options["other"])], {**options, **_PLAIN})[0]
     )
-    name = models_name([*models, *([] if other is None else [other])], chosen.seed)
-    folder = run_folder(options["out"], files[0].stem, name)
+    arrays = [
+        array
+        for one in (*models, *([] if other is None else [other]))
+        for array in (one.representations, one.user_ids, one.labels, one.features)
+        + tuple(one.attributes.values())
+    ]
+    subject = Subject(
+        files[0].stem,
+        content(*arrays, seed=chosen.seed),
+        lambda folder, progress: audit_released(
+            models, chosen, progress.say, folder, cluster, other
+        ),
+        tuple(note for model in models for note in model.notes),
+    )
     command = {"command": "audit embeddings", "file": list(files), **options}
-    with running(folder, name, command, run.quiet) as (there, progress):
-        for note in (note for model in models for note in model.notes):
-            progress.say(note)
-        findings = audit_released(models, chosen, progress.say, there, cluster, other)
-        return finish(findings, there, run.context, run.as_json)
+    return audited(subject, command, run)
 
 
 def _periods(options: Mapping[str, Any]) -> dict[str, str]:
@@ -286,17 +293,3 @@ def _texts(of_rows: Any, options: Mapping[str, Any]) -> Texts | None:
             return encode(list(texts))
 
     return Texts(of_rows.tolist(), encoded, more)
-
-
-def models_name(models: Sequence[Released], seed: int) -> str:
-    """What a run is bound to: the content of the files, and the seed."""
-    hashes = [
-        hash_array(array)
-        for model in models
-        for array in (
-            *(model.representations, model.user_ids, model.labels, model.features),
-            *model.attributes.values(),
-        )
-        if array is not None
-    ]
-    return digest(*hashes, str(seed))

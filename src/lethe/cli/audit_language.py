@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -14,20 +14,18 @@ from cyclopts import Parameter
 from lethe.cli.options import (
     AS_USUAL,
     RunOptions,
-    finish,
+    Subject,
+    audited,
+    content,
     given_in,
     grouped,
     merged,
     options_for,
-    run_folder,
-    running,
+    read_toml,
     settings_of,
 )
 from lethe.errors import InputError
 from lethe.membership.language.settings import LanguageSettings
-
-if TYPE_CHECKING:
-    from lethe.evidence.findings import Findings
 
 _NAMES = {"claimed_epsilon": "epsilon", "claimed_delta": "delta"}
 _PLACES = {
@@ -120,8 +118,6 @@ def language_model(
     options = merged(run.config, {**given_in(columns, settings), "out": run.out})
     place = model
     if place is None and run.config is not None:
-        from lethe.cli.options import read_toml
-
         named = read_toml(run.config).get("target")
         place = None if named is None else Path(named)
     if place is None and options["scores"] is None:
@@ -129,23 +125,16 @@ def language_model(
             "lethe audit language-model needs the folder of a model, or --scores FILE with "
             "log-probabilities of its tokens."
         )
-    title, name, audit = subject_of(place, options)
-    folder = run_folder(options["out"], title, name)
+    subject = subject_of(place, options)
     plain = {key: str(one) if isinstance(one, Path) else one for key, one in options.items()}
     command = {"command": "audit language-model", **plain}
     if place is not None:
         command["target"] = str(place)
-    with running(folder, name, command, run.quiet) as (there, progress):
-        findings = audit(
-            say=progress.say, progress=partial(progress.part, "tokens scored"), folder=there
-        )
-        return finish(findings, there, run.context, run.as_json)
+    return audited(subject, command, run)
 
 
-def subject_of(
-    model: Path | None, options: Mapping[str, Any]
-) -> tuple[str, str, Callable[..., Findings]]:
-    """Title, what the run is bound to, and the audit; models are loaded when it runs.
+def subject_of(model: Path | None, options: Mapping[str, Any]) -> Subject:
+    """The audit that the options name; models are loaded when it runs.
 
     Raises InputError: an option is missing or does not fit.
     """
@@ -153,7 +142,6 @@ def subject_of(
     from lethe.membership.language.audit import Given, audit_language_model
     from lethe.membership.language.canaries import TextCanaries
     from lethe.membership.language.measure import texts_of
-    from lethe.training.fingerprint import digest, hash_array
     from lethe.training.models import load_callable
 
     if options["texts"] is None:
@@ -179,26 +167,25 @@ def subject_of(
         declared = tuple(_lines(Path(options["declared"])))
     utility = None if options["utility_model"] is None else load_callable(options["utility_model"])
     title = model.name if model is not None else Path(options["scores"]).stem
-    name = digest(
-        *texts.texts,
-        hash_array(texts.member),
-        hash_array(texts.people),
-        str(model or options["scores"]),
-        "" if plan is None else plan.digest,
-        str(settings.seed),
+    marks = (texts.member, texts.people, str(model or options["scores"]))
+    planned = "" if plan is None else plan.digest
+    return Subject(
+        title,
+        content(*texts.texts, *marks, planned, seed=settings.seed),
+        lambda folder, progress: audit_language_model(
+            given,
+            texts,
+            settings,
+            plan=plan,
+            seen=seen,
+            declared=declared,
+            utility=utility,
+            name=title,
+            say=progress.say,
+            progress=partial(progress.part, "tokens scored"),
+            folder=folder,
+        ),
     )
-    audit = partial(
-        audit_language_model,
-        given,
-        texts,
-        settings,
-        plan=plan,
-        seen=seen,
-        declared=declared,
-        utility=utility,
-        name=title,
-    )
-    return title, name, audit
 
 
 def also_of(listed: Any) -> dict[str, Path]:

@@ -12,13 +12,12 @@ from cyclopts import Parameter
 from lethe.cli.options import (
     AS_USUAL,
     RunOptions,
-    finish,
+    Subject,
+    audited,
     given_in,
     grouped,
     merged,
     options_for,
-    run_folder,
-    running,
     settings_of,
     subject_named,
 )
@@ -102,13 +101,15 @@ def mechanism(
     tested, pairs = load_callable(reference), _pairs(options, asked.relation)
     title = reference.rpartition(":")[2]
     name = digest(code_of(tested, pairs, reference), repr(asked))
-    folder = run_folder(options["out"], title, name)
     # The claim is a rule too, and was fixed before the run like any other.
     rules = [*(options["gate"] or ()), *map(str, asked.claimed())]
     command = {"command": "audit mechanism", "target": reference, **options, "gate": rules}
-    with running(folder, name, command, run.quiet) as (there, progress):
-        findings = audit_mechanism(tested, pairs, asked, name=title, say=progress.say)
-        return finish(findings, there, run.context, run.as_json)
+    subject = Subject(
+        title,
+        name,
+        lambda _, progress: audit_mechanism(tested, pairs, asked, name=title, say=progress.say),
+    )
+    return audited(subject, command, run)
 
 
 def _pairs(options: Mapping[str, Any], relation: str) -> list[Pair]:

@@ -12,16 +12,16 @@ from cyclopts import Parameter
 from lethe.cli.options import (
     AS_USUAL,
     RunOptions,
-    audit_settings,
+    Subject,
+    audited,
     begin,
     command_line,
     finish,
     given_in,
     heading_of,
     merged,
-    run_folder,
-    running,
     scores_name,
+    settings_of,
     subject_named,
 )
 from lethe.cli.subject import (
@@ -36,11 +36,11 @@ from lethe.cli.subject import (
     ScoreOptions,
     TextOptions,
 )
+from lethe.membership.settings import AuditSettings
 
 if TYPE_CHECKING:
     from lethe.cli.progress import Progress
-    from lethe.cli.subject import Subject
-    from lethe.membership.settings import AuditSettings
+    from lethe.cli.subject import Subject as Trained
 
 FEW = 8
 """Fine-tuned models, where nobody says how many."""
@@ -115,7 +115,7 @@ def _trained(command: str, target: str, options: dict[str, Any], run: RunOptions
     from lethe.training.environment import default_workers
     from lethe.training.folder import RunFolder
 
-    settings = audit_settings(options)
+    settings = settings_of(AuditSettings, options)
     where, details, workers = options["engine"], options["engine_option"] or (), options["workers"]
     check_engine(where, details)
     if command == "audit model" and where in (None, "processes") and not options["recipe"]:
@@ -170,17 +170,20 @@ def scores(
     file = Path(subject_named(file, run.config, "audit scores"))
     given = given_in(settings)
     options = merged(run.config, {**given, "signal": signal, "out": run.out})
-    chosen = audit_settings(options)
+    chosen = settings_of(AuditSettings, options)
     shadows, targets = read_models(file, options["signal"] or "logit")
     name = scores_name(shadows, targets, chosen.seed)
-    folder = run_folder(options["out"], file.stem, name)
-    command = {"command": "audit scores", "file": str(file), **options}
-    with running(folder, name, command, run.quiet) as (there, progress):
-        warn_models(None, shadows.models, progress.say)
-        if shadows.copies:
-            progress.say(f"warning: {duplicates(shadows).detail}")
-        findings = audit_scores(file.stem, shadows, chosen, there, targets)
-        return finish(findings, there, run.context, run.as_json)
+    notes: list[str] = []
+    warn_models(None, shadows.models, notes.append)
+    if shadows.copies:
+        notes.append(f"warning: {duplicates(shadows).detail}")
+    subject = Subject(
+        file.stem,
+        name,
+        lambda folder, _: audit_scores(file.stem, shadows, chosen, folder, targets),
+        tuple(notes),
+    )
+    return audited(subject, {"command": "audit scores", "file": str(file), **options}, run)
 
 
 def warn_models(asked: int | None, models: int, say: Callable[[str], None]) -> None:
@@ -197,7 +200,7 @@ def warn_models(asked: int | None, models: int, say: Callable[[str], None]) -> N
 
 
 def _say_time(
-    found: Subject, settings: AuditSettings, workers: int | None, progress: Progress
+    found: Trained, settings: AuditSettings, workers: int | None, progress: Progress
 ) -> None:
     """What fine-tuning will take, measured on this machine, before it begins."""
     from lethe.membership.candidates import build_candidates

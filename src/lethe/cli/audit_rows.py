@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,13 +13,13 @@ from cyclopts import Parameter
 from lethe.cli.options import (
     AS_USUAL,
     RunOptions,
-    finish,
+    Subject,
+    audited,
     given_in,
     grouped,
     merged,
     options_for,
     run_folder,
-    running,
     settings_of,
     subject_named,
 )
@@ -177,21 +176,6 @@ RECORDS = RecordInput(), RecordOptions()
 SYNTHETIC = SyntheticInput(), SyntheticOptions()
 
 
-@dataclass(frozen=True)
-class Subject:
-    """One audit that is ready to run.
-
-    Attributes:
-        name: what the run is bound to: content of the files, columns and seed.
-        audit: runs it, given `say` and `folder`.
-        notes: what was changed on reading.
-    """
-
-    name: str
-    audit: Callable[..., Findings]
-    notes: tuple[str, ...] = ()
-
-
 def table(
     file: Path | None = None,
     /,
@@ -257,16 +241,35 @@ def _audited(
     file = Path(subject_named(given, run.config, f"audit {kind}"))
     options = merged(run.config, {**options, "out": run.out})
     subject = subject_of(file, options)
-    folder = run_folder(options["out"], file.stem, subject.name)
-    command = {"command": f"audit {kind}", "file": str(file), **options}
-    with running(folder, subject.name, command, run.quiet) as (there, progress):
-        for note in subject.notes:
-            progress.say(note)
-        findings = subject.audit(say=progress.say, folder=there)
-        code = finish(findings, there, run.context, run.as_json)
-        if options.get("pairs") and not run.as_json:
-            _print_pairs(there.path)
-        return code
+    code = audited(subject, {"command": f"audit {kind}", "file": str(file), **options}, run)
+    if options.get("pairs") and not run.as_json:
+        _print_pairs(run_folder(options["out"], subject.title, subject.name))
+    return code
+
+
+def _subject(
+    file: Path,
+    files: Sequence[Path],
+    marks: Sequence[str],
+    notes: tuple[str, ...],
+    audit: Callable[..., Findings],
+    *given: Any,
+    **settings: Any,
+) -> Subject:
+    """An audit of rows, bound to the content of its files, columns and seed.
+
+    Settings may change between runs of a folder.
+    """
+    hashes = []
+    for path in files:
+        with path.open("rb") as opened:  # it may be larger than the memory
+            hashes.append(hashlib.file_digest(opened, "sha256").hexdigest())
+    return Subject(
+        file.stem,
+        digest(*hashes, *marks),
+        lambda folder, progress: audit(*given, say=progress.say, folder=folder, **settings),
+        notes,
+    )
 
 
 def split_names(given: Sequence[str] | str | None) -> tuple[str, ...]:
@@ -326,7 +329,12 @@ def _table(file: Path, options: Mapping[str, Any]) -> Subject:
         if settings.schema is not None and not isinstance(everybody, Grouped):
             everybody = as_declared(settings.schema, everybody)
     files = [file, *([] if everybody is None else [Path(options["population"])])]
-    audit = partial(
+    marks = [*quasi, str(secret), *([] if person is None else [person]), str(settings.seed)]
+    return _subject(
+        file,
+        files,
+        marks,
+        notes,
         audit_table,
         columns,
         quasi,
@@ -338,8 +346,6 @@ def _table(file: Path, options: Mapping[str, Any]) -> Subject:
         suffix=suffix if (suffix := file.suffix.lower()) in (".csv", ".feather") else ".parquet",
         settings=settings,
     )
-    marks = [*quasi, str(secret), *([] if person is None else [person]), str(settings.seed)]
-    return Subject(_name(files, marks), audit, notes)
 
 
 def _inferred(file: Path, inside: str | None, named: Sequence[str] | None) -> Schema:
@@ -358,10 +364,9 @@ def _synthetic(file: Path, options: Mapping[str, Any]) -> Subject:
     files = [Path(options["original"]), file, Path(options["control"])]
     original, made, control = (read_columns(path) for path in files)
     secret = options["sensitive"]
-    audit = partial(
-        audit_synthetic, original, made, control, quasi, secret, name=file.stem, settings=settings
-    )
-    return Subject(_name(files, [*quasi, str(secret), str(settings.seed)]), audit)
+    marks, rows = [*quasi, str(secret), str(settings.seed)], (original, made, control)
+    how: dict[str, Any] = {"name": file.stem, "settings": settings}
+    return _subject(file, files, marks, (), audit_synthetic, *rows, quasi, secret, **how)
 
 
 def _records(file: Path, options: Mapping[str, Any]) -> Subject:
@@ -392,10 +397,10 @@ def _records(file: Path, options: Mapping[str, Any]) -> Subject:
 
     head = read_head(file, options["inside"])
     beside = {name: column for name, column in head.items() if name not in names}
-    audit = partial(audit_records, ratings, aux=aux, truth=truth, beside=beside, settings=settings)
+    how = {"aux": aux, "truth": truth, "beside": beside, "settings": settings}
     marks = [*map(str, names), str(options["unit"]), str(options["keep"]), str(settings.seed)]
     notes = tuple(f"{one.name}: {note}" for one in (ratings, aux) if one for note in one.notes)
-    return Subject(_name(files, marks), audit, (*said, *notes))
+    return _subject(file, files, marks, (*said, *notes), audit_records, ratings, **how)
 
 
 def _read(
@@ -420,15 +425,6 @@ def _read(
     )
 
 
-def _name(files: Sequence[Path], marks: Sequence[str]) -> str:
-    """Content of the files, columns and seed; settings may change between runs of a folder."""
-    hashes = []
-    for path in files:
-        with path.open("rb") as file:  # it may be larger than the memory
-            hashes.append(hashlib.file_digest(file, "sha256").hexdigest())
-    return digest(*hashes, *marks)
-
-
 _PAIRS = 20  # printed; the file has all
 
 
@@ -436,7 +432,6 @@ def _print_pairs(folder: Path) -> None:
     """Who was named as whom, from the kept table of records: personal data, asked for."""
     from rich.text import Text
 
-    from lethe.data.columns import read_columns
     from lethe.report.terminal import terminal, titled
 
     kept = next(iter(sorted(folder.glob("records.*"))), None)

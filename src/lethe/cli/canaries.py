@@ -67,7 +67,6 @@ def plant(
         Draws everything; keep it from the training. [0]
     """
     from lethe.data.tables import load
-    from lethe.errors import InputError
     from lethe.membership.one_run import plan_canaries
 
     data = load(
@@ -79,11 +78,7 @@ def plant(
         seed=seed,
         missing=missing or "refuse",
     )
-    if (out / PLAN).exists():
-        raise InputError(
-            f"{out} holds canaries already; a second plan would make the first one's training "
-            "worthless. Choose another --out."
-        )
+    _check_unplanned(out / PLAN)
     plan = plan_canaries(data.features, data.labels, count, kind, seed)
     plan.save(out / PLAN)
     _write_arrays(out / TRAIN, *plan.insert(data.features, data.labels))
@@ -143,7 +138,6 @@ def text(
 
     from lethe.cli.split import write_table
     from lethe.data.columns import check_column, read_columns
-    from lethe.errors import InputError
     from lethe.membership.language import canaries as planted
     from lethe.membership.language.measure import texts_of
     from lethe.membership.language.models import read_tokenizer
@@ -154,11 +148,7 @@ def text(
     if member is not None or "member" in columns:
         known = texts_of(columns, text, member)
         listed = [one for one, inside in zip(listed, known.member, strict=True) if inside]
-    if (out / "canaries.json").exists():
-        raise InputError(
-            f"{out} holds canaries already; a second plan would make the first one's training "
-            "worthless. Choose another --out."
-        )
+    _check_unplanned(out / ANSWER)
     plan = planted.plan_text_canaries(
         listed,
         read_tokenizer(model),
@@ -167,7 +157,7 @@ def text(
         repetitions or planted.REPETITIONS,
         seed,
     )
-    plan.save(out / "canaries.json")
+    plan.save(out / ANSWER)
     mixed = np.array(plan.insert(listed), dtype=object)
     write_table(out / "train.parquet", {text: mixed})
     print(
@@ -175,7 +165,7 @@ def text(
         f"{len(mixed) - len(listed)} of the {len(mixed)} texts of {out / 'train.parquet'}.\n"
         f"1. Fine-tune on {out / 'train.parquet'}; watch it with canary_callback (Trainer) or "
         "CanaryWatch (a loop of your own).\n"
-        f"2. lethe audit language-model MODEL_DIR --texts FILE --canaries {out / 'canaries.json'}"
+        f"2. lethe audit language-model MODEL_DIR --texts FILE --canaries {out / ANSWER}"
     )
     return 0
 
@@ -247,6 +237,16 @@ def audit(
     print(found.words)
     print(f"{len(planned)} canaries; written to {out or plan.with_name(ANSWER)}")
     return {"contradicts": 1, UNDECIDED: 3}.get(found.verdict or "", 0)
+
+
+def _check_unplanned(plan: Path) -> None:
+    from lethe.errors import InputError
+
+    if plan.exists():
+        raise InputError(
+            f"{plan.parent} holds canaries already; a second plan would make the first one's "
+            "training worthless. Choose another --out."
+        )
 
 
 def _write_arrays(path: Path, features: NDArray[Any], labels: NDArray[Any]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -56,10 +56,6 @@ class Surroundings:
     free: int
     browser: str
     variables: Mapping[str, str]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
 
 def look_around(folder: Path) -> Surroundings:
@@ -246,7 +242,7 @@ def doctor(
             "system": platform.platform(),
             "packages": packages,
             "extras": optional,
-            **found.to_json(),
+            **asdict(found),
             "warnings": warnings,
         }
         print(json.dumps(told, indent=1, ensure_ascii=False))
@@ -269,13 +265,12 @@ def doctor(
 
 
 def _print_machine(found: Surroundings) -> None:
-    gib = 2**30
     print(f"processor: {found.processor}, {found.cores} cores for us")
     for library in found.blas:
         print(f"BLAS: {library}")
     set_here = ", ".join(f"{name}={value}" for name, value in found.variables.items())
     print(f"threads: {set_here or 'nothing is set; worker processes take one each'}")
-    print(f"memory: {found.memory / gib:.1f} GiB; GPU: {found.gpu or 'none that torch can use'}")
+    print(f"memory: {found.memory / GIB:.1f} GiB; GPU: {found.gpu or 'none that torch can use'}")
     state = "can be written" if found.writable else "cannot be written"
-    print(f"runs: {found.folder} {state}, {found.free / gib:.1f} GiB free")
+    print(f"runs: {found.folder} {state}, {found.free / GIB:.1f} GiB free")
     print(f"PDF: {found.browser or 'no Chromium found; HTML reports need none'}")

@@ -166,10 +166,11 @@ def audited(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
     """
     import numpy as np
 
-    from lethe.cli.options import audit_settings, read_toml
+    from lethe.cli.options import read_toml, settings_of
     from lethe.cli.subject import load_subject
     from lethe.errors import InputError
     from lethe.membership.by_hand import chunks_of
+    from lethe.membership.settings import AuditSettings
     from lethe.training.folder import SettledRun
     from lethe.training.shadows import Shadows
 
@@ -185,7 +186,7 @@ def audited(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
     try:
         if asked["command"] == "audit scores":
             return _scores(settled, asked, data)
-        settings = audit_settings(asked)
+        settings = settings_of(AuditSettings, asked)
         asked["recipe"] = recipe or asked["recipe"]
         loaded, built = load_subject(data or str(asked["target"]), asked, settings)
     except InputError as error:

@@ -6,7 +6,7 @@ import contextlib
 import re
 import shlex
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields, make_dataclass, replace
 from pathlib import Path
 from types import GenericAlias, UnionType
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from lethe.assess.judged import Criterion
     from lethe.cli.progress import Progress
     from lethe.evidence.findings import Findings
-    from lethe.membership.settings import AuditSettings
     from lethe.training.folder import RunFolder
     from lethe.training.shadows import Shadows
 
@@ -291,17 +290,6 @@ def subject_named(given: Any, config: Path | None, command: str) -> Any:
     return found
 
 
-def audit_settings(options: Mapping[str, Any]) -> AuditSettings:
-    """Settings of a membership audit from merged options; what is None keeps its default.
-
-    Raises:
-        InputError: a value breaks a rule, or has the wrong type in a file.
-    """
-    from lethe.membership.settings import AuditSettings
-
-    return settings_of(AuditSettings, options)
-
-
 def settings_of(
     kind: type[Settings], options: Mapping[str, Any], names: Mapping[str, str] | None = None
 ) -> Settings:
@@ -350,13 +338,29 @@ def run_folder(out: str | Path | None, subject: str, name: str) -> Path:
     return Path(out or Path("lethe-runs") / f"{subject}-{name[:8]}")
 
 
-def scores_name(shadows: Shadows, targets: Shadows | None, seed: int) -> str:
-    """What a run on handed-in scores is bound to: their content, and the seed."""
+def content(*parts: Any, seed: int) -> str:
+    """What a run on arrays is bound to: the hash of arrays and words, and the seed.
+
+    Args:
+        parts: arrays, or text; None is left out.
+    """
+    from lethe.data.columns import as_text
     from lethe.training.fingerprint import digest, hash_array
 
-    tables = [shadows] if targets is None else [shadows, targets]
-    hashes = (hash_array(table) for one in tables for table in (one.signals, one.members))
+    hashes = [
+        part
+        if isinstance(part, str)
+        else hash_array(as_text(part) if part.dtype.hasobject else part)
+        for part in parts
+        if part is not None
+    ]
     return digest(*hashes, str(seed))
+
+
+def scores_name(shadows: Shadows, targets: Shadows | None, seed: int) -> str:
+    """What a run on handed-in scores is bound to."""
+    tables = [shadows] if targets is None else [shadows, targets]
+    return content(*(part for one in tables for part in (one.signals, one.members)), seed=seed)
 
 
 def command_line() -> str:
@@ -383,7 +387,7 @@ def begin(run: RunFolder, command: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def running(
-    folder: Path, name: str, command: Mapping[str, Any], quiet: bool
+    folder: Path, name: str, command: Mapping[str, Any], quiet: bool, typed: str = ""
 ) -> Iterator[tuple[RunFolder, Progress]]:
     """The run folder, with what was asked written down in it, and where to tell how far it is.
 
@@ -392,19 +396,45 @@ def running(
         name: what it is bound to.
         command: what was asked, plain values.
         quiet: tell nothing.
+        typed: for the manifest; by default the command line.
     """
     from lethe.cli.progress import Progress
     from lethe.training.folder import RunFolder
 
-    with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
+    with RunFolder(folder, name, typed or command_line()) as run, Progress(quiet) as progress:
         begin(run, command)
         yield run, progress
 
 
-def criteria_of_run(run: RunFolder) -> list[Criterion]:
-    """The rules that the command in progress was given, as its audit.toml has them."""
-    file = run.path / "audit.toml"
-    return criteria_in(read_toml(file), str(file)) if file.is_file() else []
+@dataclass(frozen=True)
+class Subject:
+    """One audit that is ready to run.
+
+    Attributes:
+        title: of the run folder, where none was asked for.
+        name: what the run is bound to: content of the files, columns and seed.
+        audit: runs it, given the run folder and the progress.
+        notes: what was changed on reading.
+    """
+
+    title: str
+    name: str
+    audit: Callable[[RunFolder, Progress], Findings]
+    notes: tuple[str, ...] = ()
+
+
+def audited(subject: Subject, command: Mapping[str, Any], run: RunOptions) -> int:
+    """Run one audit in its folder, write and print its documents; the exit code.
+
+    Args:
+        command: what was asked, with `out`; plain values.
+    """
+    folder = run_folder(command["out"], subject.title, subject.name)
+    with running(folder, subject.name, command, run.quiet) as (there, progress):
+        for note in subject.notes:
+            progress.say(note)
+        findings = subject.audit(there, progress)
+        return finish(findings, there, run.context, run.as_json)
 
 
 def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bool = False) -> int:
@@ -431,7 +461,9 @@ def documents(findings: Findings, run: RunFolder, context: Path | None = None) -
     if context is not None or beside.is_file():
         findings = replace(findings, context=read_toml(context or beside))
     fixed = [str(one["rule"]) for one in run.manifest.get("rules", ())]
-    findings = stamped(findings, criteria_of_run(run), fixed)
+    asked = run.path / "audit.toml"
+    criteria = criteria_in(read_toml(asked), str(asked)) if asked.is_file() else []
+    findings = stamped(findings, criteria, fixed)
     run.write("findings.json", findings.to_bytes())
     run.finished()
     for name, content in files(findings, run.manifest):

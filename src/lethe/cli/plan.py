@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from lethe.cli import ASKED
-from lethe.cli.options import HEADINGS, audit_settings, command_line, given_in, merged
+from lethe.cli.options import HEADINGS, command_line, given_in, merged, settings_of
 from lethe.cli.subject import DATA, PLAN, DataOptions, PlanOptions
 from lethe.evidence.estimate import Refusal
+from lethe.membership.settings import AuditSettings
 
 if TYPE_CHECKING:
     from lethe.membership.planning import Plan, Row
@@ -194,7 +195,7 @@ def plan(
 
     own = {"pilot": pilot, "precision": precision, "out": out}
     options = merged(config, {**given_in(data, settings), **own})
-    chosen = audit_settings(options)
+    chosen = settings_of(AuditSettings, options)
     asked = options["precision"] or ()
     planning.check_asked(options["pilot"], asked)
     records, recipe, name, folder = find_subject(target, options, chosen)
@@ -232,8 +233,6 @@ def _print(found: Plan, models: int, folder: Path, command: str) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
-
-    from lethe.membership.settings import AuditSettings
 
     console = Console(soft_wrap=True, highlight=False)
     for line in head_words(found):

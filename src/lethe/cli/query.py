@@ -190,7 +190,8 @@ def _print_reply(reply: Reply) -> None:
     table = Table(*keys, "answer", "95 % error interval", "noise scale", box=SIMPLE_HEAD)
     for row in rows[:_PRINTED]:
         cells = [str(row.key.get(name, "")) for name in keys]
-        table.add_row(*map(Text, [*cells, _number(row.value), _interval(row), _scale(row)]))
+        scale = "none" if row.scale is None else _number(row.scale)
+        table.add_row(*map(Text, [*cells, _number(row.value), _interval(row), scale]))
     console.print(table)
     if len(rows) > _PRINTED:
         console.print(f"and {len(rows) - _PRINTED:,} more; --json prints all.")
@@ -231,7 +232,3 @@ def _interval(row: Answer) -> str:
     if row.low is None or row.high is None:
         return "none"
     return f"{_number(row.low)} to {_number(row.high)}"
-
-
-def _scale(row: Answer) -> str:
-    return "none" if row.scale is None else _number(row.scale)

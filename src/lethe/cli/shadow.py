@@ -75,10 +75,11 @@ def shadow(
 
 def _chunks(run: Path, candidate: str, data: str | None, recipe: str | None) -> list[ChunkJob]:
     """The chunks that the audit of a run folder asks for."""
-    from lethe.cli.options import audit_settings, read_toml
+    from lethe.cli.options import read_toml, settings_of
     from lethe.cli.subject import load_subject
     from lethe.errors import InputError
     from lethe.membership.by_hand import chunks_of
+    from lethe.membership.settings import AuditSettings
     from lethe.training.folder import SettledRun
 
     settled = SettledRun(run)
@@ -94,7 +95,7 @@ def _chunks(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
     options: defaultdict[str, Any] = defaultdict(lambda: None, asked)
     if recipe is not None:
         options["recipe"] = recipe
-    settings = audit_settings(options)
+    settings = settings_of(AuditSettings, options)
     target = data or str(options["target"])
     try:
         subject = load_subject(target, options, settings)

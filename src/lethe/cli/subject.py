@@ -14,7 +14,6 @@ from lethe.membership.settings import AuditSettings
 
 if TYPE_CHECKING:
     from lethe.data.dataset import Dataset
-    from lethe.data.text import Narratives
     from lethe.training.recipe import Recipe
 
 
@@ -179,7 +178,7 @@ def load_text_subject(
     from lethe.data.text import encode, find_encoder, load_narratives
     from lethe.errors import InputError
     from lethe.training.models import load_recipe
-    from lethe.training.text_recipe import head_recipe
+    from lethe.training.text_recipe import EPOCHS, fine_tune_recipe, head_recipe
 
     if options["task"] not in (None, "classification"):
         raise InputError(
@@ -194,37 +193,23 @@ def load_text_subject(
         target,
         options["text"],
         options["label"],
-        id_column=options["id_column"],
-        drop=options["drop"] or (),
-        rows=options["rows"],
-        seed=settings.seed,
         missing=options["missing"] or "refuse",
-        group=options["group"],
-        slices=options["slices"] or (),
         min_class_size=1 if smallest is None else smallest,
-        holdout_by=options["holdout_by"],
-        **_decided_by(options, settings),
+        **_reading(options, settings),
     )
     vectors = encode(encoder, found.texts, Path(options["embeddings"] or CACHE), say)
     data = found.dataset(vectors, encoder.name)
     if options["recipe"]:
         return data, load_recipe(options["recipe"], data)
-    if options["fine_tune"]:
-        return data, _fine_tuned(found, encoder, options)
-    return data, head_recipe(len(data), vectors.shape[1], len(data.classes))
-
-
-def _fine_tuned(found: Narratives, encoder: Any, options: Mapping[str, Any]) -> Recipe:
-    from lethe.training.text_recipe import EPOCHS, fine_tune_recipe
-
-    epochs = options["epochs"]
-    return fine_tune_recipe(
+    if not options["fine_tune"]:
+        return data, head_recipe(len(data), vectors.shape[1], len(data.classes))
+    return data, fine_tune_recipe(
         encoder.folder,
         encoder.tokens_of(found.texts),
         found.labels,
         len(found.classes),
         encoder.content,
-        EPOCHS if epochs is None else epochs,
+        EPOCHS if options["epochs"] is None else options["epochs"],
     )
 
 
@@ -292,17 +277,10 @@ def load_subject(
         return load(
             target,
             options["label"],
-            id_column=options["id_column"],
-            drop=options["drop"] or (),
-            rows=options["rows"],
-            seed=settings.seed,
             missing=options["missing"] or gaps,
             task=options["task"],
-            group=options["group"],
-            slices=options["slices"] or (),
-            holdout_by=options["holdout_by"],
             identifiers=identifiers,
-            **_decided_by(options, settings),
+            **_reading(options, settings),
         )
 
     if options["recipe"]:
@@ -320,14 +298,20 @@ def load_subject(
     return data, default_recipe(len(data), int(data.features[0].size), len(data.classes))
 
 
-def _decided_by(options: Mapping[str, Any], settings: AuditSettings) -> dict[str, Any]:
-    """Schema and public rows, which decide how records become numbers; see `lethe.load`."""
+def _reading(options: Mapping[str, Any], settings: AuditSettings) -> dict[str, Any]:
+    """How records of any kind are read; see `lethe.load`."""
     from lethe.data.schema import Schema
     from lethe.membership.audit import public_of
 
     path = options["schema"]
     schema = None if path is None else Schema.load(path)
-    return {"schema": schema, "public": public_of(settings, always=schema is not None)}
+    return {
+        **{name: options[name] for name in ("id_column", "rows", "group", "holdout_by")},
+        **{name: options[name] or () for name in ("drop", "slices")},
+        "seed": settings.seed,
+        "schema": schema,
+        "public": public_of(settings, always=schema is not None),
+    }
 
 
 def _of_own_columns(data: Dataset, group: str | None) -> Dataset:

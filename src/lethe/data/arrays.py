@@ -19,6 +19,7 @@ from lethe.data.columns import (
     from_arrow,
     is_text,
     read_columns,
+    stored_type,
 )
 from lethe.errors import InputError, require
 
@@ -240,9 +241,7 @@ def dimensions_of(value: Any) -> int:
     """Of an array, tensor or Arrow column; 2 for a column of lists."""
     if not hasattr(value, "ndim"):
         pa = require("pyarrow", "tables")
-        kind = value.type
-        stored = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-        return 2 if _is_list(pa, stored) else 1
+        return 2 if _is_list(pa, stored_type(pa, value.type)) else 1
     if is_listed_text(value):
         return 2
     return int(value.ndim)
@@ -262,8 +261,7 @@ def is_float(value: Any) -> bool:
     if hasattr(value, "dtype"):
         return bool(value.dtype.kind == "f" or is_listed_text(value))
     pa = require("pyarrow", "tables")
-    kind = value.type
-    kind = kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+    kind = stored_type(pa, value.type)
     return bool(pa.types.is_floating(kind.value_type if _is_list(pa, kind) else kind))
 
 

@@ -302,6 +302,11 @@ def check_arrow_type(types: Any, path: Path, name: str, kind: Any, *, drop: bool
         )
 
 
+def stored_type(pa: Any, kind: Any) -> Any:
+    """What an extension type of Arrow is stored as, which is what DuckDB reads."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
 def from_arrow(pa: Any, column: Any) -> NDArray[Any]:
     """One column as NumPy; missing values as in the head of this file."""
     types, kind = pa.types, column.type

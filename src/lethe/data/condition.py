@@ -121,8 +121,9 @@ class Condition:
             return np.asarray(compare(column, number))
         first = as_text(column[:1])[0]
         if column.dtype.kind == "b" or moment(first) is None:
+            kind = "true and false" if column.dtype.kind == "b" else "text"
             raise InputError(
-                f"holdout_by={self.text!r}: {self.column!r} holds {_kind(column)}, which has no "
+                f"holdout_by={self.text!r}: {self.column!r} holds {kind}, which has no "
                 f"order. Name values, such as {self.column}={first}."
             )
         if moment(value) is None:
@@ -200,10 +201,6 @@ def _number(text: str) -> float | None:
         return float(text)
     except ValueError:
         return None
-
-
-def _kind(column: NDArray[Any]) -> str:
-    return "true and false" if column.dtype.kind == "b" else "text"
 
 
 def times_of(

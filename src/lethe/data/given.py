@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lethe.data.arrays import as_array
 from lethe.data.cells import plain_column
-from lethe.data.columns import Columns, as_text, is_text, list_names, read_columns
+from lethe.data.columns import Columns, as_text, list_names, read_columns
 from lethe.data.condition import Condition, External
 from lethe.data.dataset import Dataset, row_names
 from lethe.data.preparation import Preparation, prepare_columns, prepare_label
@@ -21,8 +21,7 @@ from lethe.data.tables import (
     COLUMNS,
     Encoded,
     Public,
-    encode_number,
-    encode_text,
+    encode_each,
     identifiers_of,
     label_rows,
 )
@@ -201,23 +200,12 @@ def columns_of(rows: Any, name: str) -> Columns:
 def _encoded(read: Columns) -> Encoded:
     """Columns as numbers for the attacks that look at records; gaps are marked."""
     named = list(identifiers_of(read))
-    parts = [
-        (encode_text if is_text(values) or values.dtype.kind == "b" else encode_number)(
-            name, values
-        )
-        for name, values in read.items()
-        if name not in named
-    ]
-    if not any(part.names for part in parts):
+    others = {name: values for name, values in read.items() if name not in named}
+    encoded = encode_each(others) if others else None
+    if encoded is None or not encoded.names:
         raise InputError(f"no column of X varies beside {list_names(named)}: there is no feature.")
-    notes = [note for part in parts for note in part.notes]
-    if named:
-        notes.append(f"Text that differs in most records is not compared: {list_names(named)}.")
-    return Encoded(
-        np.concatenate([part.values for part in parts], axis=1),
-        tuple(name for part in parts for name in part.names),
-        tuple(notes),
-    )
+    note = f"Text that differs in most records is not compared: {list_names(named)}."
+    return replace(encoded, notes=(*encoded.notes, *[note] * bool(named)))
 
 
 def column_of(values: Any, name: str) -> NDArray[Any]:

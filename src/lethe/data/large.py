@@ -283,18 +283,14 @@ def available() -> int:
     return max(min(left), _LEAST_MEMORY)
 
 
-def outgrows(path: Path, memory: int) -> bool:
-    """Whether a file would take more than `memory` bytes if it was read as a whole.
+def too_large(path: Path, limit: int) -> bool:
+    """Whether a table would take more than `limit` bytes if it was read as a whole.
 
-    >>> outgrows(Path("no-such-file.csv"), 10**9)
+    >>> too_large(Path("no-such-file.csv"), 10**9)
     False
     """
-    return path.is_file() and path.stat().st_size * _GROWTH > memory
-
-
-def too_large(path: Path, limit: int) -> bool:
-    """Whether a table would take more than `limit` bytes if it was read as a whole."""
-    return path.suffix.lower() in (".csv", ".parquet", *DUCKDB) and outgrows(path, limit)
+    is_table = path.suffix.lower() in (".csv", ".parquet", *DUCKDB) and path.is_file()
+    return is_table and path.stat().st_size * _GROWTH > limit
 
 
 def _worth_grouping(path: Path) -> bool:

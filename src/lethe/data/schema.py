@@ -378,7 +378,7 @@ def _read(kind: str, literal: Any) -> Value | None:
     if isinstance(literal, bool):
         return None
     if kind in ("date", "time"):
-        return _moment(kind, literal)
+        return moment_of(kind, literal)
     if isinstance(literal, float) and not math.isfinite(literal):
         return None
     if not isinstance(literal, int | float | Decimal):
@@ -393,7 +393,12 @@ def _read(kind: str, literal: Any) -> Value | None:
     return number + 0.0 if math.isfinite(number) else None  # -0.0 is 0.0
 
 
-def _moment(kind: str, literal: Any) -> int | None:
+def moment_of(kind: str, literal: Any) -> int | None:
+    """A date or time, or text of ISO 8601's extended form, in the engine's form; None for others.
+
+    Args:
+        kind: "date", for days since 1970, or "time", for microseconds.
+    """
     try:
         if isinstance(literal, str):
             if kind == "date":

@@ -41,35 +41,29 @@ def breast_cancer() -> Dataset:
     from sklearn.datasets import load_breast_cancer
 
     bunch = load_breast_cancer()
-    features = _standardised(bunch.data)
-    return Dataset(
-        name="breast-cancer",
-        features=features,
-        labels=bunch.target.astype(np.int64),
-        classes=tuple(map(str, bunch.target_names)),
-        ids=row_names(range(len(features))),
-        feature_names=tuple(map(str, bunch.feature_names)),
-        source="Breast Cancer Wisconsin (Diagnostic) (Wolberg, Mangasarian, Street and Street, "
-        "UCI 1995), as shipped with scikit-learn",
-        notes=(_SCALED,),
-    )
+    source = "Breast Cancer Wisconsin (Diagnostic) (Wolberg, Mangasarian, Street and Street, "
+    source += "UCI 1995), as shipped with scikit-learn"
+    return _measured("breast-cancer", bunch, tuple(map(str, bunch.target_names)), source)
 
 
 def diabetes() -> Dataset:
     """442 patients, 10 measurements each; how far their diabetes went within a year."""
     from sklearn.datasets import load_diabetes
 
-    bunch = load_diabetes(scaled=False)
-    features = _standardised(bunch.data)
+    source = "Diabetes (Efron, Hastie, Johnstone and Tibshirani, Least Angle Regression, 2004), "
+    source += "disease progression after one year, as shipped with scikit-learn"
+    return _measured("diabetes", load_diabetes(scaled=False), (), source)
+
+
+def _measured(name: str, bunch: Any, classes: tuple[str, ...], source: str) -> Dataset:
     return Dataset(
-        name="diabetes",
-        features=features,
-        labels=bunch.target.astype(np.float64),
-        classes=(),
-        ids=row_names(range(len(features))),
+        name=name,
+        features=_standardised(bunch.data),
+        labels=bunch.target.astype(np.int64 if classes else np.float64),
+        classes=classes,
+        ids=row_names(range(len(bunch.data))),
         feature_names=tuple(map(str, bunch.feature_names)),
-        source="Diabetes (Efron, Hastie, Johnstone and Tibshirani, Least Angle Regression, 2004), "
-        "disease progression after one year, as shipped with scikit-learn",
+        source=source,
         notes=(_SCALED,),
     )
 

@@ -79,14 +79,7 @@ def sort_ratings(
     Names, values, days, refusals and notes are those of `lethe.data.records.load_ratings`.
 
     Args:
-        path: .csv, .parquet or DuckDB file with one fact a row.
-        person: column of the people.
-        item: column of the items.
-        value: column of numbers; None = there is none.
-        time: column of dates, ISO texts or numbers; None = there is none.
-        unit: of times that are numbers, see `lethe.data.records.UNITS`.
-        keep: of several facts of a person about an item, the "first" or "last" one in time, or in
-            the file where days are equal or there are none.
+        path: .csv, .parquet or DuckDB file with one fact a row; all but `memory` is as there.
         memory: bytes that may be used; a third of them by DuckDB.
 
     Raises:
@@ -337,10 +330,6 @@ def read_facts(
 
     Args:
         path: see `load_ratings`; so are the columns.
-        person: column.
-        item: column.
-        value: column.
-        time: column.
         memory: that may be used, such as "4GB"; None = what is free.
         how: unit, keep and table, see `load_ratings`.
 

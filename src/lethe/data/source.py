@@ -28,6 +28,7 @@ from lethe.data.casts import (
     type_of,
 )
 from lethe.data.cells import check_names, csv_batches, csv_rows
+from lethe.data.columns import stored_type
 from lethe.data.schema import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, Column, Schema
 from lethe.errors import InputError, did_you_mean, require
 
@@ -450,7 +451,7 @@ def strange_columns(path: Path) -> dict[str, str]:
             coded = _coded_text(pa, opened)
             long_times = (c.path for c in opened.schema if c.physical_type == "INT96")
             strange |= {name: "" for name in long_times if name in opened.schema_arrow.names}
-            stored = {field.name: _stored_type(pa, field.type) for field in opened.schema_arrow}
+            stored = {field.name: stored_type(pa, field.type) for field in opened.schema_arrow}
             watched = {
                 name: kind
                 for name, kind in stored.items()
@@ -491,11 +492,6 @@ def _coded_text(pa: Any, opened: Any) -> set[str]:
             if column.logical_type.type != "NONE":  # ENUM, for one
                 names.add(column.path)
     return names
-
-
-def _stored_type(pa: Any, kind: Any) -> Any:
-    """What an extension type of Arrow is stored as, which is what DuckDB reads."""
-    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
 def _stored(pa: Any, cells: Any) -> Any:
@@ -539,7 +535,7 @@ def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
     pa, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
     opened = parquet.ParquetFile(path, **_TIMES)
     kinds = {
-        field.name: _stored_type(pa, field.type)
+        field.name: stored_type(pa, field.type)
         for field in opened.schema_arrow
         if field.name in strange
     }

@@ -486,6 +486,21 @@ def encode_number(name: str, column: NDArray[Any]) -> Encoded:
     return Encoded(np.stack(parts, axis=1).astype(np.float32), tuple(names), tuple(notes))
 
 
+def encode_each(columns: Columns) -> Encoded:
+    """The features of all columns side by side: text and bools by level, others as numbers."""
+    parts = [
+        (encode_text if is_text(values) or values.dtype.kind == "b" else encode_number)(
+            name, values
+        )
+        for name, values in columns.items()
+    ]
+    return Encoded(
+        np.concatenate([part.values for part in parts], axis=1),
+        tuple(name for part in parts for name in part.names),
+        tuple(note for part in parts for note in part.notes),
+    )
+
+
 def _constant(name: str, column: NDArray[Any], value: str) -> Encoded:
     note = f"Column {name!r} is {value!r} in every record and was left out."
     return Encoded(np.empty((len(column), 0), dtype=np.float32), (), (note,))
@@ -521,19 +536,13 @@ def _encode_columns(
     features = {name: values for name, values in features.items() if name not in left}
     if not features:
         raise InputError(_told_identifiers(columns))
-    parts = [
-        (encode_text if is_text(values) or values.dtype.kind == "b" else encode_number)(
-            name, values
-        )
-        for name, values in features.items()
-    ]
-    names = tuple(name for part in parts for name in part.names)
-    notes = [note for part in parts for note in part.notes]
-    if not names:
+    encoded = encode_each(features)
+    if not encoded.names:
         raise InputError(f"{path} has no features beside the label that vary. Drop fewer columns.")
-    if any(not is_text(values) for values in features.values()):
-        notes.append("Numeric features have mean 0 and standard deviation 1 over all records.")
-    return Encoded(np.concatenate([part.values for part in parts], axis=1), names, tuple(notes))
+    if all(is_text(values) for values in features.values()):
+        return encoded
+    note = "Numeric features have mean 0 and standard deviation 1 over all records."
+    return replace(encoded, notes=(*encoded.notes, note))
 
 
 def _told_gaps(path: Path, features: Columns) -> str:

@@ -12,7 +12,7 @@ import importlib.util
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -57,20 +57,10 @@ class Narratives:
 
     def dataset(self, vectors: NDArray[np.float32], how: str) -> Dataset:
         """The records with vectors (texts, width) in place of the texts; `how` says whose."""
-        return Dataset(
-            name=self.name,
-            features=vectors,
-            labels=self.labels,
-            classes=self.classes,
-            ids=self.ids,
-            feature_names=tuple(f"{how} {at}" for at in range(vectors.shape[1])),
-            source=self.source,
-            notes=self.notes,
-            groups=self.groups,
-            slices=self.slices,
-            external=self.external,
-            preparation=self.preparation,
-        )
+        same = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        del same["texts"]
+        names = tuple(f"{how} {at}" for at in range(vectors.shape[1]))
+        return Dataset(features=vectors, feature_names=names, **same)
 
 
 def load_narratives(
@@ -364,7 +354,8 @@ def encode(
     read: Callable[[Sequence[str]], NDArray[np.float32]] | None = None
     for start in range(0, len(texts), PART):
         part = texts[start : start + PART]
-        name = _key(encoder, part)
+        key = json.dumps([encoder.content, encoder.tokens, list(part)])
+        name = _digest(key.encode())
         path = None if cache is None else cache / f"{name[:16]}.safetensors"
         vectors = None if path is None else _read(path, name, len(part))
         if vectors is None:
@@ -502,11 +493,6 @@ def _content(folder: Path, pooling: str) -> str:
                     f"{path.name}:{hashlib.file_digest(file, 'sha256').hexdigest()}".encode()
                 )
     return total.hexdigest()
-
-
-def _key(encoder: TextEncoder, texts: Sequence[str]) -> str:
-    lengths = json.dumps([encoder.content, encoder.tokens, list(texts)])
-    return _digest(lengths.encode())
 
 
 def _read(path: Path, name: str, texts: int) -> NDArray[np.float32] | None:

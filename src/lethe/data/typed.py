@@ -14,13 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.schema import DAY, EPOCH, LARGEST_WHOLE, SMALLEST_WHOLE, Column, Value
+from lethe.data.schema import LARGEST_WHOLE, SMALLEST_WHOLE, Column, Value, moment_of
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 
 _WHOLE = re.compile(r"([+-]?[0-9]{1,38})(\.0*)?")
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
 _BOOL = dict.fromkeys(("true", "t", "yes", "y", "1"), True)
 _BOOL |= dict.fromkeys(("false", "f", "no", "n", "0"), False)
 STORED: dict[str, Any] = {
@@ -110,11 +108,15 @@ def _cell(kind: str, cell: Any) -> Value | None:
         return None
     if kind == "text":
         return _text(cell)
+    if isinstance(cell, datetime.datetime) and kind == "date":
+        return None if cell.tzinfo is not None else moment_of(kind, cell.date())
     if isinstance(cell, datetime.date):  # and times, which are dates too
-        return _moment(kind, cell)
+        return moment_of(kind, cell) if kind in ("date", "time") else None
     if isinstance(cell, str):
         cell = cell.strip(" ")
-        return _read_number(kind, cell) if kind in ("whole", "number") else _read_word(kind, cell)
+        if kind == "bool":
+            return _BOOL.get(cell.lower())
+        return _read_number(kind, cell) if kind in ("whole", "number") else moment_of(kind, cell)
     if kind in ("date", "time") or not isinstance(cell, int | float | Decimal):
         return None
     try:
@@ -139,17 +141,6 @@ def _read_number(kind: str, cell: str) -> Value | None:
     return None if math.isnan(number) else number + 0.0
 
 
-def _read_word(kind: str, cell: str) -> Value | None:
-    if kind == "bool":
-        return _BOOL.get(cell.lower())
-    if not (_DATE.fullmatch(cell) or (kind == "time" and _TIME.fullmatch(cell))):
-        return None
-    try:
-        return _moment(kind, datetime.datetime.fromisoformat(cell))
-    except ValueError:
-        return None
-
-
 def _text(cell: Any) -> str | None:
     if isinstance(cell, str):
         return cell
@@ -161,16 +152,3 @@ def _text(cell: Any) -> str | None:
         midnight = cell == datetime.datetime.combine(cell.date(), datetime.time(), cell.tzinfo)
         return cell.date().isoformat() if midnight else cell.isoformat(sep=" ")
     return str(cell) if isinstance(cell, int | float | Decimal | datetime.date) else None
-
-
-def _moment(kind: str, cell: datetime.date) -> int | None:
-    if kind not in ("date", "time"):
-        return None
-    if isinstance(cell, datetime.datetime):
-        if cell.tzinfo is not None:
-            return None
-        apart = cell - datetime.datetime(1970, 1, 1)
-        moment = (apart.days * 86_400 + apart.seconds) * 1_000_000 + apart.microseconds
-        return moment // DAY if kind == "date" else moment
-    days = (cell - EPOCH).days
-    return days if kind == "date" else days * DAY

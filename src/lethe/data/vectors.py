@@ -265,10 +265,12 @@ def _choose_vectors(
     ]
     fitting = [*arrays, *groups]
     if asked is not None:
+        joined = f" How many vectors of a person are known to belong together is --joined {asked}."
+        joined = joined if asked.isdecimal() else ""
         raise InputError(
             f"vectors={asked!r} is no array or column of {path}, and no column begins with it and "
             f"ends with a number.{did_you_mean(asked, [*held, *spread])} It has "
-            f"{list_names(held)}." + (_joined_words(asked) if asked.isdecimal() else "")
+            f"{list_names(held)}.{joined}"
         )
     if len(fitting) == 1:
         note = f"Taken as vectors: {fitting[0]!r}, as nothing else fits."
@@ -283,10 +285,6 @@ def _choose_vectors(
         "none is an array (rows, dimensions) of numbers with a decimal point, a column of lists, "
         "or one column a dimension. Name the right one with --vectors."
     )
-
-
-def _joined_words(number: str) -> str:
-    return f" How many vectors of a person are known to belong together is --joined {number}."
 
 
 def _spread_names(held: Held) -> dict[str, list[str]]:

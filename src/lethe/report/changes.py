@@ -210,14 +210,11 @@ def _narrower(narrower: float, power: int, then: str) -> list[str]:
     times = narrower**power
     if times > _MOST_TIMES:
         return [say("change.too_near")]
+    size = f"{times:.2g}" if times < 100 else grouped(float(f"{times:.2g}"))
     return [
-        say(f"change.narrower.{then}", narrower=f"{narrower:.2g}", times=_times(times)),
+        say(f"change.narrower.{then}", narrower=f"{narrower:.2g}", times=size),
         say("change.thumb.root" if power == 2 else "change.thumb.count"),
     ]
-
-
-def _times(times: float) -> str:
-    return f"{times:.2g}" if times < 100 else grouped(float(f"{times:.2g}"))
 
 
 def _a_rule(findings: Findings) -> list[str]:

@@ -160,11 +160,6 @@ def _row(label: str, text: str) -> tuple[str, str, bool]:
     return label, text or NOT_PROVIDED, bool(text)
 
 
-def _finished(manifest: Mapping[str, Any]) -> Any:
-    runs = manifest.get("runs") or [manifest]
-    return runs[-1].get("finished", manifest.get("created"))
-
-
 def _seconds(started: Any, finished: Any) -> float | None:
     """Between two times of ISO 8601; None where one is missing."""
     try:
@@ -179,8 +174,9 @@ def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str
     versions = document["reproduction"].get("versions")
     tool = versions.get("lethe-privacy") if isinstance(versions, Mapping) else None
     records = document["data"].get("pool", document["data"].get("records"))
+    runs = manifest.get("runs") or [manifest]
     known = {
-        "report_date": _finished(manifest),
+        "report_date": runs[-1].get("finished", manifest.get("created")),
         "tool_version": None if tool is None else say("page.version", version=tool),
         "parameters": document["subject"].get("parameters"),
         "training_records": records,
@@ -191,15 +187,15 @@ def _known(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str
         "knowledge": document["threat_model"]["knowledge"],
         "access_of_attacker": document["threat_model"]["access"],
         "compute_budget": document["threat_model"]["budget"],
-        "decision_rule": "; ".join(map(_when_fixed, document["rules"])),
+        "decision_rule": "; ".join(
+            say(
+                f"known.fixed.{'before' if rule.get('fixed', True) else 'after'}", rule=rule["rule"]
+            )
+            for rule in document["rules"]
+        ),
         **_of_this_audit(document),
     }
     return {key: plain(item) for key, item in known.items()}
-
-
-def _when_fixed(rule: Mapping[str, Any]) -> str:
-    when = "before" if rule.get("fixed", True) else "after"
-    return say(f"known.fixed.{when}", rule=rule["rule"])
 
 
 def _of_this_audit(document: Mapping[str, Any]) -> dict[str, str]:
@@ -225,8 +221,7 @@ def _flat(context: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 def _ratio(given: Mapping[str, str]) -> str:
     """Parameters per training record, and per person where that is another number."""
-    shares = [_share(given, key) for key in ("training_records", "training_people")]
-    records, people = shares
+    records, people = (_share(given, key) for key in ("training_records", "training_people"))
     if records and people not in ("", records):
         return say("known.ratio", records=records, people=people)
     return records

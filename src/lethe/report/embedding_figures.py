@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,12 @@ from lethe.report.static_svg import (
     DASHES,
     MARGINS,
     SIZE,
+    Slots,
     band,
     chart,
+    charts_of_data,
     legend,
     new_axes,
-    wordless,
 )
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ Json = Mapping[str, Any]
 _SMALL = (250.0, 190.0)
 
 
-def decay(model: Json) -> Figure | None:
+def decay(model: Json, slots: Slots) -> Figure | None:
     """Top-1, Top-5 and Top-10 by noise, with what naming at random gives."""
     levels = model["levels"]
     figure, axes = new_axes(*SIZE, MARGINS)
@@ -41,50 +43,30 @@ def decay(model: Json) -> Figure | None:
         ("5", "after", "dashed"),
         ("10", "ink", "chain"),
     ):
-        band(
-            axes,
-            places,
-            [level["top"][k] for level in levels],
-            colour,
-            dashes,
-            f"Top-{k}",
-            logarithmic=True,
-        )
-    strongest = [_shares(worst(level), chance["1"]) for level in levels]
+        top = [level["top"][k] for level in levels]
+        band(axes, places, top, colour, dashes, f"Top-{k}", logarithmic=True)
+    strongest = [
+        {
+            key: None if level["risk"][key] is None else level["risk"][key] * chance["1"]
+            for key in ("value", "low", "high")
+        }
+        for level in levels
+    ]
     band(axes, places, strongest, "muted", "solid", say("chart.sweep.strongest"), logarithmic=True)
     axes.axhline(chance["1"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
     _end_label(axes, places[-1], chance["1"], say("chart.sweep.chance"))
     _log_shares(axes)
-    axes.set_ylabel(say("chart.sweep.y"))
-    legend(axes, "lower left")
+    legend(axes, "lower left", y="chart.sweep.y")
     return figure
 
 
-def worst(level: Json) -> Json:
-    """The lift that a level is judged on."""
-    found: Json = level["risk"]
-    return found
-
-
-def _shares(lift: Json, chance: float) -> dict[str, float | None]:
-    ends = ("value", "low", "high")
-    return {key: None if lift[key] is None else lift[key] * chance for key in ends}
-
-
-def proof(model: Json) -> Figure | None:
+def proof(model: Json, slots: Slots) -> Figure | None:
     """Top-1 of the attack below the two limits that no attacker exceeds."""
     levels = [level for level in model["levels"] if level["bound"] is not None]
     figure, axes = new_axes(*SIZE, MARGINS)
     places = _places(axes, [level["sigma"] for level in levels])
-    band(
-        axes,
-        places,
-        [level["top"]["1"] for level in levels],
-        "before",
-        "solid",
-        say("chart.proof.attack"),
-        logarithmic=True,
-    )
+    top = [level["top"]["1"] for level in levels]
+    band(axes, places, top, "before", "solid", say("chart.proof.attack"), logarithmic=True)
     axes.plot(
         places,
         [level["bound"] for level in levels],
@@ -96,20 +78,15 @@ def proof(model: Json) -> Figure | None:
     played = [(x, level["optimal"]) for x, level in zip(places, levels, strict=True)]
     known = [(x, one["high"]) for x, one in played if one is not None]
     if known:
-        axes.plot(
-            *zip(*known, strict=True),
-            "v",
-            color=COLOURS["after"],
-            ms=5,
-            label=say("chart.proof.optimal"),
-        )
+        label = say("chart.proof.optimal")
+        axes.plot(*zip(*known, strict=True), "v", color=COLOURS["after"], ms=5, label=label)
     _log_shares(axes)
     axes.set_ylabel("Top-1")
     legend(axes, "lower left")
     return figure
 
 
-def utility(model: Json) -> Figure | None:
+def utility(model: Json, slots: Slots) -> Figure | None:
     """Smoothed, one draw, and M draws: three quantities, and the floor."""
     found = model["utility"]
     if "refused" in found:
@@ -141,28 +118,17 @@ def utility(model: Json) -> Figure | None:
             fontsize=8,
             annotation_clip=False,
         )
-    band(
-        axes,
-        places,
-        [level["value"] for level in levels],
-        "before",
-        "solid",
-        say("chart.utility.draw"),
-    )
+    drawn = [level["value"] for level in levels]
+    band(axes, places, drawn, "before", "solid", say("chart.utility.draw"))
     axes.axhline(found["floor"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
-    _end_label(
-        axes,
-        places[0],
-        found["floor"],
-        say("chart.utility.floor", floor=f"{found['floor']:g}"),
-        left=True,
-    )
+    floor = say("chart.utility.floor", floor=f"{found['floor']:g}")
+    _end_label(axes, places[0], found["floor"], floor, left=True)
     axes.set_ylabel(found["measure"])
     legend(axes)
     return figure
 
 
-def certified(model: Json) -> Figure | None:
+def certified(model: Json, slots: Slots) -> Figure | None:
     """Certified accuracy against radius, in closed form and by draws at each noise level."""
     radii = model["radii"]
     if not radii.get("accuracy"):
@@ -187,13 +153,11 @@ def certified(model: Json) -> Figure | None:
             label=say("radii.closed") if name == "closed form" else say("radii.draws", sigma=name),
         )
     axes.set_ylim(0, 1)
-    axes.set_xlabel(say("chart.certified.x"))
-    axes.set_ylabel(say("chart.certified.y"))
-    legend(axes, "upper right")
+    legend(axes, "upper right", x="chart.certified.x", y="chart.certified.y")
     return figure
 
 
-def histograms(model: Json) -> list[tuple[str, Callable[[], Figure]]]:
+def histograms(model: Json) -> list[tuple[str, Callable[[Slots], Figure]]]:
     """Radii by draws at each noise level, with the distance to the nearest other user."""
     radii = model["radii"]
     if "refused" in radii:
@@ -201,7 +165,7 @@ def histograms(model: Json) -> list[tuple[str, Callable[[], Figure]]]:
     return [(f"sigma {one['sigma']:g}", partial(_radii, model, one)) for one in radii["sampled"]]
 
 
-def _radii(model: Json, sampled: Json) -> Figure:
+def _radii(model: Json, sampled: Json, slots: Slots) -> Figure:
     radii = model["radii"]
     apart = (model["geometry"].get("l2") or {}).get("median")
     figure, axes = new_axes(*_SMALL, (40.0, 8.0, 8.0, 36.0))
@@ -216,21 +180,18 @@ def _radii(model: Json, sampled: Json) -> Figure:
     return figure
 
 
-def surface(model: Json) -> list[tuple[str, Callable[[], Figure]]]:
+def surface(model: Json) -> list[tuple[str, Callable[[Slots], Figure]]]:
     """Lift and utility over sigma and M: both depend on sigma / sqrt(M) alone."""
     cells = model["surface"]
-    drawn: list[tuple[str, Callable[[], Figure]]] = []
-    for key in ("lift", "utility"):
-        known = [cell for cell in cells if cell[key] is not None]
-        if not known:
-            continue
-        drawn.append((say(f"chart.surface.{key}"), partial(_heat, known, key)))
-    return drawn
+    known = {key: [cell for cell in cells if cell[key] is not None] for key in ("lift", "utility")}
+    return [
+        (say(f"chart.surface.{key}"), partial(_heat, listed, key))
+        for key, listed in known.items()
+        if listed
+    ]
 
 
-def _heat(cells: Sequence[Json], key: str) -> Figure:
-    import math
-
+def _heat(cells: Sequence[Json], key: str, slots: Slots) -> Figure:
     sigmas = sorted({cell["sigma"] for cell in cells})
     counts = sorted({cell["draws"] for cell in cells})
     figure, axes = new_axes(300.0, 60.0 + max(34.0 * len(counts), 68.0), (52.0, 8.0, 8.0, 40.0))
@@ -255,7 +216,7 @@ def _heat(cells: Sequence[Json], key: str) -> Figure:
     return figure
 
 
-NAMED: Mapping[str, Callable[[Json], Figure | None]] = {
+NAMED: Mapping[str, Callable[[Json, Slots], Figure | None]] = {
     "sweep": decay,
     "proof": proof,
     "utility": utility,
@@ -273,26 +234,17 @@ def vector_charts(model: Json, prefix: str) -> dict[str, Chart]:
     Returns:
         by name; what there is nothing to draw of is left out.
     """
-    drawn: list[tuple[str, str, str, Callable[[], Figure | None]]] = [
-        (name, say(f"chart.{name}"), say(f"chart.{name}.label"), partial(draw, model))
-        for name, draw in NAMED.items()
-    ]
-    for name, several in (("radii", histograms), ("surface", surface)):
-        drawn += [
-            (f"{name}-{at}", title, title, draw)
-            for at, (title, draw) in enumerate(several(model), start=1)
-        ]
-    made = {
-        name: chart(title, f"{prefix}{name}", f"v{prefix}{name}-", label, wordless(draw))
-        for name, title, label, draw in drawn
-    }
-    return {name: one for name, one in made.items() if one is not None}
+    found = charts_of_data(NAMED, model, prefix)
+    for kind, several in (("radii", histograms), ("surface", surface)):
+        for at, (title, draw) in enumerate(several(model), start=1):
+            name = f"{kind}-{at}"
+            numbered = chart(title, f"{prefix}{name}", f"v{prefix}{name}-", title, draw)
+            found |= {} if numbered is None else {name: numbered}
+    return found
 
 
 def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:
     """Noise on a logarithmic axis that begins with 0, a step below the least noise there is."""
-    import math
-
     positive = [sigma for sigma in sigmas if sigma > 0]
     start = math.log10(min(positive)) - 0.4 if positive else 0.0
     places = [math.log10(sigma) if sigma > 0 else start for sigma in sigmas]
@@ -307,8 +259,6 @@ def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:
 
 def _log_shares(axes: Axes) -> None:
     """A logarithmic axis of shares, from the decade below the least of them."""
-    import math
-
     axes.set_yscale("log")
     low = max(axes.get_ylim()[0], 1e-9)
     decades = [10.0**at for at in range(math.floor(math.log10(low)), 1)]
@@ -317,15 +267,13 @@ def _log_shares(axes: Axes) -> None:
     axes.set_ylim(low / 4, 1.3)
 
 
-def _end_label(
-    axes: Axes, x: float, y: float, words: str, colour: str = "muted", left: bool = False
-) -> None:
+def _end_label(axes: Axes, x: float, y: float, words: str, left: bool = False) -> None:
     axes.annotate(
         words,
         (x, y),
         xytext=(2 if left else -2, 3),
         textcoords="offset points",
         ha="left" if left else "right",
-        color=COLOURS[colour],
+        color=COLOURS["muted"],
         fontsize=8,
     )

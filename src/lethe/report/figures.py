@@ -51,9 +51,7 @@ def roc_chart(baseline: Json | None, other: Json | None) -> Chart | None:
         axes.minorticks_off()
         axes.set_xlim(low, 1)
         axes.set_ylim(low, 1)
-        axes.set_xlabel(say("chart.fpr"))
-        axes.set_ylabel(say("chart.tpr"))
-        legend(axes)
+        legend(axes, x="chart.fpr", y="chart.tpr")
         return figure
 
     return chart(say("chart.roc"), "roc", "roc-", say("chart.roc.label"), draw)
@@ -70,26 +68,19 @@ def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
 
     def draw(slots: Slots) -> Figure:
         figure, axes = new_axes(*_SIZE, _MARGINS)
-        if after is not None:
-            axes.stairs(
-                np.maximum(after["counts"], 0.1),
-                after["edges"],
-                baseline=0.1,
-                fill=True,
-                color=COLOURS["after"],
-                alpha=0.45,
-                lw=0,
-                label=slots.put((other or {})["name"]),
-            )
-        if before is not None:
-            axes.stairs(
-                np.maximum(before["counts"], 0.1),
-                before["edges"],
-                baseline=0.1,
-                color=COLOURS["before"],
-                lw=1.6,
-                label=slots.put((baseline or {})["name"]),
-            )
+        filled: Json = {"fill": True, "alpha": 0.45, "lw": 0}
+        line: Json = {"lw": 1.6}
+        drawn = ((other, after, "after", filled), (baseline, before, "before", line))
+        for candidate, shape, colour, style in drawn:
+            if candidate is not None and shape is not None:
+                axes.stairs(
+                    np.maximum(shape["counts"], 0.1),
+                    shape["edges"],
+                    baseline=0.1,
+                    color=COLOURS[colour],
+                    label=slots.put(candidate["name"]),
+                    **style,
+                )
         axes.set_yscale("log")
         most = max(max(shape["counts"]) for shape in known)
         ticks = [10**power for power in range(8) if 10**power <= most * 1.5]
@@ -97,9 +88,7 @@ def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
         axes.minorticks_off()
         axes.set_ylim(0.7, most * 2.5)
         axes.set_xlim(*_filled_range(known))
-        axes.set_xlabel(say("chart.t"))
-        axes.set_ylabel(say("chart.records"))
-        legend(axes, "upper right")
+        legend(axes, "upper right", x="chart.t", y="chart.records")
         return figure
 
     return chart(say("chart.ts"), "exposure", "t-", say("chart.ts"), draw)
@@ -214,8 +203,6 @@ def _curve(candidate: Json | None) -> Json | None:
 
 
 def _smallest(curve: Json) -> float:
-    import math
-
     positive = [fpr for fpr in curve["fpr"] if fpr > 0]
     return max(10.0 ** math.floor(math.log10(min(positive, default=1e-3)) + 1e-9), 1e-5)
 
@@ -248,12 +235,13 @@ def _histogram(candidate: Json | None) -> Json | None:
 
 def _filled_range(known: Sequence[Json]) -> tuple[float, float]:
     """The part of the axis where some record lies; empty bins at the ends are cut."""
-    ends = []
-    for shape in known:
-        for at, count in enumerate(shape["counts"]):
-            if count > 0:
-                ends += [shape["edges"][at], shape["edges"][at + 1]]
-    return min(ends), max(ends)
+    filled = [
+        shape["edges"][at : at + 2]
+        for shape in known
+        for at, count in enumerate(shape["counts"])
+        if count > 0
+    ]
+    return min(low for low, _ in filled), max(high for _, high in filled)
 
 
 # How epsilon is spread over the records, where every record has one of its own.

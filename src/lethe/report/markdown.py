@@ -10,7 +10,6 @@ import re
 from collections.abc import Sequence
 
 from lethe.report.catalogue import say
-from lethe.report.first_screen import First
 from lethe.report.page import Release, Runs, read, together
 from lethe.report.sections import Bullets, Facts, Folded, Part, Table, Words
 
@@ -62,7 +61,10 @@ def _release(release: Release) -> list[str]:
     first = release.first
     lines = [f"## {words(release.title)}", ""]
     lines += _headline(first.level, first.headline, first.outcome.code, first.detail)
-    lines += [_card(first, at) for at in range(len(first.cards))]
+    for card in first.cards:
+        rest = "; ".join(line.rstrip(".") for line in card.lines if line)
+        more = f", {words(rest)}" if rest else ""
+        lines.append(f"- {words(card.title)}: **{words(card.large)}**{more}")
     lines.append("")
     if first.options is not None:
         lines += _table(first.options)
@@ -72,12 +74,6 @@ def _release(release: Release) -> list[str]:
             for part in section.parts:
                 lines += _part(part, section.id)
     return lines
-
-
-def _card(first: First, at: int) -> str:
-    card = first.cards[at]
-    rest = "; ".join(line.rstrip(".") for line in card.lines if line)
-    return f"- {words(card.title)}: **{words(card.large)}**" + (f", {words(rest)}" if rest else "")
 
 
 def _part(part: Part, section: str) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,20 +50,35 @@ def fixed(number: float, decimals: int, exact: bool = True) -> str:
     return f"−{text}" if number < 0 and float(text) != 0 else text
 
 
-def measured(quantity: Mapping[str, Any] | None, decimals: int) -> Cell:
-    """An estimate or refusal of the findings as a table cell."""
+def measured(
+    quantity: Mapping[str, Any] | None,
+    words: Callable[[float], str],
+    interval: Callable[[Mapping[str, Any]], str],
+) -> Cell:
+    """An estimate or refusal of the findings as a table cell.
+
+    Args:
+        words: of the value.
+        interval: of the limits, which stand alone where there is no value; may be empty.
+    """
     if quantity is None:
         return Cell("none")
     if "refused" in quantity:
         return Cell("refused", reason=str(quantity["refused"]))
+    limits = interval(quantity)
+    if quantity["value"] is None:
+        return Cell("estimate", limits) if limits else Cell("none")
+    return Cell("estimate", words(quantity["value"]), limits)
+
+
+def _bracketed(quantity: Mapping[str, Any], decimals: int) -> str:
     value, low, high = quantity["value"], quantity["low"], quantity["high"]
     ends = ["–" if end is None else fixed(end, decimals, exact=False) for end in (low, high)]
-    interval = "" if low is None and high is None else f"[{ends[0]}, {ends[1]}]"
+    if low is None and high is None:
+        return ""
     if value is not None:
-        return Cell("estimate", fixed(value, decimals), interval)
-    if high is not None:
-        return Cell("estimate", say("at_most", value=ends[1]))
-    return Cell("none") if low is None else Cell("estimate", say("at_least", value=ends[0]))
+        return f"[{ends[0]}, {ends[1]}]"
+    return say("at_least", value=ends[0]) if high is None else say("at_most", value=ends[1])
 
 
 def rate(quantity: Mapping[str, Any] | None) -> Cell:
@@ -72,7 +87,11 @@ def rate(quantity: Mapping[str, Any] | None) -> Cell:
     >>> str(rate({"value": 0.052, "low": 0.046, "high": None}))
     '0.0520 [0.0460, –]'
     """
-    return measured(quantity, _RATE_DECIMALS)
+    return measured(
+        quantity,
+        lambda value: fixed(value, _RATE_DECIMALS),
+        lambda ends: _bracketed(ends, _RATE_DECIMALS),
+    )
 
 
 def grouped(number: float) -> str:
@@ -176,14 +195,9 @@ def share(quantity: Mapping[str, Any] | None) -> Cell:
     >>> str(share({"value": 0.0751, "low": 0.0629, "high": 0.0854}))
     '7.51 % 6.29 to 8.54 %'
     """
-    if quantity is None:
-        return Cell("none")
-    if "refused" in quantity:
-        return Cell("refused", reason=str(quantity["refused"]))
-    interval = range_words(quantity, 3)
-    if quantity["value"] is None:
-        return Cell("estimate", interval) if interval else Cell("none")
-    return Cell("estimate", share_words(quantity["value"], 3), interval)
+    return measured(
+        quantity, lambda value: share_words(value, 3), lambda ends: range_words(ends, 3)
+    )
 
 
 def number(value: float | None, digits: int = 3) -> Cell:
@@ -212,23 +226,17 @@ def significant(value: float, digits: int = 3) -> str:
 
 def amount(quantity: Mapping[str, Any] | None, digits: int = 3) -> Cell:
     """A measured number that is no share (lift, t, bits, epsilon) as a table cell."""
-    if quantity is None:
-        return Cell("none")
-    if "refused" in quantity:
-        return Cell("refused", reason=str(quantity["refused"]))
-    value, low, high = (quantity[key] for key in ("value", "low", "high"))
-    ends = ["" if end is None else significant(end, digits) for end in (low, high)]
-    if not any(ends) or low == value == high:
-        interval = ""
-    elif not ends[0]:
-        interval = say("at_most", value=ends[1])
-    elif not ends[1]:
-        interval = say("at_least", value=ends[0])
-    else:
-        interval = say("range", low=ends[0], high=ends[1])
-    if value is None:
-        return Cell("estimate", interval) if interval else Cell("none")
-    return Cell("estimate", significant(value, digits), interval)
+
+    def interval(quantity: Mapping[str, Any]) -> str:
+        low, high = (quantity[key] for key in ("low", "high"))
+        ends = ["" if end is None else significant(end, digits) for end in (low, high)]
+        if not any(ends) or low == quantity["value"] == high:
+            return ""
+        if all(ends):
+            return say("range", low=ends[0], high=ends[1])
+        return say("at_least", value=ends[0]) if ends[0] else say("at_most", value=ends[1])
+
+    return measured(quantity, lambda value: significant(value, digits), interval)
 
 
 def is_measured(value: Any) -> bool:

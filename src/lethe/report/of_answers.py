@@ -17,6 +17,7 @@ from lethe.report.static_svg import (
     DASHES,
     Slots,
     chart,
+    figure_of_rows,
     legend,
     legend_above,
     limit_and_value,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Json = Mapping[str, Any]
-_WIDTH, _ROW = 620.0, 24.0
-_MARGINS = (230.0, 14.0, 28.0, 42.0)  # left, right, top, bottom
 _ROWS = 10
 _FPRS = (0.001, 0.01, 0.1)
 
@@ -330,8 +329,8 @@ def _plain(charge: Json) -> str:
 def _mechanism_figure(section: Json, slots: Slots) -> Figure:
     """Limit and observed value of every pair; a line at the claim."""
     pairs, claim = section["pairs"], section["claim"]
-    height = _ROW * len(pairs) + _MARGINS[2] + _MARGINS[3]
-    figure, axes = new_axes(_WIDTH, height, _MARGINS)
+    names = [slots.put(one["name"], 44) for one in pairs]
+    figure, axes = figure_of_rows(names, width=620.0, left=230.0)
     for at, one in enumerate(pairs):
         low, value = one["limit"]["low"], one["limit"]["value"]
         if value is not None:
@@ -342,9 +341,6 @@ def _mechanism_figure(section: Json, slots: Slots) -> Figure:
         axes.axvline(
             claim["value"], color=COLOURS["after"], lw=1.2, ls="--", label=say("chart.claimed")
         )
-    names = [slots.put(one["name"], 44) for one in pairs]
-    axes.set_yticks([-at for at in range(len(pairs))], names)
-    axes.set_ylim(-len(pairs) + 0.5, 0.5)
     axes.set_xlim(left=0)
     axes.set_xlabel(claim["measure"])
     legend_above(axes)

@@ -201,8 +201,11 @@ class Language(Room):
         parts: list[Part] = []
         if has_evidence("language.blind.fail", self.document, shown or {}):
             parts.append(Words(say("language.blind.fail", p=p), "warning"))
-        heads = self._heads()
-        rows = [*self._rows(shown), self._blind_row()]
+        rates = [say("model.tpr_at", fpr=percent(float(fpr))) for fpr in self._fprs()]
+        heads = [say("attack"), *rates, "AUC", say("language.head.excess")]
+        cells = [share(blind["tpr"].get(fpr)) for fpr in self._fprs()]
+        cells += [_auc(blind["auc"]), Cell("none")]
+        rows = [*self._rows(shown), (say("language.blind", by=blind["by"]), cells)]
         parts.append(Table(say("language.rates"), heads, rows, note))
         others = [
             Table(one["name"], heads, self._rows(one))
@@ -214,10 +217,6 @@ class Language(Room):
     def _fprs(self) -> list[str]:
         return sorted(self.section["blind"]["tpr"], key=lambda fpr: -float(fpr))
 
-    def _heads(self) -> list[str]:
-        rates = [say("model.tpr_at", fpr=percent(float(fpr))) for fpr in self._fprs()]
-        return [say("attack"), *rates, "AUC", say("language.head.excess")]
-
     def _rows(self, candidate: Json | None) -> list[Row]:
         titles = {one["name"]: one["title"] for one in self.document["attacks"]}
         rows: list[Row] = []
@@ -225,11 +224,6 @@ class Language(Room):
             cells = [share(one["tpr"].get(fpr)) for fpr in self._fprs()]
             rows.append((titles.get(name, name), [*cells, _auc(one["auc"]), share(one["excess"])]))
         return rows
-
-    def _blind_row(self) -> Row:
-        blind = self.section["blind"]
-        cells = [share(blind["tpr"].get(fpr)) for fpr in self._fprs()]
-        return say("language.blind", by=blind["by"]), [*cells, _auc(blind["auc"]), Cell("none")]
 
     def exposed(self) -> Section:
         shown = judged(self.document) or self.base or {}

@@ -41,7 +41,8 @@ from lethe.report.sections import (
     personal,
 )
 from lethe.report.severity import HIGH_FROM
-from lethe.report.table_figures import table_charts
+from lethe.report.static_svg import charts_of_data
+from lethe.report.table_figures import NAMED
 
 Json = Mapping[str, Any]
 
@@ -58,7 +59,7 @@ class Rows(Room):
     @cached_property
     def charts(self) -> dict[str, Chart]:
         """By name; a terminal asks for none."""
-        return {chart.name: chart for chart in table_charts(self.section)}
+        return charts_of_data(NAMED, self.section, ids="t-")
 
     def _drawn(self, *names: str) -> list[Part]:
         return [self.charts[name] for name in names if name in self.charts]
@@ -134,7 +135,8 @@ class Quasi(Rows):
             name: share_words(numbers[name]["value"]) for name in ("certain", "guessed", "blind")
         }
         values |= {"quasi": quasi, "people": self._people_word, "secret": self._secret(near)}
-        values["linked"] = say(f"{self.headline}.short", value=share_words(_linked(shown)))
+        linked = float(shown["measures"]["marketer"]["value"])
+        values["linked"] = say(f"{self.headline}.short", value=share_words(linked))
         key = _LEARNT[kind]
         return replace(found, headline=say(key, **values), short=say(f"{key}.short", **values))
 
@@ -459,10 +461,6 @@ def _columns(
     heads = [say("options.option"), *(say(prefix + key) for key, _ in columns)]
     rows = [(one["name"], [read(one) for _, read in columns]) for one in candidates]
     return Table(title, heads, rows, note)
-
-
-def _linked(candidate: Json) -> float:
-    return float(candidate["measures"]["marketer"]["value"])
 
 
 def _text(found: Json) -> str:

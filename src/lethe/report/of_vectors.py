@@ -8,7 +8,7 @@ from typing import Any
 
 from lethe.evidence.sight import Plant, smallest_seen
 from lethe.report.catalogue import say
-from lethe.report.embedding_figures import vector_charts, worst
+from lethe.report.embedding_figures import vector_charts
 from lethe.report.first_screen import (
     Room,
     Worst,
@@ -181,7 +181,7 @@ class Vectors(Room):
             clean = None if "refused" in utility else utility["levels"][0]["value"]
             cells: list[Cell | str] = [
                 _attacker(model["levels"][0].get("strongest") or {}),
-                amount(worst(model["levels"][0])),
+                amount(model["levels"][0]["risk"]),
                 amount(attack["bits"]),
                 plain_auc(clean),
                 _apart(model["geometry"].get("l2") or {}),
@@ -260,7 +260,7 @@ class Vectors(Room):
             cells: list[Cell | str] = [
                 *(share(one["top"][k]) for k in ("1", "5", "10")),
                 amount(one["lift"]),
-                amount(worst(one)),
+                amount(one["risk"]),
                 _attacker(one.get("strongest") or {}),
                 one["tier"],
                 _bound(one["bound"]),

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from lethe.report.catalogue import say
 from lethe.report.sections import Chart
 
 if TYPE_CHECKING:
@@ -194,11 +195,6 @@ if TYPE_CHECKING:
     Draw = Callable[[Slots], Figure | None]
 
 
-def wordless(draw: Callable[[], Figure | None]) -> Callable[[Slots], Figure | None]:
-    """A figure that holds no words from data."""
-    return lambda slots: draw()
-
-
 def chart(title: str, name: str, prefix: str, label: str, draw: Draw) -> Chart | None:
     """A matplotlib chart, for the page and for Python; None where there is nothing to draw.
 
@@ -214,6 +210,31 @@ def chart(title: str, name: str, prefix: str, label: str, draw: Draw) -> Chart |
             return None
         svg = inline(figure, prefix, label, slots)
     return Chart(title, name, svg, partial(as_figure, draw))
+
+
+def charts_of_data(
+    painters: Mapping[str, Callable[[Any, Slots], Figure | None]],
+    data: Any,
+    prefix: str = "",
+    ids: str = "v",
+) -> dict[str, Chart]:
+    """The charts that `data` has something to draw for, by name; the catalogue has their titles.
+
+    Args:
+        painters: by name, a function of the data and the slots.
+        prefix: of the names of the charts, as is `ids` of the ids in the page.
+    """
+    drawn = {
+        name: chart(
+            say(f"chart.{name}"),
+            f"{prefix}{name}",
+            f"{ids}{prefix}{name}-",
+            say(f"chart.{name}.label"),
+            partial(draw, data),
+        )
+        for name, draw in painters.items()
+    }
+    return {name: found for name, found in drawn.items() if found is not None}
 
 
 def as_figure(draw: Draw) -> Figure:
@@ -305,8 +326,6 @@ def _only_used_ids(text: str, prefix: str) -> str:
 Json = Mapping[str, Any]
 
 SIZE = (420.0, 270.0)  # points
-_ROW, _ROWS_WIDTH = 24.0, 560.0  # points
-_ROWS_MARGINS = (190.0, 14.0, 28.0, 42.0)
 MARGINS = (52.0, 12.0, 12.0, 42.0)  # left, right, top, bottom
 DASHES: Mapping[str, tuple[int, ...]] = {
     "solid": (),
@@ -357,19 +376,30 @@ def limit_and_value(
     axes.plot([low], [-at], "|", ms=11, color=colour, label=limit)
 
 
-def legend(axes: Axes, place: Literal["best", "lower left", "upper right"] = "best") -> None:
-    """The names of the lines, without a frame."""
+def legend(
+    axes: Axes,
+    place: Literal["best", "lower left", "upper right"] = "best",
+    *,
+    x: str | None = None,
+    y: str | None = None,
+) -> None:
+    """The names of the lines, without a frame, and of the axes: keys of the catalogue."""
+    for key, name_axis in ((x, axes.set_xlabel), (y, axes.set_ylabel)):
+        if key is not None:
+            name_axis(say(key))
     axes.legend(loc=place, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
 
 
-def figure_of_rows(names: Sequence[str]) -> tuple[Figure, Axes]:
+def figure_of_rows(
+    names: Sequence[str], width: float = 560.0, left: float = 190.0
+) -> tuple[Figure, Axes]:
     """Axes with a row for each name, the first on top at 0, the next at -1.
 
     Args:
         names: at the left; words from data as slots.
+        width: of the figure, in points, as is `left` of the names.
     """
-    height = _ROW * len(names) + _ROWS_MARGINS[2] + _ROWS_MARGINS[3]
-    figure, axes = new_axes(_ROWS_WIDTH, height, _ROWS_MARGINS)
+    figure, axes = new_axes(width, 24.0 * len(names) + 70.0, (left, 14.0, 28.0, 42.0))
     axes.set_yticks([-at for at in range(len(names))], list(names))
     axes.set_ylim(-len(names) + 0.5, 0.5)
     return figure, axes

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
 from lethe.report.numbers import percent
-from lethe.report.sections import Chart
 from lethe.report.static_svg import (
     COLOURS,
     DASHES,
@@ -16,7 +14,6 @@ from lethe.report.static_svg import (
     SIZE,
     Slots,
     band,
-    chart,
     legend,
     legend_above,
     new_axes,
@@ -66,10 +63,8 @@ def few_columns(section: Json, slots: Slots) -> Figure | None:
         label=say("chart.columns.worst"),
     )
     axes.set_xticks(sizes, [str(m) for m in sizes])
-    axes.set_xlabel(say("chart.columns.x"))
     _shares(axes, max([*some, *best, 0.01]))
-    axes.set_ylabel(say("chart.columns.y"))
-    legend(axes)
+    legend(axes, x="chart.columns.x", y="chart.columns.y")
     return figure
 
 
@@ -99,8 +94,7 @@ def auxiliary(section: Json, slots: Slots) -> Figure | None:
     )
     _phi_axis(axes, [one["phi"] for one in found["answered"]], section["phi"])
     _shares(axes, 1.0)
-    axes.set_ylabel(say("chart.auxiliary.y"))
-    legend(axes)
+    legend(axes, y="chart.auxiliary.y")
     return figure
 
 
@@ -116,10 +110,8 @@ def facts_known(section: Json, slots: Slots) -> Figure | None:
         known = [int(m) for m in bare]
         band(axes, known, list(bare.values()), "after", "dashed", say("chart.facts.alone"))
     axes.set_xticks(sizes, [str(m) for m in sizes])
-    axes.set_xlabel(say("chart.facts.x"))
     _shares(axes, 1.0)
-    axes.set_ylabel(say("chart.facts.y"))
-    legend(axes)
+    legend(axes, x="chart.facts.x", y="chart.facts.y")
     return figure
 
 
@@ -166,21 +158,6 @@ NAMED: Mapping[str, Callable[[Json, Slots], Figure | None]] = {
 }
 
 
-def table_charts(section: Json) -> list[Chart]:
-    """The figures that this kind of audit has."""
-    made = [
-        chart(
-            say(f"chart.{name}"),
-            name,
-            f"t-{name}-",
-            say(f"chart.{name}.label"),
-            partial(draw, section),
-        )
-        for name, draw in NAMED.items()
-    ]
-    return [one for one in made if one is not None]
-
-
 def _curve(points: Sequence[Json], phi: float) -> Figure:
     figure, axes = new_axes(*SIZE, MARGINS)
     places = list(range(len(points)))
@@ -200,8 +177,7 @@ def _curve(points: Sequence[Json], phi: float) -> Figure:
             band(axes, at, measured, colour, dashes, say(f"chart.curve.{key}"))
     _phi_axis(axes, [point["phi"] for point in points], phi)
     _shares(axes, 1.0)
-    axes.set_ylabel(say("chart.curve.y"))
-    legend(axes)
+    legend(axes, y="chart.curve.y")
     return figure
 
 

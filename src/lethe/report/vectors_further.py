@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,11 +26,11 @@ from lethe.report.static_svg import (
     DASHES,
     MARGINS,
     SIZE,
+    Slots,
     band,
-    chart,
+    charts_of_data,
     legend,
     new_axes,
-    wordless,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +41,6 @@ Json = Mapping[str, Any]
 
 _STYLES = (("before", "solid"), ("after", "dashed"), ("ink", "chain"), ("muted", "dotted"))
 _TICKS = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
-_LEFT = (52.0, 12.0, 12.0, 42.0)
 
 
 def of_candidates(model: Json, candidates: Sequence[Json], several: bool) -> list[Json]:
@@ -53,26 +53,11 @@ def further_charts(model: Json, mine: Sequence[Json], prefix: str) -> dict[str, 
     """Figures of what was asked for beyond the attack, by name."""
     first = (mine[0].get("verification") or {}) if mine else {}
     curves = model.get("singling_out") or {}
-    drawn: list[tuple[str, Callable[[], Figure | None]]] = [
-        ("det", partial(det, first)),
-        ("matched", partial(_by_number, curves, "matched", "k", "share", "matched")),
-        ("crowd", partial(sizes, curves)),
-        ("joined", partial(_by_number, curves, "vectors", "vectors", "top_1", "joined")),
-    ]
-    made = {
-        name: chart(
-            say(f"chart.{name}"),
-            f"{prefix}{name}",
-            f"v{prefix}{name}-",
-            say(f"chart.{name}.label"),
-            wordless(draw),
-        )
-        for name, draw in drawn
-    }
-    return {name: one for name, one in made.items() if one is not None}
+    found = charts_of_data({"det": det}, first, prefix)
+    return found | charts_of_data(_CURVES, curves, prefix)
 
 
-def det(found: Json) -> Figure | None:
+def det(found: Json, slots: Slots) -> Figure | None:
     """False non-match against false match, both on normal deviates, of three attackers."""
     from scipy.special import ndtri
 
@@ -82,7 +67,7 @@ def det(found: Json) -> Figure | None:
     best = sorted(rows, key=lambda one: one["eer"]["value"])[:1]
     chosen = [one for one in rows if one["name"] in ("cosine", "plda")]
     chosen += [one for one in best if one not in chosen]
-    figure, axes = new_axes(*SIZE, _LEFT)
+    figure, axes = new_axes(*SIZE, MARGINS)
     low, high = 0.0005, 0.9995
 
     def place(share: float) -> float:
@@ -101,29 +86,15 @@ def det(found: Json) -> Figure | None:
         setter([place(tick) for tick in inside], [percent(tick) for tick in inside])
     axes.set_xlim(place(low), place(0.6))
     axes.set_ylim(place(low), place(high))
-    axes.set_xlabel(say("chart.det.x"))
-    axes.set_ylabel(say("chart.det.y"))
-    legend(axes, "lower left")
+    legend(axes, "lower left", x="chart.det.x", y="chart.det.y")
     return figure
 
 
-def _lines(rows: Sequence[Json], x: str, y: str) -> dict[str, tuple[list[float], list[Json]]]:
-    """Places and estimates of every attacker in the rows."""
-    found: dict[str, tuple[list[float], list[Json]]] = {}
-    for one in rows:
-        places, measured = found.setdefault(one["name"], ([], []))
-        places.append(one[x])
-        measured.append(one[y])
-    return found
-
-
 def _drawn(rows: Sequence[Json], x: str, y: str, axes: Axes, logarithmic: bool = True) -> None:
-    import math
-
-    for (name, (places, measured)), (colour, dashes) in zip(
-        _lines(rows, x, y).items(), _STYLES, strict=False
-    ):
-        at = [math.log10(place) for place in places]
+    names = dict.fromkeys(row["name"] for row in rows)
+    for name, (colour, dashes) in zip(names, _STYLES, strict=False):
+        mine = [row for row in rows if row["name"] == name]
+        at, measured = [math.log10(row[x]) for row in mine], [row[y] for row in mine]
         band(axes, at, measured, colour, dashes, name, logarithmic=logarithmic)
     ticks = sorted({row[x] for row in rows})
     shown: list[int] = []
@@ -133,23 +104,19 @@ def _drawn(rows: Sequence[Json], x: str, y: str, axes: Axes, logarithmic: bool =
     axes.set_xticks([math.log10(tick) for tick in shown], [grouped(tick) for tick in shown])
 
 
-def _by_number(curves: Json, rows: str, x: str, y: str, name: str) -> Figure | None:
+def _by_number(rows: str, x: str, y: str, name: str, curves: Json, slots: Slots) -> Figure | None:
     """Shares by a number that grows, such as the k of Top-k: a line for each attacker."""
     if not curves or not curves[rows]:
         return None
     figure, axes = new_axes(*SIZE, MARGINS)
     _drawn(curves[rows], x, y, axes, logarithmic=False)
     axes.set_ylim(0, 1)
-    axes.set_xlabel(say(f"chart.{name}.x"))
-    axes.set_ylabel(say(f"chart.{name}.y"))
-    legend(axes)
+    legend(axes, x=f"chart.{name}.x", y=f"chart.{name}.y")
     return figure
 
 
-def sizes(curves: Json) -> Figure | None:
+def sizes(curves: Json, slots: Slots) -> Figure | None:
     """Top-1 by the number of people, beside chance."""
-    import math
-
     if not curves:
         return None
     figure, axes = new_axes(*SIZE, MARGINS)
@@ -168,10 +135,15 @@ def sizes(curves: Json) -> Figure | None:
     axes.set_yticks(decades, [percent(one) for one in decades])
     axes.minorticks_off()
     axes.set_ylim(0.5 / users[-1], 1.3)
-    axes.set_xlabel(say("chart.crowd.x"))
-    axes.set_ylabel(say("chart.sweep.y"))
-    legend(axes, "lower left")
+    legend(axes, "lower left", x="chart.crowd.x", y="chart.sweep.y")
     return figure
+
+
+_CURVES: Mapping[str, Callable[[Json, Slots], Figure | None]] = {
+    "matched": partial(_by_number, "matched", "k", "share", "matched"),
+    "crowd": sizes,
+    "joined": partial(_by_number, "vectors", "vectors", "top_1", "joined"),
+}
 
 
 def further_parts(model: Json, mine: Sequence[Json], charts: Mapping[str, Chart]) -> list[Part]:
