@@ -26,7 +26,7 @@ def first(kind: str, changed: dict[str, Any] | None = None) -> Any:
         (
             "model",
             "moderate",
-            "recognises 22 % of the training records; a random guess finds 10 %.",
+            "recognises 3.8 % of the training records; a random guess finds 1 %.",
         ),
         ("scores", "moderate", "An attacker recognises"),
         ("vectors", "high", "An attacker identifies 65 % of people; a random guess identifies"),
@@ -291,6 +291,7 @@ def test_a_claim_that_is_wrong_speaks_over_a_model_at_chance() -> None:
     plain = document("model")
     for candidate in plain["candidates"]:
         candidate["shown"] = []
+        candidate["risk"] |= {"value": 0.01, "low": 0.005, "high": 0.03}
     releases = [read(Findings.from_json(plain)), read(findings("mechanism"))]
     head = together(releases, ["a", "b"])
     assert "could have seen" in releases[0].first.verdict

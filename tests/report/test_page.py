@@ -246,8 +246,7 @@ def test_refusals_say_why_and_missing_numbers_are_dashes() -> None:
     odd = document("model")
     attack = odd["candidates"][0]["attacks"]["lira-online"]
     attack["auc"] = {"refused": "too few targets"}
-    rates = odd["candidates"][2]["measures"]
-    rates["tpr@0.1"] = rates["tpr@0.1"] | {"high": None}
+    odd["candidates"][2]["risk"] = odd["candidates"][2]["risk"] | {"high": None}
     page = render(Findings.from_json(odd))
     assert "too few targets" in page and "fpr=0.001 needs at least 10000 non-members" in page
     assert 'data-at="2" data-limit=""' in page
