@@ -380,7 +380,7 @@ def nearest_distance(
     found = np.full(len(rows), np.nan)
     if but is None:
         found = _within_groups(rows, among, columns)
-        # Who agrees in all categories is nearer than whoever differs in one.
+        # A row that agrees in all categories is nearer than one that differs in any.
         left = np.flatnonzero(~(found <= 1 / len(columns)))
         if len(left) < len(rows):
             found[left] = nearest_distance(rows.take(left), among, columns) if len(left) else 0

@@ -181,7 +181,7 @@ class ClippingPlan:
         chosen[self._coins.choice(len(chosen), 2, replace=False)] = True
         usual = self.check.mode == "as given"
 
-        def asked(work: Callable[[], tuple[dict[str, Tensor], Tensor]]) -> dict[str, Tensor]:
+        def summed(work: Callable[[], tuple[dict[str, Tensor], Tensor]]) -> dict[str, Tensor]:
             mode = nullcontext() if usual else evaluating(self.module)
             with torch.random.fork_rng(), mode:
                 total, _ = work()
@@ -190,10 +190,10 @@ class ClippingPlan:
 
         factors, pair = clip_factors(clip, chosen.float()), _chosen(batch, chosen, copies)
         try:
-            within = asked(partial(self._tape.clipped_sum, self.loss, batch, factors, copies))
+            within = summed(partial(self._tape.clipped_sum, self.loss, batch, factors, copies))
         except (NotCovered, NotFinite):
             return
-        right = asked(
+        right = summed(
             partial(looped, self.module, self.loss, pair, clip_factors(clip), copies, skip=True)
         )
         if not distance(within, right) <= max(_APART, 4 * self.check.tolerance) * clip:

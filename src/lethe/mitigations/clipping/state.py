@@ -139,8 +139,7 @@ class ModuleState:
         self._arrays: list[tuple[Any, Any]] = []
         self._kept: list[_Kept] = []
         self._seen: dict[int, Any] = {}
-        found: list[tuple[_Holder, Any, str]] = []
-        self._opaque = found
+        self._opaque: list[tuple[_Holder, Any, str]] = []
         for name, value in module.named_parameters():
             self._walk(value, name, "parameter")
         for name, buffer in module.named_buffers():
@@ -157,7 +156,7 @@ class ModuleState:
         self._sizes = list(map(len, self._dicts))
         self._first = [
             (self._copied(part.copy[key], name), _content(part.copy[key]))
-            for part, key, name in found
+            for part, key, name in self._opaque
         ]
         self._versions = self._now()
 
