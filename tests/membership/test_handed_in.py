@@ -11,9 +11,12 @@ from sklearn.linear_model import LogisticRegression
 
 import lethe
 from lethe.membership.audit import audit_scores
-from lethe.membership.inputs import drawn_alike, misplaced
+from lethe.membership.inputs import drawn_alike, misplaced, own_rows
 from lethe.membership.records import near_pairs
 from lethe.membership.settings import AuditSettings
+from lethe.training.chunks import Spec, chunk_jobs, train_chunk
+from lethe.training.recipe import CallableRecipe, Treatment
+from lethe.training.shadows import Shadows
 
 QUIET = {"save": False, "quiet": True}
 
@@ -161,3 +164,57 @@ def test_near_copies_of_the_data_are_measured_both_ways():
     assert outcomes == ["not-enough-evidence", "pass"]
     assert np.unique(near_pairs(features)).size == 300
     assert np.unique(near_pairs(rng.normal(size=(600, 3)))).size > 590
+
+
+ROWS = {
+    "its own": lambda rows, seed: rows,
+    "all of them": lambda rows, seed: np.arange(300),
+    "some by its seed": lambda rows, seed: np.random.default_rng(seed).permutation(300)[:150],
+    "shuffled": lambda rows, seed: np.random.default_rng(7).permutation(300)[rows],
+    "the next ones": lambda rows, seed: (rows + 1) % 300,
+}
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize("read", ROWS)
+def test_a_function_that_trains_on_other_rows_stops(task, read, tmp_path):
+    """Its models are told by no attack, and each such audit passed `auc <= 0.6`."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(300, 3)).astype(np.float32)
+    labels = features[:, 0] + 0.5 * rng.normal(size=300)
+    labels = labels if task == "regression" else (labels > 0).astype(np.int64)
+
+    def train(rows, weights, seed):
+        used = ROWS[read](rows, seed)
+        if task == "regression":
+            return lambda asked: np.full(len(asked), labels[used].mean())
+        share = np.bincount(labels[used], minlength=2) / len(used)
+        return lambda asked: np.tile(share, (len(asked), 1))
+
+    outputs = {"regression": "prediction", "classification": "probabilities"}[task]
+    recipe = CallableRecipe(train, outputs)
+    classes = 0 if task == "regression" else 2
+    pool = rng.random(300) < 0.8
+    spec = Spec(features, labels, classes, pool, recipe, Treatment(), 0)
+    jobs = chunk_jobs(spec, tmp_path, 8, 4)
+    for job in jobs:
+        train_chunk(job)
+    plain = Shadows.from_shards(jobs, np.arange(300).astype(str))
+    checks = [check.effect for check in own_rows(plain, spec, tmp_path)]
+    assert checks == ([] if read == "its own" else ["stops"])
+
+
+def test_a_function_that_fails_without_a_class_is_asked_about(tmp_path):
+    """The audit itself is not lost where the control cannot be trained."""
+    labels = np.arange(40) % 2
+
+    def train(rows, weights, seed):
+        if abs(labels[rows].mean() - 0.5) > 0.2:
+            raise ValueError("too few of a class")
+        return lambda asked: np.full((len(asked), 2), 0.5)
+
+    recipe = CallableRecipe(train, "probabilities")
+    spec = Spec(np.eye(40), labels, 2, np.ones(40, bool), recipe, Treatment(), 0)
+    plain = shadows(paired(8, 40), signals(paired(8, 40)))
+    (check,) = own_rows(plain, spec, tmp_path)
+    assert check.effect == "asks" and "too few of a class" in check.text

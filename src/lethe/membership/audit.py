@@ -35,7 +35,7 @@ from lethe.membership.candidates import (
 )
 from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.exposure import expose
-from lethe.membership.inputs import handed_in, split_copies
+from lethe.membership.inputs import handed_in, own_rows, split_copies
 from lethe.membership.onion import onion
 from lethe.membership.persons import person_level
 from lethe.membership.records import identical_rows, write_records
@@ -50,7 +50,7 @@ from lethe.training.engines import Engine, settled_layout, train_in_processes
 from lethe.training.engines.processes import run_in_processes
 from lethe.training.environment import default_workers, on_one_thread
 from lethe.training.folder import RunFolder, SettledRun, write_personal
-from lethe.training.recipe import Recipe, TorchRecipe, Treatment
+from lethe.training.recipe import CallableRecipe, Recipe, TorchRecipe, Treatment
 from lethe.training.shadows import Shadows
 
 _FILE = "public-weights.safetensors"
@@ -275,6 +275,9 @@ def audit_model(
     how = {"weights_from_models": models_behind, **stopped}
     judged = next(one for one in measured if one.name == settings.release)
     inputs = list(split_copies(judged, None, features, settings))
+    if isinstance(recipe, CallableRecipe) and not hasattr(recipe.train, "describe"):
+        show.say("asking whether the recipe trains on the rows that it is given")
+        inputs += own_rows(first.shadows, spec, folder.path)
     return ModelSubject(data.name, measured, skipped, settings, data, spec, how, inputs).findings()
 
 

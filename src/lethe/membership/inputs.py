@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +17,7 @@ from scipy.special import ndtri
 
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.verdict import HARMLESS
-from lethe.errors import InputError, NotMeasurable
+from lethe.errors import InputError, LetheError, NotMeasurable, RunFailed
 from lethe.evidence.rules import PASS, judge
 from lethe.membership.attacks.lira import ranked
 from lethe.membership.document import Measurement, evidence
@@ -25,6 +27,9 @@ from lethe.membership.language.rates import People
 from lethe.membership.measure import run_attacks
 from lethe.membership.records import near_pairs
 from lethe.membership.settings import AuditSettings
+from lethe.training.chunks import Spec, chunk_jobs, train_chunk
+from lethe.training.engines import train_in_processes
+from lethe.training.recipe import Treatment
 from lethe.training.shadows import Shadows
 from lethe.training.signals import codes_of_copies
 
@@ -279,6 +284,72 @@ def split_copies(
         yield InputCheck("copies", "stops", text, way_out)
     else:
         yield InputCheck("copies", "asks", count, way_out)
+
+
+def own_rows(plain: Shadows, spec: Spec, folder: Path) -> Iterator[InputCheck]:
+    """Whether a training function trains on the rows that it is given.
+
+    One that reads other rows, or draws rows of its own, gives models that no attack can tell by
+    membership. So further models train on mostly one half of the labels, and on mostly the other:
+    they must favour what they saw by more than five times what shadow models differ by chance.
+
+    Assumes: rows that are read instead have labels of another half. Rows in a wrong order among
+        equal labels, or of predictions alone, are not seen. A model that hardly learns, with
+        classes weighted alike, is stopped too.
+
+    Args:
+        plain: the shadow models.
+        spec: what they were trained by.
+        folder: of the run, where the further models are kept.
+    """
+    half = _half_of(np.array(spec.labels)[spec.pool])
+    # Some of the other half: training may fail where a class has no record.
+    kept = np.random.default_rng(59).random(len(half)) < 0.2
+
+    def favour(signals: NDArray[np.float32]) -> Float:
+        return np.asarray(signals[:, half].mean(axis=1) - signals[:, ~half].mean(axis=1))
+
+    try:
+        high, low = (favour(_trained_on(part | kept, spec, folder)) for part in (half, ~half))
+    except LetheError as error:
+        text = f"Whether the recipe trains on the rows it is given was not seen: {error}"
+        yield InputCheck("own-rows", "asks", text)
+        return
+    shift, chance = float((high - low).mean()), float(favour(plain.signals).std(ddof=1))
+    if not shift > 5 * chance:
+        yield InputCheck(
+            "own-rows",
+            "stops",
+            "Models do not depend on the rows that the recipe was given: trained on mostly one "
+            f"half of the labels they favour it by {shift:.2g}, by chance {chance:.2g}.",
+            "Let train(rows, weights, seed) use those rows of the audited data, in their order.",
+        )
+
+
+def _trained_on(part: NDArray[np.bool_], spec: Spec, folder: Path) -> NDArray[np.float32]:
+    """(2, N) signals of two models that train on halves of a part of the records."""
+    pool, rest = spec.pool.copy(), spec.pool.copy()
+    pool[spec.pool], rest[spec.pool] = part, ~part
+    external = rest if spec.external is None else spec.external | rest
+    spec_of_part = replace(
+        spec, pool=pool, external=external, treatment=Treatment(), predictions=False, queries=0
+    )
+    name = f"own-rows-{spec_of_part.hash()[:8]}"
+    (job,) = chunk_jobs(spec_of_part, folder / "shadows" / name, 2, 2)
+    for _ in train_in_processes([job], train_chunk, 1):
+        pass
+    shard = job.finished()
+    if shard is None:
+        raise RunFailed(f"{name} is not there; run the same command again")
+    return shard.signals[:, spec.pool]
+
+
+def _half_of(labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """(N,) True for about half of the records: every other class by size, or higher targets."""
+    if labels.dtype.kind == "f":
+        return np.asarray(labels > np.median(labels))
+    _, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    return np.asarray(np.argsort(np.argsort(-counts, kind="stable"))[code] % 2 == 1)
 
 
 def _as_one(shadows: Shadows, codes: NDArray[np.intp]) -> Shadows:
