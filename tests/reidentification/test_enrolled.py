@@ -127,6 +127,13 @@ def test_the_gaussian_is_that_of_the_density_where_nothing_is_shrunk():
 def test_assignment_is_that_of_the_highest_total_and_softmax_has_a_limit():
     assert assigned(np.array([[2.0, 1.9], [2.5, 1.0]])).tolist() == [0.0, 0.0]
     assert assigned(np.array([[2.0, 0.0], [2.5, 1.0]])).tolist() == [1.0, 1.0]
+
+
+def test_equal_scores_name_nobody_by_their_order():
+    """Constant vectors were assigned to 100 % of their people."""
+    assert assigned(np.zeros((300, 300))).mean() < 0.05
+    tied = np.repeat(np.random.default_rng(0).normal(size=(300, 1)), 300, axis=1)
+    assert assigned(tied).mean() < 0.05
     with pytest.raises(NotMeasurable, match="people at most"):
         many = sight_of(np.zeros((10_004, 1)), split_rows(np.repeat(np.arange(5002), 2), 0, 2))
         enrol("softmax", many)

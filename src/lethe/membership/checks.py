@@ -381,5 +381,5 @@ def direction(rates: AttackRates, mitigated: bool) -> Check:
     if mitigated:
         said = f"{read} and were attacked, because a mitigation may turn scores round"
         return Check("direction of scores", WARN, said, rates.turned, rates.name)
-    said = f"{read}. Scores point the wrong way: were losses handed over as log-odds (--signal)?"
+    said = f"{read}. Scores point the wrong way: are they losses (--signal), or members the others?"
     return Check("direction of scores", FAIL, said, rates.turned, rates.name)

@@ -318,12 +318,14 @@ def _softmax(held: _Rows) -> Score:
 def assigned(scores: Any) -> Float:
     """(G,) whether each person's probes are assigned to that person, one to one.
 
-    The assignment of the highest total score (Crouse 2016).
+    The assignment of the highest total score (Crouse 2016); of equal ones any, at random: in the
+    order of the people equal scores would name everybody rightly.
 
     Args:
         scores: (G, G) of each person's probes with each enrolled person; row g belongs to g.
     """
     from scipy.optimize import linear_sum_assignment
 
-    _, person = linear_sum_assignment(scores, maximize=True)
-    return np.asarray(person == np.arange(len(person)), np.float64)
+    order = np.random.default_rng(len(scores)).permutation(len(scores))
+    _, person = linear_sum_assignment(np.asarray(scores)[:, order], maximize=True)
+    return np.asarray(order[person] == np.arange(len(person)), np.float64)
