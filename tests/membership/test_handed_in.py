@@ -134,6 +134,15 @@ def test_a_random_split_is_called_one_that_was_not_once_in_a_hundred():
     assert stopped <= 3  # P(4 or more of 40 at 0.01) < 0.001
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sorted_scores_stop(axis):
+    """They keep no membership, and passed."""
+    members = paired(8, 200, 1)
+    made = shadows(members, np.sort(signals(members, 1, 2.0), axis=axis))
+    asked = AuditSettings(attack=("lira-offline", "loss-threshold"), gate=("auc<=0.6",))
+    assert audit_scores("x", made, asked).verdict["outcome"] == "not-enough-evidence"
+
+
 @pytest.mark.parametrize("jitter", [0.0, 1e-6])
 @pytest.mark.parametrize("models", [4, 16])
 def test_copies_that_are_members_where_others_are_not_earn_no_pass(models, jitter):

@@ -17,7 +17,7 @@ from hypothesis.extra import numpy as hnp
 from safetensors.numpy import save_file
 
 from lethe.errors import InputError
-from lethe.training.scores_file import log_odds, loss_to_log_odds, read_scores
+from lethe.training.scores_file import log_odds, loss_to_log_odds, read_scores, scores_of
 from lethe.training.signals import signal_from_predictions
 
 SIGNALS = np.arange(12, dtype=np.float32).reshape(4, 3) / 16
@@ -391,3 +391,9 @@ def test_label_differs_within_a_record(tmp_path: Path, name: str) -> None:
 def test_missing_model_or_record(tmp_path: Path) -> None:
     message = long_refusal(tmp_path, model=["", *long_columns()["model"][1:]])
     assert "'model' is missing in 1 rows, the first is row 0" in message and "Fill" in message
+
+
+def test_numbers_that_are_text_are_refused_in_words():
+    table = {"signals": np.full((4, 5), "0.5"), "members": np.eye(4, 5)}
+    with pytest.raises(InputError, match="written as text"):
+        scores_of(table)

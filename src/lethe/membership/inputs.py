@@ -56,13 +56,25 @@ def handed_in(
         signals = np.concatenate([shadows.signals, targets.signals])
         members = np.concatenate([shadows.members, targets.members])
         everybody = replace(shadows, signals=signals, members=members)
-    if not everybody.alone and (order := misplaced(everybody, seed)):
+    if not everybody.alone and (sorted_by := ordered(everybody.signals)):
+        text = f"The scores rise {sorted_by}: sorting them lost which model or record they are of."
+        yield InputCheck("membership-order", "stops", text, "Hand them over as they were computed.")
+    elif not everybody.alone and (order := misplaced(everybody, seed)):
         text = f"Membership fits the scores far better {order}."
         way_out = "Give both tables one order of models and records, and one sign of all scores."
         yield InputCheck("membership-order", "stops", text, way_out)
     if (check := drawn_alike(targets or shadows, features, seed)) is not None:
         yield check
     yield from split_copies(measured, targets, features, settings)
+
+
+def ordered(signals: NDArray[np.floating]) -> str:
+    """Along which side of the table (models, records) all scores rise or fall; empty for none."""
+    for axis, side in enumerate(("from model to model", "from record to record")):
+        steps = np.diff(signals, axis=axis)
+        if len(np.unique(steps)) > 1 and ((steps >= 0).all() or (steps <= 0).all()):
+            return side
+    return ""
 
 
 def misplaced(shadows: Shadows, seed: int = 0) -> str:

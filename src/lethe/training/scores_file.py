@@ -289,10 +289,11 @@ def _check_signals(
     if signals.dtype.kind not in "fiub":
         odd = as_text(signals)
         flags = ~np.vectorize(_is_number, otypes=[bool])(odd)
-        first = f", the first is {str(odd[flags][0])!r} ({_where(flags, names, ids)})"
+        if not flags.any():
+            raise InputError(f"{path}: signals are numbers written as text. Save them as float32.")
         raise InputError(
-            f"{path}: {flags.sum()} signals are not numbers{first if flags.any() else ''}. "
-            "Save them as float32."
+            f"{path}: {flags.sum()} signals are not numbers, the first is "
+            f"{str(odd[flags][0])!r} ({_where(flags, names, ids)}). Save them as float32."
         )
     for what, flags, out in (
         ("NaN", np.isnan(signals), "Score these records again, or remove them."),
