@@ -93,16 +93,16 @@ def charge_of(guarantee: Guarantee, rule: str) -> Charge:
     500000000
     """
     check_choice("rule", rule, RULES)
-    kind, given = guarantee.kind, guarantee.parameters
+    kind, parameters = guarantee.kind, guarantee.parameters
     amount: float | Fraction
     delta = Fraction(0)
     if rule == "epsilon" and kind in ("pure-dp", "approx-dp"):
-        amount, delta = given["epsilon"], _exact("delta", given.get("delta", 0.0))
+        amount, delta = parameters["epsilon"], _exact("delta", parameters.get("delta", 0.0))
     elif rule == "rho" and kind in ("pure-dp", "zcdp"):
         pure = kind == "pure-dp"
-        amount = _exact("epsilon", given["epsilon"]) ** 2 / 2 if pure else given["rho"]
+        amount = _exact("epsilon", parameters["epsilon"]) ** 2 / 2 if pure else parameters["rho"]
     elif rule == "mu2" and kind in ("pure-dp", "gdp"):
-        mu = _mu_of_pure(given["epsilon"]) if kind == "pure-dp" else given["mu"]
+        mu = _mu_of_pure(parameters["epsilon"]) if kind == "pure-dp" else parameters["mu"]
         amount = _exact("mu", mu) ** 2
     else:
         raise InputError(

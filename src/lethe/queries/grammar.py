@@ -222,18 +222,18 @@ def refuse_times(column: Column) -> None:
 
 def listed(values: tuple[Literal, ...], column: Column) -> tuple[Literal, ...]:
     """Values of a list as the column has them, sorted; each may stand once."""
-    found: dict[Literal, Literal] = {}
+    literals: dict[Literal, Literal] = {}
     for value in values:
         bound = literal_of(value, column, listed=True)
-        if bound in found:
-            same = literal_text(found[bound])
+        if bound in literals:
+            same = literal_text(literals[bound])
             also = "" if same == literal_text(value) else f", also written {literal_text(value)}"
             raise InputError(
                 f"{same} of column {column.name!r} stands here twice{also}; each value may stand "
                 "once."
             )
-        found[bound] = value
-    return ordered(list(found))
+        literals[bound] = value
+    return ordered(list(literals))
 
 
 def literal_of(value: Literal, column: Column, listed: bool = False) -> Literal:

@@ -37,8 +37,8 @@ class Spend:
     mu: float | None = None
 
     def __post_init__(self) -> None:
-        given = {n: getattr(self, n) for n in ("epsilon", "rho", "mu")}
-        named = {n: v for n, v in given.items() if v is not None}
+        costs = {n: getattr(self, n) for n in ("epsilon", "rho", "mu")}
+        named = {n: v for n, v in costs.items() if v is not None}
         if len(named) != 1:
             raise InputError(
                 f"an answer needs exactly one of epsilon, rho and mu, got {len(named)}: "
@@ -63,8 +63,8 @@ class Spend:
     @property
     def parameters(self) -> Mapping[str, float]:
         """Those given, by name."""
-        given = {n: getattr(self, n) for n in ("epsilon", "delta", "rho", "mu")}
-        return {n: float(v) for n, v in given.items() if v is not None}
+        costs = {n: getattr(self, n) for n in ("epsilon", "delta", "rho", "mu")}
+        return {n: float(v) for n, v in costs.items() if v is not None}
 
     def share(self, part: float) -> Spend:
         """A part of it: shares that sum to one add up to no more than the whole.

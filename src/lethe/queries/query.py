@@ -195,8 +195,8 @@ def _bound_condition(condition: Condition, schema: Schema) -> Condition:
         return condition
     column = schema[condition.column]
     if isinstance(condition, Among):
-        found = among(condition.column, listed(condition.values, column))
-        return opposite(found) if condition.negated else found
+        membership = among(condition.column, listed(condition.values, column))
+        return opposite(membership) if condition.negated else membership
     if column.type == "bool" and condition.operator not in ("=", "!="):
         raise InputError(f"{condition}: true and false have no order. Use = or !=.")
     if condition.operator in ("=", "!="):

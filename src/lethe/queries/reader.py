@@ -74,12 +74,12 @@ def cut(query: str) -> list[Word]:
     words = []
     place = 0
     while place < len(query):
-        found = _WORD.match(query, place)
-        if found is None or found.lastgroup is None:
+        match = _WORD.match(query, place)
+        if match is None or match.lastgroup is None:
             raise wrong(query, place, _why(query[place]))
-        if found.lastgroup != "space":
-            words.append(Word(found.lastgroup, found.group(), place))
-        place = found.end()
+        if match.lastgroup != "space":
+            words.append(Word(match.lastgroup, match.group(), place))
+        place = match.end()
     return [*words, Word("end", "", len(query))]
 
 
@@ -219,36 +219,36 @@ class Reader:
             raise self.wrong("values in brackets such as ['Kent', 'Essex'] must stand here.")
         if self.next.lower == "]":
             raise self.wrong("the list is empty: name at least one value.")
-        found = [self.value()]
+        values = [self.value()]
         while self.has(","):
-            found.append(self.value())
+            values.append(self.value())
         self.must("]", "the values")
-        kinds = {_kind(value) for value in found}
+        kinds = {_kind(value) for value in values}
         if len(kinds) > 1:
             raise self.wrong(
                 f"values of one kind must stand here, not {' and '.join(sorted(kinds))}.", start
             )
-        if len(found) > MOST_VALUES:
+        if len(values) > MOST_VALUES:
             raise self.wrong(f"at most {MOST_VALUES} values may stand here.", start)
-        if len(set(found)) < len(found):
-            twice = next(value for value in found if found.count(value) > 1)
+        if len(set(values)) < len(values):
+            twice = next(value for value in values if values.count(value) > 1)
             raise self.wrong(f"{twice!r} stands here twice; each value may stand once.", start)
-        return ordered(found)
+        return ordered(values)
 
     def keys(self) -> tuple[Key, ...]:
         """Take the columns of ``by``."""
-        found: list[Key] = []
-        while not found or self.has(","):
+        keys: list[Key] = []
+        while not keys or self.has(","):
             start = self.next
             column = self.column()
-            if column in [key.column for key in found]:
+            if column in [key.column for key in keys]:
                 raise self.wrong(f"{column!r} is grouped by twice.", start)
-            found.append(Key(column, self.values() if self.has("among") else None))
-        if len({key.among is None for key in found}) > 1:
+            keys.append(Key(column, self.values() if self.has("among") else None))
+        if len({key.among is None for key in keys}) > 1:
             raise self.wrong(
                 "give 'among' and its values for all columns of 'by', or for none of them."
             )
-        return tuple(sorted(found, key=lambda key: key.column))
+        return tuple(sorted(keys, key=lambda key: key.column))
 
     def condition(self) -> Condition:
         """Take the condition of ``where``, or one in brackets."""
@@ -268,9 +268,9 @@ class Reader:
         self.depth += 1
         if self.depth > DEEPEST:
             raise self.wrong(f"brackets and 'not' may be {DEEPEST} deep.")
-        found = part()
+        condition = part()
         self.depth -= 1
-        return found
+        return condition
 
     def clause(self) -> Condition:
         """Take one comparison, or what is in brackets."""
@@ -291,8 +291,8 @@ class Reader:
             return IsNull(column, negated)
         negated = self.has("not")
         if self.has("in"):
-            found = among(column, self.values())
-            return opposite(found) if negated else found
+            membership = among(column, self.values())
+            return opposite(membership) if negated else membership
         if self.has("between"):
             low = self.value()
             self.must("and", "the lower value")
@@ -306,14 +306,14 @@ class Reader:
     def operator(self) -> str:
         """Take the sign of a comparison."""
         word = self.take()
-        found = {"<>": "!="}.get(word.raw, word.raw)
-        if word.kind != "sign" or found not in OPPOSITE:
+        sign = {"<>": "!="}.get(word.raw, word.raw)
+        if word.kind != "sign" or sign not in OPPOSITE:
             raise self.wrong(
                 "a comparison must stand here: =, !=, <, <=, >, >=, in [..], between .. and .., "
                 "is null.",
                 word,
             )
-        return found
+        return sign
 
 
 def _number(raw: str) -> Number | None:

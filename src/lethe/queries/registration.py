@@ -109,11 +109,11 @@ class Registered:
         """
         if (person is None) != (rows is None):
             raise InputError("person and rows go together: whose rows, and how many of each.")
-        found = self.schema.to_json()
+        document = self.schema.to_json()
         if person is not None:
             _ = self.schema[person]
-            found |= {"person": person, "rows": rows}
-        return json.dumps(found, separators=(",", ":"))
+            document |= {"person": person, "rows": rows}
+        return json.dumps(document, separators=(",", ":"))
 
     def is_unchanged(self) -> bool:
         """Whether rows, schema and the file a copy was made of are those that were registered."""
@@ -172,7 +172,7 @@ def register(
     digest = "" if direct else _content(file.path, key)
     if not direct:
         write_typed(file, schema, rows)
-    made = Registered(
+    registered = Registered(
         file.path.name if file.table is None else f"{file.path.name}:{file.table}",
         schema,
         rows.resolve(),
@@ -183,14 +183,14 @@ def register(
         source=None if direct else file.path.resolve(),
         digest=digest,
     )
-    made = replace(made, settled=made.fingerprint())
+    registered = replace(registered, settled=registered.fingerprint())
     try:
-        _write(made)
+        _write(registered)
     except RunFailed:
-        if made.copied:
-            made.rows.unlink()
+        if registered.copied:
+            registered.rows.unlink()
         raise
-    return made
+    return registered
 
 
 def _write(made: Registered) -> None:
@@ -230,7 +230,7 @@ def load(path: Path, source: Path | None = None) -> Registered:
         beside = folder / path.stem
         kept = folder / (document.get("raw") or str(document["name"]))
         raw = folder / source if source else beside if beside.is_file() else kept
-        made = Registered(
+        registered = Registered(
             str(document["name"]),
             Schema.of(document["schema"]["columns"], str(path)),
             (folder / rows).resolve(),
@@ -246,8 +246,8 @@ def load(path: Path, source: Path | None = None) -> Registered:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no keeper's file. `lethe register` writes one.") from error
-    check_not_url(made.rows)  # earlier versions asked tables in PostgreSQL
-    return made
+    check_not_url(registered.rows)  # earlier versions asked tables in PostgreSQL
+    return registered
 
 
 def find(path: str | Path, table: str | None = None) -> Registered:
@@ -260,17 +260,17 @@ def find(path: str | Path, table: str | None = None) -> Registered:
     Raises InputError: these data are not registered.
     """
     check_not_url(path)
-    given = Path(path)
-    if given.suffix == SUFFIX and table is None:
-        return load(given)
-    place = keeper_of(given, table)
+    source = Path(path)
+    if source.suffix == SUFFIX and table is None:
+        return load(source)
+    place = keeper_of(source, table)
     if not place.exists():
-        missing = "" if given.exists() else f"{given} does not exist, and "
+        missing = "" if source.exists() else f"{source} does not exist, and "
         raise InputError(
-            f"{missing}{given.name} is not registered: run `lethe schema {given.name}`, look the "
+            f"{missing}{source.name} is not registered: run `lethe schema {source.name}`, look the "
             "schema over, then `lethe register` or `lethe budget create --data` it."
         )
-    return load(place, given.absolute())
+    return load(place, source.absolute())
 
 
 def forget(registered: Registered) -> list[Path]:

@@ -50,24 +50,24 @@ def release(
     texts = {json.dumps(list(values)): values for values in groups}
     counts: dict[Scalar, int] = {text: groups[values].rows for text, values in texts.items()}
     part = spend if query.aggregate.counts_rows else spend.share(FOR_KEYS)
-    found = noisy_keys(counts, part, whose, groups=whose.rows, column="group")
+    named_groups = noisy_keys(counts, part, whose, groups=whose.rows, column="group")
     if most is not None:
-        found = replace(found, rows=tuple(_fitting(found.rows, most)))
-    shown = {texts[str(row.key["group"])]: row for row in found.rows}
+        named_groups = replace(named_groups, rows=tuple(_fitting(named_groups.rows, most)))
+    shown = {texts[str(row.key["group"])]: row for row in named_groups.rows}
     names = named({values: groups[values] for values in shown})
     if query.aggregate.counts_rows:
-        pairs = zip(found.rows, names, strict=True)
-        return Answers(tuple(replace(row, key=name) for row, name in pairs), found.guarantee)
+        pairs = zip(named_groups.rows, names, strict=True)
+        return Answers(tuple(replace(row, key=name) for row, name in pairs), named_groups.guarantee)
     # What `Neighbours.guarantee` says of people by itself stands once.
     bounded = "no person has more than"
-    assumed = [text for text in found.guarantee.assumptions if not text.startswith(bounded)]
+    assumed = [text for text in named_groups.guarantee.assumptions if not text.startswith(bounded)]
     guarantee = whose.guarantee(spend, *assumed)
     if not shown:
         return Answers((), guarantee)
     enough = {values: groups[values] for values in shown}
     rest = spend.share(1 - FOR_KEYS)
     answers = query.aggregate.released(enough, names, layout, rest, whose)
-    threshold_note = found.rows[0].notes[0]
+    threshold_note = named_groups.rows[0].notes[0]
     return Answers(
         tuple(replace(row, notes=(*row.notes, threshold_note)) for row in answers.rows), guarantee
     )
@@ -110,7 +110,7 @@ def noisy_keys(
     if groups > whose.rows:
         raise InputError(f"groups={groups} cannot be above the {whose.rows} rows of a person.")
     names = sorted(counts, key=lambda name: (type(name).__name__, name))
-    found = threshold.found_keys(
+    keys = threshold.found_keys(
         {i: counts[name] for i, name in enumerate(names)},
         groups=groups * whose.swapped,
         largest=whose.rows,
@@ -119,15 +119,15 @@ def noisy_keys(
     )
     guarantee = whose.guarantee(spend, f"a person's rows lie in at most {groups} groups")
     notes = (
-        f"groups with a noisy count below {found.threshold} are not shown",
+        f"groups with a noisy count below {keys.threshold} are not shown",
         "a count just above that is overstated on average: it was shown for being large",
     )
     rows = tuple(
         replace(
-            additive.stated(count, found.law, spend, whose, confidence, *notes),
+            additive.stated(count, keys.law, spend, whose, confidence, *notes),
             key={column: names[i]},
             guarantee=guarantee,
         )
-        for i, count in found.counts.items()
+        for i, count in keys.counts.items()
     )
     return Answers(rows, guarantee)

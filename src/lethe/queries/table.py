@@ -70,10 +70,10 @@ class Table:
         self._error: type[Exception] = duckdb.Error
         self._spill = tempfile.mkdtemp()
         self._clear = weakref.finalize(self, shutil.rmtree, self._spill, ignore_errors=True)
-        given = {"threads": threads, "memory_limit": memory}
-        asked = {name: str(value) for name, value in given.items() if value is not None}
+        limits = {"threads": threads, "memory_limit": memory}
+        config = {name: str(value) for name, value in limits.items() if value is not None}
         try:
-            self._base: Any = duckdb.connect(":memory:", config={**_LOCKED, **asked})
+            self._base: Any = duckdb.connect(":memory:", config={**_LOCKED, **config})
             self._lock_in(keep)
         except duckdb.Error as error:
             self._clear()
@@ -114,10 +114,10 @@ class Table:
         Raises RunFailed: it could not be run; the message holds nothing of the table.
         """
         try:
-            found: list[tuple[Any, ...]] = self._base.cursor().execute(sql, list(values)).fetchall()
+            lines: list[tuple[Any, ...]] = self._base.cursor().execute(sql, list(values)).fetchall()
         except self._error as error:
             raise self._failed(error) from None
-        return found
+        return lines
 
     def _lock_in(self, keep: bool) -> None:
         base, registered = self._base, self.registered
@@ -199,8 +199,8 @@ def measure(table: Table, query: Query, person: str | None, rows: int, salt: str
     """
     schema = table.schema
     layout = query.aggregate.layout(query.by, schema)
-    asked = statement(layout, schema, query.where, person, rows, salt)
-    lines = table.run(asked.text, asked.values)
+    sql = statement(layout, schema, query.where, person, rows, salt)
+    lines = table.run(sql.text, sql.values)
     grouped = len(query.by)
     cell_of = layout.places
     if layout.cells and not _by_unit(layout):
@@ -288,10 +288,10 @@ def statement(
     count = "count(u0)" if layout.units else "count(*)"
     columns = [*keys, count, *(f"coalesce(sum({terms}), 0)" for terms in layout.sums)]
     grouped = f" GROUP BY {', '.join(keys)}" if keys else ""
-    found = Sql(f"SELECT {', '.join(columns)} FROM ({used.text}) AS used{grouped}", used.values)
+    sql = Sql(f"SELECT {', '.join(columns)} FROM ({used.text}) AS used{grouped}", used.values)
     # Without persons a row of another group takes no other row's place: it can be dropped late,
     # which is faster.
-    return _in_groups(found, layout.keys, schema) if person is None else found
+    return _in_groups(sql, layout.keys, schema) if person is None else sql
 
 
 def _by_unit(layout: Layout) -> bool:

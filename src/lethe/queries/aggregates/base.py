@@ -150,10 +150,10 @@ def over_groups(answers: Sequence[Answer], keys: Names, spend: Spend, whose: Nei
         raise InputError(f"{len(answers)} answers for {len(keys)} groups: give one to each.")
     allowed = spend.in_groups(whose.relation).parameters
     for answer in answers:
-        given = answer.guarantee.parameters
-        if any(given[name] > allowed.get(name, 0.0) for name in given):
+        cost = answer.guarantee.parameters
+        if any(cost[name] > allowed.get(name, 0.0) for name in cost):
             raise InputError(
-                f"a group cost {dict(given)} and may cost {dict(allowed)}: "
+                f"a group cost {dict(cost)} and may cost {dict(allowed)}: "
                 "ask each with spend.in_groups(whose.relation)."
             )
     rows = tuple(replace(answer, key=dict(key)) for answer, key in zip(answers, keys, strict=True))

@@ -48,7 +48,7 @@ class Accounts:
 
     def to_text(self) -> str:
         """Canonical JSON."""
-        own = self.own
+        account = self.own
         return canonical(
             {
                 "rule": self.rule,
@@ -63,12 +63,12 @@ class Accounts:
                 "answers": self.answers,
                 "pure_rho": self.pure_rho,
                 "own": None
-                if own is None
+                if account is None
                 else {
-                    "limit": None if own.limit is None else pair(own.limit),
-                    "spent": pair(own.spent),
-                    "queries": own.queries,
-                    "most": own.most,
+                    "limit": None if account.limit is None else pair(account.limit),
+                    "spent": pair(account.spent),
+                    "queries": account.queries,
+                    "most": account.most,
                 },
             }
         )
@@ -80,14 +80,16 @@ class Accounts:
         Raises Damaged: it is something else.
         """
         try:
-            found = read_json(text)
-            rule, own = found["rule"], found.pop("own")
+            fields = read_json(text)
+            rule, state = fields["rule"], fields.pop("own")
             for name in ("budget", "spent"):
-                found[name] = Charge(rule, *found[name])
-            if own is not None:
-                limit = own["limit"] and Charge(rule, *own["limit"])
-                own = Account(limit, Charge(rule, *own["spent"]), own["queries"], own["most"])
-            return Accounts(**found, own=own)
+                fields[name] = Charge(rule, *fields[name])
+            if state is not None:
+                limit = state["limit"] and Charge(rule, *state["limit"])
+                state = Account(
+                    limit, Charge(rule, *state["spent"]), state["queries"], state["most"]
+                )
+            return Accounts(**fields, own=state)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise Damaged(f"the accounts of an entry cannot be read: {error!r}.") from error
 
@@ -128,12 +130,12 @@ def read_json(text: str | bytes) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         keys = [key for key, _ in pairs]
         repeated = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"the key {repeated[:100]!r} is repeated")
-    return found
+    return mapping
 
 
 def _finite(text: str) -> float:

@@ -156,8 +156,8 @@ class Status:
             "answers": self.answers,
             "raises": [{"number": number, "reason": reason} for number, reason in self.raises],
             "accepted": [
-                {"number": number, "found": found, "reason": reason}
-                for number, found, reason in self.accepted
+                {"number": number, "found": problem, "reason": reason}
+                for number, problem, reason in self.accepted
             ],
             "head": self.head,
             "entries": self.entries,

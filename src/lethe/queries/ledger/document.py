@@ -204,7 +204,7 @@ def _checks(status: Status, checked: Verification, anchored: bool) -> list[Json]
         ),
     ]
     if status.accepted:
-        detail = "; ".join(f"{found} (accepted: {why})" for _, found, why in status.accepted)
+        detail = "; ".join(f"{problem} (accepted: {why})" for _, problem, why in status.accepted)
         rows.append(check("gone on with though doubtful", "warn", detail, SO_FAR))
     if not status.bound:
         rows.append(check("bound to the data", "warn", "the budget is bound to no content", SO_FAR))
@@ -244,4 +244,4 @@ def burn_down(entries: Sequence[Entry]) -> list[Json]:
             )
     step = math.ceil(len(points) / _MOST_POINTS)
     last = len(points) - 1
-    return [one for at, (kept, one) in enumerate(points) if kept or at % step == 0 or at == last]
+    return [point for n, (kept, point) in enumerate(points) if kept or n % step == 0 or n == last]

@@ -146,8 +146,8 @@ class Ledger:
         with self._writing(dataset) as rows:
             last, before = rows.last(dataset)
             check_limit(f"budget of {analyst!r}", limit, before.rule)
-            own = rows.account(dataset, analyst)
-            accounts = chain.after_grant(before, own, limit, queries)
+            account = rows.account(dataset, analyst)
+            accounts = chain.after_grant(before, account, limit, queries)
             body = chain.canonical({"limit": pair(limit), "queries": queries})
             _append(rows, last, dataset, "grant", accounts, body, analyst)
 
@@ -207,24 +207,24 @@ class Ledger:
                 raise Damaged(f"the rule of {dataset!r} has changed; open the ledger again.")
             if seen is not None and rows.paid(dataset, analyst, key, seen):
                 raise PaidUnanswered(words.PAID_UNANSWERED)
-            own = before.own if last.analyst == analyst else rows.account(dataset, analyst)
-            own = _allowed(own, before)
-            for name, asked, fixed in (
+            account = before.own if last.analyst == analyst else rows.account(dataset, analyst)
+            account = _allowed(account, before)
+            for name, wanted, fixed in (
                 ("relation", guarantee.relation, before.relation),
                 ("unit", guarantee.unit, before.unit),
             ):
-                if asked != fixed:
-                    raise words.other_neighbours(name, asked, fixed)
+                if wanted != fixed:
+                    raise words.other_neighbours(name, wanted, fixed)
             if before.fingerprint and not _same(fingerprint, before.fingerprint):
                 raise Mismatch(words.OTHER_DATA)
-            if own.most is not None and own.queries >= own.most:
-                raise words.too_many_queries(own.queries, own.most)
+            if account.most is not None and account.queries >= account.most:
+                raise words.too_many_queries(account.queries, account.most)
             # The own budget first: what does not fit there says nothing about the others.
-            if own.left is not None and not fits(charge, own.left):
-                raise words.own_exhausted(charge, own.left)
+            if account.left is not None and not fits(charge, account.left):
+                raise words.own_exhausted(charge, account.left)
             if not fits(charge, before.left):
                 raise BudgetExhausted(words.EXHAUSTED)
-            accounts = chain.after_spend(before, own, charge, rho)
+            accounts = chain.after_spend(before, account, charge, rho)
             entry = _append(rows, last, dataset, "spend", accounts, body, analyst, key)
         assert accounts.own is not None
         return Receipt(dataset, analyst, entry.number, charge, accounts.own.left, entry.hash)
@@ -245,8 +245,8 @@ class Ledger:
                 )
             if rows.answer_to(dataset, number) is not None:
                 raise InputError(f"entry {number} of {dataset!r} has its answer already.")
-            own = rows.account(dataset, paid.analyst)
-            accounts = chain.after_answer(before, own or chain.new_account(before))
+            account = rows.account(dataset, paid.analyst)
+            accounts = chain.after_answer(before, account or chain.new_account(before))
             body = chain.canonical({"answer": answer})
             _append(rows, last, dataset, "answer", accounts, body, paid.analyst, paid.key, number)
 
@@ -255,10 +255,10 @@ class Ledger:
         _check_text("query", query, LONGEST_QUERY)
         with self._reading() as rows:
             rows.last(dataset)
-            found = rows.answer(dataset, analyst, chain.key_of(query))
-            if found is None:
+            entry = rows.answer(dataset, analyst, chain.key_of(query))
+            if entry is None:
                 return None
-            return str(read_json(trusted(found, "the stored answer").body)["answer"])
+            return str(read_json(trusted(entry, "the stored answer").body)["answer"])
 
     def paid(self, dataset: str, analyst: str, query: str) -> bool:
         """Whether this analyst has paid for this question, be it answered or not."""
@@ -298,10 +298,10 @@ class Ledger:
         Raises InputError: nothing is wrong, or no reason.
         """
         _check_text("reason", reason, LONGEST_REASON)
-        found = [self._store.rollback()]
+        problems = [self._store.rollback()]
         with self._store.accepting() as rows:
-            found.append("" if self._anchor is None else self._anchor.missing_from(rows))
-            wrong = "; ".join(filter(None, found))
+            problems.append("" if self._anchor is None else self._anchor.missing_from(rows))
+            wrong = "; ".join(filter(None, problems))
             if not wrong:
                 raise InputError("nothing is wrong with this ledger: there is nothing to accept.")
             body, ends = chain.canonical({"found": wrong, "reason": reason}), []
@@ -323,11 +323,11 @@ class Ledger:
 
         Raises Damaged: there is an anchor, and this ledger is not the one it was taken from.
         """
-        there = Anchor(path)
+        anchor = Anchor(path)
         with self._reading() as rows:
-            if path.exists() and (wrong := there.missing_from(rows)):
+            if path.exists() and (wrong := anchor.missing_from(rows)):
                 raise Damaged(words.refused(wrong))
-            there.write([rows.last(name)[0] for name, _, _ in rows.heads()])
+            anchor.write([rows.last(name)[0] for name, _, _ in rows.heads()])
 
     def datasets(self) -> Sequence[str]:
         """Names of the data sets, sorted."""
@@ -349,33 +349,35 @@ class Ledger:
         """Where the budget stands."""
         with self._reading() as rows:
             last, now = rows.last(dataset)
-            whole = [trusted(entry, "an entry") for entry in rows.about(dataset, "")]
-            if not whole or whole[0].kind != "create":
+            entries = [trusted(entry, "an entry") for entry in rows.about(dataset, "")]
+            if not entries or entries[0].kind != "create":
                 raise Damaged(f"the first entry of {dataset!r} is missing.")
-            first = chain.Accounts.from_text(whole[0].state)
+            first = chain.Accounts.from_text(entries[0].state)
             owned = [(name, rows.account(dataset, name)) for name in rows.analysts(dataset)]
         return Status(
             dataset=dataset,
             fingerprint=now.fingerprint,
-            schema=str(read_json(whole[0].body)["schema"]),
+            schema=str(read_json(entries[0].body)["schema"]),
             relation=now.relation,
             unit=now.unit,
             budget=now.budget,
             first_budget=first.budget,
             spent=now.spent,
             left=now.left,
-            shares=tuple(_share(name, own, now) for name, own in owned if own is not None),
+            shares=tuple(
+                _share(name, account, now) for name, account in owned if account is not None
+            ),
             open=now.open,
             queries=now.queries,
             answers=now.answers,
             raises=tuple(
                 (entry.number, str(read_json(entry.body)["reason"]))
-                for entry in whole
+                for entry in entries
                 if entry.kind == "raise"
             ),
             accepted=tuple(
                 (entry.number, str(body["found"]), str(body["reason"]))
-                for entry in whole
+                for entry in entries
                 if entry.kind == "accept" and (body := read_json(entry.body))
             ),
             head=last.hash,
@@ -387,8 +389,8 @@ class Ledger:
         """All entries in their order."""
         with self._reading() as rows:
             rows.last(dataset)
-            found = list(rows.entries(dataset))
-        yield from found
+            entries = list(rows.entries(dataset))
+        yield from entries
 
     def verify(self, heads: Sequence[str] = ()) -> Verification:
         """Read and check every entry.
@@ -402,10 +404,10 @@ class Ledger:
             with self._store.reading() as rows:
                 if self._anchor is not None:
                     problems += filter(None, [self._anchor.missing_from(rows)])
-                found = replay(rows, heads)
+                verification = replay(rows, heads)
         except Damaged as error:
             return Verification((str(error),), (), {}, 0)
-        return replace(found, problems=(*problems, *found.problems))
+        return replace(verification, problems=(*problems, *verification.problems))
 
     def export(self, dataset: str) -> Iterator[dict[str, Any]]:
         """Entries as plain values with `body` and `state` parsed, for JSON Lines and csv."""

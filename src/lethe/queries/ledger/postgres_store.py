@@ -117,8 +117,8 @@ class PostgresStore(Store):
                 "SELECT tgname FROM pg_trigger WHERE tgenabled = 'O' AND tgrelid IN "
                 "('lethe_entries'::regclass, 'lethe_heads'::regclass)"
             )
-            there = {row[0] for row in self._ledger().execute(said)}
-        return [f"the trigger {name} is missing or off" for name in TRIGGERS if name not in there]
+            names = {row[0] for row in self._ledger().execute(said)}
+        return [f"the trigger {name} is missing or off" for name in TRIGGERS if name not in names]
 
     def _ledger(self) -> psycopg.Connection[Any]:
         connection = self._connected()
@@ -170,13 +170,13 @@ def _rows(connection: psycopg.Connection[Any]) -> Rows:
 
 
 def _is_ledger(connection: psycopg.Connection[Any]) -> bool:
-    found = connection.execute("SELECT to_regclass('lethe_heads') IS NOT NULL").fetchone()
-    return bool(found and found[0])
+    row = connection.execute("SELECT to_regclass('lethe_heads') IS NOT NULL").fetchone()
+    return bool(row and row[0])
 
 
 def _setting(connection: psycopg.Connection[Any], name: str) -> str:
-    found = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
-    return str(found[0]) if found else ""
+    row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
+    return str(row[0]) if row else ""
 
 
 def _first(error: Exception) -> str:

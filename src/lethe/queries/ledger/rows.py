@@ -52,13 +52,13 @@ class Rows:
     def head(self, dataset: str) -> tuple[int, str] | None:
         """How many entries a data set has and the hash of the last; None if it is not there."""
         said = "SELECT entries, hash FROM lethe_heads WHERE dataset = ?"
-        found = list(self._execute(said, (dataset,)))
-        return None if not found else (found[0][0], found[0][1])
+        heads = list(self._execute(said, (dataset,)))
+        return None if not heads else (heads[0][0], heads[0][1])
 
     def heads(self) -> list[tuple[str, int, str]]:
         """The same for all of them, by name."""
-        found = self._execute("SELECT dataset, entries, hash FROM lethe_heads", ())
-        return sorted(((row[0], row[1], row[2]) for row in found), key=str)
+        heads = self._execute("SELECT dataset, entries, hash FROM lethe_heads", ())
+        return sorted(((row[0], row[1], row[2]) for row in heads), key=str)
 
     def entry(self, dataset: str, number: int) -> Entry | None:
         """One entry."""
@@ -99,10 +99,10 @@ class Rows:
 
     def account(self, dataset: str, analyst: str) -> Account | None:
         """Where an analyst stands; None for one who was granted nothing and never asked."""
-        found = self.latest(dataset, analyst)
-        if found is None:
+        latest = self.latest(dataset, analyst)
+        if latest is None:
             return None
-        return Accounts.from_text(trusted(found, f"the account of {analyst!r}").state).own
+        return Accounts.from_text(trusted(latest, f"the account of {analyst!r}").state).own
 
     def answer(self, dataset: str, analyst: str, key: str) -> Entry | None:
         """The last stored answer to a query."""
@@ -137,15 +137,15 @@ class Rows:
         """All entries in their order, read in batches."""
         start = -1
         while True:
-            found = list(
+            entries = list(
                 self._many(
                     f"dataset = ? AND number > ? ORDER BY number LIMIT {_BATCH}", (dataset, start)
                 )
             )
-            yield from found
-            if len(found) < _BATCH:
+            yield from entries
+            if len(entries) < _BATCH:
                 return
-            start = found[-1].number
+            start = entries[-1].number
 
     def strays(self) -> list[str]:
         """Data sets that have entries but no head."""

@@ -166,14 +166,16 @@ class SqliteStore(Store):
         """Damaged pages, and tables, indexes or triggers that are not as they were made."""
         with self._speaking():
             connection, known = self._connected(), self._known()
-            found = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
-            wrong = [] if found == ["ok"] else [f"the file is damaged: {fault}" for fault in found]
-            made = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql > ''"))
+            faults = [row[0] for row in connection.execute("PRAGMA integrity_check(5)")]
+            wrong = (
+                [] if faults == ["ok"] else [f"the file is damaged: {fault}" for fault in faults]
+            )
+            sql = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql > ''"))
             due = {_named(statement): statement for statement in (*TABLES, *TRIGGERS)}
             wrong += [
                 f"{name} is not as Lethe made it"
-                for name in sorted({*made, *due})
-                if made.get(name) != due.get(name)
+                for name in sorted({*sql, *due})
+                if sql.get(name) != due.get(name)
             ]
             return [*wrong, *filter(None, [self._wrong(_total(connection), known)])]
 
@@ -181,10 +183,10 @@ class SqliteStore(Store):
         """Whether the file is a ledger already; refuses a database of something else."""
         if not self.path.exists():
             return False
-        with contextlib.closing(self._open("rw")) as there:
-            if _application(there) == APPLICATION:
+        with contextlib.closing(self._open("rw")) as connection:
+            if _application(connection) == APPLICATION:
                 return True
-            if there.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
+            if connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]:
                 raise self._foreign()
         return False
 

@@ -77,10 +77,10 @@ class Anchor:
         """
         with self._file(os.O_RDWR) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            known = {key: (at, number) for key, (at, number, _) in _records(file, self.path)}
-            at, number = known.get(key_of_name(entry.dataset), (len(known), -1))
+            known = {key: (place, number) for key, (place, number, _) in _records(file, self.path)}
+            place, number = known.get(key_of_name(entry.dataset), (len(known), -1))
             if entry.number > number:
-                os.pwrite(file, _record(entry), at * _RECORD)
+                os.pwrite(file, _record(entry), place * _RECORD)
 
     def missing_from(self, rows: Rows) -> str:
         """What of it a ledger lacks, in words; or nothing."""
@@ -222,25 +222,25 @@ class _Chain:
             return [*wrong, "does not fit its hash"]
         try:
             due = self._due(entry, read_json(entry.body))
-            self._accounts = found = Accounts.from_text(entry.state)
-            self.content = found.fingerprint
-            self._owned[entry.analyst] = found.own
+            self._accounts = accounts = Accounts.from_text(entry.state)
+            self.content = accounts.fingerprint
+            self._owned[entry.analyst] = accounts.own
         except (LetheError, ValueError, KeyError, TypeError) as error:
             return [*wrong, f"cannot be read: {error}"]
         if due is None:
             return [*wrong, f"is a {entry.kind!r} that cannot stand there"]
-        if due != found:
+        if due != accounts:
             wrong.append("has sums that its entries do not give")
-        if not fits(found.spent, found.budget):
+        if not fits(accounts.spent, accounts.budget):
             wrong.append("spends more than the budget")
-        if entry.kind == "spend" and found.own is not None and found.own.limit is not None:
-            if not fits(found.own.spent, found.own.limit):
+        if entry.kind == "spend" and accounts.own is not None and accounts.own.limit is not None:
+            if not fits(accounts.own.spent, accounts.own.limit):
                 wrong.append("spends more than the analyst's budget")
         return wrong
 
     def _due(self, entry: Entry, body: Mapping[str, Any]) -> Accounts | None:
         """The accounts that should follow; None where such an entry cannot stand here."""
-        before, own = self._accounts, self._owned.get(entry.analyst)
+        before, account = self._accounts, self._owned.get(entry.analyst)
         if entry.kind == "create" and before is None:
             if not isinstance(body["schema"], str) or entry.body != first_body(body["schema"]):
                 return None
@@ -251,7 +251,7 @@ class _Chain:
             return None
         if entry.kind == "grant":
             limit = Charge(before.rule, *body["limit"])
-            return after_grant(before, own, limit, body["queries"])
+            return after_grant(before, account, limit, body["queries"])
         if entry.kind == "raise" and body["reason"]:
             budget = Charge(before.rule, *body["budget"])
             return after_raise(before, budget) if fits(before.budget, budget) else None
@@ -265,15 +265,15 @@ class _Chain:
             guarantee = guarantee_of(body["guarantee"])
             charge = charge_of(guarantee, before.rule)
             self._open[entry.number] = (entry.analyst, entry.key)
-            own = own or new_account(before)
-            refused = (own.limit is None and not before.open) or (
-                own.most is not None and own.queries >= own.most
+            account = account or new_account(before)
+            refused = (account.limit is None and not before.open) or (
+                account.most is not None and account.queries >= account.most
             )
             if refused or pair(charge) != body["charge"]:
                 return None
-            return after_spend(before, own, charge, pure_rho(guarantee, before.rule))
+            return after_spend(before, account, charge, pure_rho(guarantee, before.rule))
         if entry.kind == "answer" and entry.answers is not None:
             if self._open.pop(entry.answers, None) != (entry.analyst, entry.key):
                 return None
-            return after_answer(before, own or new_account(before))
+            return after_answer(before, account or new_account(before))
         return None

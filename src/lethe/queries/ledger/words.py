@@ -126,9 +126,9 @@ def budget_words(status: Status) -> list[str]:
         )
     for number, reason in status.raises:
         words.append(f"The budget was raised (entry {number}): {reason}")
-    for number, found, reason in status.accepted:
+    for number, fault, reason in status.accepted:
         words.append(
-            f"The ledger was gone on with (entry {number}) although {found}. Reason given: {reason}"
+            f"The ledger was gone on with (entry {number}) although {fault}. Reason given: {reason}"
         )
     if status.made_public:
         words.append(f"The schema: {status.made_public[0]}. Who lies outside it is not covered.")

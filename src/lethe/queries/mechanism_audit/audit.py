@@ -80,8 +80,8 @@ def audit_mechanism(
     """
     settings = settings or MechanismSettings()
     named = name or str(getattr(mechanism, "__name__", type(mechanism).__name__))
-    found = study(mechanism, pairs, settings, say)
-    return MechanismSubject(found, settings, named, code_of(mechanism, pairs, named)).findings()
+    measured = study(mechanism, pairs, settings, say)
+    return MechanismSubject(measured, settings, named, code_of(mechanism, pairs, named)).findings()
 
 
 def code_of(mechanism: Mechanism, pairs: Sequence[Pair], name: str) -> str:
@@ -152,9 +152,9 @@ class Study:
     @property
     def limit(self) -> Estimate:
         """The highest limit of all pairs; each has its share of the confidence."""
-        found, pairs = self.worst.found.limit, len(self.measured)
+        limit, pairs = self.worst.found.limit, len(self.measured)
         shared = f", highest of {pairs} pairs, Bonferroni" if pairs > 1 else ""
-        return replace(found, method=found.method + shared)
+        return replace(limit, method=limit.method + shared)
 
 
 def study(
@@ -178,15 +178,15 @@ def study(
         say(f"pair {place} of {len(pairs)} ({pair.name}): {2 * settings.runs:,} answers")
         trials = run_trials(mechanism, pair, settings.runs, seed)
         first, second = read_outcomes(trials.forms, trials.first, trials.second)
-        found = bound(first, second, settings.claim)
-        if trials.raised and not found.limit.low:
+        result = bound(first, second, settings.claim)
+        if trials.raised and not result.limit.low:
             with users_code("the mechanism"):  # tell where, if it does so again
                 try:
                     with no_way_out():
                         answer_once(mechanism, pair.first)
                 except SystemExit as error:
                     raise RuntimeError(f"it exits with {error.code!r}") from error
-        measured.append(Measurement(pair, found, others(first, second)))
+        measured.append(Measurement(pair, result, others(first, second)))
         sides.append((first, second))
         turns.append(trials.turned)
     rules = {rule.limit for rule in settings.rules() if rule.metric != REUSE and rule.limit > 0}
@@ -194,8 +194,8 @@ def study(
     for limit in sorted(rules):
         claim = replace(settings.claim, value=limit)
         planted = (
-            plant(*answers, one.found, claim, 1 - confidence)
-            for answers, one in zip(sides, measured, strict=True)
+            plant(*answers, measurement.found, claim, 1 - confidence)
+            for answers, measurement in zip(sides, measured, strict=True)
         )
         controls[limit] = _control([leak for leak in planted if leak], claim, bound)
     repeated = repeats(sides)
@@ -307,24 +307,24 @@ def enough(power: Estimate | None) -> bool:
 
 
 def _event(worst: Measurement) -> str:
-    found = worst.found
-    if not found.limit.low:
+    result = worst.found
+    if not result.limit.low:
         return "No event told the two inputs of any pair apart."
-    ends = [f"{100 * share:.3g} %" for share in found.shares]
+    ends = [f"{100 * share:.3g} %" for share in result.shares]
     return (
         f"The inputs that show most: {worst.pair.name}. The event that tells them apart: "
-        f"{found.event}; {ends[0]} of {found.runs:,} runs on the first input, {ends[1]} of as many "
-        "on its neighbour."
+        f"{result.event}; {ends[0]} of {result.runs:,} runs on the first input, {ends[1]} of as "
+        "many on its neighbour."
     )
 
 
 def _odd(study: Study) -> list[str]:
     words = []
-    for one in study.measured:
-        for what, (first, second) in one.others.items():
+    for result in study.measured:
+        for what, (first, second) in result.others.items():
             if abs(first - second) > _APART:
                 words.append(
-                    f"Inputs “{one.pair.name}”: an answer that is no number ({what}) comes in "
+                    f"Inputs “{result.pair.name}”: an answer that is no number ({what}) comes in "
                     f"{100 * first:.3g} % of the runs on the first and {100 * second:.3g} % on its "
                     "neighbour. An error that depends on the data is an answer too."
                 )
@@ -445,7 +445,7 @@ class MechanismSubject(Subject):
                 "unit": f"one person's record, {settings.relation}",
             },
             data={
-                "records": max(_records(one) for one in study.measured),
+                "records": max(_records(measurement) for measurement in study.measured),
                 "pairs": len(study.measured),
                 "relation": settings.relation,
                 "fingerprint": self.code,
@@ -562,17 +562,17 @@ def _section(study: Study, settings: MechanismSettings, within: Reach, level: fl
         "worst": study.worst.pair.name,
         "pairs": [
             {
-                "name": one.pair.name,
-                "limit": one.found.limit.to_json(),
-                "event": one.found.event,
-                "statistic": one.found.statistic,
-                "shares": list(one.found.shares),
-                "bounded_runs": one.found.runs,
+                "name": row.pair.name,
+                "limit": row.found.limit.to_json(),
+                "event": row.found.event,
+                "statistic": row.found.statistic,
+                "shares": list(row.found.shares),
+                "bounded_runs": row.found.runs,
                 "others": [
-                    {"answer": what, "shares": list(shares)} for what, shares in one.others.items()
+                    {"answer": what, "shares": list(shares)} for what, shares in row.others.items()
                 ],
             }
-            for one in study.measured
+            for row in study.measured
         ],
         "reuse": study.reuse.to_json(),
         "controls": [

@@ -92,7 +92,7 @@ def bound_pair(
     learning, choosing, rest = ([side.part(part) for side in (first, second)] for part in parts)
     statistics = learn(learning[0], learning[1], seed, deep)
     merit = merit_of(claim)
-    tried = [_choose(one, choosing[0], choosing[1], 1 - confidence, merit) for one in statistics]
+    tried = [_choose(each, choosing[0], choosing[1], 1 - confidence, merit) for each in statistics]
     most = max(shown for shown, _, _ in tried)
     _, threshold, best = next(choice for choice in tried if choice[0] >= min(most, _NEARLY * most))
     scores = [best.scores(side) for side in rest]
@@ -219,8 +219,8 @@ def rho_of(high: Float, low: Float) -> Float:
     """
     useful = (high > low) & (high > 0) & (low < 1)
     p, q = np.where(useful, high, 0.5)[:, None], np.where(useful, low, 0.5)[:, None]
-    found = np.maximum(_divergence(p, q).max(axis=1), _divergence(q, p).max(axis=1))
-    return np.where(useful, found, 0.0)
+    divergence = np.maximum(_divergence(p, q).max(axis=1), _divergence(q, p).max(axis=1))
+    return np.where(useful, divergence, 0.0)
 
 
 def _divergence(p: Float, q: Float) -> Float:
@@ -267,7 +267,7 @@ def _limit(
     if claim.measure == "epsilon":
         return bound.estimate
     if claim.measure == "mu":
-        found = gdp_bound(
+        mu_bound = gdp_bound(
             inside,
             outside,
             _ANY_DELTA,
@@ -275,8 +275,8 @@ def _limit(
             confidence=confidence,
             relation=relation,
         ).mu
-        assert found is not None
-        return found
+        assert mu_bound is not None
+        return mu_bound
     rates = bounded_rates(inside, outside, fixed, 1 - confidence, rho_of)
     low, value = rho_of(rates.tpr_low, rates.fpr_high)[0], rho_of(rates.tpr, rates.fpr)[0]
     return Estimate(
@@ -334,8 +334,8 @@ def _power_of(
     hits, of_hits = np.unique(rng.binomial(n, high, _DRAWS), return_inverse=True)
     alarms, of_alarms = np.unique(rng.binomial(n, low, _DRAWS), return_inverse=True)
     least, most = lower_limit(hits, n, level / 2), upper_limit(alarms, n, level / 2)
-    found = merit_of(claim)(least[of_hits], most[of_alarms])
-    return clopper_pearson(int((found > (claim.value or 0.0)).sum()), _DRAWS)
+    merits = merit_of(claim)(least[of_hits], most[of_alarms])
+    return clopper_pearson(int((merits > (claim.value or 0.0)).sum()), _DRAWS)
 
 
 def smallest(claim: Claim, runs: int, level: float) -> float | None:

@@ -352,11 +352,11 @@ class Encoder:
 
 def _text(value: str, path: str, kind: str, parts: _Parts) -> None:
     """Text with its numbers apart."""
-    found = _NUMBER.findall(value)[:_IN_TEXT]
+    numbers = _NUMBER.findall(value)[:_IN_TEXT]
     plain = _NUMBER.sub("#", value, _IN_TEXT)
     parts.word(path, f"{kind} {plain!r}")
     parts.spell(path, value)
-    for place, digits in enumerate(found):
+    for place, digits in enumerate(numbers):
         number = float(digits)
         usual = str(int(number)) if number.is_integer() else str(number)
         finite = number if math.isfinite(number) else math.copysign(1e308, number)
@@ -368,7 +368,7 @@ def _text(value: str, path: str, kind: str, parts: _Parts) -> None:
             parts.number(f"{path} number {place + 1} last digit", "", float(digits[-1]))
     if "#" in value:
         parts.rest.append(f"{path}={value!r}")
-    if found:
+    if numbers:
         parts.number(f"{path} length", "", float(len(value)))
     classes = [name for name, pattern in _CLASSES if re.search(pattern, plain)]
     parts.words[f"{path} characters"] = f"{len(plain)}: {', '.join(classes)}"
@@ -408,8 +408,8 @@ def _taken(value: Iterator[Any], path: str) -> list[Any]:
 
 def _beside(value: Any) -> dict[str, Any]:
     """Attributes that were set on a pandas object, beside its own."""
-    own = set(vars(type(value)(dtype=object)))
-    return {key: item for key, item in vars(value).items() if key not in {*own, *_PANDAS}}
+    standard = set(vars(type(value)(dtype=object)))
+    return {key: item for key, item in vars(value).items() if key not in {*standard, *_PANDAS}}
 
 
 def _frame(value: Any) -> dict[str, Any] | None:

@@ -226,44 +226,46 @@ def learn(first: Outcomes, second: Outcomes, seed: int, deep: bool = True) -> li
     Returns: Scores, those that are easy to understand first.
     """
     sides, columns, forms = (first, second), len(first.paths), first.forms
-    texts, found = [form.text for form in forms], list[Statistic]()
+    texts, statistics = [form.text for form in forms], list[Statistic]()
     many = len(np.unique(np.concatenate([first.form, second.form]))) > 1
     if columns != 1 or many or any(output.rest for output in first.outputs):
-        found.append(_of_answers(*sides))
+        statistics.append(_of_answers(*sides))
     if many:  # forms, forms without their digits or letters, and how much an answer holds
-        found.append(_of_words("the form of the answer", texts, *sides))
+        statistics.append(_of_words("the form of the answer", texts, *sides))
         for pattern, mark in _COARSE:
             outlines = [pattern.sub(mark, text) for text in texts]
-            found.append(_of_words("the outline of the answer", outlines, *sides))
-        found.append(_of_words("places used", [str(len(form.words)) for form in forms], *sides))
+            statistics.append(_of_words("the outline of the answer", outlines, *sides))
+        statistics.append(
+            _of_words("places used", [str(len(form.words)) for form in forms], *sides)
+        )
     if columns == 1:
-        found += _of_number(0, texts, *sides)
-    found += _of_texts(*sides)
+        statistics += _of_number(0, texts, *sides)
+    statistics += _of_texts(*sides)
     words = _tokens(*sides)
     if columns > 1 or many:
         for path in _places(words, *sides):
             said = [form.words.get(path, ABSENT) for form in forms]
             if path not in first.paths:
-                found.append(_of_words(path, said, *sides))
+                statistics.append(_of_words(path, said, *sides))
             elif columns > 1:
-                found += _of_number(first.paths.index(path), said, *sides)
+                statistics += _of_number(first.paths.index(path), said, *sides)
         if columns > 1:
-            found.append(learn_cells("order and ties", _order, _pattern, *sides))
+            statistics.append(learn_cells("order and ties", _order, _pattern, *sides))
             name = "{} different numbers".format
-            found.append(learn_cells("equal numbers", _different, name, *sides))
+            statistics.append(learn_cells("equal numbers", _different, name, *sides))
         if deep and (columns > 1 or len(np.unique(first.exact)) > CELLS):  # else cells see all
-            found += _classifiers(words, *sides, seed)
-    return found
+            statistics += _classifiers(words, *sides, seed)
+    return statistics
 
 
 def _of_answers(first: Outcomes, second: Outcomes) -> Cells:
     """Whole answers that repeat, and the forms of others."""
     codes, times = np.unique(np.concatenate([first.exact, second.exact]), return_counts=True)
-    own = codes[times >= REPEATED]
+    repeated = codes[times >= REPEATED]
     outputs, forms = first.outputs, first.forms
 
     def label(outcomes: Outcomes) -> Whole:
-        return np.where(np.isin(outcomes.exact, own), outcomes.exact, -1 - outcomes.form)
+        return np.where(np.isin(outcomes.exact, repeated), outcomes.exact, -1 - outcomes.form)
 
     def named(cell: int) -> str:
         if cell < 0:
@@ -302,37 +304,37 @@ def _of_number(
         sign = 1 if ends[0] >= ends[1] else -1
         yield Value(path, column, sign, float((sign * both).min()) - 1.0)
     values, times = np.unique(both, return_counts=True)
-    own = values[times >= REPEATED]
-    others = both[~np.isin(both, own)]
+    known = values[times >= REPEATED]
+    others = both[~np.isin(both, known)]
     inner = np.linspace(0, 1, CELLS + 1)[1:-1]
     edges = np.unique(np.quantile(others, inner)) if len(others) else np.empty(0)
     words, codes = np.unique(said, return_inverse=True)
-    ends, width = [-np.inf, *edges, np.inf], len(own) + CELLS + 1
+    ends, width = [-np.inf, *edges, np.inf], len(known) + CELLS + 1
 
     def label(outcomes: Outcomes) -> Whole:
         x = outcomes.numbers[:, column]
-        cell = len(own) + np.searchsorted(edges, x, "right")
-        if len(own):
-            place = np.minimum(np.searchsorted(own, x), len(own) - 1)
-            cell = np.where(own[place] == x, place, cell)
+        cell = len(known) + np.searchsorted(edges, x, "right")
+        if len(known):
+            place = np.minimum(np.searchsorted(known, x), len(known) - 1)
+            cell = np.where(known[place] == x, place, cell)
         return np.asarray(codes[outcomes.form] * width + np.where(np.isnan(x), width - 1, cell))
 
     def named(label: int) -> str:
         word, place = divmod(label, width)
         if place == width - 1:
             return f"{path} is {words[word]}"
-        if place < len(own):
-            return f"{path} is {own[place]:.12g}"
-        return f"{path} is in [{ends[place - len(own)]:.4g}, {ends[place - len(own) + 1]:.4g})"
+        if place < len(known):
+            return f"{path} is {known[place]:.12g}"
+        return f"{path} is in [{ends[place - len(known)]:.4g}, {ends[place - len(known) + 1]:.4g})"
 
     yield learn_cells("cells", label, named, first, second)
     labels: dict[str, Label] = {}
     if (both != np.round(both)).any():
         labels["the lowest bit"] = lowest_bits
     if len(others) > REPEATED and all(map(len, sides)):
-        some = [side[:_SOME] for side in sides]
-        candidates = _digits(*some)
-        name = max(candidates, key=lambda name: _apart(*map(candidates[name], some)))
+        samples = [side[:_SOME] for side in sides]
+        candidates = _digits(*samples)
+        name = max(candidates, key=lambda name: _apart(*map(candidates[name], samples)))
         labels[name] = candidates[name]
     for name, digits in labels.items():
         yield learn_cells(
@@ -346,11 +348,11 @@ def _of_number(
 
 def _of_texts(first: Outcomes, second: Outcomes) -> Iterator[Statistic]:
     """The character of a text that differs most, and how many texts of an answer differ."""
-    outputs, some = first.outputs, [side.exact[:_SOME].tolist() for side in (first, second)]
-    told = {code: dict(outputs[code].texts) for side in some for code in side}
+    outputs, samples = first.outputs, [side.exact[:_SOME].tolist() for side in (first, second)]
+    texts_of = {code: dict(outputs[code].texts) for side in samples for code in side}
     best, path, seat = -np.inf, "", 0
-    for name in dict.fromkeys(name for texts in told.values() for name in texts):
-        said = [[told[code].get(name, "") for code in side] for side in some]
+    for name in dict.fromkeys(name for texts in texts_of.values() for name in texts):
+        said = [[texts_of[code].get(name, "") for code in side] for side in samples]
         if len(set(said[0] + said[1])) > CELLS:  # else words see all
             apart = _spelled_apart(*said)
             if apart.max() > best:
@@ -363,8 +365,8 @@ def _of_texts(first: Outcomes, second: Outcomes) -> Iterator[Statistic]:
     def letter(outcomes: Outcomes) -> Whole:
         each = (outputs[code].texts for code in outcomes.exact.tolist())
         ends = slice(seat, seat + 1 or None)
-        found = (next((text[ends] for name, text in texts if name == path), "") for texts in each)
-        return np.asarray([ord(text or "\0") for text in found], np.int64)
+        letters = (next((text[ends] for name, text in texts if name == path), "") for texts in each)
+        return np.asarray([ord(text or "\0") for text in letters], np.int64)
 
     def different(outcomes: Outcomes) -> Whole:
         texts = (outputs[code].texts for code in outcomes.exact.tolist())
@@ -374,7 +376,7 @@ def _of_texts(first: Outcomes, second: Outcomes) -> Iterator[Statistic]:
     yield learn_cells(
         "characters", letter, lambda code: name.format(repr(chr(code))), first, second
     )
-    if max(map(len, told.values())) > 1:
+    if max(map(len, texts_of.values())) > 1:
         yield learn_cells("equal texts", different, "{} different texts".format, first, second)
 
 
@@ -402,9 +404,9 @@ def _different(outcomes: Outcomes) -> Whole:
 
 def _order(outcomes: Outcomes) -> Whole:
     """The order of the first numbers of an answer, and which of them are equal, as digits."""
-    some = outcomes.numbers[:, :_ORDERED]
-    ranks = (some[:, :, None] > some[:, None, :]).sum(axis=2)
-    return np.asarray(ranks @ 10 ** np.arange(some.shape[1])[::-1])
+    numbers = outcomes.numbers[:, :_ORDERED]
+    ranks = (numbers[:, :, None] > numbers[:, None, :]).sum(axis=2)
+    return np.asarray(ranks @ 10 ** np.arange(numbers.shape[1])[::-1])
 
 
 def _pattern(cell: int) -> str:
@@ -447,10 +449,10 @@ def _residue(scale: float, modulus: int, x: Float) -> Whole:
 
 
 def _decimals(x: Float) -> Whole:
-    found = np.full(len(x), 18)
+    decimals = np.full(len(x), 18)
     for places in range(17, -1, -1):
-        found[np.round(np.clip(x, -1e15, 1e15), places) == x] = places
-    return found
+        decimals[np.round(np.clip(x, -1e15, 1e15), places) == x] = places
+    return decimals
 
 
 def _apart(*sides: Whole) -> float:
@@ -469,14 +471,14 @@ Tokens = dict[str, dict[str, NDArray[np.float64]]]  # by path and word: runs tha
 def _tokens(first: Outcomes, second: Outcomes) -> Tokens:
     """Words by path, those of paths that are seen often enough to learn from."""
     codes, counts = _table(first.form, second.form)
-    found: Tokens = {}
+    tokens: Tokens = {}
     for code, count in zip(codes.tolist(), counts.T, strict=True):
         for path, word in first.forms[code].words.items():
-            words = found.setdefault(path, {})
+            words = tokens.setdefault(path, {})
             words[word] = words.get(word, 0.0) + count
     runs = np.asarray([len(first), len(second)], np.float64)
     kept: Tokens = {}
-    for path, words in found.items():
+    for path, words in tokens.items():
         seen = np.sum(list(words.values()), axis=0)
         if seen.sum() >= min(REPEATED, runs.sum()):
             kept[path] = {**words, ABSENT: runs - seen} if (seen < runs).any() else words
@@ -521,13 +523,13 @@ def _classifiers(words: Tokens, first: Outcomes, second: Outcomes, seed: int) ->
     if not (np.ptp(table, axis=0) > 0).any():
         return []
     label = np.repeat([1, 0], [len(first), len(second)])
-    made = {
+    models = {
         "least squares": _Linear(),
         "gradient boosting": HistGradientBoostingClassifier(
             max_iter=40, max_leaf_nodes=8, early_stopping=False, random_state=seed
         ),
     }
-    return [Classifier(name, model.fit(table, label), seen) for name, model in made.items()]
+    return [Classifier(name, model.fit(table, label), seen) for name, model in models.items()]
 
 
 def _features(outcomes: Outcomes, seen: list[tuple[str, str]]) -> Float:

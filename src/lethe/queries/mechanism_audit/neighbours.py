@@ -70,7 +70,7 @@ def standard_pairs(
         return np.full(count, float(value))
 
     halves = np.repeat([float(low), float(high)], [rest // 2, rest - rest // 2])
-    made: list[tuple[str, Float, float, float]] = [
+    pairs: list[tuple[str, Float, float, float]] = [
         ("all at the lower bound, one at the upper", flat(low, rest), high, low),
         ("all at the upper bound, one at the lower", flat(high, rest), low, high),
         ("all equal, in the middle", flat(middle, rest), middle, high),
@@ -79,24 +79,24 @@ def standard_pairs(
         ("half at each bound", halves, high, low),
     ]
     if relation == "add/remove":
-        made += [
+        pairs += [
             ("one person and nobody", flat(low, 0), high, low),
             ("two people, the upper leaves", flat(low, 1), high, low),
             ("two people, the lower leaves", flat(high, 1), low, high),
             ("three people, the upper leaves", flat(low, 2), high, low),
         ]
     else:
-        made.append(("one person alone", flat(low, 0), high, low))
+        pairs.append(("one person alone", flat(low, 0), high, low))
     if beyond:
         outside = high + BEYOND * (high - low)
-        made.append(("all equal, one far outside the bounds", flat(middle, rest), outside, middle))
+        pairs.append(("all equal, one far outside the bounds", flat(middle, rest), outside, middle))
     return [
         Pair(
             name,
             np.append(others, value),
             others if relation == "add/remove" else np.append(others, changed),
         )
-        for name, others, value, changed in made
+        for name, others, value, changed in pairs
     ]
 
 

@@ -136,38 +136,39 @@ def _watched() -> Iterator[Callable[[], dict[str, Any]]]:
                 written or warned or records or printed[0]() or printed[1]() or calls % _SELDOM == 0
             ):
                 return {}
-            found: dict[str, Any] = {}
+            channels: dict[str, Any] = {}
             for name, stream in zip(("printed", "printed as error"), streams, strict=True):
                 if stream.bytes.tell():
-                    found[name] = stream.bytes.getvalue().decode("utf-8", "surrogateescape")
+                    channels[name] = stream.bytes.getvalue().decode("utf-8", "surrogateescape")
                     stream.bytes.seek(0)
                     stream.bytes.truncate()
             if (written or calls % _SELDOM == 0) and (size := os.fstat(file).st_size):
                 if written:
-                    found["written"] = os.pread(file, size, 0)
+                    channels["written"] = os.pread(file, size, 0)
                 os.ftruncate(file, 0)
                 os.lseek(file, 0, os.SEEK_SET)
                 written = True  # look after each call from now on
             if warned:
-                found["warned"] = [
-                    (one.category, one.message, one.filename, one.lineno) for one in warned
+                channels["warned"] = [
+                    (warning.category, warning.message, warning.filename, warning.lineno)
+                    for warning in warned
                 ]
                 warned.clear()
             if records:
-                found["logged"] = [
+                channels["logged"] = [
                     (r.name, r.levelname, r.pathname, r.lineno, r.getMessage(), _extra(r))
                     for r in records
                 ]
                 records.clear()
-            return found
+            return channels
 
         yield beside
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
     """What a log line carries beside its own fields."""
-    own = vars(logging.makeLogRecord({}))
-    return {key: value for key, value in vars(record).items() if key not in own}
+    standard = vars(logging.makeLogRecord({}))
+    return {key: value for key, value in vars(record).items() if key not in standard}
 
 
 @contextlib.contextmanager
@@ -252,17 +253,17 @@ def _seed_parameter(mechanism: Mechanism) -> str | None:
     for parameter in parameters[1:]:
         if parameter.name in _SEED_NAMES:
             return "" if parameter.kind is inspect.Parameter.POSITIONAL_ONLY else parameter.name
-    asked = [
+    names = [
         parameter
         for parameter in parameters
         if parameter.kind in _REQUIRED and parameter.default is parameter.empty
     ]
-    if len(asked) > 2 or not parameters:
+    if len(names) > 2 or not parameters:
         raise InputError(
-            f"the mechanism takes {len(asked)} arguments; expected mechanism(data) or "
+            f"the mechanism takes {len(names)} arguments; expected mechanism(data) or "
             "mechanism(data, seed)."
         )
-    return "" if len(asked) == 2 else None
+    return "" if len(names) == 2 else None
 
 
 def reuse(
@@ -285,21 +286,21 @@ def reuse(
         An estimate in [0, 1] with the interval of the one that is most surely above 0 (Fisher's z
         with the variance of Fieller, Hartley and Pearson 1957); refused where no answer varies.
     """
-    found = [
+    correlations = [
         (abs(value), len(left))
         for (first, second), turned in zip(pairs, turns, strict=True)
         for left, right in _successive(first, second, turned)
         if (value := _correlation(left, right)) is not None
     ]
-    if not found:
+    if not correlations:
         return Refusal("the answers never vary, or only as a clock or a counter does")
     from scipy.special import ndtri
 
-    z = float(ndtri(1 - (1 - confidence) / (2 * len(found))))
-    value, n = max(found, key=lambda pair: pair[0] * np.sqrt(pair[1]))
+    z = float(ndtri(1 - (1 - confidence) / (2 * len(correlations))))
+    value, n = max(correlations, key=lambda pair: pair[0] * np.sqrt(pair[1]))
     half, centre = z * np.sqrt(1.06 / (n - 3)), np.arctanh(min(value, 1 - 1e-12))
     ends = max(0.0, float(np.tanh(centre - half))), float(np.tanh(centre + half))
-    method = f"rank correlation, largest of {len(found)}, Fisher's z, Bonferroni"
+    method = f"rank correlation, largest of {len(correlations)}, Fisher's z, Bonferroni"
     return Estimate(value, min(ends[0], value), max(ends[1], value), confidence, method, n)
 
 
@@ -396,11 +397,11 @@ def others(first: Outcomes, second: Outcomes) -> dict[str, tuple[float, float]]:
         next((odd for place in form.words.items() if (odd := _odd_word(*place))), "")
         for form in first.forms
     ]
-    found: dict[str, tuple[float, float]] = {}
+    shares: dict[str, tuple[float, float]] = {}
     for name in dict.fromkeys(filter(None, names)):
         same = np.asarray([other == name for other in names])
-        found[name] = float(same[first.form].mean()), float(same[second.form].mean())
-    return found
+        shares[name] = float(same[first.form].mean()), float(same[second.form].mean())
+    return shares
 
 
 def _odd_word(path: str, word: str) -> str:

@@ -65,15 +65,15 @@ def claim_from(
 
     Raises InputError: several claims at once, or one out of range.
     """
-    given = [
+    claims = [
         (name, value)
         for name, value in (("epsilon", epsilon), ("rho", rho), ("mu", mu))
         if value is not None
     ]
-    if len(given) > 1:
-        named = " and ".join(name for name, _ in given)
+    if len(claims) > 1:
+        named = " and ".join(name for name, _ in claims)
         raise InputError(f"{named} are both claimed; audit one claim at a time.")
-    measure, value = given[0] if given else ("epsilon", None)
+    measure, value = claims[0] if claims else ("epsilon", None)
     return Claim(measure, value, delta or 0.0)
 
 

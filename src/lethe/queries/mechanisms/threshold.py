@@ -64,14 +64,14 @@ def found_keys(
     tail = math.log(groups / delta) - math.log1p(math.exp(-1 / scale))
     threshold = largest + max(0, math.floor(scale * tail) - 1)
     while True:
-        made = measure(threshold)
-        cost = made.map(distance)
+        measurement = measure(threshold)
+        cost = measurement.map(distance)
         kept = groups * tail_of(scale, threshold - largest) <= delta * _IN
         if kept and cost[0] <= epsilon and cost[1] <= delta:
             break
         threshold += max(1, math.floor(scale / 1000))
     rows = zip(counts, whole_numbers(counts.values()), strict=True)
-    drawn = made({int(index): min(2**62, count) for index, count in rows if count > 0})
+    drawn = measurement({int(index): min(2**62, count) for index, count in rows if count > 0})
     shown = {int(k): int(drawn[k]) for k in sorted(drawn)}
     return Found(shown, threshold, Law("discrete laplace", scale))
 

@@ -75,9 +75,9 @@ class Tokens:
         Raises InputError: the file is gone or damaged.
         """
         self.refresh()
-        given, found = _hash(token), None
+        digest, found = _hash(token), None
         for analyst, known in self._tokens.items():
-            if hmac.compare_digest(given, known.sha256):
+            if hmac.compare_digest(digest, known.sha256):
                 found = analyst
         if found is None:
             return None
@@ -172,9 +172,9 @@ def _hash(token: str) -> str:
 def _read_tokens(path: Path) -> dict[str, Token]:
     try:
         keep_private(path)
-        found = read_json(path.read_text(encoding="utf-8"))
+        document = read_json(path.read_text(encoding="utf-8"))
         tokens = {}
-        for analyst, kept in found["tokens"].items():
+        for analyst, kept in document["tokens"].items():
             ends = kept["expires"]
             expires = None if ends is None else datetime.fromisoformat(ends)
             if not _HASH.fullmatch(kept["sha256"]) or (expires and expires.tzinfo is None):
@@ -331,8 +331,8 @@ class RowCounter:
     def had(self, model: str, analyst: str) -> int:
         """Rows answered so far."""
         with self._lock, self._speaking():
-            found = self._base.execute(_READ, (model, analyst)).fetchone()
-        return int(found[0]) if found else 0
+            row = self._base.execute(_READ, (model, analyst)).fetchone()
+        return int(row[0]) if row else 0
 
     def close(self) -> None:
         self._base.close()

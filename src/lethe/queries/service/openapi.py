@@ -102,7 +102,7 @@ class Request:
         """As the OpenAPI document says it."""
         refusals = self.refusals if self.free else (*_ALWAYS, *self.refusals)
         error = {"$ref": "#/components/schemas/Error"}
-        made: Json = {
+        spec: Json = {
             "operationId": self.name,
             "summary": self.words,
             "responses": {
@@ -115,14 +115,14 @@ class Request:
         }
         if "{" in self.path:
             name = self.path.partition("{")[2].partition("}")[0]
-            made["parameters"] = [{"name": name, "in": "path", "required": True, "schema": _TEXT}]
+            spec["parameters"] = [{"name": name, "in": "path", "required": True, "schema": _TEXT}]
         if self.body is not None:
-            made["requestBody"] = {"required": True, "content": _content(self.body)}
+            spec["requestBody"] = {"required": True, "content": _content(self.body)}
         if self.free:
-            made["security"] = []
+            spec["security"] = []
         if self.name == "health":
-            made["responses"]["503"]["content"] = _content(self.answer)
-        return made
+            spec["responses"]["503"]["content"] = _content(self.answer)
+        return spec
 
 
 def _content(schema: Json) -> Json:

@@ -257,16 +257,16 @@ class QueryService:
             NotFound: no such table.
             UnknownAnalyst: the budget is for others.
         """
-        own = self._budgets().balance(self._config(table).dataset, analyst)
+        account = self._budgets().balance(self._config(table).dataset, analyst)
         return {
             "table": table,
-            "rule": own.spent.rule,
-            "limit": None if own.limit is None else own.limit.amount,
-            "spent": own.spent.amount,
-            "left": None if own.left is None else own.left.amount,
-            "delta_left": None if own.left is None else own.left.delta,
-            "queries": own.queries,
-            "most_queries": own.most,
+            "rule": account.spent.rule,
+            "limit": None if account.limit is None else account.limit.amount,
+            "spent": account.spent.amount,
+            "left": None if account.left is None else account.left.amount,
+            "delta_left": None if account.left is None else account.left.delta,
+            "queries": account.queries,
+            "most_queries": account.most,
         }
 
     def predict(self, model: str, rows: Any, analyst: str) -> tuple[list[Any], int]:
@@ -351,24 +351,24 @@ class QueryService:
         Raises DataUnavailable: the file is missing or cannot be read.
         """
         with self._lock:
-            found = self._tables[config.name]
+            entry = self._tables[config.name]
             try:
-                if found.table.registered.version != found.table.opened:
+                if entry.table.registered.version != entry.table.opened:
                     fresh = _Open(_opened(config))
-                    found.replaced = True
-                    found.close_if_idle()
-                    found = self._tables[config.name] = fresh
+                    entry.replaced = True
+                    entry.close_if_idle()
+                    entry = self._tables[config.name] = fresh
             except (OSError, InputError) as error:
                 raise DataUnavailable(f"{config.path} cannot be read: {error}") from error
-            found.readers += 1
+            entry.readers += 1
         try:
-            yield found.table
+            yield entry.table
         except OSError as error:
             raise DataUnavailable(f"{config.path} cannot be read: {error}") from error
         finally:
             with self._lock:
-                found.readers -= 1
-                found.close_if_idle()
+                entry.readers -= 1
+                entry.close_if_idle()
 
     def _budgets(self) -> Ledger:
         assert self._ledger is not None  # checked when the service was opened

@@ -486,13 +486,13 @@ async def _body(request: Request) -> Json:
             connection="close",
         ) from None
     try:
-        given = read_json(read.decode("utf-8"))
+        body = read_json(read.decode("utf-8"))
     except (ValueError, RecursionError):
         words = "the body is not JSON in UTF-8 with each key once and finite numbers."
         raise _Refused(400, "bad-request", words) from None
-    if not isinstance(given, dict):
+    if not isinstance(body, dict):
         raise _Refused(400, "bad-request", "the body must be a JSON object.")
-    return given
+    return body
 
 
 def _question(given: Json, *, again: bool) -> tuple[str, str, dict[str, float | None], bool]:
