@@ -127,7 +127,7 @@ def cheap_baselines(recipe: Recipe) -> list[Comparator]:
 
 def output_limits() -> list[Comparator]:
     """The limits on outputs that a fair reader asks for."""
-    asked = LabelOnly()
+    labels = LabelOnly()
     return [
         _output_limit(
             "temperature",
@@ -146,8 +146,8 @@ def output_limits() -> list[Comparator]:
         _output_limit(
             "label-only",
             "the most likely class and nothing else",
-            asked,
-            f"the attacker asks about {asked.copies} changed copies of every record",
+            labels,
+            f"the attacker asks about {labels.copies} changed copies of every record",
             "more questions a record, or such as search for the boundary",
         ),
     ]
@@ -366,7 +366,7 @@ PRIVATE, DRAWS = family(_private), family(_draws)
 
 def build(name: str, asked: Asked) -> list[Mitigation]:
     """The mitigations behind a name; a private one stands for one an epsilon."""
-    return [made for made in MITIGATIONS[name](asked) if _kind(made.name) == name]
+    return [mitigation for mitigation in MITIGATIONS[name](asked) if _kind(mitigation.name) == name]
 
 
 def _kind(candidate: str) -> str:

@@ -235,9 +235,9 @@ def train_privately(
     first = next(module.parameters(), None)
     if first is None:
         raise InputError("module has no parameters; nothing to train.")
-    own = None if weights is None else check_weights(weights)
-    if own is not None and len(own) != count:
-        raise InputError(f"{len(own)} weights do not fit {count} examples: give one for each.")
+    checked = None if weights is None else check_weights(weights)
+    if checked is not None and len(checked) != count:
+        raise InputError(f"{len(checked)} weights do not fit {count} examples: give one for each.")
     steps = settings.steps(count)
     pristine = _copy_of(module)
     clipping = _plan(
@@ -252,12 +252,12 @@ def train_privately(
         hash_json(asdict(settings)),
         hash_json([weights_from, seed]),
         *(_hash(leaf) for leaf in (*tensors(data), *_state(module).values())),
-        "" if own is None else hash_array(own),
+        "" if checked is None else hash_array(checked),
     )
     state = State(None if folder is None else Path(folder), name, trained, optimizer)
     secret, step = state.resume(noise_seed(seed))
     clipping.state.thorough = state.alone
-    factors = None if own is None else torch.from_numpy(own.astype(np.float32))
+    factors = None if checked is None else torch.from_numpy(checked.astype(np.float32))
     rate = settings.rate(count)
 
     def clipped(drawn: NDArray[np.int64]) -> dict[str, Tensor]:
@@ -297,7 +297,7 @@ def train_privately(
     state.done()
     if pristine is not None:
         _hand_over(module, pristine, trained)
-    run = _what_ran(settings, count, noise, own, weights_from, seed)
+    run = _what_ran(settings, count, noise, checked, weights_from, seed)
     return PrivateModel(module, dp_statement(run), released, noise, steps)
 
 
@@ -334,9 +334,9 @@ def _augmented(
     except Exception:
         changed: dict[int, Any] = {}
         for example in range(count):
-            own = rows(batch, list(range(example * copies, (example + 1) * copies)))
+            examples = rows(batch, list(range(example * copies, (example + 1) * copies)))
             with contextlib.suppress(Exception):
-                changed[example] = augment(own)
+                changed[example] = augment(examples)
     parts = [tensors(part) for part in changed.values()]
     if not parts:
         return rows(batch, []), np.zeros(0, np.int64)
@@ -520,7 +520,7 @@ class State:
         try:
             with safe_open(self._path, "pt") as file:
                 header = file.metadata()
-                found = {key: file.get_tensor(key) for key in file.keys()}
+                tensors = {key: file.get_tensor(key) for key in file.keys()}
             step, self._secret = int(header["step"]), int(header["secret"], 16)
             self.alone = header["alone"] == "True"
         except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
@@ -532,7 +532,7 @@ class State:
                 f"{self._path} is of another training: data, settings, seed or first weights "
                 "differ. Use the same ones, or another folder."
             )
-        self._put_back(found)
+        self._put_back(tensors)
         return self._secret, step
 
     def restart(self, secret: int) -> int:
@@ -571,8 +571,8 @@ class State:
             held |= {f"slot/{at}/{what}": one for what, one in slot.items() if one is not None}
         header = {"training": self._name, "step": str(step), "secret": f"{self._secret:x}"}
         header["alone"] = str(self.alone)
-        own = {key: value.contiguous().clone() for key, value in held.items()}
-        write_for_owner(self._path, save(own, header))
+        tensors = {key: value.contiguous().clone() for key, value in held.items()}
+        write_for_owner(self._path, save(tensors, header))
         self._saved = time.monotonic()
 
     def done(self) -> None:

@@ -272,16 +272,16 @@ def expected_maximum(values: ArrayLike) -> Float:
     count = len(ordered)
     if not np.isfinite(ordered).all() or count == 0:
         raise InputError("values must be finite and not empty.")
-    found = np.empty(count)
+    largest = np.empty(count)
     rank = np.arange(1, count + 1)
     # The largest of s is the j-th smallest with chance C(j-1, s-1) / C(S, s): each from the last.
     chance = np.full(count, 1 / count)
     for size in range(1, count):
-        found[size - 1] = chance @ ordered
+        largest[size - 1] = chance @ ordered
         chance *= np.maximum(rank - size, 0) / size * (size + 1) / (count - size)
-    found[-1] = ordered[-1]
+    largest[-1] = ordered[-1]
     # Rounding alone could make it fall by a last digit.
-    return np.asarray(np.minimum(np.maximum.accumulate(found), ordered[-1]))
+    return np.asarray(np.minimum(np.maximum.accumulate(largest), ordered[-1]))
 
 
 _LEAST_RISE = 0.01
@@ -337,7 +337,7 @@ def scale_response(
     scales = sorted(log_likelihoods)
     if len(scales) < 2:
         raise InputError(f"scales={scales} are too few to compare; give at least 2.")
-    found = [
+    epsilons = [
         estimate_epsilon(
             log_likelihoods[scale],
             weights,
@@ -348,4 +348,4 @@ def scale_response(
         ).epsilon
         for scale in scales
     ]
-    return ScaleResponse(tuple(map(float, scales)), tuple(found))
+    return ScaleResponse(tuple(map(float, scales)), tuple(epsilons))

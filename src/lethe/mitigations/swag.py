@@ -219,7 +219,7 @@ class Swag:
         seed, first = _whole("seed", seed, 0), _whole("first", first, 0)
         spread = math.sqrt(self.scale if scale is None else _checked_scale(scale))
         seeds = tuple((seed, first + index) for index in range(count))
-        shared = np.stack([_stream(own, 0).normal(size=self.stored) for own in seeds])
+        shared = np.stack([_stream(pair, 0).normal(size=self.stored) for pair in seeds])
         shared *= spread / math.sqrt(max(self.stored - 1, 1))
         return _Noise(spread, seeds, torch.from_numpy(shared).to(self._origin))
 

@@ -167,13 +167,13 @@ class Layout:
 
         `dtype` is each parameter's own by default.
         """
-        found = {
+        views = {
             entry.name: vectors[..., entry.start : entry.end]
             .reshape((*vectors.shape[:-1], *entry.shape))
             .to(dtype or entry.dtype)
             for entry in self.entries
         }
-        return found | {alias: found[name] for alias, name in self.ties.items()}
+        return views | {alias: views[name] for alias, name in self.ties.items()}
 
 
 def _check_floating(name: str, value: Tensor) -> None:

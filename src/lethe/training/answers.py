@@ -164,17 +164,17 @@ class LabelOnly:
         }
 
     def queries(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
-        given = features
+        inputs = features
         if self.kind == "table":
-            given = features.reshape(len(features), -1)
+            inputs = features.reshape(len(features), -1)
         elif self.shape is not None:
             if features[:1].size != np.prod(self.shape):
                 raise InputError(
                     f"shape={self.shape} does not hold the {features[:1].size} numbers of a record."
                 )
-            given = features.reshape(len(features), *self.shape)
-        made = noisy_copies(
-            given,
+            inputs = features.reshape(len(features), *self.shape)
+        copies = noisy_copies(
+            inputs,
             self.copies,
             self.scale,
             self.seed,
@@ -183,15 +183,15 @@ class LabelOnly:
             self.shift,
             self.mirror,
         )
-        return made.reshape(self.copies, *features.shape)
+        return copies.reshape(self.copies, *features.shape)
 
     def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
         if kind == "probabilities":
             check_distributions(outputs[0])
         lost = np.isnan(outputs).any(axis=(0, 2))
-        found = vote_logits(outputs.argmax(axis=2), outputs.shape[2])
-        found[lost] = np.nan
-        return found, "logits"
+        logits = vote_logits(outputs.argmax(axis=2), outputs.shape[2])
+        logits[lost] = np.nan
+        return logits, "logits"
 
 
 def vote_logits(labels: NDArray[np.integer], classes: int) -> Float:
@@ -210,12 +210,12 @@ def vote_logits(labels: NDArray[np.integer], classes: int) -> Float:
     [[0.916, 0.405]]
     """
     count = np.zeros((labels.shape[1], classes))
-    rows, own = np.arange(labels.shape[1]), labels[0]
+    rows, answer = np.arange(labels.shape[1]), labels[0]
     for votes in labels:
         count[rows, votes] += 1
     others = count.copy()
-    others[rows, own] = -np.inf
-    count[rows, own] = np.maximum(count[rows, own], others.max(axis=1) + 0.5)
+    others[rows, answer] = -np.inf
+    count[rows, answer] = np.maximum(count[rows, answer], others.max(axis=1) + 0.5)
     return np.log(count + 0.5)
 
 

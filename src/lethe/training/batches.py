@@ -121,9 +121,9 @@ class Mixer:
         count = int(inside.sum())
         keys = np.full(inside.shape, np.inf)
         keys[inside] = self._rng.random(count)
-        own = np.ones(inside.shape, np.float32)
-        own[inside] = self._rng.beta(self._alpha, self._alpha, count)
-        return np.argsort(keys, axis=1, kind="stable"), own
+        weights = np.ones(inside.shape, np.float32)
+        weights[inside] = self._rng.beta(self._alpha, self._alpha, count)
+        return np.argsort(keys, axis=1, kind="stable"), weights
 
 
 def noise_seed(seed: int) -> int:

@@ -176,13 +176,13 @@ def _time(
 
 def _difference(recipe: TorchRecipe, records: Records, rows: torch.Tensor, seed: int) -> str | None:
     """How written-out layers differ from autograd on one batch, or None if they agree."""
-    found = []
+    runs = []
     for kind in ("chain", "alone"):
-        one = model_seed(seed, 0)
-        stream = torch.Generator().manual_seed(dropout_seed(one))
+        first = model_seed(seed, 0)
+        stream = torch.Generator().manual_seed(dropout_seed(first))
         with torch.no_grad(), quiet_numpy():
             try:
-                network = make_network(recipe, Layout(kind, 1), [one], [stream])
+                network = make_network(recipe, Layout(kind, 1), [first], [stream])
                 outputs = network.forward(records.inputs[rows][None].clone(), [len(rows)])
             except (RuntimeError, ValueError, IndexError) as error:
                 if kind == "alone":
@@ -194,8 +194,8 @@ def _difference(recipe: TorchRecipe, records: Records, rows: torch.Tensor, seed:
             network.backward(loss_slope(recipe.loss, outputs, truth, share, 0.0))
             slopes = [block.slope.flatten() for block in network.parameters.blocks]
             later = network.predict(records.inputs[rows], True)
-        found.append([outputs, torch.cat(slopes), later])
-    for what, ours, theirs in zip(("outputs", "gradients", "predictions"), *found, strict=True):
+        runs.append([outputs, torch.cat(slopes), later])
+    for what, ours, theirs in zip(("outputs", "gradients", "predictions"), *runs, strict=True):
         if ours.shape != theirs.shape or not torch.allclose(
             ours, theirs, _TOLERANCE, _TOLERANCE * float(theirs.abs().max().clamp(min=1e-6))
         ):

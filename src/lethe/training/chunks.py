@@ -227,11 +227,11 @@ def train_chunk(job: ChunkJob) -> int:
             if predicted is not None:
                 predicted[place, model] = answers
 
-    asked = None
+    stops = None
     if job.stops:
         own_kind = "prediction" if spec.task == "regression" else "logits"
-        asked = Stops(job.stops, lambda model, place, answer: take(model, place, answer, own_kind))
-    trained = outputs_of(spec.work(members, seeds, job.layout), asked)
+        stops = Stops(job.stops, lambda model, place, answer: take(model, place, answer, own_kind))
+    trained = outputs_of(spec.work(members, seeds, job.layout), stops)
     for at, (outputs, kind) in enumerate(trained):
         take(at, len(job.stops), outputs, kind)
     shard = _shard(job, signals, members, correct, predicted, queries, seeds)

@@ -167,11 +167,11 @@ def _persons_held_out(
     held = np.zeros(len(labels), dtype=bool)
     rng = np.random.default_rng(_stream(seed, _HOLDOUT))
     for person in rng.permutation(persons):
-        own, count = np.unique(codes[rows_of[person]], return_counts=True)
+        strata, count = np.unique(codes[rows_of[person]], return_counts=True)
         # Change of the squared distance to the wanted counts, each class in its own measure.
-        nearer = float(np.sum(count * (count - 2 * (wanted - taken)[own]) / wanted[own])) < 0
-        if nearer and (taken[own] + count < total[own]).all() and left > 2:
+        nearer = float(np.sum(count * (count - 2 * (wanted - taken)[strata]) / wanted[strata])) < 0
+        if nearer and (taken[strata] + count < total[strata]).all() and left > 2:
             held[rows_of[person]] = True
-            taken[own] += count
+            taken[strata] += count
             left -= 1
     return held

@@ -124,7 +124,7 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
     """
     numba = require("numba", "fast")
     try:
-        made: Callable[..., Any] = numba.njit(nogil=True, cache=True, **options)(function)
+        kernel: Callable[..., Any] = numba.njit(nogil=True, cache=True, **options)(function)
     except RuntimeError:  # numba found no folder for its cache
-        made = numba.njit(nogil=True, **options)(function)
-    return made
+        kernel = numba.njit(nogil=True, **options)(function)
+    return kernel

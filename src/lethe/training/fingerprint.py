@@ -285,13 +285,13 @@ class _Walk:
             if name not in function.__globals__ or name.startswith("__"):
                 continue
             yield name
-            found = function.__globals__[name]
-            yield self.value(found, name)
-            if isinstance(found, ModuleType) and library_version(found.__name__) is None:
-                for inner in sorted(names & vars(found).keys()):
+            value = function.__globals__[name]
+            yield self.value(value, name)
+            if isinstance(value, ModuleType) and library_version(value.__name__) is None:
+                for inner in sorted(names & vars(value).keys()):
                     if not inner.startswith("__"):
                         yield inner
-                        yield self.value(vars(found)[inner], f"{name}.{inner}")
+                        yield self.value(vars(value)[inner], f"{name}.{inner}")
 
     def code(self, code: CodeType, where: str) -> Iterator[str]:
         yield digest(code.co_code, code.co_exceptiontable)
@@ -347,20 +347,20 @@ class _Walk:
     @staticmethod
     def reached(file: Path, package: str) -> dict[str, str]:
         """Digest of each file and version of each library, by the name it is imported by."""
-        found: dict[str, str] = {}
+        hashes: dict[str, str] = {}
         waiting = [("", package, file)]
         while waiting:
             name, inside, path = waiting.pop()
-            found[name] = digest(read_source(path))
+            hashes[name] = digest(read_source(path))
             if path.suffix == ".py":
                 for name, known, other in find_files(imports_of_text(read_source(path), inside)):
                     if other is None:
-                        found[name] = known
-                    elif name not in found:
-                        found[name] = ""
+                        hashes[name] = known
+                    elif name not in hashes:
+                        hashes[name] = ""
                         within = name if other.stem == "__init__" else name.rpartition(".")[0]
                         waiting.append((name, within, other))
-        return found
+        return hashes
 
     def imported(self, names: set[str]) -> Iterator[str]:
         """What a function without a file imports when it runs."""
@@ -385,18 +385,18 @@ def _is_torch(value: Any, name: str) -> bool:
 
 def versions(*distributions: str) -> dict[str, str]:
     """Installed versions of the libraries that numbers depend on, plus Python's."""
-    found = {"python": ".".join(map(str, sys.version_info[:3]))}
+    releases = {"python": ".".join(map(str, sys.version_info[:3]))}
     for name in distributions:
         try:
-            found[name] = metadata.version(name)
+            releases[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return releases
 
 
 @functools.cache
 def _distributions() -> dict[str, list[str]]:
-    return {name: sorted(set(found)) for name, found in metadata.packages_distributions().items()}
+    return {name: sorted(set(dists)) for name, dists in metadata.packages_distributions().items()}
 
 
 def library_version(module: str) -> str | None:
@@ -408,8 +408,8 @@ def library_version(module: str) -> str | None:
     top = module.partition(".")[0]
     if top == "lethe":
         return f"lethe {versions('lethe-privacy').get('lethe-privacy')}"
-    found = sys.modules.get(module) or sys.modules.get(top)
-    file = getattr(found, "__file__", None)
+    library = sys.modules.get(module) or sys.modules.get(top)
+    file = getattr(library, "__file__", None)
     if file is None:
         return "python" if top in sys.stdlib_module_names else None
     return _file_version(top, Path(file))
@@ -460,16 +460,16 @@ def global_names(code: CodeType) -> list[str]:
 
 def imports_of_code(code: CodeType) -> set[str]:
     """Modules that a code object imports when it runs, by absolute names."""
-    found: set[str] = set()
+    names: set[str] = set()
     for part in nested(code):
         module = ""
         for step in dis.get_instructions(part):
             if step.opname == "IMPORT_NAME":
                 module = str(step.argval)
-                found.add(module)
+                names.add(module)
             elif step.opname == "IMPORT_FROM":
-                found.add(f"{module}.{step.argval}")
-    return found
+                names.add(f"{module}.{step.argval}")
+    return names
 
 
 def imports_of_text(text: bytes, package: str) -> set[str]:
@@ -478,22 +478,22 @@ def imports_of_text(text: bytes, package: str) -> set[str]:
     Args:
         package: the package it belongs to, for relative imports; may be empty.
     """
-    found: set[str] = set()
+    names: set[str] = set()
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):
-        return found
+        return names
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            found.update(name.name for name in node.names)
+            names.update(name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*above, base] if base else above)
-            found.add(base)
-            found.update(f"{base}.{name.name}" for name in node.names)
-    return found
+            names.add(base)
+            names.update(f"{base}.{name.name}" for name in node.names)
+    return names
 
 
 def find_files(names: Iterable[str]) -> Iterator[tuple[str, str, Path | None]]:
@@ -503,7 +503,7 @@ def find_files(names: Iterable[str]) -> Iterator[tuple[str, str, Path | None]]:
         (dotted name, library version, None) once for each library, or (dotted name, "", file)
         for a file of the user's.
     """
-    told: set[str] = set()
+    warned: set[str] = set()
     for dotted in sorted(names):
         parts = dotted.split(".")
         where: Any = None
@@ -518,12 +518,12 @@ def find_files(names: Iterable[str]) -> Iterator[tuple[str, str, Path | None]]:
             if parts[0] == "lethe":
                 known = library_version("lethe")
             if known is not None:
-                if parts[0] not in told:
-                    told.add(parts[0])
+                if parts[0] not in warned:
+                    warned.add(parts[0])
                     yield parts[0], known, None
                 break
-            if file is not None and name not in told:
-                told.add(name)
+            if file is not None and name not in warned:
+                warned.add(name)
                 yield name, "", file
 
 

@@ -72,20 +72,20 @@ class Mixing:
         """Draw for an epoch."""
         if self.on:
             drawn = [mixer.epoch(width) for mixer in self._mixers]
-            partner = np.stack([one for one, _ in drawn], axis=1)
-            own = np.stack([share for _, share in drawn], axis=1)
+            partner = np.stack([partners for partners, _ in drawn], axis=1)
+            shares = np.stack([share for _, share in drawn], axis=1)
             self._partner = torch.from_numpy(partner).to(self._device)
-            self._own = torch.from_numpy(own).to(self._device)
+            self._own = torch.from_numpy(shares).to(self._device)
 
     def mixed(self, x: Tensor, step: int) -> Tensor:
         """The mixed inputs (K, B, ...) of a step."""
         if not self.on:
             return x
         partner = self._partner[step, :, : x.shape[1]]
-        own = self._own[step, :, : x.shape[1]].view(*x.shape[:2], *[1] * (x.ndim - 2))
+        share = self._own[step, :, : x.shape[1]].view(*x.shape[:2], *[1] * (x.ndim - 2))
         first = torch.arange(len(x), device=x.device)[:, None] * x.shape[1]
         other = x.flatten(0, 1).index_select(0, (partner + first).flatten()).view(x.shape)
-        return torch.lerp(other, x, own)
+        return torch.lerp(other, x, share)
 
     def slope(
         self, kind: str, outputs: Tensor, truth: Tensor, share: Tensor, smoothing: float, step: int
@@ -130,7 +130,7 @@ class Average:
         if not self._on or count < 1:
             return
         if count == 1:
-            self._mean = [one.clone() for one in self._now]
+            self._mean = [value.clone() for value in self._now]
             return
         for mean, now in zip(self._mean, self._now, strict=True):
             if mean.is_floating_point():
@@ -231,8 +231,8 @@ def train_models(work: Work, stops: Stops | None = None) -> Iterator[NDArray[np.
         some = slice(first, first + layout.width)
         members, seeds = work.members[some] & kept, work.seeds[some]
         stack = _Stack(recipe, records, members, course, treatment, seeds)
-        own = None if stops is None else Stops(stops.epochs, _shifted(stops.take, first))
-        yield from stack.train(layout, own)
+        own_stops = None if stops is None else Stops(stops.epochs, _shifted(stops.take, first))
+        yield from stack.train(layout, own_stops)
 
 
 def asked_copies(work: Work) -> Callable[[Tensor], Iterator[Tensor]] | None:
@@ -333,7 +333,7 @@ class _Stack:
         width = int(sizes.max()) if network.even else max(int(sizes.max()), course.rows)
         rows_of = sizes.tolist()
         total, taken = course.schedule * course.steps, 0
-        asked = {} if stops is None else {at: place for place, at in enumerate(stops.epochs)}
+        stop_of = {} if stops is None else {at: place for place, at in enumerate(stops.epochs)}
         mixing = Mixing(shufflers, seeds, self.treatment.mixup, device)
         average = Average(network, course.epochs * course.steps, self.treatment.average)
         gathered = torch.empty(len(seeds) * width, *self.records.inputs.shape[1:], device=device)
@@ -359,10 +359,10 @@ class _Stack:
                     taken += 1
                     average.after(taken)
                 ended = watch is not None and watch.all_stopped()
-                if stops is not None and epoch in asked and not ended:
+                if stops is not None and epoch in stop_of and not ended:
                     with contextlib.nullcontext() if watch is None else watch.best():
                         answers = self._predict(network)
-                    _hand_over(stops, asked.pop(epoch), group, answers)
+                    _hand_over(stops, stop_of.pop(epoch), group, answers)
                 if ended:
                     break
             if watch is not None:
@@ -370,7 +370,7 @@ class _Stack:
             average.apply()
             answers = self._predict(network)
             if stops is not None:  # of a training that ended by itself before its last stops
-                for place in asked.values():
+                for place in stop_of.values():
                     _hand_over(stops, place, group, answers)
             return answers
 

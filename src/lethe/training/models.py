@@ -71,10 +71,10 @@ def load_callable(reference: str) -> Callable[..., Any]:
 
     Raises InputError: not of that form, no such file or module, or no such name in it.
     """
-    found: Callable[..., Any] = _named(reference)
-    if not callable(found):
-        raise InputError(f"{reference} is a {type(found).__name__}, expected a function.")
-    return found
+    function: Callable[..., Any] = _named(reference)
+    if not callable(function):
+        raise InputError(f"{reference} is a {type(function).__name__}, expected a function.")
+    return function
 
 
 def _named(reference: str) -> Any:
@@ -146,19 +146,19 @@ def load_recipe(reference: str, data: Any) -> Recipe:
     Args:
         reference: ``file.py:name`` or ``package.module:name``.
     """
-    made = _named(reference)
-    if callable(made) and (isinstance(made, type) or not hasattr(made, "get_params")):
+    recipe = _named(reference)
+    if callable(recipe) and (isinstance(recipe, type) or not hasattr(recipe, "get_params")):
         with users_code(reference):
-            made = made(data) if _wants_data(made) else made()
-    if isinstance(made, (TorchRecipe, SklearnRecipe, CallableRecipe)):
-        return made
-    if hasattr(made, "fit") and hasattr(made, "get_params"):
-        return SklearnRecipe(made)
+            recipe = recipe(data) if _wants_data(recipe) else recipe()
+    if isinstance(recipe, (TorchRecipe, SklearnRecipe, CallableRecipe)):
+        return recipe
+    if hasattr(recipe, "fit") and hasattr(recipe, "get_params"):
+        return SklearnRecipe(recipe)
     raise InputError(
         f"{reference} {'returned' if callable(_named(reference)) else 'is'} "
-        f"{type(made).__name__}, expected a TorchRecipe, SklearnRecipe, "
+        f"{type(recipe).__name__}, expected a TorchRecipe, SklearnRecipe, "
         "CallableRecipe or an estimator with scikit-learn's interface, as XGBoost, LightGBM and "
-        f"skorch have it. {_way_out(made)}"
+        f"skorch have it. {_way_out(recipe)}"
     )
 
 

@@ -62,11 +62,11 @@ def outputs_of(
         work = _with_more_records(work, answer.queries(np.asarray(work.features)))
     for outputs, kind in _full_outputs(work):
         classes = outputs.shape[1]
-        told = [
-            answer.observation(asked.reshape(-1, records, classes), kind)
-            for asked in np.split(outputs, 1 + work.queries)
+        answers = [
+            answer.observation(part.reshape(-1, records, classes), kind)
+            for part in np.split(outputs, 1 + work.queries)
         ]
-        yield np.concatenate([one for one, _ in told]), told[0][1]
+        yield np.concatenate([one for one, _ in answers]), answers[0][1]
 
 
 def _with_more_records(work: Work, copies: NDArray[np.floating]) -> Work:
@@ -216,8 +216,8 @@ def _of_module(model: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]
                 parts.append(model(part).float().cpu().numpy())
     finally:
         model.train(training)
-    found = np.concatenate(parts)
-    return found.reshape(len(found), -1)
+    outputs = np.concatenate(parts)
+    return outputs.reshape(len(outputs), -1)
 
 
 def _answered(
@@ -272,19 +272,19 @@ def prepared(estimator: Any, seed: int) -> Any:
     }
     for name, part in {"": copy, **params}.items():
         before = f"{name}__" if name else ""
-        given = {
+        arguments = {
             key.removeprefix(before)
             for key, value in params.items()
             if key.startswith(before) and value is not None
         }
-        if _is_from("xgboost", part) and not given & {"n_jobs", "nthread"}:
+        if _is_from("xgboost", part) and not arguments & {"n_jobs", "nthread"}:
             chosen[f"{before}n_jobs"] = 1
         elif _is_from("lightgbm", part):
-            if not given & {"n_jobs", "nthread", "num_threads", "nthreads"}:
+            if not arguments & {"n_jobs", "nthread", "num_threads", "nthreads"}:
                 chosen[f"{before}n_jobs"] = 1
-            if not given & {"force_col_wise", "force_row_wise"}:
+            if not arguments & {"force_col_wise", "force_row_wise"}:
                 chosen[f"{before}force_col_wise"] = True
-            if not given & {"verbose", "verbosity"}:
+            if not arguments & {"verbose", "verbosity"}:
                 chosen[f"{before}verbose"] = -1
             chosen[f"{before}deterministic"] = True
         elif _is_from("skorch", part) and f"{before}verbose" in params:
@@ -324,13 +324,13 @@ def _targets(estimator: Any, targets: NDArray[Any]) -> NDArray[Any]:
 
 
 def _one_column(predict: Callable[[Any], Any], inputs: Any, name: str) -> NDArray[np.floating]:
-    found = np.asarray(predict(inputs))
-    if found.size != len(inputs):
+    column = np.asarray(predict(inputs))
+    if column.size != len(inputs):
         raise InputError(
-            f"predict of {name} returned shape {found.shape} for "
+            f"predict of {name} returned shape {column.shape} for "
             f"{len(inputs)} records, expected one number a record."
         )
-    return found.reshape(-1, 1)
+    return column.reshape(-1, 1)
 
 
 def _probabilities(

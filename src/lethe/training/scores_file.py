@@ -72,8 +72,8 @@ def read_scores(path: str | Path, signal: str = "logit") -> ScoreTable:
     labels, groups = (_one_a_record(path, name, wide.get(name), ids) for name in ("label", "group"))
     found = {"signals": wide["signal"], "members": wide["member"], "labels": labels}
     found |= {"ids": ids, "groups": groups, "targets": wide.get("target")}
-    there = {name: column for name, column in found.items() if column is not None}
-    return scores_of(there, signal, path, models)
+    present = {name: column for name, column in found.items() if column is not None}
+    return scores_of(present, signal, path, models)
 
 
 def scores_of(

@@ -254,7 +254,7 @@ class Shadows:
                 "population_predicted": table.get("predicted"),
             }
 
-        made = cls(
+        shadows = cls(
             inside["signals"],
             inside["members"],
             ids[pool],
@@ -266,12 +266,12 @@ class Shadows:
             **held(sides[1], outside),
         )
         if spec.external is None:
-            return made
+            return shadows
         if spec.task == "regression":  # R² is a share of the variance of the records it is of
             targets = spec.labels.astype(np.float64)
             units = target_sd(targets, spec.unseen) / target_sd(targets, external)
             elsewhere["signals"] *= np.float32(units)
-        return replace(made, external=replace(made, **held(sides[2], elsewhere)))
+        return replace(shadows, external=replace(shadows, **held(sides[2], elsewhere)))
 
 
 def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shadows | None]:

@@ -135,10 +135,10 @@ def read_shard(
             f"stop_{name}": (kept.size, *wide) for name in _OPTIONAL if f"stop_{name}" in arrays
         }
     if "queries" in arrays:
-        asked = arrays["queries"].shape[1:2]
-        shapes |= {"queries": (models, *asked, records)}
+        copies = arrays["queries"].shape[1:2]
+        shapes |= {"queries": (models, *copies, records)}
         if kept.size:
-            shapes |= {"stop_queries": (kept.size, models, *asked, records)}
+            shapes |= {"stop_queries": (kept.size, models, *copies, records)}
     if any(
         name not in arrays or arrays[name].shape != shape or arrays[name].dtype != _TYPES[name]
         for name, shape in shapes.items()
@@ -146,8 +146,8 @@ def read_shard(
         return None
     if header.get("content") != _content(arrays):
         return None
-    found: dict[str, Any] = {name: arrays.get(name) for name in _TYPES}
-    return Shard(first, **found)
+    tables: dict[str, Any] = {name: arrays.get(name) for name in _TYPES}
+    return Shard(first, **tables)
 
 
 def _header(raw: bytes) -> tuple[dict[str, Any], int]:

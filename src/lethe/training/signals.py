@@ -36,7 +36,7 @@ def signal_from_logits(
     wide = np.asarray(logits, dtype=np.float64)
     _check(wide, labels, "logits")
     rows = np.arange(len(wide))
-    own = wide[rows, labels]
+    true = wide[rows, labels]
     others = wide.copy()
     others[rows, labels] = -np.inf
     peak = others.max(axis=1)
@@ -44,7 +44,7 @@ def signal_from_logits(
     shift = np.where(finite, peak, 0.0)[:, None]
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         spread = np.log(np.exp(others - shift).sum(axis=1))
-        phi = own - np.where(finite, peak + spread, peak)
+        phi = true - np.where(finite, peak + spread, peak)
     _refuse_nan(np.isnan(phi), "logits", "are infinite on both sides")
     limit = float(np.finfo(np.float32).max)
     signal: NDArray[np.float32] = np.clip(phi, -limit, limit).astype(np.float32)
@@ -68,10 +68,10 @@ def signal_from_probabilities(
     _check(wide, labels, "probabilities")
     check_distributions(wide)
     rows = np.arange(len(wide))
-    own = wide[rows, labels]
+    true = wide[rows, labels]
     others = wide.copy()
     others[rows, labels] = 0.0
-    ratio = np.log(np.maximum(own, _TINY)) - np.log(np.maximum(others.sum(axis=1), _TINY))
+    ratio = np.log(np.maximum(true, _TINY)) - np.log(np.maximum(others.sum(axis=1), _TINY))
     signal: NDArray[np.float32] = ratio.astype(np.float32)
     return signal
 

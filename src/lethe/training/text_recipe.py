@@ -138,6 +138,6 @@ def fine_tune_seconds(recipe: CallableRecipe, holdout: float) -> float:
         forward.append(between - start)
         step.append(time.perf_counter() - start)
     # The first step also wakes the library up.
-    one, look = (float(np.median(times[1:])) for times in (step, forward))
+    pace, look = (float(np.median(times[1:])) for times in (step, forward))
     trained = math.ceil(records * (1 - holdout) / 2 / BATCH)
-    return float(train.arguments["num_train_epochs"]) * trained * one + records / BATCH * look
+    return float(train.arguments["num_train_epochs"]) * trained * pace + records / BATCH * look

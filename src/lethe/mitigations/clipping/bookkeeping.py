@@ -119,7 +119,9 @@ def _walk_zone(zone: Zone, inside: dict[Any, bool], names: dict[int, str]) -> st
             variable = getattr(child, "variable", None)
             if isinstance(variable, nn.Parameter):
                 met.append(id(variable))
-    strange = [names.get(one, "a new parameter") for one in met if one not in zone.parameters]
+    strange = [
+        names.get(tensor, "a new parameter") for tensor in met if tensor not in zone.parameters
+    ]
     if strange:
         return f"{strange[0]} is used inside {zone.layer}, which does not hold it"
     if len(met) != len(set(met)):
@@ -202,8 +204,8 @@ class Call:
         """Name in the whole module, slopes, and name inside them, of all trained parameters."""
         layer = self.layer
         if self.notes is not None:
-            made = self.notes.products(gradients, set(layer.parameters), layer.dtype, copies)
-            yield from ((layer.parameters[inner], slopes, inner) for inner, slopes in made)
+            products = self.notes.products(gradients, set(layer.parameters), layer.dtype, copies)
+            yield from ((layer.parameters[inner], slopes, inner) for inner, slopes in products)
             return
         if not self.early and gradients[0] is not None:
             self.made = self._slopes(gradients[0], copies)
@@ -240,11 +242,11 @@ class Tape:
             if isinstance(rule, str):
                 raise NotCovered(f"{name or 'the module itself'}: {rule}")
             inside |= set(part.modules()) if rule is None else set()
-            own = {inner: self.names[id(value)] for inner, value in trained.items()}
+            inner_names = {inner: self.names[id(value)] for inner, value in trained.items()}
             held = frozenset(id(value) for value in trained.values())
             dtype = next(iter(trained.values())).dtype
             run = composite if callable(composite) else None
-            layer = Layer(name, part, rule, run, own, held, dtype, dimensions(part))
+            layer = Layer(name, part, rule, run, inner_names, held, dtype, dimensions(part))
             self.layers.append(layer)
         self._plain = [layer for layer in self.layers if layer.composite is None]
 
@@ -408,8 +410,8 @@ def _squares(used: list[tuple[Slopes, str]], count: int) -> Tensor:
 
 def _added(used: list[tuple[Slopes, str]], count: int) -> Iterator[tuple[slice, Tensor]]:
     """Gradients (b, *shape) of a parameter over all its uses, a part of the examples at a time."""
-    one = sum(slopes.per_example(inner, slice(0, 1)).numel() for slopes, inner in used)
-    step = max(1, _CELLS // one)
+    size = sum(slopes.per_example(inner, slice(0, 1)).numel() for slopes, inner in used)
+    step = max(1, _CELLS // size)
     for start in range(0, count, step):
         part = slice(start, start + step)
         yield part, torch.stack([slopes.per_example(inner, part) for slopes, inner in used]).sum(0)

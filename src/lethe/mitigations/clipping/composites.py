@@ -87,17 +87,17 @@ class Notes:
             gradients: at the noted edges, None where the loss does not depend on one.
             copies: consecutive rows that belong to one example.
         """
-        found: dict[str, list[tuple[slice, Product, str]]] = {}
+        products_of: dict[str, list[tuple[slice, Product, str]]] = {}
         for use in self.uses:
             g = gradients[use.edge]
             if g is None:
                 continue
             product = linear_product(use.x.to(dtype), use.slope(g.to(dtype)), copies)
             name, part = use.weights
-            found.setdefault(name, []).append((part, product, "weight"))
+            products_of.setdefault(name, []).append((part, product, "weight"))
             for name, part in use.biases:
-                found.setdefault(name, []).append((part, product, "bias"))
-        for name, parts in found.items():
+                products_of.setdefault(name, []).append((part, product, "bias"))
+        for name, parts in products_of.items():
             if name in trained:
                 yield name, Joined(parts, self.module.get_parameter(name))
 
@@ -127,13 +127,13 @@ class Joined:
 
     def per_example(self, name: str, chosen: slice) -> Tensor:
         """(b, *shape) gradients of the chosen examples."""
-        made = [
+        gradients = [
             (part, product.per_example(of, chosen).to(self._like.dtype))
             for part, product, of in self._parts
         ]
-        total = made[0][1].new_zeros(len(made[0][1]), *self._like.shape)
-        for part, own in made:
-            total[:, part] = own
+        total = gradients[0][1].new_zeros(len(gradients[0][1]), *self._like.shape)
+        for part, gradient in gradients:
+            total[:, part] = gradient
         return total
 
 
@@ -153,11 +153,11 @@ def replaced(layers: Sequence[tuple[nn.Module, Forward]]) -> Iterator[None]:
             module.__dict__["forward"] = forward
         yield
     finally:
-        for module, own in before:
-            if own is None:
+        for module, children in before:
+            if children is None:
                 module.__dict__.pop("forward", None)
             else:
-                module.__dict__["forward"] = own
+                module.__dict__["forward"] = children
 
 
 WHOLE = slice(None)
@@ -231,13 +231,13 @@ def _projected(notes: Notes, query: Tensor, key: Tensor, value: Tensor, same: bo
     if same and module.in_proj_weight is not None:
         all_three = notes.linear(query, "in_proj_weight", bias, WHOLE, WHOLE)
         return [_heads(part, module.num_heads) for part in all_three.chunk(3, -1)]
-    made = []
+    parts = []
     for number, (name, x) in enumerate((("q", query), ("k", key), ("v", value))):
-        own = slice(number * width, (number + 1) * width)
+        columns = slice(number * width, (number + 1) * width)
         packed = module.in_proj_weight is not None
-        weight, part = ("in_proj_weight", own) if packed else (f"{name}_proj_weight", WHOLE)
-        made.append(_heads(notes.linear(x, weight, bias, part, own), module.num_heads))
-    return made
+        weight, part = ("in_proj_weight", columns) if packed else (f"{name}_proj_weight", WHOLE)
+        parts.append(_heads(notes.linear(x, weight, bias, part, columns), module.num_heads))
+    return parts
 
 
 def _heads(x: Tensor, heads: int) -> Tensor:
@@ -310,8 +310,8 @@ def _firsts(module: Any, x: Tensor, hx: Any, ways: int) -> list[tuple[Tensor, ..
     if hx is None:
         zeros = x.new_zeros(x.shape[1], module.hidden_size)
         return [(zeros,) * kinds] * (module.num_layers * ways)
-    given = hx if isinstance(hx, tuple) else (hx,)
-    return list(zip(*(part.unbind(0) for part in given), strict=True))
+    states = hx if isinstance(hx, tuple) else (hx,)
+    return list(zip(*(part.unbind(0) for part in states), strict=True))
 
 
 def _one_way(
@@ -338,8 +338,8 @@ def _one_way(
             total = torch.addmm(gate, state[0], weight)
             state = (torch.relu(total) if module.nonlinearity == "relu" else torch.tanh(total),)
         states.append(state[0])
-    made = torch.stack(states[1:])
-    before = torch.cat((states[0].detach()[None].to(made.dtype), made.detach()[:-1]))
+    outputs = torch.stack(states[1:])
+    before = torch.cat((states[0].detach()[None].to(outputs.dtype), outputs.detach()[:-1]))
     reset_gates = torch.stack(resets) if is_gru else None
 
     def late_slope(g: Tensor) -> Tensor:
@@ -360,7 +360,7 @@ def _one_way(
         ),
         Use((f"weight_hh_{suffix}", WHOLE), shared[1], before.transpose(0, 1), edge, late_slope),
     ]
-    return made, state
+    return outputs, state
 
 
 def _lstm(gates: Tensor, cell: Tensor) -> tuple[Tensor, ...]:
@@ -394,7 +394,7 @@ def composite_for(module: nn.Module) -> Composite | str | None:
         reason, run = _recurrent_refused(module), recur
     else:
         return None
-    own = {name for name, _ in module.named_parameters()}
-    if any(name.startswith("parametrizations") or ".parametrizations" in name for name in own):
+    names = {name for name, _ in module.named_parameters()}
+    if any(name.startswith("parametrizations") or ".parametrizations" in name for name in names):
         reason = f"{kind.__name__} has a weight that is computed from other parameters"
     return reason or run

@@ -146,7 +146,7 @@ def _trained(module: nn.Module) -> dict[str, Tensor]:
 
 def _add(sums: dict[str, Tensor], grads: dict[str, Tensor], factors: Factors) -> Tensor:
     """Add clipped gradients to the sums; returns the norms. A norm that is not finite counts 0."""
-    squares = [made.flatten(1).square().sum(1) for made in grads.values()]
+    squares = [grad.flatten(1).square().sum(1) for grad in grads.values()]
     norms = torch.stack(squares).sum(0).sqrt()
     c, good = factors(norms), torch.isfinite(norms)
     if not bool(good.all()):  # 0 times infinity would be no number
@@ -181,8 +181,8 @@ def vmapped(
 
     def alone(values: dict[str, Tensor], *leaves: Tensor) -> Tensor:
         given = iter(leaves)
-        one = mapped(batch, lambda leaf: next(given))
-        return torch.as_tensor(functional_call(whole, values, (one,)))
+        example = mapped(batch, lambda leaf: next(given))
+        return torch.as_tensor(functional_call(whole, values, (example,)))
 
     count = size(batch) // copies
     leaves = [leaf.reshape(count, copies, *leaf.shape[1:]) for leaf in tensors(batch)]
@@ -193,10 +193,10 @@ def vmapped(
     for start in range(0, count, step):
         with warnings.catch_warnings():  # an operation without a batched form is looped over
             warnings.filterwarnings("ignore", message="There is a performance drop")
-            made = every(parameters, *(leaf[start : start + step] for leaf in leaves))
+            gradients = every(parameters, *(leaf[start : start + step] for leaf in leaves))
         with torch.no_grad():
-            own = {name.removeprefix("model."): value for name, value in made.items()}
-            norms.append(_add(sums, own, factors))
+            named = {name.removeprefix("model."): value for name, value in gradients.items()}
+            norms.append(_add(sums, named, factors))
         passed()
     return sums, torch.cat(norms)
 
@@ -230,9 +230,9 @@ def looped(
             example = rows(batch, list(range(row, row + copies)))
             try:
                 with torch.enable_grad():
-                    own = check_losses(loss(module, example), copies).mean()
+                    own_loss = check_losses(loss(module, example), copies).mean()
                 # Not autograd.grad: activation checkpointing may refuse that.
-                torch.autograd.backward(own)
+                torch.autograd.backward(own_loss)
             except (MemoryError, torch.OutOfMemoryError):
                 raise
             except Exception:

@@ -160,9 +160,9 @@ class ClippingPlan:
                 self.reasons = (*self.reasons, said)
         self.state.passed()
         alone = torch.ones(count, dtype=torch.bool) if alone is None else alone
-        own, factors = _chosen(batch, alone, copies), clip_factors(clip, _at(weights, alone))
+        examples, factors = _chosen(batch, alone, copies), clip_factors(clip, _at(weights, alone))
         sums, norms = looped(
-            self.module, self.loss, own, factors, copies, self.state.passed, skip=True
+            self.module, self.loss, examples, factors, copies, self.state.passed, skip=True
         )
         if bool(alone.all()):
             return sums, norms
@@ -313,8 +313,8 @@ def clipped_sum_in_parts(
         for start in range(0, count, part_size):
             end = start + part_size
             part = mapped(batch, itemgetter(slice(start * copies, end * copies)))
-            own = None if weights is None else weights[start:end]
-            made, part_norms = plan.clipped_sum(part, clip, own, copies=copies)
+            part_weights = None if weights is None else weights[start:end]
+            made, part_norms = plan.clipped_sum(part, clip, part_weights, copies=copies)
             norms.append(part_norms)
             for name, value in made.items():
                 sums[name] = sums[name].add_(value) if name in sums else value

@@ -196,8 +196,8 @@ class Grouped:
         self._alone, self._copies, self._count = alone, copies, count
 
     def _parts(self, name: str) -> list[slice]:
-        one = self.per_example(name, slice(0, 1)).numel()
-        step = max(1, _ROWS // (one * self._copies))
+        size = self.per_example(name, slice(0, 1)).numel()
+        step = max(1, _ROWS // (size * self._copies))
         return [slice(start, start + step) for start in range(0, self._count, step)]
 
     def squares(self, name: str) -> Tensor:
@@ -353,8 +353,8 @@ class Lookups:
         index, g = self._index[chosen], self._g[chosen]
         count, (table, width) = len(index), self._shape
         flat = (torch.arange(count, device=g.device)[:, None] * table + index).reshape(-1)
-        made = g.new_zeros(count * table, width).index_add_(0, flat, g.reshape(-1, width))
-        return made.view(count, table, width)
+        summed = g.new_zeros(count * table, width).index_add_(0, flat, g.reshape(-1, width))
+        return summed.view(count, table, width)
 
 
 def _embedding(module: nn.Module, x: Tensor, g: Tensor) -> Lookups:
@@ -425,8 +425,8 @@ def rule_for(module: nn.Module) -> Rule | str:
         rule = _other_rms_norm
     if rule is None:
         return f"{kind.__name__} has no rule"
-    own = {name for name, value in module.named_parameters(recurse=False) if value.requires_grad}
-    if own - {"weight", "bias"} or not isinstance(getattr(module, "weight", None), nn.Parameter):
+    names = {name for name, value in module.named_parameters(recurse=False) if value.requires_grad}
+    if names - {"weight", "bias"} or not isinstance(getattr(module, "weight", None), nn.Parameter):
         return f"{kind.__name__} has a weight that is computed from other parameters"
     if isinstance(module, nn.Conv1d | nn.Conv2d) and module.padding_mode != "zeros":
         return f"{kind.__name__} pads with {module.padding_mode!r}, not with zeros"

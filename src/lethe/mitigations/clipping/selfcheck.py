@@ -82,17 +82,17 @@ def leaking_layer(module: nn.Module, loss: Loss, batch: Any) -> str | None:
     count = size(batch)
     different = distinct(batch)
     for row in {0, count // 2, count - 1}:
-        other = next(one for one in different if not same_rows(batch, one, row))
-        kept = [one for one in range(count) if one != row]
+        other = next(place for place in different if not same_rows(batch, place, row))
+        kept = [place for place in range(count) if place != row]
         for change in (partial(_swap, row=row, other=other), partial(_loud, row=row)):
             try:
-                found = _compare(module, loss, batch, mapped(batch, change), kept)
+                layer = _compare(module, loss, batch, mapped(batch, change), kept)
             except (RuntimeError, ValueError, AssertionError, ArithmeticError):
                 if change.func is _swap:
                     raise
                 continue  # a model may refuse huge numbers
-            if found is not None:
-                return found
+            if layer is not None:
+                return layer
     return None
 
 
@@ -128,10 +128,10 @@ def _compare(
 
 
 def _rows_moved(first: list[Tensor], second: list[Tensor], kept: list[int], count: int) -> bool:
-    for one, two in zip(first, second, strict=False):
-        if one.ndim and len(one) == count and one.shape == two.shape and one.is_floating_point():
-            scale = float(one[kept].abs().max()) if one[kept].numel() else 0.0
-            gap = torch.nan_to_num((one[kept] - two[kept]).abs())
+    for x, y in zip(first, second, strict=False):
+        if x.ndim and len(x) == count and x.shape == y.shape and x.is_floating_point():
+            scale = float(x[kept].abs().max()) if x[kept].numel() else 0.0
+            gap = torch.nan_to_num((x[kept] - y[kept]).abs())
             if gap.numel() and float(gap.max()) > _STILL * scale:
                 return True
     return False
@@ -146,8 +146,8 @@ def _watched(module: nn.Module, loss: Loss, batch: Any) -> tuple[Tensor, Seen]:
 
     def hook(name: str) -> Callable[..., None]:
         def keep(part: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
-            given = [leaf.detach().clone() for leaf in tensors((args, kwargs))]
-            seen.append((name, given, [leaf.detach().clone() for leaf in tensors(output)]))
+            inputs = [leaf.detach().clone() for leaf in tensors((args, kwargs))]
+            seen.append((name, inputs, [leaf.detach().clone() for leaf in tensors(output)]))
 
         return keep
 
@@ -268,13 +268,13 @@ def measure(
         floor = 1e-6 * float(right_norms.max())
         # In reverse too: a model that sorts its examples looks right on a sorted batch.
         back, back_norms = way(rows(batch, list(reversed(range(count)))), clip_factors(clip))
-        for made, made_norms in ((sums, own_norms), (back, back_norms.flip(0))):
+        for total, made_norms in ((sums, own_norms), (back, back_norms.flip(0))):
             off = ((made_norms - right_norms).abs() / right_norms.clamp_min(floor)).max()
-            apart = distance(made, right) / max(_length(right), 1e-6 * clip)
+            apart = distance(total, right) / max(_length(right), 1e-6 * clip)
             error = max(error, apart, float(off))
         for row in range(count):
             rest, _ = way(
-                rows(batch, [one for one in range(count) if one != row]), clip_factors(clip)
+                rows(batch, [place for place in range(count) if place != row]), clip_factors(clip)
             )
             change = max(change, distance(sums, rest) / clip)
     return SelfCheck(count, change, error, tolerance, unused, mode)

@@ -373,9 +373,9 @@ def _is_opaque(value: Any) -> bool:
         return False
     kind = type(value)
     base = next((known for known in kind.__mro__ if known in _CONTAINERS), object)
-    own = _POINTER * ((kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0))
+    pointers = _POINTER * ((kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0))
     of_base = _POINTER * ((base.__dictoffset__ > 0) + (base.__weakrefoffset__ > 0))
-    return kind.__basicsize__ - own > base.__basicsize__ - of_base
+    return kind.__basicsize__ - pointers > base.__basicsize__ - of_base
 
 
 def _content(value: Any) -> bytes | None:

@@ -86,10 +86,10 @@ class Stacked:
         self, x: Tensor, truth: Tensor, sizes: Sequence[int], weights: Tensor, clip: float
     ) -> None:
         factors = clip_factors(clip, weights.flatten())
-        own = torch.arange(x.shape[1]) < torch.tensor(sizes)[:, None]
+        inside = torch.arange(x.shape[1]) < torch.tensor(sizes)[:, None]
         outputs = self.network.forward(x, sizes)
         recipe = self.recipe
-        slope = loss_slope(recipe.loss, outputs, truth, own.float(), recipe.label_smoothing)
+        slope = loss_slope(recipe.loss, outputs, truth, inside.float(), recipe.label_smoothing)
         self.network.clipped_sum(slope, lambda norms: factors(norms.flatten()).view_as(norms))
 
 
@@ -114,9 +114,9 @@ class OneModel:
     def __call__(
         self, x: Tensor, truth: Tensor, sizes: Sequence[int], weights: Tensor, clip: float
     ) -> None:
-        own = sizes[0]
+        rows = sizes[0]
         with torch.enable_grad(), self.network.own_randomness():
-            sums, _ = self.plan.clipped_sum((x[0, :own], truth[0, :own]), clip, weights[0, :own])
+            sums, _ = self.plan.clipped_sum((x[0, :rows], truth[0, :rows]), clip, weights[0, :rows])
         for name, block in zip(self._names, self.network.parameters.blocks, strict=True):
             block.slope[0].copy_(sums[name])
 
@@ -369,8 +369,8 @@ class _Stack:
         for first in range(0, longest, part):
             table, sizes = padded(drawn, first, part)
             at = torch.from_numpy(table).to(self.device)
-            own = np.arange(table.shape[1]) < np.array(sizes)[:, None]
-            weights = self._weights[at] * torch.from_numpy(own).to(self.device)
+            inside = np.arange(table.shape[1]) < np.array(sizes)[:, None]
+            weights = self._weights[at] * torch.from_numpy(inside).to(self.device)
             x = self._gather(at, [c[first : first + part] for c in choices])
             self._sum(x, self.records.truth[at], sizes, weights, self.method.clip)
             if several:
@@ -394,8 +394,8 @@ class _Stack:
         x = torch.index_select(inputs, 0, at.flatten())
         if self.recipe.augment is not None:
             table = np.zeros((*at.shape, choices[0].shape[-1]), np.int64)
-            for row, own in zip(table, choices, strict=True):
-                row[: len(own)] = own
+            for row, chosen in zip(table, choices, strict=True):
+                row[: len(chosen)] = chosen
             flat = torch.from_numpy(table).to(self.device).flatten(0, 1)
             x = self.recipe.augment.apply(x, flat)
         return x.view(*at.shape, *inputs.shape[1:])
@@ -426,27 +426,27 @@ def scaled_by_held_out(
     >>> scaled_by_held_out(column, np.array([False, True, False, True])).round(3).ravel()
     array([-1.,  3.,  1.,  1.], dtype=float32)
     """
-    given = np.asarray(features, np.float32)
-    if given.ndim != 2:
-        return given
+    rows = np.asarray(features, np.float32)
+    if rows.ndim != 2:
+        return rows
     # Without numbers that are not finite: one record is not to decide how all are scaled.
-    finite, wide = np.isfinite(given), given.astype(np.float64)
+    finite, wide = np.isfinite(rows), rows.astype(np.float64)
     mean, spread = wide.mean(axis=0, where=finite), wide.std(axis=0, where=finite)
     done = (np.abs(mean) < _ROUNDING) & (np.abs(spread - 1) < _ROUNDING)
     held = ~pool
     if held.any():  # those that held-out records have scaled are left as they are
-        inside = given[held].astype(np.float64)
+        inside = rows[held].astype(np.float64)
         done &= (np.abs(inside.mean(0)) > _ROUNDING) | (np.abs(inside.std(0) - 1) > _ROUNDING)
     if not done.any():
-        return given
+        return rows
     if held.sum() < 2:
         raise InputError(
             "the inputs are scaled by statistics of the private records, which no noise covers: "
             "hold out two or more records to scale by, or scale by constants."
         )
-    out = given.copy()
-    own = given[:, done].astype(np.float64)
-    centre, width = own[held].mean(axis=0), own[held].std(axis=0)
-    scaled = np.divide(own - centre, width, out=np.zeros_like(own), where=width > 0)
+    out = rows.copy()
+    columns = rows[:, done].astype(np.float64)
+    centre, width = columns[held].mean(axis=0), columns[held].std(axis=0)
+    scaled = np.divide(columns - centre, width, out=np.zeros_like(columns), where=width > 0)
     out[:, done] = np.clip(scaled, -MOST_DEVIATIONS, MOST_DEVIATIONS)
     return out

@@ -71,8 +71,10 @@ def public_weights(
     seeds = [model_seed(seed, at) for at in range(len(members))]
     # For these models the held-out records are the pool; no other record has any part in them.
     inputs = scaled_by_held_out(features, pool)
-    given = inputs, labels, members, ~pool, Treatment(), seeds, default_layout(recipe)
-    signals = np.stack([_signal(one, labels, ~pool) for one in train_models(Work(recipe, *given))])
+    terms = inputs, labels, members, ~pool, Treatment(), seeds, default_layout(recipe)
+    signals = np.stack(
+        [_signal(logits, labels, ~pool) for logits in train_models(Work(recipe, *terms))]
+    )
     difficulty = -np.where(members, np.nan, signals.astype(np.float64))
     exposure = predicted(
         np.nanmean(difficulty[:, held], axis=0),
@@ -126,8 +128,8 @@ def t_scores(signals: Float, members: NDArray[np.bool_]) -> Float:
     inside, outside = np.where(members, signals, np.nan), np.where(members, np.nan, signals)
     spread = np.sqrt(np.nanvar(inside, axis=0, ddof=1) + np.nanvar(outside, axis=0, ddof=1))
     gap = np.nanmean(inside, axis=0) - np.nanmean(outside, axis=0)
-    found: Float = np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0)
-    return found
+    scores: Float = np.divide(gap, spread, out=np.zeros_like(gap), where=spread > 0)
+    return scores
 
 
 def predicted(known: Float, values: Float, asked: Float, neighbours: int | None = None) -> Float:
@@ -152,8 +154,8 @@ def predicted(known: Float, values: Float, asked: Float, neighbours: int | None 
     first = np.arange(len(known) - count)
     turning = (places[first] + places[first + count]) / 2
     start = np.searchsorted(turning, asked)
-    found: Float = (sums[start + count] - sums[start]) / count
-    return found
+    means: Float = (sums[start + count] - sums[start]) / count
+    return means
 
 
 def _signal(

@@ -64,25 +64,25 @@ def release_guarantee(
 ) -> Guarantee:
     """The label of a release: asymptotic, with all that is known to stand against it."""
     plain = estimate.guarantee()
-    told = [
+    assumptions = [
         f"with 1 draw the estimate is {estimate.growth[0]:.4g}, with {estimate.draws} draws "
         f"{estimate.growth[-1]:.4g}: it grows with their number",
     ]
     if settings.weighting != "none" and estimate.epsilon > settings.epsilon:
-        told.append(f"the target of {settings.epsilon:g} was not met")
-    told.append("the estimate looks at losses only and ignores SWAG's covariance")
+        assumptions.append(f"the target of {settings.epsilon:g} was not met")
+    assumptions.append("the estimate looks at losses only and ignores SWAG's covariance")
     if settings.weighting in ("target", "linear", "scalar") or settings.rounds > 0:
-        told.append("the weights were computed from the private records")
+        assumptions.append("the weights were computed from the private records")
     if estimate.bounded is None:
-        told.append("the loss has no bound")
+        assumptions.append("the loss has no bound")
     if response is not None:
-        told.append(
+        assumptions.append(
             f"at {len(response.scales)} scales of the draw, {response.scales[0]:g} to "
             f"{response.scales[-1]:g}, the estimate goes from {response.epsilons[0]:.4g} to "
             f"{response.epsilons[-1]:.4g}"
             + ("" if response.responds else ": the draws may be almost one point")
         )
-    return replace(plain, assumptions=(*plain.assumptions, *told))
+    return replace(plain, assumptions=(*plain.assumptions, *assumptions))
 
 
 Float = NDArray[np.float64]
@@ -268,13 +268,13 @@ class _Run:
         for number in range(count):
             if self.progress is not None:
                 self.progress(name, number, count)
-            one = self.checkpoints.load(f"{name}.{number:05d}")
-            if one is None:
+            part = self.checkpoints.load(f"{name}.{number:05d}")
+            if part is None:
                 posterior.draw_into(self.trained.parameters, seed, number, scale=scale)
                 values = self.trained.log_likelihoods()
-                one = {"log_likelihoods": torch.from_numpy(values)}
-                self.checkpoints.save(f"{name}.{number:05d}", one)
-            rows.append(one["log_likelihoods"].numpy())
+                part = {"log_likelihoods": torch.from_numpy(values)}
+                self.checkpoints.save(f"{name}.{number:05d}", part)
+            rows.append(part["log_likelihoods"].numpy())
         values = np.stack(rows)
         self.checkpoints.save(name, {"log_likelihoods": torch.from_numpy(values)})
         self.checkpoints.delete(f"{name}.")
@@ -328,15 +328,15 @@ class _Run:
         settings = self.settings
         if len(settings.scales) < 2:
             return None
-        found = {}
+        tables = {}
         for scale in settings.scales:
             if scale == settings.scale:
-                found[scale] = values
+                tables[scale] = values
                 continue
             name = f"6-scale-{scale:g}{tail}"
-            found[scale] = self._measure(name, posterior, seed, settings.final_draws, scale)
+            tables[scale] = self._measure(name, posterior, seed, settings.final_draws, scale)
         return scale_response(
-            found,
+            tables,
             weights,
             settings.relation,
             outcome=self.outcome,
@@ -410,17 +410,17 @@ class DrawMethod:
         settings = self.for_recipe(work.recipe)
         inputs = torch.from_numpy(np.array(work.features, np.float32))
         for row, seed in zip(work.members, work.seeds, strict=True):
-            own = np.flatnonzero(row)
-            made = swag_ppm(
+            rows = np.flatnonzero(row)
+            release = swag_ppm(
                 build_module(work.recipe.make_module, seed),
-                inputs[torch.from_numpy(own)],
-                np.asarray(work.labels)[own],
+                inputs[torch.from_numpy(rows)],
+                np.asarray(work.labels)[rows],
                 settings,
                 seed,
                 draw_seed=child_seed(seed, RELEASE),
             )
             with torch.no_grad():
-                parts = [made.module(part) for part in torch.split(inputs, _ROWS)]
+                parts = [release.module(part) for part in torch.split(inputs, _ROWS)]
             outputs: NDArray[np.float32] = torch.cat(parts).numpy()
             yield outputs
 
@@ -465,7 +465,7 @@ class PosteriorDraw:
         self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
     ) -> Treatment:
         """The six steps in the place of the recipe's loop."""
-        asked = ReleaseSettings(
+        settings = ReleaseSettings(
             self.epsilon,
             self.relation,
             weighting=self.weighting,
@@ -473,7 +473,7 @@ class PosteriorDraw:
             scales=(),
             rounds=2,
         )
-        return Treatment(method=DrawMethod(asked))
+        return Treatment(method=DrawMethod(settings))
 
     def guarantee(self, pool: NDArray[np.bool_] | None = None) -> Guarantee:
         """`asymptotic`: the weights aim at the estimate, which a release measures for itself."""

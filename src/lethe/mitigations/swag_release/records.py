@@ -148,16 +148,16 @@ class Records:
     ) -> None:
         self.truth = _tensor("truth", truth)
         self.named = isinstance(inputs, Mapping)
-        given = inputs if isinstance(inputs, Mapping) else {"inputs": inputs}
-        self.parts = {str(name): _tensor(str(name), value) for name, value in given.items()}
+        parts = inputs if isinstance(inputs, Mapping) else {"inputs": inputs}
+        self.parts = {str(name): _tensor(str(name), value) for name, value in parts.items()}
         self.device = device
         self.count = len(self.truth) if self.truth.ndim else 0
         if self.count == 0 or not self.parts:
             raise InputError("there are no records; give inputs and truth of at least one.")
         for name, value in self.parts.items():
             if value.ndim == 0 or len(value) != self.count:
-                found = len(value) if value.ndim else "none"
-                raise InputError(f"{name} has {found} rows, truth has {self.count}.")
+                rows = len(value) if value.ndim else "none"
+                raise InputError(f"{name} has {rows} rows, truth has {self.count}.")
         if classes:
             if self.truth.ndim != 1 or self.truth.is_floating_point() or self.truth.is_complex():
                 raise InputError(
@@ -171,8 +171,8 @@ class Records:
     def batch(self, rows: NDArray[np.int64]) -> tuple[Any, Tensor]:
         """Inputs and truth of some rows, on the model's device."""
         index = torch.from_numpy(rows)
-        found = {name: value[index].to(self.device) for name, value in self.parts.items()}
-        return (found if self.named else found["inputs"]), self.truth[index].to(self.device)
+        inputs = {name: value[index].to(self.device) for name, value in self.parts.items()}
+        return (inputs if self.named else inputs["inputs"]), self.truth[index].to(self.device)
 
     def batches(self, size: int) -> list[NDArray[np.int64]]:
         """All rows in order, `size` at a time."""
@@ -187,12 +187,12 @@ class Records:
 
 def _tensor(name: str, value: Any) -> Tensor:
     try:
-        found = torch.as_tensor(value).detach()
+        tensor = torch.as_tensor(value).detach()
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"{name} is no tensor of numbers: {error}.") from error
-    if found.is_floating_point() and not bool(found.isfinite().all()):
+    if tensor.is_floating_point() and not bool(tensor.isfinite().all()):
         raise InputError(f"{name} holds NaN or infinity; fill or drop those records first.")
-    return found
+    return tensor
 
 
 def model_logits(module: nn.Module, batch: Any) -> Tensor:
@@ -202,17 +202,17 @@ def model_logits(module: nn.Module, batch: Any) -> Tensor:
         module: any classifier; models of transformers give an output with `logits`.
         batch: a tensor, or a mapping by argument name.
     """
-    found = forward_batch(module, batch)
-    if isinstance(found, Mapping):
-        found = found.get("logits")
-    found = getattr(found, "logits", found)
-    if not isinstance(found, Tensor) or found.ndim != 2:
-        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    scores = forward_batch(module, batch)
+    if isinstance(scores, Mapping):
+        scores = scores.get("logits")
+    scores = getattr(scores, "logits", scores)
+    if not isinstance(scores, Tensor) or scores.ndim != 2:
+        shape = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         raise InputError(
             f"the model gives {shape}, not (batch, classes) scores; give logits=, a function of "
             "(module, batch)."
         )
-    return found
+    return scores
 
 
 def class_log_likelihood(logits: Logits, floor: float | None) -> LogLikelihood:

@@ -110,9 +110,9 @@ def release_draw(
     if first is None:
         raise InputError("the module has no parameters.")
     records = Records(inputs, truth, first.device, classes=log_likelihood is None)
-    asked = _asked(module, records, settings, seed, draw_seed, logits, log_likelihood, outcome)
+    terms = _asked(module, records, settings, seed, draw_seed, logits, log_likelihood, outcome)
     fresh = {"draw_seed": str(noise_seed(None)), "draw_seed_given": False}
-    with private_folder(place / "private", asked, fresh) as known:
+    with private_folder(place / "private", terms, fresh) as known:
         mechanism = swag_ppm(
             module,
             inputs,
@@ -217,7 +217,7 @@ def private_folder(
         raise InputError(f"folder={str(folder)!r} is a file; name a folder.")
     file = folder / _STATE
     if folder.is_dir() and not file.exists():
-        foreign = [one.name for one in folder.iterdir() if not _leftover(one)]
+        foreign = [entry.name for entry in folder.iterdir() if not _leftover(entry)]
         if foreign:
             raise InputError(
                 f"{folder} holds {foreign[0]!r} but no {_STATE}, so it is no release; "
@@ -243,9 +243,9 @@ def _leftover(path: Path) -> bool:
 
 def _same(file: Path, asked: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_bytes())
-        known = dict(found["asked"])
-        right = found["format"] == _STATE_FORMAT
+        state = json.loads(file.read_bytes())
+        known = dict(state["asked"])
+        right = state["format"] == _STATE_FORMAT
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{file} is damaged ({error!r}); begin in a new folder.") from error
     if not right:

@@ -116,7 +116,7 @@ class Momentum:
         self.parameters = parameters
         self.rate, self.momentum, self.weight_decay = rate, momentum, weight_decay
         kept = parameters if momentum > 0 else {}
-        self.momenta = {name: torch.zeros_like(one.detach()) for name, one in kept.items()}
+        self.momenta = {name: torch.zeros_like(value.detach()) for name, value in kept.items()}
 
     @torch.no_grad()
     def step(self) -> None:
@@ -299,9 +299,9 @@ class Trained:
 
 
 def _allowed_norms(module: nn.Module, batch_norm: str) -> list[_BatchNorm]:
-    norms = {name: one for name, one in module.named_modules() if isinstance(one, _BatchNorm)}
-    for name, one in norms.items():
-        if one.running_mean is None:
+    norms = {name: norm for name, norm in module.named_modules() if isinstance(norm, _BatchNorm)}
+    for name, norm in norms.items():
+        if norm.running_mean is None:
             raise InputError(
                 f"{name} normalises by the batch in use too, so no record has a likelihood of "
                 "its own; use LayerNorm or GroupNorm."

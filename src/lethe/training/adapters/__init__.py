@@ -16,21 +16,21 @@ def checked_labels(labels: NDArray[Any], inputs: Mapping[str, NDArray[Any]]) -> 
 
     Raises InputError: labels or an input are not one entry a record, or of another type.
     """
-    found = np.asarray(labels)
-    if found.ndim != 1 or found.dtype.kind not in "iuf":
+    codes = np.asarray(labels)
+    if codes.ndim != 1 or codes.dtype.kind not in "iuf":
         raise InputError(
-            f"labels have shape {found.shape} and type {found.dtype}, expected one class code or "
+            f"labels have shape {codes.shape} and type {codes.dtype}, expected one class code or "
             "target for each record."
         )
     for name, array in inputs.items():
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
             raise InputError(f"{name} must be a NumPy array of numbers, one row a record.")
-        if not array.ndim or len(array) != len(found):
+        if not array.ndim or len(array) != len(codes):
             raise InputError(
-                f"{name} has shape {array.shape}, labels have {len(found)} records: give one row "
+                f"{name} has shape {array.shape}, labels have {len(codes)} records: give one row "
                 "for each record of the data set, in its order."
             )
-    return found.astype(np.float32 if found.dtype.kind == "f" else np.int64)
+    return codes.astype(np.float32 if codes.dtype.kind == "f" else np.int64)
 
 
 def plain_settings(options: Mapping[str, Any]) -> dict[str, Any]:

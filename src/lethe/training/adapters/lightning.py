@@ -161,8 +161,8 @@ class LightningTrain:
             inputs = torch.from_numpy(self.features[wanted])
             with torch.no_grad():
                 parts = [module(part) for part in inputs.split(PREDICT_ROWS)]
-            found: NDArray[np.floating] = torch.cat(parts).float().numpy()
-            return found
+            outputs: NDArray[np.floating] = torch.cat(parts).float().numpy()
+            return outputs
 
         return predict
 
@@ -188,14 +188,14 @@ def _quiet() -> Iterator[None]:
     """Leave out what Lightning says about devices, workers and the like for every model."""
     names = ("lightning", "lightning.fabric", "lightning.pytorch", "pytorch_lightning")
     loggers = [logging.getLogger(name) for name in names]
-    before = [one.level for one in loggers]
+    before = [logger.level for logger in loggers]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", module=r"(lightning|pytorch_lightning)\b")
         warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-        for one in loggers:
-            one.setLevel(logging.ERROR)
+        for logger in loggers:
+            logger.setLevel(logging.ERROR)
         try:
             yield
         finally:
-            for one, level in zip(loggers, before, strict=True):
-                one.setLevel(level)
+            for logger, level in zip(loggers, before, strict=True):
+                logger.setLevel(level)

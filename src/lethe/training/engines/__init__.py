@@ -159,8 +159,8 @@ def settled_layout(
 
         limit = half_of_memory() if memory is None else int(memory * 2**30)
         trial = Trial(recipe, spec.features, spec.labels, spec.pool, spec.seed, workers, limit)
-        (found,) = run_in_processes([trial], calibrate, workers)
-        folder.settle("layout", found)
+        (layout,) = run_in_processes([trial], calibrate, workers)
+        folder.settle("layout", layout)
     return Layout.from_json(folder.manifest["layout"])
 
 

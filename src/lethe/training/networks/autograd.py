@@ -101,9 +101,9 @@ class Alone:
         with torch.enable_grad(), self.own_randomness():
             with half_products(self._half, self._device.type):
                 self._logits = self.module(self.given(x[0, : self._rows]))
-            own = self._logits.detach().float()
-        padding = own.new_zeros(self._shape - self._rows, *own.shape[1:])
-        return torch.cat([own, padding])[None] if len(padding) else own[None]
+            logits = self._logits.detach().float()
+        padding = logits.new_zeros(self._shape - self._rows, *logits.shape[1:])
+        return torch.cat([logits, padding])[None] if len(padding) else logits[None]
 
     def backward(self, slope: Tensor) -> None:
         """See `Network`; a parameter that the loss does not reach gets a gradient of 0."""
@@ -116,13 +116,13 @@ class Alone:
         """See `Network`."""
         self.module.train(False)
         with torch.no_grad(), half_products(self._half, self._device.type):
-            found: Tensor = self.module(self.given(x if shared else x[0]))
-        return found.float()[None]
+            outputs: Tensor = self.module(self.given(x if shared else x[0]))
+        return outputs.float()[None]
 
     def tensors(self) -> list[Tensor]:
         """See `Network`."""
-        own = [block.value for block in self.parameters.blocks]
-        return own + [buffer[None] for buffer in self.module.buffers()]
+        values = [block.value for block in self.parameters.blocks]
+        return values + [buffer[None] for buffer in self.module.buffers()]
 
 
 class _own_randomness(contextlib.AbstractContextManager[None]):
@@ -149,8 +149,8 @@ def _random_state(stream: torch.Generator, device: torch.device) -> list[Tensor]
 
 
 def _states(device: torch.device) -> list[Tensor]:
-    own = [torch.random.get_rng_state()]
-    return [*own, torch.cuda.get_rng_state(device)] if device.type == "cuda" else own
+    states = [torch.random.get_rng_state()]
+    return [*states, torch.cuda.get_rng_state(device)] if device.type == "cuda" else states
 
 
 def _set_states(states: list[Tensor], device: torch.device) -> None:
@@ -200,8 +200,8 @@ class Vmapped:
 
         with half_products(self._half, self._device.type), _plain_attention():
             every = torch.func.vmap(one, in_dims=(0, 0, over), randomness="error")
-            found: Tensor = every(self._leaves, self._buffers, x)
-        return found
+            outputs: Tensor = every(self._leaves, self._buffers, x)
+        return outputs
 
     def forward(self, x: Tensor, rows: Sequence[int]) -> Tensor:
         self.module.train()
@@ -284,6 +284,6 @@ class _Mask(torch.autograd.Function):
 
 def _masks(x: Tensor, layer: _Dropout) -> Tensor:
     mask = torch.empty_like(x, memory_format=torch.contiguous_format)
-    for one, stream in zip(mask, layer.streams, strict=True):
-        one.bernoulli_(1 - layer.p, generator=stream)
+    for part, stream in zip(mask, layer.streams, strict=True):
+        part.bernoulli_(1 - layer.p, generator=stream)
     return mask.div_(1 - layer.p) if layer.p < 1 else mask

@@ -48,13 +48,13 @@ def leaves_of(module: nn.Module) -> list[nn.Module] | str:
     Functions such as `relu` or `flatten` become the layer that does the same.
     """
     if type(module) is nn.Sequential:
-        found: list[nn.Module] = []
+        leaves: list[nn.Module] = []
         for child in module:
             inner = leaves_of(child)
             if isinstance(inner, str):
                 return inner
-            found += inner
-        return found
+            leaves += inner
+        return leaves
     if type(module).__module__.startswith("torch.nn"):
         return [module]
     return _traced(module)
@@ -79,7 +79,7 @@ def _traced(module: nn.Module) -> list[nn.Module] | str:
 
 def _chain(module: nn.Module, graph: torch.fx.Graph, name: str) -> list[nn.Module] | str:
     branching = f"the forward method of {name} is no plain chain of layers"
-    found: list[nn.Module] = []
+    chain: list[nn.Module] = []
     last: Any = None
     batch: set[Any] = set()
     for node in graph.nodes:
@@ -89,7 +89,7 @@ def _chain(module: nn.Module, graph: torch.fx.Graph, name: str) -> list[nn.Modul
             last = node
             continue
         if node.op == "output":
-            return found if node.args == (last,) else branching
+            return chain if node.args == (last,) else branching
         if _is_batch_size(node, last):
             batch.add(node)
             continue
@@ -100,7 +100,7 @@ def _chain(module: nn.Module, graph: torch.fx.Graph, name: str) -> list[nn.Modul
             return f"{name} calls {getattr(node.target, '__name__', node.target)}"
         if isinstance(layer, str):
             return layer
-        found += layer
+        chain += layer
         last = node
     return branching
 
@@ -128,8 +128,8 @@ def _layer(module: nn.Module, node: Any, batch: set[Any]) -> list[nn.Module] | s
         named.pop("inplace", None)
         return None if rest or named else [_FUNCTIONS[node.target]()]
     if node.target in (torch.flatten, "flatten"):
-        given = [*rest, *named.values()]
-        return [nn.Flatten()] if given in ([1], [1, -1]) else None
+        arguments = [*rest, *named.values()]
+        return [nn.Flatten()] if arguments in ([1], [1, -1]) else None
     if node.target in ("view", "reshape"):
         whole = len(rest) == 2 and rest[0] in batch and rest[1] == -1
         return [nn.Flatten()] if whole and not named else None
@@ -343,11 +343,11 @@ class Chain:
 
     def tensors(self) -> list[Tensor]:
         """See `Network`."""
-        found = [block.value for block in self.parameters.blocks]
+        values = [block.value for block in self.parameters.blocks]
         for layer in self.layers:
             if isinstance(layer, BatchNorm):
-                found += [layer.mean, layer.variance]
-        return found
+                values += [layer.mean, layer.variance]
+        return values
 
 
 def quiet_numpy() -> Any:

@@ -183,10 +183,10 @@ class LayerNorm(Trained):
         return scaled if self.offset is None else scaled + _along(self.offset.value, y)
 
     def squares(self, grad: Tensor) -> Tensor:
-        found = grad.new_zeros(grad.shape[:2])
+        norms = grad.new_zeros(grad.shape[:2])
         if self.offset is not None:
-            found += _squares(_over_places(grad))
-        return found if self.gain is None else found.add_(_squares(_over_places(grad * self._y)))
+            norms += _squares(_over_places(grad))
+        return norms if self.gain is None else norms.add_(_squares(_over_places(grad * self._y)))
 
     def collect(self, grad: Tensor) -> None:
         if self.offset is not None:
@@ -284,16 +284,16 @@ class BatchNorm:
     def forward(self, x: Tensor, training: bool) -> Tensor:
         self._kept: list[Any] = []
         out = torch.zeros_like(x)
-        for model, one in enumerate(x):
-            rows = len(one) if self.rows is None or not training else self.rows[model]
-            own = one[:rows].contiguous()
+        for model, inputs in enumerate(x):
+            rows = len(inputs) if self.rows is None or not training else self.rows[model]
+            part = inputs[:rows].contiguous()
             moments = self.mean[model], self.variance[model]
             if rows:
                 y, mean, rstd = aten.native_batch_norm(
-                    own, *self._own(model), *moments, training, self.momentum, self.eps
+                    part, *self._own(model), *moments, training, self.momentum, self.eps
                 )
                 out[model, :rows] = y
-                self._kept.append((own, mean, rstd))
+                self._kept.append((part, mean, rstd))
             else:
                 self._kept.append(None)
         return out
@@ -303,12 +303,12 @@ class BatchNorm:
         wanted = [True, self.gain is not None, self.offset is not None]
         for model, kept in enumerate(self._kept):
             if kept is None:
-                found: Any = (None, 0.0, 0.0)
+                slopes: Any = (None, 0.0, 0.0)
             else:
-                own, mean, rstd = kept
-                found = aten.native_batch_norm_backward(
-                    grad[model, : len(own)].contiguous(),
-                    own,
+                normed, mean, rstd = kept
+                slopes = aten.native_batch_norm_backward(
+                    grad[model, : len(normed)].contiguous(),
+                    normed,
                     self._own(model)[0],
                     self.mean[model],
                     self.variance[model],
@@ -318,8 +318,8 @@ class BatchNorm:
                     self.eps,
                     wanted,
                 )
-                back[model, : len(own)] = found[0]
-            for block, slope in zip((self.gain, self.offset), found[1:], strict=True):
+                back[model, : len(normed)] = slopes[0]
+            for block, slope in zip((self.gain, self.offset), slopes[1:], strict=True):
                 if block is not None:
                     block.slope[model] = slope
         return back

@@ -112,7 +112,7 @@ def buffers_of(modules: Sequence[nn.Module], device: torch.device | str) -> dict
         for module in modules
     ]
     for name in named[0]:
-        stacked[name] = torch.stack([one[name].detach() for one in named]).to(device)
+        stacked[name] = torch.stack([buffers[name].detach() for buffers in named]).to(device)
     return stacked
 
 
@@ -171,8 +171,8 @@ class Noise:
         """Add the noise of one step to the gradients."""
         if self.deviation == 0:
             return
-        for one, stream in zip(self._noise, self._streams, strict=True):
-            one.normal_(generator=stream)
+        for noise, stream in zip(self._noise, self._streams, strict=True):
+            noise.normal_(generator=stream)
         self.parameters.add_noise(self._noise, self.deviation)
 
 
