@@ -105,7 +105,7 @@ def _read_checkpoint(path: Path) -> Held:
 
 def all_text(value: Any) -> bool:
     """Whether this is a list of text, as names of people in a checkpoint, which no tensor holds."""
-    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and bool(value) and all(isinstance(item, str) for item in value)
 
 
 FORMATS: dict[str, Callable[[Path], Held]] = {

@@ -62,26 +62,26 @@ def cast_sql(column: Column, source: str) -> str:
 
     Raises InputError: no cell of such a type is a value of the declared one.
     """
-    found = plain_cast(column, source)
+    plain = plain_cast(column, source)
     if column.values is not None:
         listed = ", ".join(value_sql(column, value) for value in column.values)
         if column.type == "text":
             # One look-up a cell, also where DuckDB moves the cast into a filter: there IN would
             # be as many comparisons as there are values.
-            return f"CAST(TRY_CAST({found} AS ENUM({listed})) AS VARCHAR)"
-        return f"CASE WHEN {found} IN ({listed}) THEN {found} END"
+            return f"CAST(TRY_CAST({plain} AS ENUM({listed})) AS VARCHAR)"
+        return f"CASE WHEN {plain} IN ({listed}) THEN {plain} END"
     if column.bounds is None:
-        return found
+        return plain
     low, high = (value_sql(column, bound) for bound in column.bounds)
     if column.outside == "missing":
         if column.type == "whole" and source in _SIGNED:
             # Compared in the file's own type, or the literals' if that is wider: this is faster.
             cell, (lowest, highest) = quoted(column.name), map(int, column.bounds)
-            return f"CASE WHEN {cell} BETWEEN ({lowest}) AND ({highest}) THEN {found} END"
-        return f"CASE WHEN {found} BETWEEN {low} AND {high} THEN {found} END"
+            return f"CASE WHEN {cell} BETWEEN ({lowest}) AND ({highest}) THEN {plain} END"
+        return f"CASE WHEN {plain} BETWEEN {low} AND {high} THEN {plain} END"
     return (
-        f"CASE WHEN {found} < {low} THEN {low} WHEN {found} <= {high} THEN {found} "
-        f"WHEN {found} IS NOT NULL THEN {high} END"
+        f"CASE WHEN {plain} < {low} THEN {low} WHEN {plain} <= {high} THEN {plain} "
+        f"WHEN {plain} IS NOT NULL THEN {high} END"
     )
 
 

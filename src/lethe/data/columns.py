@@ -414,12 +414,12 @@ def table_bytes(columns: Mapping[str, Any], suffix: str) -> bytes:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(arrays)
-        writer.writerows(zip(*(as_text(one).tolist() for one in arrays.values()), strict=True))
+        writer.writerows(zip(*(as_text(array).tolist() for array in arrays.values()), strict=True))
         return text.getvalue().encode()
     if suffix.lower() not in (".parquet", ".feather"):
         raise InputError(f"a file that ends in {suffix!r} is not written. Take .csv or .parquet.")
     pa, buffer = require("pyarrow", "tables"), io.BytesIO()
-    table = pa.table({name: pa.array(one, mask=missing(one)) for name, one in arrays.items()})
+    table = pa.table({name: pa.array(array, mask=missing(array)) for name, array in arrays.items()})
     if suffix.lower() == ".parquet":
         require("pyarrow.parquet", "tables").write_table(table, buffer)
     else:

@@ -62,13 +62,13 @@ class Condition:
         >>> Condition.read("site=north, west")
         Condition(column='site', sign='=', values=('north', 'west'))
         """
-        found = re.fullmatch(r"\s*(.+?)\s*(>=|<=|!=|==|>|<|=)\s*(.+?)\s*", text, re.DOTALL)
-        if found is None:
+        match = re.fullmatch(r"\s*(.+?)\s*(>=|<=|!=|==|>|<|=)\s*(.+?)\s*", text, re.DOTALL)
+        if match is None:
             raise InputError(
                 f"holdout_by={text!r} is no condition: write a column, a comparison and a value, "
                 "such as 'year>=2016', 'joined>=2024-03-01' or 'site=north,west'."
             )
-        column, sign, value = found.groups()
+        column, sign, value = match.groups()
         sign = "=" if sign == "==" else sign
         values = (value,) if sign in _ORDER else tuple(part.strip() for part in value.split(","))
         return cls(column, sign, values)

@@ -233,6 +233,6 @@ def _from_batches(source: Any) -> tuple[NDArray[Any], NDArray[Any]]:
             "hand over X and y."
         )
     return (
-        np.stack([as_array(one, "X") for one, _ in pairs]),
+        np.stack([as_array(inputs, "X") for inputs, _ in pairs]),
         np.stack([as_array(label, "y") for _, label in pairs]),
     )

@@ -383,12 +383,12 @@ def read_head(path: Path, table: str | None = None, rows: int = 20_000) -> Colum
             inside = f"read_parquet({text_sql(str(path))})"
             source = inside if suffix == ".parquet" else attached(base, path, table)
             head = base.sql(f"FROM {source} LIMIT {int(rows)}").to_arrow_table()
-    found = {}
+    columns = {}
     for name in head.column_names:
         with contextlib.suppress(InputError):
             check_arrow_type(pa.types, path, name, head.schema.field(name).type)
-            found[name] = from_arrow(pa, head[name])
-    return found
+            columns[name] = from_arrow(pa, head[name])
+    return columns
 
 
 _HEAD = 2**22

@@ -79,15 +79,15 @@ def _joint(
 ) -> list[Column]:
     if any(_of(column).ndim != 1 for column in columns):
         return columns  # an array of an archive, which no audit of rows reads
-    found = [_kind(column, weight) for column, weight in zip(columns, times, strict=True)]
-    kinds = {kind for kind, _ in found if kind}
+    kinds_of = [_kind(column, weight) for column, weight in zip(columns, times, strict=True)]
+    kinds = {kind for kind, _ in kinds_of if kind}
     target = kinds.pop() if len(kinds) == 1 else "text" if "text" in kinds else ""
     if kinds == {"bool", "number"}:
         target = "number"
-    for column in (c for c, (kind, _) in zip(columns, found, strict=True) if kind == "text"):
+    for column in (c for c, (kind, _) in zip(columns, kinds_of, strict=True) if kind == "text"):
         _refuse_mixed(name, _of(column).tolist(), kinds - {"text"})
     read: list[Column] = []
-    for column, (kind, _) in zip(columns, found, strict=True):
+    for column, (kind, _) in zip(columns, kinds_of, strict=True):
         if not kind:
             read.append(_mapped(column, partial(_all_gaps, _GAPS.get(target, np.nan))))
         elif target == "text":  # names that happen to look like numbers in one file stay names
@@ -109,8 +109,10 @@ def _joint(
         read = [_mapped(c, lambda cells: cells.astype(f"datetime64[{unit}]")) for c in read]
         if any(whole) and not all(whole):
             notes.append(f"{name}: only some files have a time of day; compared by the day.")
-    if target and any(is_text(_of(c)) for c, (kind, _) in zip(columns, found, strict=True) if kind):
-        odd = sum(number for _, number in found)
+    if target and any(
+        is_text(_of(c)) for c, (kind, _) in zip(columns, kinds_of, strict=True) if kind
+    ):
+        odd = sum(number for _, number in kinds_of)
         lost = f"; {odd} other cells count as missing" if odd else ""
         notes.append(f"{name}: text was read as {_WORDS[target]}{lost}; --text {name} keeps it.")
     return read

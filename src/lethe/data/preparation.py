@@ -121,8 +121,8 @@ def prepare_label(
         codes, classes = encode_labels(name, _seen(name, values, typed.present, public))
         first = int(np.bincount(codes).argmax())
     code = {value: place for place, value in enumerate(classes)}
-    told = zip(as_text(values).tolist(), typed.present.tolist(), strict=True)
-    labels = np.array([code.get(text, -1) if there else -1 for text, there in told], np.int64)
+    cells = zip(as_text(values).tolist(), typed.present.tolist(), strict=True)
+    labels = np.array([code.get(text, -1) if there else -1 for text, there in cells], np.int64)
     unknown = int((labels < 0).sum())
     note = f"{unknown} records of a class that no public row has count as {classes[first]!r}."
     return np.where(labels < 0, first, labels), classes, (note,) * bool(unknown)

@@ -113,10 +113,10 @@ def write_patients(path: Path) -> None:
 
     arrow = require("pyarrow", "tables")
     parquet = require("pyarrow.parquet", "tables")
-    given = load_breast_cancer()
+    source = load_breast_cancer()
     names = ["radius", "texture", "perimeter", "area", "smoothness"]
-    columns = {name: given.data[:, at] for at, name in enumerate(names)}
-    diagnosis = np.where(given.target == 0, "malignant", "benign")
+    columns = {name: source.data[:, at] for at, name in enumerate(names)}
+    diagnosis = np.where(source.target == 0, "malignant", "benign")
     with whole_file(path) as file:
         parquet.write_table(arrow.table({**columns, "diagnosis": diagnosis}), file)
 

@@ -229,12 +229,12 @@ def _is_computed(base: Any, table: str) -> bool:
 
     DuckDB tells by the statement that made the table alone; a name that reads so costs a copy.
     """
-    made = base.execute(
+    statement = base.execute(
         "SELECT sql FROM duckdb_tables() WHERE database_name = 'given' AND schema_name = 'main' "
         "AND table_name = ?",
         [table],
     ).fetchone()
-    return re.search(r"\bGENERATED\b|\bAS\s*\(", str(made[0]), re.IGNORECASE) is not None
+    return re.search(r"\bGENERATED\b|\bAS\s*\(", str(statement[0]), re.IGNORECASE) is not None
 
 
 def in_place(file: File) -> bool:

@@ -395,13 +395,13 @@ def identifiers_of(features: Mapping[str, NDArray[Any]]) -> dict[str, int]:
 
 def _told_identifiers(features: Columns) -> str:
     """What is wrong with them, and the ways out; empty where nothing is."""
-    found = identifiers_of(features)
-    if not found:
+    identifiers = identifiers_of(features)
+    if not identifiers:
         return ""
     records = len(next(iter(features.values())))
-    listed = ", ".join(f"{name!r} has {count}" for name, count in found.items())
-    out = " ".join(f"--drop {name!r}" for name in found)
-    unique = [name for name, count in found.items() if count == records]
+    listed = ", ".join(f"{name!r} has {count}" for name, count in identifiers.items())
+    out = " ".join(f"--drop {name!r}" for name in identifiers)
+    unique = [name for name, count in identifiers.items() if count == records]
     ids = f", and use {unique[0]!r} as names of the records with --id-column" if unique else ""
     return (
         f"text columns that differ in most of {records} records name them rather than "

@@ -113,7 +113,9 @@ def read_embeddings(path: str | Path, names: Names = Names()) -> Embeddings:  # 
     if columns is None:
         given = as_array(held[name], f"{path}: {name}")
     else:
-        given = np.stack([as_array(held[one], f"{path}: {one}") for one in columns], axis=1)
+        given = np.stack(
+            [as_array(held[attribute], f"{path}: {attribute}") for attribute in columns], axis=1
+        )
     vectors = _table(path, name, given)
     used = {name, *(columns or ())}
 
@@ -158,10 +160,10 @@ def read_embeddings(path: str | Path, names: Names = Names()) -> Embeddings:  # 
             f"the column with --period. It has {list_names(people)}."
         )
     attributes = {}
-    for one in names.attributes:
-        found = column(one, one, "attribute")
+    for attribute in names.attributes:
+        found = column(attribute, attribute, "attribute")
         assert found is not None
-        attributes[one] = _values(where, one, found[2])
+        attributes[attribute] = _values(where, attribute, found[2])
     behind = None if names.texts is None else column(names.texts, names.texts, "texts")
     features = None
     if "features" in held and "features" not in used:
@@ -172,7 +174,7 @@ def read_embeddings(path: str | Path, names: Names = Names()) -> Embeddings:  # 
                 f"{path}: features has {len(features)} rows, {name} {len(vectors)}. "
                 "Save one of each row."
             )
-    if unread := [one for one in held if one not in used]:
+    if unread := [attribute for attribute in held if attribute not in used]:
         notes += (f"Not used: {list_names(unread)}.",)
     return Embeddings(
         path.stem,
@@ -236,7 +238,7 @@ def _find_head(path: Path, arrays: Columns, layer: str | None) -> tuple[Any, Any
         and f"{name.removesuffix('weight')}bias" in arrays
     ]
     if layer is not None:
-        layers = [one for one in layers if one == f"{layer}."]
+        layers = [prefix for prefix in layers if prefix == f"{layer}."]
     if len(layers) == 1:
         return arrays[f"{layers[0]}weight"], arrays[f"{layers[0]}bias"]
     listed = list_names([name.removesuffix(".") for name in layers]) if layers else "none"
@@ -400,13 +402,13 @@ class Cut:
     @property
     def instant(self) -> datetime:
         """When it is; with a zone only if the text has one."""
-        found = moment(self.text)
-        if found is None:
+        value = moment(self.text)
+        if value is None:
             raise InputError(
                 f"from={self.text!r} is no date. Write year-month-day, such as 2024-03-01, with a "
                 "time as in 2024-03-01T12:00, or a plain year."
             )
-        return found
+        return value
 
     def periods(
         self, when: NDArray[Any], where: str, zoned: bool
