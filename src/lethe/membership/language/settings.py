@@ -10,6 +10,7 @@ from lethe.membership.language.models import DEVICES, PRECISIONS
 
 FPRS = (0.1, 0.01)
 UNITS = ("text", "person")
+DRAWN_ALIKE = "members-drawn-alike"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class LanguageSettings:
         gate: rule that sets the exit code, such as "tpr@0.01<=0.05", "extraction<=0.001" or
             "epsilon-lower<=8"; may be repeated.
         release: candidate that the rules judge.
+        accept: members-drawn-alike, so that texts which alone tell members from others do not stop
+            the verdict; the report says so.
         keep_records: keep the table of exposed texts and of what was extracted in the run folder;
             it is personal data.
     """
@@ -61,6 +64,7 @@ class LanguageSettings:
     claimed_delta: float = 1e-5
     gate: tuple[str, ...] = ()
     release: str = "baseline"
+    accept: tuple[str, ...] = ()
     keep_records: bool = False
 
     def __post_init__(self) -> None:
@@ -88,6 +92,8 @@ class LanguageSettings:
         check_choice("unit", self.unit, UNITS)
         check_choice("precision", self.precision, PRECISIONS)
         check_choice("device", self.device, DEVICES)
+        for name in self.accept:
+            check_choice("accept", name, (DRAWN_ALIKE,))
         for name in self.defence:
             parse_defence(name)
         self.rules()
