@@ -81,7 +81,7 @@ def test_texts_that_alone_tell_members_stop_the_verdict_until_that_is_waived():
     lines = [f"{kind} {kind} {text}" for kind, text in zip(kinds, table.texts, strict=True)]
     table = Texts(lines, table.ids, table.member, table.people)
     stopped = audited(table, plan, model, base, watched(plan))
-    assert "--accept members-drawn-alike" in stopped.rules[0]["reason"]
+    assert "--accept members-drawn-alike" in stopped.to_json()["language"]["refused"]
     assert stopped.rules[0]["outcome"] == UNDECIDED
     waived = audited(table, plan, model, base, watched(plan), accept=("members-drawn-alike",))
     check = next(one for one in waived.checks if one["name"] == "blind classifier")
