@@ -45,9 +45,7 @@ class Writer:
 
     def __call__(self, rows: Mixed) -> Mixed:
         """The rows as they would stand in the file."""
-        return Mixed(
-            rows.names, tuple(self._column(at, column) for at, column in enumerate(rows.columns))
-        )
+        return Mixed(rows.names, tuple(map(self._column, range(len(rows.names)), rows.columns)))
 
     def _column(self, at: int, column: NDArray[Any]) -> NDArray[Any]:
         emitted = self.synthetic.columns[at]

@@ -211,8 +211,11 @@ def linkability(
     trials = []
     for table in (original, control):
         targets = table.take(rng.permutation(len(table))[:attacks])
-        near = [nearest_rows(targets, synthetic, half, neighbours, rng) for half in halves]
-        trials.append(Trials(_common(*near)))
+        left_rows, right_rows = (
+            nearest_rows(targets, synthetic, half, neighbours, rng) for half in halves
+        )
+        common = left_rows[:, :, None] == right_rows[:, None, :]
+        trials.append(Trials(common.any(axis=(1, 2))))
     chance = by_chance(len(synthetic), neighbours)
     blind = Estimate(chance, chance, chance, confidence, "closed form", len(synthetic))
     return risk(trials[0], trials[1], blind, confidence)
@@ -228,10 +231,6 @@ def by_chance(rows: int, neighbours: int) -> float:
         return 1.0
     drawn = np.arange(neighbours)
     return float(1 - np.prod((rows - neighbours - drawn) / (rows - drawn)))
-
-
-def _common(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]:
-    return np.asarray((one[:, :, None] == other[:, None, :]).any(axis=(1, 2)), dtype=np.bool_)
 
 
 @dataclass(frozen=True, eq=False)

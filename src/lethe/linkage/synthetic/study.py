@@ -138,13 +138,12 @@ def study_synthetic(
     skipped |= {name: str(error) for name, error in found.items() if name not in attacks}
     limits = [forbidden(rule.limit) for rule in settings.rules() if rule.limit < 1]
     plants = plants_of(*files, Quantiles(files), outcomes, guess, further, limits, sure, seed)
-    near = outcomes["closest"]
     utility = _utility_of(original, synthetic, control, settings)
     baseline = _measured(attacks, knows, utility, plants)
     return SyntheticStudy(
         attacks,
         knows,
-        distances(near.main, near.control, sure),
+        distances(outcomes["closest"].main, outcomes["closest"].control, sure),
         (baseline.candidate(settings.confidence, baseline=None),),
         skipped,
         (len(inside), len(made), len(outside)),

@@ -72,15 +72,10 @@ class LanguageSettings:
         check_between("confidence", self.confidence, 0, 1, open_low=True, open_high=True)
         check_between("chance", self.chance, 0, 1, open_low=True, open_high=True)
         check_between("claimed_delta", self.claimed_delta, 0, 1, open_high=True)
-        for name, low in (
-            ("margin", 0),
-            ("prefix", 1),
-            ("suffix", 1),
-            ("near", 0),
-            ("epochs", 1),
-            ("batch", 1),
-        ):
-            check_at_least(name, getattr(self, name), low)
+        for name in ("margin", "near"):
+            check_at_least(name, getattr(self, name), 0)
+        for name in ("prefix", "suffix", "epochs", "batch"):
+            check_at_least(name, getattr(self, name), 1)
         check_between("rate", self.rate, 0, 1, open_low=True)
         if not self.samples:
             raise InputError("samples=() must name at least one number of tries.")
