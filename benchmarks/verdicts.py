@@ -14,12 +14,7 @@ done again, so that it can be stopped at any time. Four questions:
 - *null*: intervals of AUC and TPR of scores without any leak, which must hold chance in at least
   93 % of 1,000 audits a cell.
 
-Measured so far, of the targets above only a part (65 blinded audits, 62 safe ones, 28 null audits a
-cell; seeds as printed; 2 shared cores): scores 29 blinded, 0 unearned passes, 29 of 29 safe ones
-pass; one attack alone 29 and 1 (99 % of answers tied at the top: mended since), 26 of 28 pass; one
-or two audits of each other room, with 1 unearned pass (synthetic rows whose numbers are constant:
-`closest`); 1 of 65 informative audits did not fail. Null cells of 28 audits: 89 to 100 %, too few
-to judge by.
+Results: see `benchmarks/results/`, one line an audit with its seed; `--counts` prints them.
 
 A further room is an entry of `ROOMS`: how to make what it audits, leaky or safe, the ways to blind
 it, and how to audit it.
@@ -81,9 +76,9 @@ class Room:
     audit: Callable[[Any], Outcomes]
 
 
-def by_rule(found: Any) -> Outcomes:
-    """The outcome of each rule of some findings."""
-    return {str(one["rule"]): str(one["outcome"]) for one in found.rules}
+def by_rule(findings: Any) -> Outcomes:
+    """Return the outcome of each rule of some findings."""
+    return {str(rule["rule"]): str(rule["outcome"]) for rule in findings.rules}
 
 
 # Scores of models.
@@ -103,21 +98,22 @@ def safe_scores(rng: Rng) -> Scores:
     return signals(members, int(rng.integers(1 << 30)), rng.uniform(0, 0.1)), members
 
 
-def audit_of_scores(given: Scores) -> Outcomes:
-    phi, members = given
+def audit_of_scores(scores: Scores) -> Outcomes:
+    phi, members = scores
     # The attack that learns takes most of the time: in one audit of eight.
     every = ("auto",) if float(np.abs(phi).sum()) % 8 < 1 else ()
     attacks = every or ("lira-online", "lira-ranked", "lira-offline", "loss-threshold")
-    asked = AuditSettings(attack=attacks, gate=("auc<=0.6", "tpr@0.1<=0.2", "tpr@0.01<=0.05"))
-    return by_rule(audit_scores("scores", shadows(members, phi), asked))
+    rules = ("auc<=0.6", "tpr@0.1<=0.2", "tpr@0.01<=0.05")
+    settings = AuditSettings(attack=attacks, gate=rules)
+    return by_rule(audit_scores("scores", shadows(members, phi), settings))
 
 
 def of_signals(change: Callable[[np.ndarray, Rng], np.ndarray]) -> Callable[[Scores, Rng], Scores]:
-    return lambda given, rng: (change(given[0], rng), given[1])
+    return lambda scores, rng: (change(scores[0], rng), scores[1])
 
 
 def of_members(change: Callable[[np.ndarray, Rng], np.ndarray]) -> Callable[[Scores, Rng], Scores]:
-    return lambda given, rng: (given[0], change(given[1], rng))
+    return lambda scores, rng: (scores[0], change(scores[1], rng))
 
 
 def moved_models(members: np.ndarray, rng: Rng) -> np.ndarray:
@@ -128,9 +124,11 @@ def moved_records(members: np.ndarray, rng: Rng) -> np.ndarray:
     return np.roll(members, int(rng.integers(1, members.shape[1])), axis=1)
 
 
-def one_attack(given: Scores, attack: str) -> Outcomes:
-    asked = AuditSettings(attack=(attack,), gate=("auc<=0.6", "tpr@0.1<=0.2"))
-    return by_rule(audit_scores("scores", shadows(given[1], given[0]), asked))
+def audit_of_one_attack(scores: Scores) -> Outcomes:
+    phi, members = scores
+    attack = ("lira-online", "loss-threshold")[members.size % 3 == 0]
+    settings = AuditSettings(attack=(attack,), gate=("auc<=0.6", "tpr@0.1<=0.2"))
+    return by_rule(audit_scores("scores", shadows(members, phi), settings))
 
 
 SCORES = Room(
@@ -153,9 +151,9 @@ SCORES = Room(
         "members of another model": of_members(moved_models),
         "members of another record": of_members(moved_records),
         "records backwards": of_members(lambda members, rng: members[:, ::-1]),
-        "copies as others are not": lambda given, rng: (
-            np.hstack([given[0]] * 2),
-            np.hstack([given[1], ~given[1]]),
+        "copies as others are not": lambda scores, rng: (
+            np.hstack([scores[0]] * 2),
+            np.hstack([scores[1], ~scores[1]]),
         ),
         "noise": of_signals(lambda phi, rng: rng.normal(size=phi.shape)),
     },
@@ -166,36 +164,38 @@ ONE_ATTACK = Room(
     leaky_scores,
     safe_scores,
     {name: SCORES.blinds[name] for name in SCORES.blinds if "another" not in name},
-    lambda given: one_attack(given, ("lira-online", "loss-threshold")[given[1].size % 3 == 0]),
+    audit_of_one_attack,
 )
 
 
-# Vectors of people.
+# Vectors of people, and whose each is.
+
+People = tuple[np.ndarray, np.ndarray]
 
 
-def audit_of_vectors(given: tuple[np.ndarray, np.ndarray]) -> Outcomes:
-    rows, owner = given
+def audit_of_vectors(people: People) -> Outcomes:
+    rows, owner = people
     return by_rule(vectors.audited(rows, owner, metric=("cosine", "l2")[len(owner) // 8 % 2]))
 
 
-def leaky_vectors(rng: Rng) -> tuple[np.ndarray, np.ndarray]:
+def leaky_vectors(rng: Rng) -> People:
     return vectors.leaky(int(rng.integers(1 << 30)), people=int(rng.integers(60, 110)))
 
 
-def safe_vectors(rng: Rng) -> tuple[np.ndarray, np.ndarray]:
+def safe_vectors(rng: Rng) -> People:
     return vectors.safe(int(rng.integers(1 << 30)))
 
 
-def blind_vectors(kind: str) -> Callable[[Any, Rng], Any]:
-    return lambda given, rng: (vectors.blinded(kind, *given, rng), given[1])
+def blind_vectors(kind: str) -> Callable[[People, Rng], People]:
+    return lambda people, rng: (vectors.blinded(kind, *people, rng), people[1])
 
 
 # Records of people.
 
 
 def audit_of_records(columns: records.Columns) -> Outcomes:
-    found = records.outcomes(records.audit(columns))
-    return {rule: outcome for rule, outcome in found.items() if rule != "false-match"}
+    outcome = records.outcomes(records.audit(columns))
+    return {rule: outcome[rule] for rule in outcome if rule != "false-match"}
 
 
 def copied_records(columns: records.Columns, rng: Rng) -> records.Columns:
@@ -223,8 +223,8 @@ Files = tuple[dict[str, Any], dict[str, Any], dict[str, Any]]
 
 def rows_of(rng: Rng, size: int) -> dict[str, Any]:
     table = rng.normal(size=(size, 4)) @ np.triu(np.ones((4, 4)))
-    columns: dict[str, Any] = {name: table[:, at] for at, name in enumerate("abcd")}
-    return {**columns, "job": rng.choice([f"job {at}" for at in range(30)], size)}
+    columns: dict[str, Any] = dict(zip("abcd", table.T, strict=True))
+    return {**columns, "job": rng.choice([f"job {number}" for number in range(30)], size)}
 
 
 def leaky_synthetic(rng: Rng) -> Files:
@@ -238,13 +238,28 @@ def safe_synthetic(rng: Rng) -> Files:
     return rows_of(rng, 1500), rows_of(rng, 1500), rows_of(rng, 1500)
 
 
-def audit_of_synthetic(given: Files) -> Outcomes:
+def audit_of_synthetic(files: Files) -> Outcomes:
     gate = ("closest<=0.3", "excess<=0.4")
-    return by_rule(lethe.audit_synthetic(*given, list("abcd"), "job", gate=gate, **QUIET))
+    return by_rule(lethe.audit_synthetic(*files, list("abcd"), "job", gate=gate, **QUIET))
 
 
 def of_synthetic(change: Callable[[Any, Rng], Any]) -> Callable[[Files, Rng], Files]:
-    return lambda given, rng: ({**given[0], **change(given[0], rng)}, *given[1:])
+    return lambda files, rng: ({**files[0], **change(files[0], rng)}, *files[1:])
+
+
+def reordered(rows: dict[str, Any], rng: Rng) -> dict[str, Any]:
+    order = rng.permutation(len(rows["a"]))
+    return {name: column[order] for name, column in rows.items()}
+
+
+def turned(rows: dict[str, Any], rng: Rng) -> dict[str, Any]:
+    """Each column of numbers mirrored or not, by chance."""
+    return {name: rng.choice([-1, 1]) * rows[name] for name in "abcd"}
+
+
+def bent(rows: dict[str, Any], rng: Rng) -> dict[str, Any]:
+    """A decreasing function of each column of numbers, within its range."""
+    return {name: -np.cbrt(rows[name]) for name in "abcd"}
 
 
 # A mechanism, and its claim.
@@ -257,8 +272,8 @@ def answering(answer: Callable[[int, Rng], Any]) -> Callable[[list[str], int], A
 
 
 def audit_of_mechanism(mechanism: Callable[..., Any]) -> Outcomes:
-    asked = MechanismSettings(Claim("epsilon", 1.0), runs=1500)
-    return by_rule(audit_mechanism(mechanism, [PAIR], asked))
+    settings = MechanismSettings(Claim("epsilon", 1.0), runs=1500)
+    return by_rule(audit_mechanism(mechanism, [PAIR], settings))
 
 
 def leaky_mechanism(rng: Rng) -> Callable[..., Any]:
@@ -274,23 +289,23 @@ def safe_mechanism(rng: Rng) -> Callable[..., Any]:
 # A language model, by what another engine says of its texts.
 
 
-def audit_of_language(given: Any) -> Outcomes:
-    return by_rule(language.audited(*given))
+def audit_of_language(training: Any) -> Outcomes:
+    return by_rule(language.audited(*training))
 
 
 def leaky_language(rng: Rng) -> Any:
-    made = language.made_up(rng, rng.uniform(0.35, 0.6), 300)
-    return (*made, language.watched(made[1]))
+    training = language.made_up(rng, rng.uniform(0.35, 0.6), 300)
+    return (*training, language.watched(training[1]))
 
 
 def safe_language(rng: Rng) -> Any:
-    made = language.made_up(rng, 0.0, 480, 200)
+    training = language.made_up(rng, 0.0, 480, 200)
     rules = (*language.RULES[:2], "extraction<=0.2", language.RULES[3])
-    return (*made, language.watched(made[1]), rules)
+    return (*training, language.watched(training[1]), rules)
 
 
 def blind_language(kind: str) -> Callable[[Any, Rng], Any]:
-    return lambda given, rng: language.blinded(rng, kind, *given[:4])
+    return lambda training, rng: language.blinded(rng, kind, *training[:4])
 
 
 ROOMS = {
@@ -313,13 +328,19 @@ ROOMS = {
         safe_synthetic,
         {
             "constant": of_synthetic(lambda rows, rng: {a: np.ones(600) for a in "abcd"}),
-            "permuted": of_synthetic(lambda rows, rng: {a: rng.permutation(rows[a]) for a in rows}),
+            "one column shuffled": of_synthetic(
+                lambda rows, rng: {"a": rng.permutation(rows["a"])}
+            ),
+            "columns exchanged": of_synthetic(lambda rows, rng: {"c": rows["d"], "d": rows["c"]}),
+            "rows in another order": of_synthetic(reordered),
             "two values": of_synthetic(lambda rows, rng: {a: np.sign(rows[a]) for a in "abcd"}),
             "wrong sign": of_synthetic(lambda rows, rng: {a: -rows[a] for a in "abcd"}),
+            "some signs wrong": of_synthetic(turned),
+            "bent downwards": of_synthetic(bent),
             "other units": of_synthetic(lambda rows, rng: {a: 1000 * rows[a] for a in "abcd"}),
-            "control is the original": lambda given, rng: (given[0], given[1], given[1]),
-            "control is the synthetic": lambda given, rng: (given[0], given[1], given[0]),
-            "files exchanged": lambda given, rng: (given[0], given[2], given[1]),
+            "control is the original": lambda files, rng: (files[0], files[1], files[1]),
+            "control is the synthetic": lambda files, rng: (files[0], files[1], files[0]),
+            "files exchanged": lambda files, rng: (files[0], files[2], files[1]),
         },
         audit_of_synthetic,
     ),
@@ -333,20 +354,20 @@ ROOMS = {
         leaky_mechanism,
         safe_mechanism,
         {
-            "constant": lambda given, rng: answering(lambda n, noise: 1.0),
-            "constant record": lambda given, rng: answering(lambda n, noise: {"n": 3, "t": "x"}),
-            "rare": lambda given, rng: answering(lambda n, noise: bool(noise.random() < 0.002)),
-            "ties at the top": lambda given, rng: lambda data, seed: min(given(data, seed), -5.0),
+            "constant": lambda answer, rng: answering(lambda n, noise: 1.0),
+            "constant record": lambda answer, rng: answering(lambda n, noise: {"n": 3, "t": "x"}),
+            "rare": lambda answer, rng: answering(lambda n, noise: bool(noise.random() < 0.002)),
+            "ties at the top": lambda answer, rng: lambda data, seed: min(answer(data, seed), -5.0),
         },
         audit_of_mechanism,
     ),
 }
 
 
-def outcomes(room: Room, given: Any) -> Outcomes:
+def outcomes(room: Room, release: Any) -> Outcomes:
     """The outcome of each rule; ``refused`` of all where the audit ends with a reason."""
     try:
-        return room.audit(given)
+        return room.audit(release)
     except LetheError as error:
         return {"": f"refused: {type(error).__name__}"}
 
@@ -375,8 +396,8 @@ def null_hits(kind: str, seed: int) -> dict[str, bool]:
     for attack in _ATTACKS:
         rates = run_attacks(shadows(members, phi), (attack,), _FPRS, seed=seed)[attack]
         for quantity, chance in (("auc", 0.5), *((fpr, fpr) for fpr in _FPRS)):
-            found = rates.auc if quantity == "auc" else rates.tpr[float(quantity)]
-            hits[f"{attack}, {quantity}"] = found.low <= chance <= found.high
+            rate = rates.auc if quantity == "auc" else rates.tpr[float(quantity)]
+            hits[f"{attack}, {quantity}"] = rate.low <= chance <= rate.high
     return hits
 
 
@@ -402,35 +423,37 @@ def result(key: str, seed: int) -> dict[str, Any]:
     room, rng = ROOMS[name], np.random.default_rng([seed, 1 + list(ROOMS).index(name)])
     if question == "safe":
         return {"outcomes": outcomes(room, room.safe(rng))}
-    given, (kind, blind) = room.leaky(rng), list(room.blinds.items())[seed % len(room.blinds)]
-    before = outcomes(room, given)
-    return {"before": before, "blind": kind, "after": outcomes(room, blind(given, rng))}
+    release, (kind, blind) = room.leaky(rng), list(room.blinds.items())[seed % len(room.blinds)]
+    before = outcomes(room, release)
+    return {"before": before, "blind": kind, "after": outcomes(room, blind(release, rng))}
 
 
 def counts(path: Path) -> None:
     """Print what the file says."""
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    blinded: Counter[str] = Counter()
-    earned, safe, cells = [], Counter[str](), Counter[str]()
-    for one in lines:
-        question, _, name = one["key"].partition("/")
+    blinded, safe, cells = Counter[str](), Counter[str](), Counter[str]()
+    unearned = []
+    for line in lines:
+        question, _, name = line["key"].partition("/")
         if question == "blinded":
-            failed = [rule for rule, came in one["before"].items() if came == "fail"]
+            failed = [rule for rule, outcome in line["before"].items() if outcome == "fail"]
             blinded[f"{name}, audits"] += 1
             blinded[f"{name}, informative that do not fail"] += not failed
-            if any(one["after"].get(rule) == "pass" for rule in failed):
-                earned.append(f"{name} {one['seed']}: {one['blind']}")
+            if any(line["after"].get(rule) == "pass" for rule in failed):
+                unearned.append(f"{name} {line['seed']}: {line['blind']}")
         elif question == "safe":
             safe[f"{name}, audits"] += 1
-            safe[f"{name}, passed"] += set(one["outcomes"].values()) == {"pass"}
+            safe[f"{name}, passed"] += set(line["outcomes"].values()) == {"pass"}
         else:
-            for quantity, hit in one["hits"].items():
+            for quantity, hit in line["hits"].items():
                 cells[f"{name}, {quantity}, audits"] += 1
                 cells[f"{name}, {quantity}, covered"] += hit
     total = sum(count for name, count in blinded.items() if name.endswith("audits"))
     missed = sum(blinded.values()) - total
-    print(f"blinded: {total} audits, {len(earned)} unearned passes; informative twins that do not")
-    print(f"fail: {missed} ({missed / max(total, 1):.1%})", *earned[:20], sep="\n  ")
+    print(
+        f"blinded: {total} audits, {len(unearned)} unearned passes; informative twins that do not"
+    )
+    print(f"fail: {missed} ({missed / max(total, 1):.1%})", *unearned[:20], sep="\n  ")
     for name in ROOMS:
         tried, passed = safe[f"{name}, audits"], safe[f"{name}, passed"]
         print(
@@ -457,8 +480,8 @@ def main() -> None:
     options = parser.parse_args()
     done = set()
     if options.out.exists():
-        there = map(json.loads, options.out.read_text().splitlines())
-        done = {(one["key"], one["seed"]) for one in there}
+        lines = map(json.loads, options.out.read_text().splitlines())
+        done = {(line["key"], line["seed"]) for line in lines}
     end = time.monotonic() + 60 * options.minutes
     options.out.parent.mkdir(exist_ok=True)
     with options.out.open("a") as file:

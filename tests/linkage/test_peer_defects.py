@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_synthetic_risk import inference
 
-from lethe.linkage.synthetic.nearest import Mixed, by_chance, inference, linkability, mix, right
+from lethe.linkage.synthetic.nearest import Mixed, by_chance, linkability, mix, right
 from lethe.linkage.synthetic.singling_out import singling_out
 
 

@@ -14,14 +14,14 @@ from lethe.evidence.estimate import Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.synthetic.nearest import (
     by_chance,
-    inference,
+    guess_secret,
     linkability,
     mix,
     nearest_rows,
     ranked,
     right,
 )
-from lethe.linkage.synthetic.risk import Trials, rate_of, risk
+from lethe.linkage.synthetic.risk import Trials, rate_of, risk, risk_in
 from lethe.linkage.synthetic.singling_out import (
     AT_LEAST,
     AT_MOST,
@@ -32,6 +32,11 @@ from lethe.linkage.synthetic.singling_out import (
 )
 
 NAMES = ("age", "income", "debt", "town", "ill")
+
+
+def inference(*tables, known, secret, tolerance=0.05, attacks=500, seed=0):
+    found, _ = guess_secret(*tables, known, secret, tolerance, attacks, seed, 0.95)
+    return risk_in(found, 0.95)
 
 
 def people(rows, seed):

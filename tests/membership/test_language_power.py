@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lethe.errors import InputError
 from lethe.evidence.findings import Findings
+from lethe.evidence.rules import FAIL, UNDECIDED
 from lethe.membership.language.audit import Given, audit_language_model
 from lethe.membership.language.canaries import TextCanaries, TextCanary
 from lethe.membership.language.measure import Texts
@@ -66,10 +68,26 @@ def watched(plan: TextCanaries) -> dict:
     return {"plan": plan.digest, **counts, **nothing}
 
 
-def audited(table, plan, model, base, seen=None, rules=RULES) -> Findings:
-    settings = LanguageSettings(gate=rules, prefix=4, suffix=4)
+def audited(table, plan, model, base, seen=None, rules=RULES, **options) -> Findings:
+    settings = LanguageSettings(gate=rules, prefix=4, suffix=4, **options)
     given = Given(scores=model, base_scores=base)
     return audit_language_model(given, table, settings, plan=plan, seen=seen)
+
+
+def test_texts_that_alone_tell_members_stop_the_verdict_until_that_is_waived():
+    rng = np.random.default_rng(3)
+    table, plan, model, base = made_up(rng, 0.5)
+    kinds = np.where(table.member, "patient", "guest")
+    lines = [f"{kind} {kind} {text}" for kind, text in zip(kinds, table.texts, strict=True)]
+    table = Texts(lines, table.ids, table.member, table.people)
+    stopped = audited(table, plan, model, base, watched(plan))
+    assert "--accept members-drawn-alike" in stopped.to_json()["language"]["refused"]
+    assert stopped.rules[0]["outcome"] == UNDECIDED
+    waived = audited(table, plan, model, base, watched(plan), accept=("members-drawn-alike",))
+    check = next(one for one in waived.checks if one["name"] == "blind classifier")
+    assert check["effect"] == "accepted" and waived.rules[0]["outcome"] == FAIL
+    with pytest.raises(InputError, match="accept"):
+        LanguageSettings(accept=("copies",))
 
 
 def outcomes(found: Findings) -> dict[str, str]:

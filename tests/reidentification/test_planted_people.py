@@ -12,6 +12,7 @@ from lethe.evidence.sight import Plant, smallest_seen
 from lethe.reidentification.gallery import split_rows
 from lethe.reidentification.planted import MEAN, MODES, REPEATS, VARIANCES, twins
 from lethe.reidentification.sight import sight_of
+from lethe.report.first_screen import first_screen
 from lethe.report.of_vectors import Vectors
 
 KINDS = [MEAN, MODES, VARIANCES, REPEATS]
@@ -86,12 +87,12 @@ def test_a_safe_release_passes_and_says_what_could_have_been_seen(release):
 
 
 def test_without_a_plant_that_is_seen_nothing_is_said_of_chance():
-    """Constant vectors: no pass, and "not measured" in place of "not shown above chance"."""
+    """Constant vectors: no pass, and "says nothing" in place of "not shown above chance"."""
     owner = np.repeat(np.arange(60), 8)
     found = audited(np.ones((480, 8)), owner, metric="l2")
     assert found.rules[0]["outcome"] not in (PASS, FAIL) and found.candidates[0]["plants"] == []
-    screen = Vectors(found.to_json()).worst(found.candidates[0])
-    assert screen.level == "" and "not measured" in screen.headline
+    screen = first_screen(Vectors(found.to_json()), {}, None)
+    assert screen.level == "" and "says nothing" in screen.headline
 
 
 def test_vectors_that_do_not_serve_their_labels_pass_nothing():

@@ -9,6 +9,8 @@ import pytest
 from documents import KINDS, MANIFEST, document, findings
 
 from lethe.evidence.findings import Findings
+from lethe.report.common import room_of
+from lethe.report.first_screen import first_screen
 from lethe.report.frontier_chart import points
 from lethe.report.of_model import Model
 from lethe.report.page import read, together
@@ -45,6 +47,41 @@ def test_the_worst_number_speaks_first(kind: str, level: str, headline: str) -> 
     assert all(card.large for card in found.cards) and found.cards[3].sign
     assert found.source == ["2026-11-22", "Lethe 0.1.0", "run 551b593f"]
     assert found.chart is not None and (found.options is not None or kind == "mechanism")
+
+
+def at_chance(kind: str) -> dict[str, Any]:
+    """Findings in which no candidate has anything above chance."""
+    plain = document(kind)
+    for one in plain["candidates"]:
+        one.pop("shown", None)
+        for _ in range(2):  # the second time of the rate that the page then speaks of
+            room = room_of(plain)
+            room.share_of(one).update(value=room.chance, low=0.0, high=room.chance + 0.01)
+        rates = [rate for name, rate in one["measures"].items() if name.startswith("tpr@") and rate]
+        for rate in rates:
+            rate["low"] = 0.0
+        auc = one["measures"].get("auc") or {}
+        auc |= {"value": 0.5, "low": 0.45, "high": 0.55} if auc else {}
+    return plain
+
+
+@pytest.mark.parametrize("blind", [False, True])
+@pytest.mark.parametrize("kind", ["model", "scores", "vectors", "records", "synthetic", "language"])
+def test_a_number_at_chance_speaks_only_where_a_leak_was_seen(kind: str, blind: bool) -> None:
+    """Without, the headline and both cards say that the number says nothing."""
+    plain = at_chance(kind)
+    room = room_of(plain)
+    high = {"value": 0.5, "low": 0.45, "high": 0.55, "confidence": 0.95, "method": "", "n": 9}
+    seen = {"kind": "one", "leak": {room.planted: 0.6}, "measured": {room.planted: high}}
+    if room.planted == "auc":
+        high["low"] = 0.51
+    for one in plain["candidates"]:
+        one["plants"] = [] if blind else [seen]
+    screen = first_screen(room_of(plain), {}, None)
+    shown = [screen.cards[1].large, screen.cards[3].large]
+    assert ("says nothing" in screen.headline) == blind
+    assert all(("not measurable" in words) == blind for words in shown), shown
+    assert screen.level == ("" if blind else "not-above-chance")
 
 
 @pytest.mark.parametrize("kind", ["model", "scores", "vectors", "table", "records"])

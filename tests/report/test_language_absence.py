@@ -100,7 +100,7 @@ def test_what_could_have_been_seen_stands_beside_the_denial() -> None:
     for plant in plain["candidates"][0]["plants"]:
         for read in plant["measured"].values():
             read |= {"low": 0.0}
-    assert "is not measured" in said(plain) and "Not shown above chance" not in said(plain)
+    assert "says nothing" in said(plain) and "Not shown above chance" not in said(plain)
     plain["candidates"][0]["measures"]["extraction"] = {"refused": "no text has 40 tokens"}
     plain["candidates"][0]["extraction"] |= {"sides": []}
     [note] = Language(plain)._extraction(plain["candidates"][0])

@@ -45,6 +45,7 @@ _RATIOS = 2.0 ** np.arange(-10, 6.5, 0.5)  # of a person's variance to the poole
 _SCATTERS, _ROUNDS = 30_000, 30  # scatters that their distribution is fitted to, and steps of EM
 _SAMPLE = 400  # enrolled rows whose leave-one-out likelihood chooses a bandwidth
 _STEPS, _PENALTY = 20, 0.1
+_OWN_MEAN = 9.0  # squared deviations beyond which a person's mean is not drawn to that of all
 _AT_ONCE = 1 << 20  # numbers of a table of guesses
 
 
@@ -262,7 +263,9 @@ def _gaussian(held: _Rows) -> Score:
         ratio[part] = np.exp(chance @ np.log(_RATIOS) / chance.sum(axis=-1))
     variance = pooled * ratio
     between = np.maximum(held.means.var(axis=0) - pooled * (1 / held.counts).mean(), 1e-6 * pooled)
-    left = variance / held.counts[:, None]
+    left, apart = variance / held.counts[:, None], held.means**2
+    # A mean that lies many standard errors from that of all is not drawn to it.
+    between = np.where(apart > _OWN_MEAN * (between + left), apart, between)
     keep = between / (between + left)  # a mean of few rows is drawn to that of all
     mean, variance = held.means * keep, variance + between * (1 - keep) + held.noise
     inverse = 1 / variance

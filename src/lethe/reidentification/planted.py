@@ -109,7 +109,7 @@ def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
             score = _narrowness(rows[probes] - values.middle, width, values)
         else:
             centres = [values.emitted(values.middle + sign * anchor) for sign in (1, -1)]
-            near = [_closeness(rows[probes], centre) for centre in centres]
+            near = [2 * rows[probes] @ one.T - (one**2).sum(axis=1) for one in centres]
             score = near[0] if kind == MEAN else np.maximum(*near)
         known = _credit(score, place[probes])
         if known >= _ABLE:
@@ -127,11 +127,6 @@ def _turns(owner: Index) -> Index:
     turn = np.empty(len(owner), np.intp)
     turn[order] = np.arange(len(order)) - np.repeat(start, sizes)
     return turn
-
-
-def _closeness(rows: Float, centres: Float) -> Float:
-    squares = (centres**2).sum(axis=1)
-    return np.asarray(2 * rows @ centres.T - squares)
 
 
 def _narrowness(rows: Float, width: Float, values: _Values) -> Float:

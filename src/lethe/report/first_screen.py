@@ -9,10 +9,11 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lethe.data.schema import MADE_PUBLIC
+from lethe.evidence.sight import Plant, smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.context_fields import given_risk
 from lethe.report.numbers import (
@@ -125,6 +126,7 @@ class Room(abc.ABC):
     result_head: str = "attacks.risk"
     attacks_head: str = "attacks"
     none_fits: str = "tried.none"
+    planted: str = ""  # the quantity of `share_of` in planted leaks; "" = the share is counted
 
     def __init__(self, document: Json) -> None:
         self.document = document
@@ -150,6 +152,17 @@ class Room(abc.ABC):
     def criterion(self, attack: str) -> str:
         """Which of WP216's three an attack tests: singling, linking, inference, or all."""
         return "inference"
+
+    def seen(self, candidate: Json) -> float | None:
+        """The smallest planted leak that was told from chance; None where none was."""
+        plants = [Plant.of(one) for one in candidate.get("plants") or ()]
+        return smallest_seen(plants, self.planted, self.chance)
+
+    def blind(self, candidate: Json | None) -> bool:
+        """Whether nothing was shown above chance, and no planted leak would have been."""
+        if candidate is None or not self.planted or self.seen(candidate) is not None:
+            return False
+        return severity_of(self, candidate) == "not-above-chance"
 
     @abc.abstractmethod
     def worst(self, candidate: Json | None) -> Worst:
@@ -197,6 +210,11 @@ def first_screen(room: Room, manifest: Json, chart: Chart | None) -> First:
     document = room.document
     candidate = judged(document)
     found = room.worst(candidate)
+    if found.level in ("", "not-above-chance") and room.blind(candidate):
+        value = share_sentence(room.share_of(candidate or {}), room.chance)[0]
+        words = say("first.blind", value=value)
+        found = replace(found, headline=words, short=say("unmeasured"), level="")
+        found = replace(found, detail=room.beyond(candidate or {}))
     limits, on = document["rules"], _judged_option(room, candidate)
     large, lines = room.released()
     share_now = found.share or (None if candidate is None else room.share_of(candidate)) or {}
@@ -505,7 +523,7 @@ def _known(found: Json | None) -> bool:
 
 def _value(room: Room, candidate: Json) -> str:
     """The risk of an option as the table of options has it."""
-    said = share_sentence(room.share_of(candidate), room.chance)[0]
+    said = "" if room.blind(candidate) else share_sentence(room.share_of(candidate), room.chance)[0]
     return said or say("unmeasured")
 
 
@@ -528,6 +546,7 @@ def _remaining(room: Room) -> Card:
             return Card(say("card.remaining"), say("unmeasured"), [], sign=True)
         found = risk_shown(room, best)
         proofs = proven_of(document, best["name"])
+        found = None if room.blind(best) else found
         value = share_sentence(found, room.chance)[0] or say("unmeasured")
         key = "remaining.proven" if proofs else "remaining.measured"
         if proofs and proofs[0]["unit"] == "vector":

@@ -8,7 +8,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.evidence.rules import Rule
-from lethe.evidence.sight import Plant, smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Room,
@@ -40,13 +39,6 @@ if TYPE_CHECKING:
 Json = Mapping[str, Any]
 
 
-def _power(document: Json, candidate: Json) -> float | None:
-    """The smallest planted leak that was told from chance, at the rate of the headline."""
-    plants = [Plant.of(one) for one in candidate.get("plants") or ()]
-    fpr = float(document["language"]["fpr"])
-    return smallest_seen(plants, Rule("tpr", fpr, 0.0).quantity, fpr)
-
-
 def _elsewhere(candidate: Json) -> Json | None:
     """The AUC of the strongest attack where it lies above chance; None where it does not."""
     auc = candidate["measures"].get("auc") or {}
@@ -54,12 +46,11 @@ def _elsewhere(candidate: Json) -> Json | None:
 
 
 def _nothing_shown(document: Json, candidate: Json) -> bool:
-    """Whether no quantity lies above chance, and a planted leak would have."""
+    """Whether no quantity lies above chance."""
     rates = judged_rates(candidate)
     low = all((rate.get("low") or 0.0) <= fpr for fpr, rate in rates.items())
     auc = (candidate["measures"].get("auc") or {}).get("low")
-    measured = auc is not None and auc <= 0.5 and low
-    return measured and _power(document, candidate) is not None
+    return auc is not None and auc <= 0.5 and low
 
 
 ABSENCE: Mapping[str, Callable[[Json, Json], bool]] = {
@@ -91,6 +82,7 @@ class Language(Room):
         super().__init__(document)
         self.section: Json = document["language"]
         self.base = baseline_of(document)
+        self.planted = Rule("tpr", self.chance, 0.0).quantity
 
     @property
     def chance(self) -> float:
@@ -119,12 +111,12 @@ class Language(Room):
             lines.insert(0, say("language.at", value=value, fpr=share_words(self.chance)))
             level = severity(advantage(auc), 0.0)
         elif level == "not-above-chance":
-            size = _power(self.document, candidate)
-            if size is None or not has_evidence("language.none", self.document, candidate):
+            size = self.seen(candidate)
+            if not has_evidence("language.none", self.document, candidate):
                 headline, level = say("language.unseen", unit=unit), ""
             else:
                 headline = say("language.none", value=value, chance=chance, unit=unit)
-                lines.append(say("language.power", size=share_words(size)))
+                lines += [say("language.power", size=share_words(size))] if size else []
         attack = (candidate.get("risk_from") or {}).get("attack") or ""
         titles = {one["name"]: one["title"] for one in self.document["attacks"]}
         said = ". ".join(text for text in (*lines, detail) if text)

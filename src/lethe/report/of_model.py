@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lethe.evidence.rules import Rule
-from lethe.evidence.sight import Plant, smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.figures import class_chart, epsilon_chart, group_chart, roc_chart, t_chart
 from lethe.report.first_screen import (
@@ -60,6 +59,7 @@ class Model(Room):
             self.fpr = elsewhere[0]["fpr"]
             self.quantity = _quantity(self.fpr)
         self.risk_head = "risk.recognised" if self.fpr else "risk.auc"
+        self.planted = _quantity(self.fpr)
 
     def share_of(self, candidate: Json) -> Json | None:
         if not self.quantity:
@@ -100,17 +100,10 @@ class Model(Room):
         )
 
     def _absence(self, candidate: Json, level: str) -> tuple[str, str, str]:
-        """Sentence, severity and evidence where no attack found anything.
-
-        That nothing was found is news only where a planted leak was.
-        """
-        plants = [Plant.of(one) for one in candidate.get("plants") or ()]
-        size = smallest_seen(plants, _quantity(self.fpr), self.chance)
+        """Sentence, severity and evidence where no attack found anything."""
+        size = self.seen(candidate)
+        power = "" if size is None else say("first.power", size=share_words(size))
         alone = candidate.get("models") == 1
-        if size is None:
-            return "model.alone" if alone else "model.blind", "", say("first.blind")
-        seen = {"value": size, "low": size, "high": size}
-        power = say("first.power", size=share_sentence(seen, 0.0)[0])
         return ("model.alone", "", power) if alone else ("model.none", level, power)
 
     def _group(self, candidate: Json) -> str:

@@ -296,6 +296,7 @@ class Records(Rows):
     kind = "kind.records"
     risk_head = "risk.identified"
     headline = "records.headline"
+    planted = "top-1"
     glossary = ("scoreboard", "eccentricity", "control")
 
     def criterion(self, attack: str) -> str:

@@ -23,6 +23,7 @@ class Synthetic(Rows):
     kind = "kind.synthetic"
     risk_head = "risk.excess"
     headline = "synthetic.headline"
+    planted = "excess"
     glossary = ("singling", "control")
 
     def criterion(self, attack: str) -> str:

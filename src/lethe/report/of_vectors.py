@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from lethe.evidence.sight import Plant, smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.embedding_figures import vector_charts
 from lethe.report.first_screen import (
@@ -44,6 +43,7 @@ class Vectors(Room):
     glossary = ("gallery", "top_k", "lift", "bits", "sigma", "mu", "exceeds", "radius")
     result_head = "vectors.head.lift"
     none_fits = "tried.both"
+    planted = "top-1"
 
     def __init__(self, document: Json) -> None:
         super().__init__(document)
@@ -86,10 +86,9 @@ class Vectors(Room):
         level = severity_of(self, candidate)
         key, further = "vectors.headline", [also_found(self.models, candidate)]
         if level == "not-above-chance":
-            key, seen = "vectors.none", self._seen(candidate)
-            further.insert(0, seen)
-            if not seen:
-                key, level = "vectors.blind", ""
+            key, size = "vectors.none", self.seen(candidate)
+            if size is not None:
+                further.insert(0, say("vectors.power", size=share_words(size)))
             if (candidate.get("bound") or 0) >= _NEAR_ALL:
                 further.append(say("vectors.why", bound=share_words(candidate["bound"])))
         if (closed := candidate.get("closed_world")) is not None:
@@ -110,12 +109,6 @@ class Vectors(Room):
             level,
             " ".join(filter(None, further)),
         )
-
-    def _seen(self, candidate: Json) -> str:
-        """What the attacks could have seen, in a sentence; empty where they see no planted leak."""
-        plants = [Plant.of(one) for one in candidate.get("plants") or ()]
-        size = smallest_seen(plants, "top-1", self.chance)
-        return "" if size is None else say("vectors.power", size=share_words(size))
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document["data"]

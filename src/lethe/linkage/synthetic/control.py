@@ -15,7 +15,7 @@ from lethe.data.columns import is_text, missing
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.document import FEWEST
-from lethe.linkage.synthetic.copies import IDENTICAL, SINGLE, alone, patterns, tail
+from lethe.linkage.synthetic.copies import IDENTICAL, SINGLE, patterns, tail
 from lethe.linkage.synthetic.nearest import Mixed, joined, nearest_distance, ranked
 from lethe.linkage.synthetic.ratios import cross_fitted
 from lethe.linkage.synthetic.risk import Outcomes, Trials, rate_of, risk, risk_in
@@ -92,9 +92,6 @@ def file_checks(
     if low > _TOLD:
         text = f"A classifier tells control rows from original ones: AUC {auc:.2f}."
         yield InputCheck("control-source", "stops", text, _DRAW)
-    if _is_shuffled(original, synthetic) and not np.array_equal(np.sort(inside), np.sort(made)):
-        text = "Every column of the synthetic rows holds the original's values, in another order."
-        yield InputCheck("shuffled", "stops", text, "Audit the file that is released.")
     used = np.isin(outside, made), to_made <= near
     usual = shared, across <= near
     for hit, expected in zip(used, usual, strict=True):
@@ -110,14 +107,6 @@ def file_checks(
     elif _exchanged(outcomes):
         text = "The synthetic rows are closer to the control than to the original."
         yield InputCheck("control-nearer", "stops", text, "Was the control used, or exchanged?")
-
-
-def _is_shuffled(original: Mixed, synthetic: Mixed) -> bool:
-    """Whether each column has the same values as often, and none of them is a person's alone."""
-    pairs = list(zip(original.columns, synthetic.columns, strict=True))
-    if len(original) != len(synthetic) or alone(original).any(axis=1).mean() > _ABOVE:
-        return False
-    return all(np.array_equal(np.sort(a), np.sort(b), equal_nan=True) for a, b in pairs)
 
 
 def _exchanged(outcomes: Mapping[str, Outcomes]) -> bool:

@@ -18,7 +18,7 @@ from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clustered_share
 from lethe.linkage.codes import Float, classes_of
-from lethe.linkage.synthetic.nearest import Mixed, joined, nearest_distance, ranked
+from lethe.linkage.synthetic.nearest import Mixed, Quantiles, joined, nearest_distance
 from lethe.linkage.synthetic.risk import Outcomes, Risk, limits_of, rate_of, risk_in
 from lethe.linkage.utility import mean_share
 
@@ -28,7 +28,7 @@ Bool = NDArray[np.bool_]
 IDENTICAL, SINGLE = "identical, original rows", "singling-out, 1 column(s)"
 TAILS = {f"closest, {100 * share:g} % of controls": share for share in (0.001, 0.005, 0.01)}
 """Attacks by the nearest synthetic row, and the share of control rows that each accuses wrongly."""
-INFERENCE, PAIRS = "inference", "closest, in pairs"
+INFERENCE, PAIRS, ENCODED = "inference", "closest, in pairs", "closest, columns encoded"
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,9 +45,7 @@ class Writer:
 
     def __call__(self, rows: Mixed) -> Mixed:
         """The rows as they would stand in the file."""
-        return Mixed(
-            rows.names, tuple(self._column(at, column) for at, column in enumerate(rows.columns))
-        )
+        return Mixed(rows.names, tuple(map(self._column, range(len(rows.names)), rows.columns)))
 
     def _column(self, at: int, column: NDArray[Any]) -> NDArray[Any]:
         emitted = self.synthetic.columns[at]
@@ -113,16 +111,34 @@ def nearness(
 ) -> Outcomes:
     """Distances of all rows, or of `most` rows of a file drawn at random, to the nearest synthetic.
 
-    On the scale of `Quantiles`: 0 = identical, 1 = unlike in every column.
+    0 = identical, 1 = unlike in every column; numbers lie in [0, 1], as `Quantiles` or `decoded`
+    puts them.
     """
     rng, every = np.random.default_rng([seed, 89]), range(len(original.names))
-    inside, made, outside = ranked(original, synthetic, control)
-    rows = [rng.permutation(len(table))[:most] for table in (inside, outside)]
+    rows = [rng.permutation(len(table))[:most] for table in (original, control)]
     mine, theirs = (
-        nearest_distance(table.take(at), made, every)
-        for table, at in zip((inside, outside), rows, strict=True)
+        nearest_distance(table.take(at), synthetic, every)
+        for table, at in zip((original, control), rows, strict=True)
     )
     return Outcomes(mine, theirs, rows[0])
+
+
+def decoded(original: Mixed, synthetic: Mixed, control: Mixed) -> list[Mixed]:
+    """Rows on a scale that does not depend on how a file encodes its columns of numbers.
+
+    Mirrored numbers, other monotone functions of them and columns under each other's names are the
+    same here: a number becomes its distance from the median in ranks, those of synthetic rows among
+    themselves, and the numbers of a row are sorted.
+
+    Guarantee: Original and control rows are treated alike, so that an attack on these rows is as
+        right about releases without a leak as on the rows themselves.
+    """
+    known, tables = Quantiles([original, control]), []
+    for scale, table in ((known, original), (Quantiles([synthetic]), synthetic), (known, control)):
+        numbers = [np.abs(2 * one - 1) for one in scale(table).columns if one.dtype.kind == "f"]
+        rest = [one for one in table.columns if one.dtype.kind != "f"]
+        tables.append(Mixed(table.names, (*np.sort(np.stack(numbers), axis=0), *rest)))
+    return tables
 
 
 def tried(run: Callable[[], Risk]) -> Risk | NotMeasurable:

@@ -18,7 +18,7 @@ from lethe.data.columns import as_text, check_column, encode, is_text, list_name
 from lethe.errors import InputError, NotMeasurable, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.codes import classes_of
-from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk, risk_in
+from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk
 
 # Tables of numbers and categories, read so that several of them can be compared.
 
@@ -211,8 +211,11 @@ def linkability(
     trials = []
     for table in (original, control):
         targets = table.take(rng.permutation(len(table))[:attacks])
-        near = [nearest_rows(targets, synthetic, half, neighbours, rng) for half in halves]
-        trials.append(Trials(_common(*near)))
+        left_rows, right_rows = (
+            nearest_rows(targets, synthetic, half, neighbours, rng) for half in halves
+        )
+        common = left_rows[:, :, None] == right_rows[:, None, :]
+        trials.append(Trials(common.any(axis=(1, 2))))
     chance = by_chance(len(synthetic), neighbours)
     blind = Estimate(chance, chance, chance, confidence, "closed form", len(synthetic))
     return risk(trials[0], trials[1], blind, confidence)
@@ -228,29 +231,6 @@ def by_chance(rows: int, neighbours: int) -> float:
         return 1.0
     drawn = np.arange(neighbours)
     return float(1 - np.prod((rows - neighbours - drawn) / (rows - drawn)))
-
-
-def _common(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.bool_]:
-    return np.asarray((one[:, :, None] == other[:, None, :]).any(axis=(1, 2)), dtype=np.bool_)
-
-
-def inference(
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
-    *,
-    known: Sequence[str],
-    secret: str,
-    tolerance: float = 0.05,
-    attacks: int = 500,
-    seed: int = 0,
-    confidence: float = 0.95,
-) -> Risk:
-    """Rates and excess of `guess_secret`."""
-    found, _ = guess_secret(
-        original, synthetic, control, known, secret, tolerance, attacks, seed, confidence
-    )
-    return risk_in(found, confidence)
 
 
 @dataclass(frozen=True, eq=False)

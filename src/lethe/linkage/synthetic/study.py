@@ -30,6 +30,7 @@ from lethe.linkage.document import (
 from lethe.linkage.settings import SyntheticSettings
 from lethe.linkage.synthetic.control import file_checks, refuse_same_files
 from lethe.linkage.synthetic.copies import (
+    ENCODED,
     IDENTICAL,
     INFERENCE,
     PAIRS,
@@ -38,12 +39,21 @@ from lethe.linkage.synthetic.copies import (
     Distances,
     chance_of,
     copy_risks,
+    decoded,
     distances,
     identical_rows,
+    in_pairs,
     nearness,
     tried,
 )
-from lethe.linkage.synthetic.nearest import Mixed, Quantiles, guess_secret, linkability, mix
+from lethe.linkage.synthetic.nearest import (
+    Mixed,
+    Quantiles,
+    guess_secret,
+    linkability,
+    mix,
+    ranked,
+)
 from lethe.linkage.synthetic.planted import plants_of
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
 from lethe.linkage.synthetic.risk import Risk, measures_of, results_of
@@ -54,6 +64,7 @@ from lethe.linkage.utility import Utility, counted_utility, use_of
 DOMIAS, GEN_LRA = "density ratio, DOMIAS", "density ratio, Gen-LRA"
 DISCRIMINATOR = "discriminator"
 _BINS = 8  # groups of neighbours of a number, so that its counts are not all 1
+_PAIRS = 2000  # rows of each side that are looked for in files whose columns may be encoded
 _CELLS = 2**32  # values that are compared for the nearest rows, at most; a quarter for guesses
 
 
@@ -95,12 +106,13 @@ def study_synthetic(
     skipped: dict[str, str] = {}
     asked = dict(_asked_for(inside, made, outside, quasi, settings, skipped))
     # The attacks are fixed before anything is measured: their limits hold at once.
-    knows = _knows(quasi, sensitive, settings) | {name: words for name, (words, _) in asked.items()}
+    knows = _knows(inside, quasi, sensitive, settings)
+    knows |= {name: words for name, (words, _) in asked.items()}
     sure = family_confidence(settings.confidence, len(knows))
     most = max(FEWEST, _CELLS // (2 * len(made) * len(made.names)))
     outcomes = {
         IDENTICAL: identical_rows(*files, seed, sure),
-        "closest": nearness(*files, most, seed),
+        "closest": nearness(*ranked(*files), most, seed),
     }
     if SINGLE in knows:
         outcomes[SINGLE] = single_values(*files, seed)
@@ -118,18 +130,20 @@ def study_synthetic(
     ratios = {DOMIAS: domias, GEN_LRA: gen_lra, DISCRIMINATOR: discriminator}
     runs = {name: partial(ratio, view, sure) for name, ratio in ratios.items()}
     runs |= {name: partial(run, made) for name, run in further.items()}
+    if ENCODED in knows:
+        hidden = nearness(*decoded(*files), min(most, _PAIRS), seed)
+        runs[ENCODED] = partial(in_pairs, hidden.main, hidden.control, sure)
     found = dict(copy_risks(outcomes, sure)) | {name: tried(run) for name, run in runs.items()}
     attacks = {name: risk for name, risk in found.items() if isinstance(risk, Risk)}
     skipped |= {name: str(error) for name, error in found.items() if name not in attacks}
     limits = [forbidden(rule.limit) for rule in settings.rules() if rule.limit < 1]
     plants = plants_of(*files, Quantiles(files), outcomes, guess, further, limits, sure, seed)
-    near = outcomes["closest"]
     utility = _utility_of(original, synthetic, control, settings)
     baseline = _measured(attacks, knows, utility, plants)
     return SyntheticStudy(
         attacks,
         knows,
-        distances(near.main, near.control, sure),
+        distances(outcomes["closest"].main, outcomes["closest"].control, sure),
         (baseline.candidate(settings.confidence, baseline=None),),
         skipped,
         (len(inside), len(made), len(outside)),
@@ -139,7 +153,7 @@ def study_synthetic(
 
 
 def _knows(
-    quasi: tuple[str, ...], sensitive: str | None, settings: SyntheticSettings
+    rows: Mixed, quasi: tuple[str, ...], sensitive: str | None, settings: SyntheticSettings
 ) -> dict[str, str]:
     """What the adversary of each attack knows."""
     every = "every column of a person"
@@ -147,6 +161,7 @@ def _knows(
     return {
         IDENTICAL: every,
         **dict.fromkeys([*TAILS, PAIRS], every),
+        **({ENCODED: every} if any(map(rows.is_number, range(len(rows.names)))) else {}),
         **({SINGLE: "nothing"} if 1 in settings.columns else {}),
         **({} if sensitive is None else {INFERENCE: f"{', '.join(quasi)} of a person"}),
         **{DOMIAS: ratios, GEN_LRA: ratios, DISCRIMINATOR: f"{ratios}, some of them used"},

@@ -27,7 +27,7 @@ from lethe.membership.language.canaries import (
 from lethe.membership.language.extraction import PATTERNS, clustered, discoverable, share_of
 from lethe.membership.language.planted import canary_plants, extraction_plants, score_plants
 from lethe.membership.language.rates import TextRates
-from lethe.membership.language.settings import LanguageSettings
+from lethe.membership.language.settings import DRAWN_ALIKE, LanguageSettings
 
 Json = dict[str, Any]
 Float = NDArray[np.float64]
@@ -113,11 +113,11 @@ class LanguageNumbers:
     def refused(self) -> str:
         """Why no membership result stands; empty where they do."""
         blind = self.study.blind
-        if not blind.tells:
+        if not blind.tells or DRAWN_ALIKE in self.settings.accept:
             return ""
         return (
             f"a classifier that never asks the model tells members from others by {blind.by} (AUC "
-            f"{blind.auc.value:.2f}): they were not drawn alike"
+            f"{blind.auc.value:.2f}): they were not drawn alike (waived by --accept {DRAWN_ALIKE})"
         )
 
     def _results(self, release: Release, fpr: float | None = -1.0) -> list[AttackResult]:

@@ -26,7 +26,7 @@ from lethe.membership.language.candidates import (
     wrong_way,
 )
 from lethe.membership.language.extraction import marked_words
-from lethe.membership.language.settings import LanguageSettings
+from lethe.membership.language.settings import DRAWN_ALIKE, LanguageSettings
 from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]
@@ -155,18 +155,12 @@ class LanguageSubject(LanguageNumbers, Subject):
                     "title": "LiRA and RMIA with reference fine-tunes",
                     "why": "they train several models; lethe audit scores attacks their scores",
                 },
-                *(
-                    []
-                    if study.plan is not None
-                    else [
-                        {
-                            "name": "canaries",
-                            "title": "Canaries and epsilon",
-                            "why": "none were planted before training (lethe canaries text)",
-                        }
-                    ]
-                ),
-            ],
+                {
+                    "name": "canaries",
+                    "title": "Canaries and epsilon",
+                    "why": "none were planted before training (lethe canaries text)",
+                },
+            ][: None if study.plan is None else -1],
             utility="the user's function, not a share"
             if self.utilities is not None
             else "held-out log-probability a token",
@@ -246,9 +240,11 @@ class LanguageSubject(LanguageNumbers, Subject):
     def _checks(self) -> list[Json]:
         study, settings, blind = self.study, self.settings, self.study.blind
         detail = f"{blind.by}: p = {blind.p_value:.3g} among permutations of who was trained on"
-        found = [
-            check("blind classifier", "fail" if blind.tells else "pass", detail, None, blind.auc)
-        ]
+        status = "fail" if self.refused else "pass"
+        found = [check("blind classifier", status, detail, None, blind.auc)]
+        if blind.tells and not self.refused:
+            words = {"status": "warn", "detail": f"--accept {DRAWN_ALIKE}: {detail}"}
+            found = [{**found[0], **words, "effect": "accepted"}]
         odd = [f"{one.name}: {name}" for one in study.releases for name in one.found.permuted]
         odd += [
             f"{one.name}, {view}: {name}"

@@ -10,6 +10,7 @@ from lethe.membership.language.models import DEVICES, PRECISIONS
 
 FPRS = (0.1, 0.01)
 UNITS = ("text", "person")
+DRAWN_ALIKE = "members-drawn-alike"
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class LanguageSettings:
         gate: rule that sets the exit code, such as "tpr@0.01<=0.05", "extraction<=0.001" or
             "epsilon-lower<=8"; may be repeated.
         release: candidate that the rules judge.
+        accept: members-drawn-alike, so that texts which alone tell members from others do not stop
+            the verdict; the report says so.
         keep_records: keep the table of exposed texts and of what was extracted in the run folder;
             it is personal data.
     """
@@ -61,6 +64,7 @@ class LanguageSettings:
     claimed_delta: float = 1e-5
     gate: tuple[str, ...] = ()
     release: str = "baseline"
+    accept: tuple[str, ...] = ()
     keep_records: bool = False
 
     def __post_init__(self) -> None:
@@ -68,15 +72,10 @@ class LanguageSettings:
         check_between("confidence", self.confidence, 0, 1, open_low=True, open_high=True)
         check_between("chance", self.chance, 0, 1, open_low=True, open_high=True)
         check_between("claimed_delta", self.claimed_delta, 0, 1, open_high=True)
-        for name, low in (
-            ("margin", 0),
-            ("prefix", 1),
-            ("suffix", 1),
-            ("near", 0),
-            ("epochs", 1),
-            ("batch", 1),
-        ):
-            check_at_least(name, getattr(self, name), low)
+        for name in ("margin", "near"):
+            check_at_least(name, getattr(self, name), 0)
+        for name in ("prefix", "suffix", "epochs", "batch"):
+            check_at_least(name, getattr(self, name), 1)
         check_between("rate", self.rate, 0, 1, open_low=True)
         if not self.samples:
             raise InputError("samples=() must name at least one number of tries.")
@@ -88,6 +87,8 @@ class LanguageSettings:
         check_choice("unit", self.unit, UNITS)
         check_choice("precision", self.precision, PRECISIONS)
         check_choice("device", self.device, DEVICES)
+        for name in self.accept:
+            check_choice("accept", name, (DRAWN_ALIKE,))
         for name in self.defence:
             parse_defence(name)
         self.rules()
