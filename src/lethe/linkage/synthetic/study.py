@@ -54,9 +54,10 @@ from lethe.linkage.synthetic.nearest import (
     mix,
     ranked,
 )
+from lethe.linkage.synthetic.partial import PART, in_part, with_words
 from lethe.linkage.synthetic.planted import plants_of
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
-from lethe.linkage.synthetic.risk import Risk, measures_of, results_of
+from lethe.linkage.synthetic.risk import Risk, measures_of, results_of, risk_in
 from lethe.linkage.synthetic.singling_out import single_values, singling_out
 from lethe.linkage.table.recoding import hierarchy
 from lethe.linkage.utility import Utility, counted_utility, use_of
@@ -128,11 +129,20 @@ def study_synthetic(
     view = surroundings(*files, [known, rest], seed)
     further = {name: partial(run, confidence=sure) for name, (_, run) in asked.items()}
     ratios = {DOMIAS: domias, GEN_LRA: gen_lra, DISCRIMINATOR: discriminator}
-    runs = {name: partial(ratio, view, sure) for name, ratio in ratios.items()}
+    runs: dict[str, Callable[[], Risk]] = {
+        name: partial(ratio, view, sure) for name, ratio in ratios.items()
+    }
     runs |= {name: partial(run, made) for name, run in further.items()}
     if ENCODED in knows:
         hidden = nearness(*decoded(*files), min(most, _PAIRS), seed)
         runs[ENCODED] = partial(in_pairs, hidden.main, hidden.control, sure)
+
+    def part() -> Risk:
+        wide = with_words(original, synthetic, control)
+        mine, released, theirs = mix(*wide) if len(wide[0]) > len(original) else files
+        return risk_in(in_part(mine, released, theirs, min(most, _PAIRS), seed), sure)
+
+    runs[PART] = part
     found = dict(copy_risks(outcomes, sure)) | {name: tried(run) for name, run in runs.items()}
     attacks = {name: risk for name, risk in found.items() if isinstance(risk, Risk)}
     skipped |= {name: str(error) for name, error in found.items() if name not in attacks}
@@ -160,7 +170,7 @@ def _knows(
     ratios = f"{every}, and other people's rows"
     return {
         IDENTICAL: every,
-        **dict.fromkeys([*TAILS, PAIRS], every),
+        **dict.fromkeys([*TAILS, PAIRS, PART], every),
         **({ENCODED: every} if any(map(rows.is_number, range(len(rows.names)))) else {}),
         **({SINGLE: "nothing"} if 1 in settings.columns else {}),
         **({} if sensitive is None else {INFERENCE: f"{', '.join(quasi)} of a person"}),

@@ -1,0 +1,181 @@
+"""Copies in a part of the columns: cells of one person that stand together beside others' cells.
+
+The distance over all columns does not see them, for the other columns are noise. So a synthetic row
+is matched by how surprising its cells are, in columns that some of the people have chosen.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.columns import is_text, missing
+from lethe.errors import NotMeasurable
+from lethe.linkage.synthetic.nearest import Mixed, normal_form
+from lethe.linkage.synthetic.risk import Outcomes
+
+PART = "closest, part of the columns"
+Float = NDArray[np.float32]
+_CELLS = 2**26  # surprises held at once
+_LEARN = 200  # rows of each side by which columns are chosen, at most
+_AT_ONCE = 2**23  # surprises by closeness, which take most of the time, of 50 rows and more
+_FEWEST = 50  # and at least
+KINDS = ("close", "equal", "count")
+_HASHES = 8  # of the words of a text
+_WORDS = 4  # from which on, at the median, a column is free text
+
+
+def in_part(
+    original: Mixed, synthetic: Mixed, control: Mixed, most: int, seed: int = 0
+) -> Outcomes:
+    """Whether some synthetic row is, in part of the columns, as close as to original rows.
+
+    The surprise of a cell is -log of the share of synthetic rows that are at least as close in its
+    column: of a rare value much, of a common one little, of a number by ranks, of another category
+    nothing. Or equal cells alone have one, or each of them counts 1. A row has the largest sum over
+    all synthetic rows, or its lead over the second largest (Narayanan and Shmatikov 2008). Columns
+    are left out a few at a time; what tells some rows best is tried on the others.
+
+    Args:
+        most: rows of each side that are tried, at most.
+
+    Guarantee: The rows that are tried had no part in the choice.
+    Raises NotMeasurable: fewer than 100 rows of a side or 3 columns, or too many synthetic rows.
+    """
+    rng, tables = np.random.default_rng([seed, 97]), (original, control)
+    orders = [rng.permutation(len(table)) for table in tables]
+    cells = _CELLS // (2 * len(synthetic) * len(synthetic.names))
+    count = min(_LEARN, cells, *(len(order) // 2 for order in orders))
+    if count < _FEWEST or len(synthetic.names) < 3:
+        raise NotMeasurable("it takes 3 columns and 100 rows of each side, and not too many rows.")
+    learn = [table.take(order[:count]) for table, order in zip(tables, orders, strict=True)]
+    choices = []
+    for kind in KINDS:
+        few = max(_FEWEST, _AT_ONCE // (len(synthetic) * len(synthetic.names)))
+        used = np.arange(min(count, few) if kind == "close" else count)
+        mine, theirs = (_surprises(rows.take(used), synthetic, kind) for rows in learn)
+        columns = _columns(mine, theirs)
+        for lead in (False, True):
+            sums = (_largest(part[columns].sum(axis=0), lead) for part in (mine, theirs))
+            choices.append((*_told(*sums), columns, kind, lead))
+    _, least, columns, kind, lead = max(choices, key=lambda choice: choice[0])
+    if kind == "close":
+        most = min(most, max(2 * _LEARN, _AT_ONCE // (len(synthetic) * len(columns))))
+    hits = (
+        _tried(table.take(order[count:][:most]), synthetic, columns, kind, lead) >= least
+        for table, order in zip(tables, orders, strict=True)
+    )
+    return Outcomes(*hits, orders[0][count:][:most])
+
+
+def _columns(mine: Float, theirs: Float) -> list[int]:
+    """The columns in which (D, n, S) surprises tell original from control rows best."""
+    left = list(range(len(mine)))
+    sums = [part.sum(axis=0) for part in (mine, theirs)]
+    ways = [(_told(*map(_largest, sums))[0], left)]
+    while len(left) > 1:
+        gains = [
+            _told(
+                *(_largest(sums[side] - part[column]) for side, part in enumerate((mine, theirs)))
+            )[0]
+            for column in left
+        ]
+        out = [left[place] for place in np.argsort(gains)[::-1][: max(1, len(left) // 6)]]
+        left = [column for column in left if column not in out]
+        sums = [part[left].sum(axis=0) for part in (mine, theirs)]
+        ways.append((_told(*map(_largest, sums))[0], left))
+    return max(reversed(ways), key=lambda way: way[0])[1]
+
+
+def _largest(sums: Float, lead: bool = False) -> Float:
+    """(n,) the largest of (n, S) sums, or its lead over the second largest."""
+    if not lead or sums.shape[1] < 2:
+        return np.asarray(sums.max(axis=1))
+    second, first = np.partition(sums, -2, axis=1)[:, -2:].T
+    return np.asarray(first - second)
+
+
+def _told(mine: Float, theirs: Float) -> tuple[float, float]:
+    """The largest excess of a threshold that at most half of the control rows reach, and that."""
+    limits = np.unique(np.concatenate([theirs, mine, [np.inf]]))
+    main, control = (
+        1 - np.searchsorted(np.sort(side), limits) / len(side) for side in (mine, theirs)
+    )
+    few = control <= 0.5
+    excess = (main - control)[few] / (1 - control[few])
+    place = int(np.argmax(excess))
+    return float(excess[place]), float(limits[few][place])
+
+
+def _tried(rows: Mixed, synthetic: Mixed, columns: list[int], kind: str, lead: bool) -> Float:
+    """(n,) `_largest` in some columns, a part of the rows at a time."""
+    own, among = (
+        Mixed(tuple(t.names[c] for c in columns), tuple(t.columns[c] for c in columns))
+        for t in (rows, synthetic)
+    )
+    step = max(1, _CELLS // (len(synthetic) * len(columns)))
+    starts = itertools.pairwise([*range(0, len(rows), step), len(rows)])
+    parts = (own.take(np.arange(start, end)) for start, end in starts)
+    return np.concatenate(
+        [_largest(_surprises(part, among, kind).sum(axis=0), lead) for part in parts]
+    )
+
+
+def _surprises(rows: Mixed, synthetic: Mixed, kind: str) -> Float:
+    """(D, n, S) -log of the share of synthetic rows as close as each, by column."""
+    table = np.empty((len(rows.names), len(rows), len(synthetic)), np.float32)
+    for place, (own, among) in enumerate(zip(rows.columns, synthetic.columns, strict=True)):
+        table[place] = _of_column(own, among, kind)
+    return table
+
+
+def _of_column(own: NDArray[np.generic], among: NDArray[np.generic], kind: str) -> Float:
+    """(n, S) of one column; missing is a value."""
+    size = len(among)
+    surprise = (np.log(size) - np.log(np.maximum(np.arange(size + 1), 1))).astype(np.float32)
+    if kind != "close" or own.dtype.kind != "f":
+        code = np.unique(np.concatenate([among, own]), return_inverse=True)[1].astype(np.int32)
+        mine, theirs = code[size:, None], code[:size]
+        weight = (
+            np.ones(len(own))
+            if kind == "count"
+            else surprise[np.bincount(code[:size], minlength=code.max() + 1)[mine[:, 0]]]
+        )
+        return (mine == theirs) * weight.astype(np.float32)[:, None]
+    ordered = np.sort(among)  # NaN last
+    start, end, low, high = (
+        np.searchsorted(ordered, values, side=side).astype(np.int32)
+        for values in (own[:, None], among)
+        for side in ("left", "right")
+    )
+    # Rows between the two values, and as many on the other side.
+    steps = np.maximum(high - start, end - low)
+    close = np.where(steps == end - start, steps, 2 * steps)
+    np.clip(close, 1, size, out=close)
+    close[np.isnan(own)[:, None] != np.isnan(among)] = size
+    return np.take(surprise, close)
+
+
+def with_words(*tables: Mapping[str, NDArray[Any]]) -> list[dict[str, NDArray[Any]]]:
+    """Tables with further columns for free text, of which near copies share most.
+
+    Each holds the word of a text with the least hash (MinHash, Broder 1997): two texts have the
+    same one with the probability that the overlap of their sets of words is.
+    """
+    wide: list[dict[str, NDArray[Any]]] = [dict(table) for table in tables]
+    for name, cells in tables[0].items():
+        texts = cells[~missing(cells)].tolist() if is_text(cells) else []
+        several = 2 * len(set(texts)) > len(texts)
+        if not several or np.median([len(text.split()) for text in texts]) < _WORDS:
+            continue
+        for table, own in zip(wide, tables, strict=True):
+            words = [normal_form(text).encode().split() or [b""] for text in own[name].tolist()]
+            for start in range(_HASHES):
+                least = [min(text, key=lambda word: zlib.crc32(word, start)) for text in words]
+                table[f"{name}, word {start}"] = np.array([w.decode() for w in least], object)
+    return wide
