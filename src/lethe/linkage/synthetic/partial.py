@@ -66,11 +66,11 @@ def in_part(
     _, least, columns, kind, lead = max(choices, key=lambda choice: choice[0])
     if kind == "close":
         most = min(most, max(2 * _LEARN, _AT_ONCE // (len(synthetic) * len(columns))))
-    hits = (
+    main, others = (
         _tried(table.take(order[count:][:most]), synthetic, columns, kind, lead) >= least
         for table, order in zip(tables, orders, strict=True)
     )
-    return Outcomes(*hits, orders[0][count:][:most])
+    return Outcomes(main, others, orders[0][count:][:most])
 
 
 def _columns(mine: Float, theirs: Float) -> list[int]:
@@ -140,13 +140,10 @@ def _of_column(own: NDArray[np.generic], among: NDArray[np.generic], kind: str) 
     surprise = (np.log(size) - np.log(np.maximum(np.arange(size + 1), 1))).astype(np.float32)
     if kind != "close" or own.dtype.kind != "f":
         code = np.unique(np.concatenate([among, own]), return_inverse=True)[1].astype(np.int32)
-        mine, theirs = code[size:, None], code[:size]
-        weight = (
-            np.ones(len(own))
-            if kind == "count"
-            else surprise[np.bincount(code[:size], minlength=code.max() + 1)[mine[:, 0]]]
-        )
-        return (mine == theirs) * weight.astype(np.float32)[:, None]
+        weight = surprise[np.bincount(code[:size], minlength=code.max() + 1)[code[size:]]]
+        if kind == "count":
+            weight = np.ones_like(weight)
+        return np.asarray((code[size:, None] == code[:size]) * weight[:, None])
     ordered = np.sort(among)  # NaN last
     start, end, low, high = (
         np.searchsorted(ordered, values, side=side).astype(np.int32)
@@ -158,7 +155,7 @@ def _of_column(own: NDArray[np.generic], among: NDArray[np.generic], kind: str) 
     close = np.where(steps == end - start, steps, 2 * steps)
     np.clip(close, 1, size, out=close)
     close[np.isnan(own)[:, None] != np.isnan(among)] = size
-    return np.take(surprise, close)
+    return np.asarray(np.take(surprise, close))
 
 
 def with_words(*tables: Mapping[str, NDArray[Any]]) -> list[dict[str, NDArray[Any]]]:
