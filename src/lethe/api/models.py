@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lethe.api.run import documents, run, settings_from
 from lethe.errors import InputError
+from lethe.runs.run import perform, scores_name
+from lethe.runs.settings import settings_from
 
 if TYPE_CHECKING:
     from lethe.data.given import Given
     from lethe.evidence.findings import Findings
     from lethe.training.recipe import Recipe
+    from lethe.training.shadows import Shadows
 
 
 def audit(
@@ -99,22 +101,29 @@ def audit(
             raise InputError("holdout_by is for models that are trained; members= trains none.")
         return _fitted(model, given, members, chosen, out, save, quiet)
     data, recipe = given.data, recipe_of(model, given)
-    bound = baseline_spec(data, recipe, chosen).hash()
-    with run("audit", name, bound, chosen, out, save, quiet) as (folder, progress):
-        found = audit_model(data, recipe, chosen, folder, progress, workers)
-        return documents(found, folder, progress, save)
+    return perform(
+        "audit",
+        name,
+        baseline_spec(data, recipe, chosen).hash(),
+        chosen,
+        lambda run, progress: audit_model(data, recipe, chosen, run, progress, workers),
+        out=out,
+        save=save,
+        quiet=quiet,
+    )
 
 
 def audit_scores(
     signals: Any,
-    members: Any,
+    /,
+    members: Any = None,
     *,
     signal: str = "logit",
     ids: Any = None,
     labels: Any = None,
     groups: Any = None,
     targets: Any = None,
-    name: str = "scores",
+    name: str | None = None,
     out: str | Path | None = None,
     save: bool = True,
     quiet: bool = False,
@@ -124,10 +133,10 @@ def audit_scores(
 
     Args:
         signals: (models, records), how well each model knows each record; or (records,) of one
-            model, for attacks that compare it with no other.
+            model, for attacks that compare it with no other; or a file of these and all below.
         members: the same shape, whether the model was trained on the record.
-        signal: what the signals are: ``logit``, log(p / (1 - p)) of the true label; ``prob``;
-            ``loss``; or ``squared-error``.
+        signal: what the numbers are: "logit" (log of p/(1-p) of the true label), "prob", "loss" or
+            "squared-error", of which minus the root is taken.
         ids: (records,) unique names.
         labels: (records,) classes.
         groups: (records,) the person of each record.
@@ -143,17 +152,48 @@ def audit_scores(
     """
     from lethe.data.arrays import as_array
     from lethe.data.given import column_of
+    from lethe.membership.checks import duplicates
     from lethe.membership.settings import AuditSettings
     from lethe.training.scores_file import scores_of
+    from lethe.training.shadows import models_of, read_models
 
     chosen = settings_from(AuditSettings, settings)
+    if isinstance(signals, str | Path):
+        shadows, attacked = read_models(Path(signals), signal)
+        title, notes = name or Path(signals).stem, models_notes(None, shadows.models)
+        if shadows.copies:
+            notes.append(f"warning: {duplicates(shadows).detail}")
+        return _scored("audit_scores", title, shadows, attacked, chosen, out, save, quiet, notes)
+    title = name or "scores"
     tables = {"signals": as_array(signals, "signals"), "members": as_array(members, "members")}
     each = {"ids": ids, "labels": labels, "groups": groups, "targets": targets}
     columns = {key: np.atleast_2d(table) for key, table in tables.items()} | {
         key: column_of(values, key) for key, values in each.items() if values is not None
     }
-    table = scores_of(columns, signal, name)
-    return _scored("audit_scores", name, table, signal, chosen, out, save, quiet)
+    models = models_of(scores_of(columns, signal, title), signal)
+    return _scored("audit_scores", title, *models, chosen, out, save, quiet)
+
+
+def models_notes(asked: int | None, models: int) -> list[str]:
+    """What is odd about the number of models.
+
+    Args:
+        asked: as it was typed, where it was.
+        models: that there are.
+    """
+    notes = []
+    if asked is not None and asked != models:
+        notes.append(f"models={asked} is odd; {models} are trained, in complementary pairs.")
+    if models == 1:
+        notes.append(
+            "one model: only attacks that compare it with no other are run; see the limits."
+        )
+    elif models < 8:
+        notes.append(
+            f"warning: models={models} gives very wide intervals and no selection of exposed "
+            "records; use at least 16."
+        )
+    return notes
 
 
 def audit_text(
@@ -190,12 +230,11 @@ def audit_text(
     >>> found.data["classes"]
     ['False', 'True']
     """
-    from lethe.cli.progress import Progress
-    from lethe.cli.subject import CACHE
     from lethe.data.given import column_of, given_rows
-    from lethe.data.text import encode, find_encoder
+    from lethe.data.text import CACHE, encode, find_encoder
     from lethe.membership.audit import public_of
     from lethe.membership.settings import AuditSettings
+    from lethe.runs.progress import Progress
     from lethe.training.text_recipe import head_recipe
 
     written = tuple(map(str, column_of(texts, "texts")))
@@ -289,6 +328,7 @@ def _fitted(
     from lethe.data.given import column_of
     from lethe.training.outputs import asked
     from lethe.training.scores_file import scores_of
+    from lethe.training.shadows import models_of
 
     data, inputs = given.data, given.data.features if given.frame is None else given.frame
     if given.shape is not None and hasattr(model, "state_dict"):
@@ -302,31 +342,36 @@ def _fitted(
     }
     if data.groups is not None:
         columns["groups"] = data.groups
-    table = scores_of(columns, "logit", data.name)
-    known = np.asarray(data.features)
-    return _scored("audit", data.name, table, "logit", chosen, out, save, quiet, known)
+    models = models_of(scores_of(columns, "logit", data.name), "logit")
+    features = np.asarray(data.features)
+    return _scored("audit", data.name, *models, chosen, out, save, quiet, features=features)
 
 
 def _scored(
     command: str,
-    name: str,
-    table: Any,
-    signal: str,
+    title: str,
+    shadows: Shadows,
+    targets: Shadows | None,
     chosen: Any,
     out: Any,
     save: bool,
     quiet: bool,
+    notes: Sequence[str] = (),
     features: Any = None,
 ) -> Findings:
-    from lethe.cli.options import scores_name
     from lethe.membership.audit import audit_scores as measured
-    from lethe.training.shadows import models_of
 
-    shadows, targets = models_of(table, signal)
-    bound = scores_name(shadows, targets, chosen.seed)
-    with run(command, name, bound, chosen, out, save, quiet) as (folder, progress):
-        found = measured(name, shadows, chosen, folder, targets, features)
-        return documents(found, folder, progress, save)
+    return perform(
+        command,
+        title,
+        scores_name(shadows, targets, chosen.seed),
+        chosen,
+        lambda run, _: measured(title, shadows, chosen, run, targets, features),
+        out=out,
+        save=save,
+        quiet=quiet,
+        notes=tuple(notes),
+    )
 
 
 def _task_of(model: Any) -> str | None:

@@ -56,8 +56,8 @@ def run(arguments: Sequence[str]) -> int:
     from cyclopts.exceptions import CycloptsError
 
     from lethe.cli.app import app
-    from lethe.cli.progress import watched
     from lethe.errors import LetheError
+    from lethe.runs.progress import watched
 
     outer = ASKED.set(list(arguments))
     try:

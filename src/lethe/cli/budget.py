@@ -259,23 +259,26 @@ def report(
     as_json
         Print findings.json instead of the summary.
     """
-    given = {"dataset": dataset, "gate": gate, "head": head, "anchor": anchor, "out": out}
-    from lethe.cli.options import finish, merged, run_folder, running
+    from lethe.cli.options import command_line, merged, show
     from lethe.files import for_owner
     from lethe.queries.ledger.document import findings_on
+    from lethe.runs.run import Asked, code_of, documents, run_folder, running
     from lethe.training.fingerprint import digest
 
-    options = merged(config, given)
+    given = {"dataset": dataset, "gate": gate, "head": head, "anchor": anchor, "out": out}
+    _, options = merged(given, config)
     with _opened(where, options.get("anchor") and Path(options["anchor"])) as ledger:
         name = options["dataset"] or ledger.only_dataset()
         findings = findings_on(ledger, name, options["gate"] or (), options["head"] or ())
     bound = digest("ledger", name, findings.reproduction["head"])
     folder = run_folder(options["out"], Path(name).stem, bound)
     # A ledger's URL may hold a password, so the place is not written down.
-    command = {"command": "budget report", **options, "dataset": name}
+    asked = Asked(command_line(), {"command": "budget report", **options, "dataset": name})
     # The questions and their answers are in it.
-    with for_owner(), running(folder, bound, command, quiet=True) as (run, _):
-        return finish(findings, run, context, as_json)
+    with for_owner(), running(folder, bound, asked, quiet=True) as (run, _):
+        findings = documents(findings, run, context)
+        show(findings, folder, as_json)
+        return code_of(findings)
 
 
 MANY = Parameter(negative=())

@@ -214,7 +214,7 @@ def audit(
     """
     import json
 
-    from lethe.cli.audit_language import watched
+    from lethe.api.language import training_log
     from lethe.evidence.one_run import Guesses
     from lethe.evidence.rules import UNDECIDED
     from lethe.files import write_whole
@@ -228,7 +228,7 @@ def audit(
         guesses=Guesses(tuple(guesses)) if guesses else None,
         confidence=confidence,
         gdp=gdp,
-        seen=watched(plan),
+        seen=training_log(plan),
     )
     document = _document(planned, found, epsilon)
     write_whole(out or plan.with_name(ANSWER), json.dumps(document, indent=1).encode() + b"\n")

