@@ -29,7 +29,7 @@ def audit_language_model(
     person: str | None = None,
     date: str | None = None,
     id_column: str | None = None,
-    base: str | Path | None = None,
+    base: Path | str | None = None,
     also: Mapping[str, str | Path] | None = None,
     canaries: Any = None,
     seen: Mapping[str, Any] | None = None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from lethe.cli.audits import AUDITS
 from lethe.cli.commands import COMMANDS, installed_version, usage
@@ -23,6 +23,7 @@ app = App(
     name="lethe",
     help="Measure what a release tells about the people behind it, make it forget, prove how far.",
     version_flags=["--version"],
+    default_parameter=Parameter(negative=()),  # a flag is given or not; a list is not emptied
     suppress_keyboard_interrupt=False,  # `run` stops the workers first
 )
 

@@ -31,7 +31,7 @@ def plant(
     kind: str = "random-label",
     label: str | None = None,
     id_column: str | None = None,
-    drop: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
+    drop: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     rows: int | None = None,
     missing: str | None = None,
     seed: int = 0,
@@ -42,29 +42,18 @@ def plant(
     ask.npz (features, labels: all canaries, to be scored by the trained model in their order) and
     canaries.safetensors, which knows the coins: the training must not see it.
 
-    Parameters
-    ----------
-    target
-        Built-in data (digits, breast-cancer) or a file (csv, parquet, npz).
-    out
-        Folder for the three files.
-    count
-        Canaries, at least 20; a few per cent of the records are usual. [1000]
-    kind
-        random-label: records of the data with a wrong label; out-of-distribution: records unlike
-        the data. [random-label]
-    label
-        Column of the file that the model predicts.
-    id_column
-        Column that names the records.
-    drop
-        Columns to leave out.
-    rows
-        Use a random subset of this many records.
-    missing
-        Missing numbers: "refuse" or "impute". [refuse]
-    seed
-        Draws everything; keep it from the training. [0]
+    Args:
+        target: Built-in data (digits, breast-cancer) or a file (csv, parquet, npz).
+        out: Folder for the three files.
+        count: Canaries, at least 20; a few per cent of the records are usual. [1000]
+        kind: random-label: records of the data with a wrong label; out-of-distribution: records
+            unlike the data. [random-label]
+        label: Column of the file that the model predicts.
+        id_column: Column that names the records.
+        drop: Columns to leave out.
+        rows: Use a random subset of this many records.
+        missing: Missing numbers: "refuse" or "impute". [refuse]
+        seed: Draws everything; keep it from the training. [0]
     """
     from lethe.data.tables import load
     from lethe.membership.one_run import plan_canaries
@@ -104,8 +93,8 @@ def text(
     text: str = "text",
     member: str | None = None,
     count: int = 300,
-    kinds: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
-    repetitions: Annotated[list[int] | None, Parameter(consume_multiple=True, negative=())] = None,
+    kinds: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    repetitions: Annotated[list[int] | None, Parameter(consume_multiple=True)] = None,
     seed: int = 0,
 ) -> int:
     """Draw canaries for the fine-tuning of a language model, and write the texts to train on.
@@ -113,26 +102,18 @@ def text(
     Writes train.parquet (your texts with the planted canaries among them) and canaries.json, which
     knows the coins: the training must not see it.
 
-    Parameters
-    ----------
-    file
-        csv or parquet of texts; those that will be trained on.
-    model
-        Folder of the base model, for its tokenizer.
-    out
-        Folder for both files.
-    text
-        Column of the texts. [text]
-    member
-        Column that says what will be trained on, as `lethe split` writes it. [all, or member]
-    count
-        Canaries, at least 20; of three kinds and three repetition counts in equal parts. [300]
-    kinds
-        in-distribution, random-token, new-token. [all]
-    repetitions
-        How often a planted canary stands in the training file. [1 4 16]
-    seed
-        Draws everything; keep it from the training. [0]
+    Args:
+        file: csv or parquet of texts; those that will be trained on.
+        model: Folder of the base model, for its tokenizer.
+        out: Folder for both files.
+        text: Column of the texts. [text]
+        member: Column that says what will be trained on, as `lethe split` writes it. [all, or
+            member]
+        count: Canaries, at least 20; of three kinds and three repetition counts in equal parts.
+            [300]
+        kinds: in-distribution, random-token, new-token. [all]
+        repetitions: How often a planted canary stands in the training file. [1 4 16]
+        seed: Draws everything; keep it from the training. [0]
     """
     import numpy as np
 
@@ -178,9 +159,9 @@ def audit(
     scores: Path,
     epsilon: float | None = None,
     delta: float | None = None,
-    guesses: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None,
+    guesses: Annotated[list[float] | None, Parameter(consume_multiple=True)] = None,
     confidence: float = 0.95,
-    gdp: Annotated[bool, Parameter(negative=())] = False,
+    gdp: bool = False,
     out: Path | None = None,
 ) -> int:
     """Bound epsilon from the scores of the canaries, and judge a claimed (epsilon, delta).
@@ -189,28 +170,19 @@ def audit(
     enough evidence: nothing shows that the training met the canaries, or their scores could not
     have shown more. Consistent is no proof: a stronger attack may find more.
 
-    Parameters
-    ----------
-    plan
-        canaries.safetensors, as written by `lethe canaries plant`; canaries-training.json beside
-        it says what the training was seen to be given.
-    scores
-        What the trained model says of all canaries, in their order: npz or safetensors with an
-        array logits or probabilities (canaries, classes) or scores (canaries,), or csv or parquet
-        with a column scores; higher = more likely trained on.
-    epsilon
-        Claimed epsilon, > 0, under add/remove.
-    delta
-        Claimed delta, in [0, 1); also that of the bounds. [0]
-    guesses
-        Share of the canaries that is guessed, fixed before you look; several are each tried at
-        their part of the level. [0.2]
-    confidence
-        Of each bound, one-sided. [0.95]
-    gdp
-        The training is declared to be Gaussian DP, such as DP-SGD: then that form decides.
-    out
-        File for the bounds. [canaries.json beside the plan]
+    Args:
+        plan: canaries.safetensors, as written by `lethe canaries plant`; canaries-training.json
+            beside it says what the training was seen to be given.
+        scores: What the trained model says of all canaries, in their order: npz or safetensors with
+            an array logits or probabilities (canaries, classes) or scores (canaries,), or csv or
+            parquet with a column scores; higher = more likely trained on.
+        epsilon: Claimed epsilon, > 0, under add/remove.
+        delta: Claimed delta, in [0, 1); also that of the bounds. [0]
+        guesses: Share of the canaries that is guessed, fixed before you look; several are each
+            tried at their part of the level. [0.2]
+        confidence: Of each bound, one-sided. [0.95]
+        gdp: The training is declared to be Gaussian DP, such as DP-SGD: then that form decides.
+        out: File for the bounds. [canaries.json beside the plan]
     """
     import json
 

@@ -22,6 +22,16 @@ if TYPE_CHECKING:
     from lethe.evidence.findings import Findings
 
 
+# Options that several commands share.
+
+AsJson = Annotated[bool, Parameter(name="--json")]
+LedgerPlace = Annotated[str, Parameter(help="The ledger: a file, or postgresql://...")]
+Dataset = Annotated[str | None, Parameter(help="Name in the ledger. [the only one]")]
+TableName = Annotated[str | None, Parameter(help="In a .duckdb file. [the only one]")]
+Delimiter = Annotated[str, Parameter(help="Between the cells of a .csv file.")]
+Encoding = Annotated[str, Parameter(help="Of a .csv file, such as latin-1.")]
+
+
 # Under which heading each option of an audit stands in its help.
 
 _NAMES = {
@@ -93,6 +103,7 @@ def options_for(
     names: Mapping[str, str] | None = None,
     leave: Sequence[str] = (),
     others: Mapping[str, str] | None = None,
+    headed: bool = True,
 ) -> Any:
     """The options of a command: name, type, help and default of each.
 
@@ -104,6 +115,7 @@ def options_for(
         names: names of options that are not those of their field, by field.
         leave: fields that the command gets elsewhere.
         others: headings of options that mean something else in this command.
+        headed: whether options stand under headings.
 
     Returns:
         A frozen dataclass that cyclopts reads.
@@ -122,8 +134,8 @@ def options_for(
                 # A file's suffix or a reference such as file.py:name stays as it is typed.
                 help=shown if re.match(r"\S*[.:=/]\w", shown) else shown[:1].upper() + shown[1:],
                 consume_multiple=name not in REPEATED,
-                negative=None if usual is True else (),
-                group=HEADINGS[(others or {}).get(name) or _HEADING[name]],
+                negative=f"--no-{name.replace('_', '-')}" if usual is True else (),
+                group=HEADINGS[(others or {}).get(name) or _HEADING[name]] if headed else None,
             )
             made[name] = Annotated[_kind(hint) | None, parameter]
     listed = [(name, hint, field(default=None)) for name, hint in made.items()]
@@ -159,10 +171,8 @@ def _kind(hint: Any) -> Any:
             return GenericAlias(list, kinds)
         if get_origin(part) is abc.Mapping:
             return list[str]
-    return Path if {Any, Path} & set(parts) else next(p for p in parts if p in _SCALARS)
-
-
-_SCALARS = (bool, str, int, float)
+    kind = next(part for part in parts if part in (bool, str, int, float, Path, Any))
+    return Path if kind is Any else kind
 
 
 def _usual(value: Any) -> str:

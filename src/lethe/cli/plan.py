@@ -185,10 +185,8 @@ def plan(target: str, /, *, given: Options = None) -> int:  # type: ignore[valid
     time, memory, disk, how wide the interval of the TPR at 1 % and 0.1 % FPR will be, and how
     well K models rank the records by exposure.
 
-    Parameters
-    ----------
-    target
-        As in `lethe audit model`: built-in data or a file.
+    Args:
+        target: As in `lethe audit model`: built-in data or a file.
     """
     import json
 

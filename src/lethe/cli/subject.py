@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from lethe.data.dataset import Dataset
     from lethe.membership.settings import AuditSettings
+    from lethe.training.chunks import ChunkJob
+    from lethe.training.folder import SettledRun
     from lethe.training.recipe import Recipe
 
 
@@ -285,3 +289,71 @@ def _frame(table: Mapping[str, Any]) -> Any:
         for name, column in table.items()
     }
     return pandas.DataFrame(gapped)
+
+
+# A run that a command began, for `lethe shadow` and `forgotten`, wherever its data are now.
+
+
+def settled_run(run: Path) -> tuple[SettledRun, defaultdict[str, Any]]:
+    """A run folder as it was begun, and the options of its audit; None where not given.
+
+    Raises:
+        InputError: no such run, or it was begun from Python.
+    """
+    from lethe.errors import InputError
+    from lethe.runs.settings import read_toml
+    from lethe.training.folder import SettledRun
+
+    settled = SettledRun(run)
+    asked = read_toml(run / "audit.toml") if (run / "audit.toml").is_file() else {}
+    if not asked or str(asked.get("command")).startswith("lethe."):
+        raise InputError(
+            f"{run} holds no audit.toml of a command: its audit was begun from Python, which alone "
+            "knows data and recipe. Ask from Python: lethe.membership.forgotten.judge_people, "
+            "lethe.membership.by_hand.chunks_of and lethe.training.chunks.train_chunk."
+        )
+    return settled, defaultdict(lambda: None, asked)
+
+
+@contextmanager
+def elsewhere() -> Iterator[None]:
+    """Say what to do where a file of the audit is not found any more."""
+    from lethe.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"{error} (audit.toml names files as they were seen from the folder where the audit "
+            "was begun; start there, or use --data and --recipe.)"
+        ) from error
+
+
+def chunks_in(
+    settled: SettledRun,
+    asked: defaultdict[str, Any],
+    candidate: str,
+    data: str | None,
+    recipe: str | None,
+) -> tuple[Dataset, list[ChunkJob]]:
+    """The records of a run, and the chunks of models that its audit asks for.
+
+    Args:
+        settled: see `settled_run`.
+        asked: the options of its audit.
+        candidate: whose chunks.
+        data: place of the data now; None where audit.toml says it.
+        recipe: the same of the recipe.
+
+    Raises:
+        InputError: data or recipe are elsewhere, or others.
+    """
+    from lethe.membership.by_hand import chunks_of
+    from lethe.membership.settings import AuditSettings
+    from lethe.runs.settings import settings_of
+
+    with elsewhere():
+        settings = settings_of(AuditSettings, asked)
+        asked["recipe"] = recipe or asked["recipe"]
+        loaded, built = load_subject(data or str(asked["target"]), asked, settings)
+    return loaded, chunks_of(settled, loaded, built, settings, candidate)
