@@ -135,7 +135,9 @@ def options_for(
                 help=shown if re.match(r"\S*[.:=/]\w", shown) else shown[:1].upper() + shown[1:],
                 consume_multiple=name not in REPEATED,
                 negative=f"--no-{name.replace('_', '-')}" if usual is True else (),
-                group=HEADINGS[(others or {}).get(name) or _HEADING[name]] if headed else None,
+                group=HEADINGS[(others or {}).get(name) or _HEADING[name]]
+                if headed
+                else "Parameters",
             )
             made[name] = Annotated[_kind(hint) | None, parameter]
     listed = [(name, hint, field(default=None)) for name, hint in made.items()]

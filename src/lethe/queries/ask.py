@@ -208,8 +208,7 @@ def ask(
         analyst: who asks.
         again: pay once more for a question that was paid for but, after a crash, has no answer.
         no_budget: answer though nobody counts what the answers add up to.
-        anchor: head of the ledger that `lethe budget anchor` wrote, kept elsewhere: finds old
-            copies.
+        anchor: head of the ledger by `lethe budget anchor`, kept elsewhere: finds old copies.
         threads: for DuckDB; None = as many as there are cores. They change no number.
         limits: most values, seconds and bytes of an answer; a question beyond is refused.
         progress: called with how many groups that the question lists were answered, and of how
