@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.api.vectors import read_lines
 from lethe.errors import InputError
+from lethe.membership.language.settings import LanguageSettings
 from lethe.runs.run import content, perform
-from lethe.runs.settings import settings_from
+from lethe.runs.settings import audit_of, keywords_of
 
 if TYPE_CHECKING:
     from lethe.evidence.findings import Findings
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 WATCHED = "canaries-training.json"
 
 
+@audit_of(LanguageSettings)
 def audit_language_model(
     model: str | Path | None,
     /,
@@ -37,10 +39,6 @@ def audit_language_model(
     base_scores: Any = None,
     declared: Any = (),
     utility_model: str | Callable[[Any, Any], float] | None = None,
-    name: str | None = None,
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     **settings: Any,
 ) -> Findings:
     """What did a fine-tuned language model memorise of the texts it was trained on?
@@ -86,10 +84,9 @@ def audit_language_model(
     from lethe.membership.language import audit as language
     from lethe.membership.language.canaries import TextCanaries
     from lethe.membership.language.measure import texts_of
-    from lethe.membership.language.settings import LanguageSettings
     from lethe.training.models import load_callable
 
-    asked = settings_from(LanguageSettings, settings)
+    how, asked = keywords_of(LanguageSettings, settings)
     labelled = texts_of(columns_of(texts, "texts"), text, member, person, date, id_column)
     plan = canaries
     if isinstance(canaries, str | Path):
@@ -108,12 +105,13 @@ def audit_language_model(
         words = read_lines("declared", declared)
     utility = load_callable(utility_model) if isinstance(utility_model, str) else utility_model
     place = model or (scores if isinstance(scores, str | Path) else None)
-    if name is None and place is not None:
-        name = Path(place).name if model else Path(place).stem
-    title = name or "language model"
+    title = how.name or "language model"
+    if how.name is None and place is not None:
+        title = Path(place).name if model else Path(place).stem
     marks = (labelled.member, labelled.people, str(place), "" if plan is None else plan.digest)
     return perform(
         "audit_language_model",
+        how,
         title,
         content(*labelled.texts, *marks, seed=asked.seed),
         asked,
@@ -130,9 +128,6 @@ def audit_language_model(
             progress=partial(progress.part, "tokens scored"),
             folder=run,
         ),
-        out=out,
-        save=save,
-        quiet=quiet,
     )
 
 

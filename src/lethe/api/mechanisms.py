@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError
 from lethe.queries.mechanism_audit.neighbours import Pair
+from lethe.queries.mechanism_audit.settings import MechanismSettings, claim_from
 from lethe.runs.run import perform
-from lethe.runs.settings import settings_from
+from lethe.runs.settings import audit_of, keywords_of
 
 if TYPE_CHECKING:
     from lethe.evidence.findings import Findings
 
 
+@audit_of(MechanismSettings)
 def audit_mechanism(
     mechanism: str | Callable[..., Any],
     /,
@@ -27,10 +28,6 @@ def audit_mechanism(
     bounds: str | tuple[float, float] | None = None,
     size: int | None = None,
     beyond: bool = False,
-    name: str | None = None,
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     **settings: Any,
 ) -> Findings:
     """Does a mechanism have the noise that it claims? Run many times on neighbouring inputs.
@@ -67,12 +64,11 @@ def audit_mechanism(
     from lethe.queries.mechanism_audit.audit import audit_mechanism as measured
     from lethe.queries.mechanism_audit.audit import code_of
     from lethe.queries.mechanism_audit.neighbours import standard_pairs, users_pairs
-    from lethe.queries.mechanism_audit.settings import MechanismSettings, claim_from
     from lethe.training.fingerprint import digest
     from lethe.training.models import load_callable
 
     claim = claim_from(epsilon, delta, rho, mu)
-    asked = settings_from(MechanismSettings, settings, claim=claim)
+    how, asked = keywords_of(MechanismSettings, settings, claim=claim)
     function = load_callable(mechanism) if isinstance(mechanism, str) else mechanism
     for option, value in (("bounds", bounds), ("size", size), ("beyond", beyond or None)):
         if pairs is not None and value is not None:
@@ -91,17 +87,15 @@ def audit_mechanism(
     label = str(getattr(function, "__name__", type(function).__name__))
     if isinstance(mechanism, str):
         label = mechanism.rpartition(":")[2]
-    title = name or label
+    title = how.name or label
     reference = mechanism if isinstance(mechanism, str) else title
     return perform(
         "audit_mechanism",
+        how,
         title,
         digest(code_of(function, inputs, reference), repr(asked)),
         asked,
         lambda _, progress: measured(function, inputs, asked, name=title, say=progress.say),
-        out=out,
-        save=save,
-        quiet=quiet,
     )
 
 

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lethe.errors import InputError
+from lethe.membership.settings import AuditSettings
 from lethe.runs.run import perform, scores_name
-from lethe.runs.settings import settings_from
+from lethe.runs.settings import Run, audit_of, keywords_of
 
 if TYPE_CHECKING:
     from lethe.data.given import Given
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from lethe.training.shadows import Shadows
 
 
+@audit_of(AuditSettings)
 def audit(
     model: Any,
     X: Any,
@@ -32,10 +34,6 @@ def audit(
     groups: Any = None,
     ids: Any = None,
     holdout_by: Any = None,
-    name: str = "model",
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     workers: int | None = None,
     **settings: Any,
 ) -> Findings:
@@ -65,13 +63,8 @@ def audit(
         holdout_by: records of another time, site or group, that no model trains on and utility is
             judged on: a condition on a column of `X`, such as "year>=2016", or (records,) bools.
             Attacks do not see them, so that drift is not taken for a leak.
-        name: what the report calls the model.
-        out: folder of the run.
-        save: leave the run folder with report, findings and shadow models.
-        quiet: no progress.
         workers: processes of one thread each; all cores by default.
-        settings: of `AuditSettings`, such as ``models=16``, ``attack="lira-online"``,
-            ``mitigations="none"``, ``gate="tpr@0.01<=0.05"``.
+        settings: of `AuditSettings`.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.datasets import load_iris
@@ -83,9 +76,9 @@ def audit(
     """
     from lethe.data.given import given_rows
     from lethe.membership.audit import audit_model, baseline_spec, public_of
-    from lethe.membership.settings import AuditSettings
 
-    chosen = settings_from(AuditSettings, settings)
+    how, chosen = keywords_of(AuditSettings, settings)
+    name = how.name or "model"
     given = given_rows(
         X,
         y,
@@ -99,20 +92,19 @@ def audit(
     if members is not None:
         if holdout_by is not None:
             raise InputError("holdout_by is for models that are trained; members= trains none.")
-        return _fitted(model, given, members, chosen, out, save, quiet)
+        return _fitted(model, how, given, members, chosen)
     data, recipe = given.data, recipe_of(model, given)
     return perform(
         "audit",
+        how,
         name,
         baseline_spec(data, recipe, chosen).hash(),
         chosen,
         lambda run, progress: audit_model(data, recipe, chosen, run, progress, workers),
-        out=out,
-        save=save,
-        quiet=quiet,
     )
 
 
+@audit_of(AuditSettings)
 def audit_scores(
     signals: Any,
     /,
@@ -123,10 +115,6 @@ def audit_scores(
     labels: Any = None,
     groups: Any = None,
     targets: Any = None,
-    name: str | None = None,
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     **settings: Any,
 ) -> Findings:
     """Attack models by their scores, computed anywhere; nothing is trained.
@@ -153,25 +141,24 @@ def audit_scores(
     from lethe.data.arrays import as_array
     from lethe.data.given import column_of
     from lethe.membership.checks import duplicates
-    from lethe.membership.settings import AuditSettings
     from lethe.training.scores_file import scores_of
     from lethe.training.shadows import models_of, read_models
 
-    chosen = settings_from(AuditSettings, settings)
+    how, chosen = keywords_of(AuditSettings, settings)
     if isinstance(signals, str | Path):
         shadows, attacked = read_models(Path(signals), signal)
-        title, notes = name or Path(signals).stem, models_notes(None, shadows.models)
+        title, notes = how.name or Path(signals).stem, models_notes(None, shadows.models)
         if shadows.copies:
             notes.append(f"warning: {duplicates(shadows).detail}")
-        return _scored("audit_scores", title, shadows, attacked, chosen, out, save, quiet, notes)
-    title = name or "scores"
+        return _scored("audit_scores", how, title, shadows, attacked, chosen, notes)
+    title = how.name or "scores"
     tables = {"signals": as_array(signals, "signals"), "members": as_array(members, "members")}
     each = {"ids": ids, "labels": labels, "groups": groups, "targets": targets}
     columns = {key: np.atleast_2d(table) for key, table in tables.items()} | {
         key: column_of(values, key) for key, values in each.items() if values is not None
     }
     models = models_of(scores_of(columns, signal, title), signal)
-    return _scored("audit_scores", title, *models, chosen, out, save, quiet)
+    return _scored("audit_scores", how, title, *models, chosen)
 
 
 def models_notes(asked: int | None, models: int) -> list[str]:
@@ -196,6 +183,7 @@ def models_notes(asked: int | None, models: int) -> list[str]:
     return notes
 
 
+@audit_of(AuditSettings)
 def audit_text(
     texts: Sequence[str],
     codes: Any,
@@ -204,10 +192,6 @@ def audit_text(
     groups: Any = None,
     ids: Any = None,
     holdout_by: Any = None,
-    name: str = "texts",
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     workers: int | None = None,
     **settings: Any,
 ) -> Findings:
@@ -233,7 +217,6 @@ def audit_text(
     from lethe.data.given import column_of, given_rows
     from lethe.data.text import CACHE, encode, find_encoder
     from lethe.membership.audit import public_of
-    from lethe.membership.settings import AuditSettings
     from lethe.runs.progress import Progress
     from lethe.training.text_recipe import head_recipe
 
@@ -242,29 +225,25 @@ def audit_text(
         empty = next(at for at, text in enumerate(written) if not text.strip())
         raise InputError(f"text {empty} is empty. Leave such records out.")
     found = find_encoder(encoder)
-    with tempfile.TemporaryDirectory(prefix="lethe-") as there, Progress(quiet) as progress:
-        vectors = encode(found, written, CACHE if save else Path(there), progress.say)
+    settings = {"predictions": True, "name": "texts", **settings}
+    how, chosen = keywords_of(AuditSettings, {**settings})
+    with (
+        tempfile.TemporaryDirectory(prefix="lethe-") as there,
+        Progress(how.quiet) as progress,
+    ):
+        vectors = encode(found, written, CACHE if how.save else Path(there), progress.say)
     data = given_rows(
         vectors,
         codes,
         task="classification",
         groups=groups,
         ids=ids,
-        name=name,
+        name=str(how.name),
         holdout_by=holdout_by,
-        public=public_of(settings_from(AuditSettings, settings)),
+        public=public_of(chosen),
     ).data
     recipe = head_recipe(len(data), vectors.shape[1], len(data.classes))
-    return audit(
-        recipe,
-        data,
-        name=name,
-        out=out,
-        save=save,
-        quiet=quiet,
-        workers=workers,
-        **{"predictions": True, **settings},
-    )
+    return audit(recipe, data, workers=workers, **settings)
 
 
 def recipe_of(model: Any, given: Given) -> Recipe:
@@ -315,15 +294,7 @@ def _unflattened(make: Callable[[], Any], shape: tuple[int, ...]) -> Any:
     return nn.Sequential(nn.Unflatten(1, shape), make())
 
 
-def _fitted(
-    model: Any,
-    given: Given,
-    members: Any,
-    chosen: Any,
-    out: Any,
-    save: bool,
-    quiet: bool,
-) -> Findings:
+def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Findings:
     """Attack a model that is fitted already, by its scores on members and others."""
     from lethe.data.given import column_of
     from lethe.training.outputs import asked
@@ -344,18 +315,16 @@ def _fitted(
         columns["groups"] = data.groups
     models = models_of(scores_of(columns, "logit", data.name), "logit")
     features = np.asarray(data.features)
-    return _scored("audit", data.name, *models, chosen, out, save, quiet, features=features)
+    return _scored("audit", how, data.name, *models, chosen, features=features)
 
 
 def _scored(
     command: str,
+    how: Run,
     title: str,
     shadows: Shadows,
     targets: Shadows | None,
     chosen: Any,
-    out: Any,
-    save: bool,
-    quiet: bool,
     notes: Sequence[str] = (),
     features: Any = None,
 ) -> Findings:
@@ -363,14 +332,12 @@ def _scored(
 
     return perform(
         command,
+        how,
         title,
         scores_name(shadows, targets, chosen.seed),
         chosen,
         lambda run, _: measured(title, shadows, chosen, run, targets, features),
-        out=out,
-        save=save,
-        quiet=quiet,
-        notes=tuple(notes),
+        notes=notes,
     )
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError
+from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.runs.run import content, perform
-from lethe.runs.settings import settings_from
+from lethe.runs.settings import audit_of, keywords_of
 
 if TYPE_CHECKING:
     from lethe.data.schema import Schema
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lethe.evidence.findings import Findings
 
 
+@audit_of(TableSettings)
 def audit_table(
     rows: Any,
     /,
@@ -30,10 +32,6 @@ def audit_table(
     schema: Any = None,
     inside: str | None = None,
     memory: str | None = None,
-    name: str | None = None,
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     **settings: Any,
 ) -> Findings:
     """Is this table anonymous? Who stands out, what that gives away, and what coarser rows change.
@@ -65,14 +63,13 @@ def audit_table(
     from lethe.data.schema import Schema
     from lethe.data.source import SUFFIXES, read_typed
     from lethe.linkage import audit as linkage
-    from lethe.linkage.settings import TableSettings
     from lethe.linkage.table.domains import as_declared, domains_of
 
-    asked = settings_from(TableSettings, settings, population=people)
+    how, asked = keywords_of(TableSettings, settings, population=people)
     declared = Schema.load(schema) if isinstance(schema, str | Path) else schema
     if not asked.epsilon and (declared is not None or "bins" in settings):
         raise InputError("--schema and --bins are for synthetic rows; --epsilon says how private.")
-    if asked.write_release is not None and not save:
+    if asked.write_release is not None and not how.save:
         raise InputError("write_release writes to the run folder: leave save=False out.")
     asked = replace(asked, schema=declared)
     columns_known = (quasi,) if isinstance(quasi, str) else tuple(quasi)
@@ -110,10 +107,11 @@ def audit_table(
             everybody = as_declared(asked.schema, everybody)
     elif population is not None:
         everybody = crowd = columns_of(population, "population")
-    called = name or ("table" if file is None else file.stem)
+    called = how.name or ("table" if file is None else file.stem)
     suffix = ".csv" if file is None else file.suffix.lower()
     return perform(
         "audit_table",
+        how,
         called,
         content(source, crowd, *columns_known, str(sensitive), person, seed=asked.seed),
         asked,
@@ -130,9 +128,6 @@ def audit_table(
             say=progress.say,
             folder=run,
         ),
-        out=out,
-        save=save,
-        quiet=quiet,
         notes=notes,
     )
 
@@ -146,8 +141,9 @@ def _inferred(file: Path, inside: str | None, named: Sequence[str] | None) -> Sc
     return draft if named is None else Schema(tuple(draft[name] for name in named))
 
 
+@audit_of(RecordSettings)
 def audit_records(
-    facts: Any,
+    rows: Any,
     /,
     person: str | None = None,
     item: str | None = None,
@@ -161,16 +157,12 @@ def audit_records(
     truth: Any = None,
     inside: str | None = None,
     memory: str | None = None,
-    name: str | None = None,
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     **settings: Any,
 ) -> Findings:
     """How few facts about a person (ratings, purchases, clicks) name them?
 
     Args:
-        facts: one row a fact: a data frame, Arrow table, mapping of columns, or a file; or a file
+        rows: one row a fact: a data frame, Arrow table, mapping of columns, or a file; or a file
             of a SciPy sparse matrix (npz) of people and items.
         person: column of the people.
         item: column of the items.
@@ -198,12 +190,11 @@ def audit_records(
     from lethe.data.columns import as_text, check_column
     from lethe.data.given import columns_of
     from lethe.linkage import audit as linkage
-    from lethe.linkage.settings import RecordSettings
 
-    asked = settings_from(RecordSettings, settings)
+    how, asked = keywords_of(RecordSettings, settings)
     names = [person, item, value, time]
     read = partial(_facts, unit=unit, keep=keep, memory=memory)
-    ratings, beside, said, source = read(facts, names, name or "records", inside)
+    ratings, beside, said, source = read(rows, names, how.name or "records", inside)
     sources, earlier, pairs = [source], None, None
     if aux is not None:
         theirs = [column.strip() for column in (aux_columns or "").split(",") if column.strip()]
@@ -226,6 +217,7 @@ def audit_records(
         pairs = (as_text(known["aux"]), as_text(known["release"]))
     return perform(
         "audit_records",
+        how,
         ratings.name,
         content(*sources, *map(str, names), unit, keep, seed=asked.seed),
         asked,
@@ -238,10 +230,7 @@ def audit_records(
             say=progress.say,
             folder=run,
         ),
-        out=out,
-        save=save,
-        quiet=quiet,
-        notes=tuple(said),
+        notes=said,
     )
 
 
@@ -292,6 +281,7 @@ def _facts(
     return release, beside, (*said, *notes), source
 
 
+@audit_of(SyntheticSettings)
 def audit_synthetic(
     synthetic: Any,
     /,
@@ -299,11 +289,6 @@ def audit_synthetic(
     control: Any,
     quasi: str | Sequence[str],
     sensitive: str | None = None,
-    *,
-    name: str | None = None,
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     **settings: Any,
 ) -> Findings:
     """Do synthetic rows single out, link or reveal the people they were made from?
@@ -325,9 +310,8 @@ def audit_synthetic(
     """
     from lethe.data.given import columns_of
     from lethe.linkage import audit as linkage
-    from lethe.linkage.settings import SyntheticSettings
 
-    asked = settings_from(SyntheticSettings, settings)
+    how, asked = keywords_of(SyntheticSettings, settings)
     parts = {"original": original, "synthetic": synthetic, "control": control}
     tables = {called: columns_of(rows, called) for called, rows in parts.items()}
     sources = [
@@ -335,23 +319,21 @@ def audit_synthetic(
         for called, rows in parts.items()
     ]
     columns_known = (quasi,) if isinstance(quasi, str) else tuple(quasi)
-    if name is None:
-        name = Path(synthetic).stem if isinstance(synthetic, str | Path) else "synthetic"
+    stem = Path(synthetic).stem if isinstance(synthetic, str | Path) else "synthetic"
+    called = how.name or stem
     return perform(
         "audit_synthetic",
-        name,
+        how,
+        called,
         content(*sources, *columns_known, str(sensitive), seed=asked.seed),
         asked,
         lambda run, progress: linkage.audit_synthetic(
             *tables.values(),
             columns_known,
             sensitive,
-            name=name,
+            name=called,
             settings=asked,
             say=progress.say,
             folder=run,
         ),
-        out=out,
-        save=save,
-        quiet=quiet,
     )

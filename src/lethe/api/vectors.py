@@ -7,17 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError
+from lethe.reidentification.settings import EmbeddingSettings
 from lethe.runs.run import content, perform
-from lethe.runs.settings import settings_from
+from lethe.runs.settings import Run, audit_of, keywords_of
 
 if TYPE_CHECKING:
     from lethe.data.vectors import Names
     from lethe.evidence.findings import Findings
     from lethe.reidentification.released import Released
-    from lethe.reidentification.settings import EmbeddingSettings
     from lethe.reidentification.texts import Texts
 
 
+@audit_of(EmbeddingSettings)
 def audit_vectors(
     vectors: Any,
     users: Any,
@@ -29,10 +30,6 @@ def audit_vectors(
     attributes: Mapping[str, Any] | None = None,
     other: tuple[Any, Any] | None = None,
     texts: Texts | None = None,
-    name: str = "vectors",
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     **settings: Any,
 ) -> Findings:
     """Attack released vectors: whose is this one, what noise stops that, what nobody can do.
@@ -58,16 +55,17 @@ def audit_vectors(
     'embeddings'
     """
     from lethe.reidentification.released import Released
-    from lethe.reidentification.settings import EmbeddingSettings
 
+    how, asked = keywords_of(EmbeddingSettings, settings)
+    name = how.name or "vectors"
     model = Released(
         name, vectors, users, labels, head, period, features, (), attributes or {}, texts
     )
     second = None if other is None else Released(f"{name}, other", *other)
-    asked = settings_from(EmbeddingSettings, settings)
-    return _audited("audit_vectors", name, [model], second, asked, out, save, quiet)
+    return _audited("audit_vectors", how, name, [model], second, asked)
 
 
+@audit_of(EmbeddingSettings)
 def audit_vector_files(
     files: str | Path | Sequence[str | Path],
     /,
@@ -87,9 +85,6 @@ def audit_vector_files(
     other: Any = None,
     engine: str | None = None,
     engine_option: Sequence[str] = (),
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     **settings: Any,
 ) -> Findings:
     """Attack the vectors of files, one a model of the same rows, as `audit_vectors` does.
@@ -126,7 +121,6 @@ def audit_vector_files(
         settings: of `EmbeddingSettings`.
     """
     from lethe.data.vectors import Cut, Names
-    from lethe.reidentification.settings import EmbeddingSettings
     from lethe.training.engines import choose_cluster
 
     listed = [files] if isinstance(files, str | Path) else list(files)
@@ -149,7 +143,7 @@ def audit_vector_files(
                 f"{option}={value!r} must be text, the name of an array or column."
                 f"{way if option == 'vectors' else ''}"
             )
-    asked = settings_from(EmbeddingSettings, settings)
+    how, asked = keywords_of(EmbeddingSettings, settings)
     cluster = choose_cluster(engine, asked.threads, engine_option)
     attributes = (attribute,) if isinstance(attribute, str) else tuple(attribute)
     beside = None if table is None else Path(table)
@@ -159,19 +153,17 @@ def audit_vector_files(
     models = read_models(list(map(Path, listed)), names, list(map(Path, heads)), layer, encode)
     plain = Names(array, user)
     second = None if other is None else read_models([Path(other)], plain, [], layer, encode)[0]
-    title = Path(listed[0]).stem
-    return _audited("audit_vector_files", title, models, second, asked, out, save, quiet, cluster)
+    title = how.name or Path(listed[0]).stem
+    return _audited("audit_vector_files", how, title, models, second, asked, cluster)
 
 
 def _audited(
     command: str,
+    how: Run,
     title: str,
     models: Sequence[Released],
     other: Released | None,
     asked: EmbeddingSettings,
-    out: str | Path | None,
-    save: bool,
-    quiet: bool,
     cluster: Any = None,
 ) -> Findings:
     from lethe.reidentification.audit import audit_released
@@ -184,13 +176,11 @@ def _audited(
     ]
     return perform(
         command,
+        how,
         title,
         content(*arrays, seed=asked.seed),
         asked,
         lambda run, progress: audit_released(models, asked, progress.say, run, cluster, other),
-        out=out,
-        save=save,
-        quiet=quiet,
         notes=tuple(note for model in models for note in model.notes),
     )
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from lethe.membership.settings import AuditSettings
-from lethe.runs.settings import settings_of
+from lethe.runs.settings import Run, settings_of
 
 if TYPE_CHECKING:
     from lethe.cli.subject import Subject
@@ -78,14 +78,12 @@ def _trained(
 
         return perform(
             command,
+            Run(out=options["out"], quiet=quiet),
             data.name,
             subject.name,
             settings,
             measured,
-            out=options["out"],
-            save=True,
-            quiet=quiet,
-            notes=tuple(notes),
+            notes=notes,
             settled=settled,
         )
 

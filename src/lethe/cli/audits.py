@@ -81,7 +81,7 @@ AUDITS = {
             "lethe audit scores scores.csv --signal loss",
             "lethe audit scores scores.npz --attack rmia-online lira-online --gate 'auc<=0.6'",
         ),
-        ("lethe.api.models:audit_scores", "lethe.membership.settings:AuditSettings"),
+        ("lethe.api.models:audit_scores",),
         leave=(
             *("members", "ids", "labels", "groups", "targets", "models", "margin", "holdout"),
             *("mitigations", "noise", "noise_convention", "alpha", "beta", "until", "release"),
@@ -109,10 +109,7 @@ AUDITS = {
             "      --person customer --unit person --canaries plan/canaries.json --epsilon 8",
             "lethe audit language-model --scores tokens.parquet --texts split.csv",
         ),
-        (
-            "lethe.api.language:audit_language_model",
-            "lethe.membership.language.settings:LanguageSettings",
-        ),
+        ("lethe.api.language:audit_language_model",),
         about="model",
         leave=("seen",),
         names={"claimed_epsilon": "epsilon", "claimed_delta": "delta"},
@@ -137,10 +134,7 @@ AUDITS = {
             "lethe audit embeddings vectors.npy --table people.csv --user person",
             "lethe audit embeddings visits.parquet --period day --from 2024-03-01 --known 3",
         ),
-        (
-            "lethe.api.vectors:audit_vector_files",
-            "lethe.reidentification.settings:EmbeddingSettings",
-        ),
+        ("lethe.api.vectors:audit_vector_files",),
         about="files",
         leave=(
             *("surface", "pools", "precision", "refine", "repeats", "common", "radius_sigmas"),
@@ -156,7 +150,7 @@ AUDITS = {
             "lethe audit table people.csv --quasi age,sex,zip --population register.csv",
             "lethe audit table people.csv --quasi age,sex --epsilon 1 --schema people.toml",
         ),
-        ("lethe.api.rows:audit_table", "lethe.linkage.settings:TableSettings"),
+        ("lethe.api.rows:audit_table",),
         leave=("ruled_out",),
         names={"queries": "query", "hierarchies": "hierarchy"},
         others={"epsilon": "Mitigations", "delta": "Mitigations"},
@@ -173,7 +167,7 @@ AUDITS = {
             "lethe audit records films.csv --person user --item film --value stars",
             "lethe audit records new.csv --person user --item film --aux old.csv --pairs",
         ),
-        ("lethe.api.rows:audit_records", "lethe.linkage.settings:RecordSettings"),
+        ("lethe.api.rows:audit_records",),
         leave=(
             *("value_scale", "time_scale", "support", "popular", "share", "pseudonyms"),
             *("sought", "predict"),
@@ -191,7 +185,7 @@ AUDITS = {
             "lethe audit synthetic made.csv --original used.csv --control unused.csv \\\n"
             "      --quasi age,sex --predict diagnosis",
         ),
-        ("lethe.api.rows:audit_synthetic", "lethe.linkage.settings:SyntheticSettings"),
+        ("lethe.api.rows:audit_synthetic",),
         leave=("columns", "neighbours", "tolerance"),
         names={"queries": "query"},
         needs={
@@ -210,10 +204,7 @@ AUDITS = {
             "lethe audit mechanism mine.py:noisy --mu 1 --bounds 0,1 --runs 50000",
             "lethe audit mechanism mine.py:noisy --epsilon 1 --neighbours mine.py:pairs",
         ),
-        (
-            "lethe.api.mechanisms:audit_mechanism",
-            "lethe.queries.mechanism_audit.settings:MechanismSettings",
-        ),
+        ("lethe.api.mechanisms:audit_mechanism",),
         about="function",
         leave=("claim",),
         names={"pairs": "neighbours"},

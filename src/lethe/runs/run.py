@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lethe.runs.settings import criteria_in, read_toml
+from lethe.runs.settings import Run, criteria_in, read_toml
 
 if TYPE_CHECKING:
     from lethe.data.columns import Columns
@@ -71,28 +71,24 @@ def running(
 
 def perform(
     command: str,
+    how: Run,
     title: str,
     bound: str,
     settings: Any,
     audit: Callable[[RunFolder, Progress], Findings],
     *,
-    out: str | Path | None,
-    save: bool,
-    quiet: bool,
-    notes: tuple[str, ...] = (),
+    notes: Sequence[str] = (),
     settled: Mapping[str, Any] | None = None,
 ) -> Findings:
     """Run an audit in its folder and write its documents; the same call again goes on there.
 
     Args:
         command: name of the Python function.
-        title: of the run folder, where `out` names none.
+        how: where the run goes, and whether it is told.
+        title: of the run folder, where `how` names none.
         bound: hash of what is audited, which a run folder is bound to.
         settings: whose rules are fixed before anything is measured.
         audit: measures, given the run folder and the progress.
-        out: run folder.
-        save: leave the folder behind.
-        quiet: no progress.
         notes: what was changed on reading.
         settled: options that the audit chose by itself, to be written down too.
     """
@@ -103,15 +99,15 @@ def perform(
     written = {**asked.options, **(settled or {}), **(rules if claims else {})}
     asked = replace(asked, options=written)
     with (
-        _place(run_folder(out, title, bound), save) as path,
-        running(path, bound, asked, quiet) as (run, progress),
+        _place(run_folder(how.out, title, bound), how.save) as path,
+        running(path, bound, asked, how.quiet) as (run, progress),
     ):
         for note in notes:
             progress.say(note)
         findings = documents(audit(run, progress), run, asked.context)
         if asked.show is not None:
             asked.show(findings, path)
-        elif save:
+        elif how.save:
             progress.say(f"report: {path / 'report.html'}")
         return findings
 

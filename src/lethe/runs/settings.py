@@ -9,10 +9,12 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from textwrap import indent, wrap
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from lethe.errors import InputError, did_you_mean
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from lethe.assess.judged import Criterion
 
 Settings = TypeVar("Settings", bound="DataclassInstance")
+Function = TypeVar("Function", bound="Callable[..., Any]")
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -69,23 +72,76 @@ def descriptions(described: Any) -> dict[str, str]:
     return lines
 
 
-def settings_from(kind: type[Settings], keywords: Mapping[str, Any], **more: Any) -> Settings:
-    """Settings of keyword arguments; where several values are taken, one will do.
+@dataclass(frozen=True)
+class Run:
+    """Keywords of every audit in Python.
+
+    Attributes:
+        name: what the report calls it.
+        out: run folder; by default lethe-runs/NAME-HASH. The same call again goes on there.
+        save: leave the run folder with findings and report behind.
+        quiet: no progress.
+    """
+
+    name: str | None = None
+    out: str | Path | None = None
+    save: bool = True
+    quiet: bool = False
+
+
+def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
+    """Let `help` list an audit's settings, and the keywords of every run, as its own arguments."""
+
+    def documented(function: Function) -> Function:
+        signature = inspect.signature(function)
+        *own, keywords = signature.parameters.values()
+        lines, listed = [], {argument.name: argument for argument in own}
+        for source in (kind, Run):
+            words, hints = descriptions(source), get_type_hints(source)
+            for entry in fields(source):
+                name, usual = entry.name, None if entry.default is MISSING else entry.default
+                if name not in listed:
+                    listed[name] = keywords.replace(
+                        name=name, kind=keywords.KEYWORD_ONLY, default=usual, annotation=hints[name]
+                    )
+                    lines += _wrapped(f"{name}: {words[name]}", subsequent_indent="    ")
+        block = indent("\n".join(lines), " " * 8)
+        function.__doc__ = re.sub(r" {8}settings: .*", lambda _: block, function.__doc__ or "")
+        signature = signature.replace(parameters=list(listed.values()))
+        function.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
+        return function
+
+    return documented
+
+
+_wrapped = partial(wrap, width=92, break_on_hyphens=False, break_long_words=False)
+
+
+def keywords_of(
+    kind: type[Settings], keywords: dict[str, Any], **more: Any
+) -> tuple[Run, Settings]:
+    """The keywords of a run, and settings; where several values are taken, one will do.
+
+    Args:
+        kind: of settings.
+        keywords: of both.
+        more: settings that are no keywords.
 
     Raises InputError: there is no such setting, or a value breaks its rule.
 
     >>> from lethe.membership.settings import AuditSettings
-    >>> settings_from(AuditSettings, {"attack": "lira-online"}).attack
+    >>> keywords_of(AuditSettings, {"attack": "lira-online"})[1].attack
     ('lira-online',)
     """
+    run = {name: keywords[name] for name in descriptions(Run) if name in keywords}
     known = [entry.name for entry in fields(kind)]
     for key in keywords:
-        if key not in known or key in more:
+        if key not in run and (key not in known or key in more):
             raise InputError(
                 f"{key}={keywords[key]!r} is no setting of this audit.{did_you_mean(key, known)} "
                 f"Settings: {', '.join(known)}."
             )
-    return settings_of(kind, {**keywords, **more})
+    return Run(**run), settings_of(kind, {**keywords, **more})
 
 
 def settings_of(kind: type[Settings], options: Mapping[str, Any]) -> Settings:
