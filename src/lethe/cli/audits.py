@@ -52,9 +52,9 @@ class Audit(NamedTuple):
 
 KNOWN = "COLUMNS that an adversary may know"
 TRAINED = (
-    "lethe.cli.subject:DataOptions",
     "lethe.membership.settings:AuditSettings",
-    "lethe.cli.subject:EngineOptions",
+    "lethe.data.tables:load",
+    "lethe.cli.subject:ModelOptions",
 )
 AUDITS = {
     "model": Audit(
@@ -68,7 +68,7 @@ AUDITS = {
         ),
         ("lethe.cli.audit_model:model", *TRAINED),
         about="target",
-        leave=("predictions",),
+        leave=("predictions", "identifiers", "public"),
     ),
     "scores": Audit(
         "Scores that you computed, of models trained elsewhere.",
@@ -98,7 +98,7 @@ AUDITS = {
             "lethe audit text injuries.csv --text narrative --label code --model encoder/",
         ),
         ("lethe.cli.audit_model:text", "lethe.cli.subject:TextOptions", *TRAINED),
-        leave=("predictions",),
+        leave=("predictions", "identifiers", "public"),
     ),
     "language-model": Audit(
         "A fine-tuned language model: what of its texts comes out?",

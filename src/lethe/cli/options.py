@@ -173,8 +173,7 @@ def _kind(hint: Any) -> Any:
             return GenericAlias(list, kinds)
         if get_origin(part) is abc.Mapping:
             return list[str]
-    kind = next(part for part in parts if part in (bool, str, int, float, Path, Any))
-    return Path if kind is Any else kind
+    return next((part for part in parts if part in (bool, str, int, float, Path)), Path)
 
 
 def _usual(value: Any) -> str:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from lethe.cli import ASKED
 from lethe.cli.options import command_line, merged, options_for
-from lethe.cli.subject import DataOptions
+from lethe.cli.subject import ModelOptions
+from lethe.data.tables import load
 from lethe.evidence.estimate import Refusal
 from lethe.membership.settings import AuditSettings
 from lethe.runs.settings import settings_of
@@ -169,10 +170,14 @@ class PilotOptions:
 
 
 Options = options_for(
-    DataOptions,
     AuditSettings,
+    load,
+    ModelOptions,
     PilotOptions,
-    leave=("predictions", "gate", "until", "release", "accept", "keep_records", "margin"),
+    leave=(
+        *("predictions", "gate", "until", "release", "accept", "keep_records", "margin"),
+        *("identifiers", "public", "memory", "engine", "engine_option"),
+    ),
     others={"precision": "Stopping and rules"},
 )
 

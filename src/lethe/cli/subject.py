@@ -17,66 +17,26 @@ if TYPE_CHECKING:
     from lethe.training.recipe import Recipe
 
 
-# The options that say what is audited and where it is trained, beside the settings themselves.
+# Options beside those of the settings and of `lethe.load`.
 
 
 @dataclass(frozen=True)
-class DataOptions:
-    """Data and recipe.
+class ModelOptions:
+    """How models are trained, and where.
 
     Attributes:
-        label: column of the file that the model predicts.
-        task: what it predicts: "classification", a class, or "regression", a number.
-            [classification]
         recipe: your own model, file.py:name or module:name: a recipe, an estimator or pipeline of
             scikit-learn, XGBoost, LightGBM or skorch, or a function that returns one. [a small
             neural network, which says nothing of your model; on texts a linear head]
-        id_column: column that names the records.
-        group: column that names the person behind each record, such as user_id. Then every model
-            trains on all records of a person or on none, and intervals count persons, not records.
-            Without it each record counts as a person of its own: where people have several records,
-            that understates what leaks about them. identical-records keeps exact copies of a record
-            together where no column does.
-        slices: column by which the risk is also reported, such as sex; may be repeated.
-        drop: columns to leave out.
-        rows: use a random subset of this many records.
-        holdout_by: condition on a column, such as "year>=2016", "joined>=2024-03-01" or
-            "site=north,west": no model trains on these records, and utility is judged on them, with
-            what is lost against random records. Members and others of the attacks stay random among
-            the rest. The column may also be named by --drop.
-        schema: TOML file of the columns' types, values and bounds, which then decide categories,
-            fills and scales: `lethe schema FILE` writes a draft. Without it and with --epsilon the
-            held-out records decide, as a proof rests on no private record.
-        missing: missing numbers: "refuse" or "impute"; missing texts: "refuse" or "leave-out".
-            [refuse]
         workers: processes, one thread each. [all cores]
-    """
-
-    label: str | None = None
-    task: str | None = None
-    recipe: str | None = None
-    id_column: str | None = None
-    group: str | None = None
-    slices: tuple[str, ...] = ()
-    drop: tuple[str, ...] = ()
-    rows: int | None = None
-    holdout_by: str | None = None
-    schema: Path | None = None
-    missing: str | None = None
-    workers: int | None = None
-
-
-@dataclass(frozen=True)
-class EngineOptions:
-    """Where models are trained.
-
-    Attributes:
         memory: GiB that models trained at the same time may take together. [half of the machine's]
         engine: where models are trained: processes, ray, ray://HOST:PORT, or by-hand, which prints
             the commands for Slurm or any other scheduler. [processes]
         engine_option: KEY=VALUE for the engine; may be repeated. ray: address, store.
     """
 
+    recipe: str | None = None
+    workers: int | None = None
     memory: float | None = None
     engine: str | None = None
     engine_option: tuple[str, ...] = ()
