@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 
 import pytest
 
+import lethe
 from lethe.cli.audits import AUDITS, _loaded, command_of
 from lethe.cli.options import options_for
 from lethe.errors import InputError
-from lethe.runs.settings import descriptions, settings_of
+from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
+from lethe.membership.language.settings import LanguageSettings
+from lethe.membership.settings import AuditSettings
+from lethe.queries.mechanism_audit.settings import MechanismSettings
+from lethe.reidentification.settings import EmbeddingSettings
+from lethe.runs.settings import Run, descriptions, keywords_of, settings_of
 
 
 @pytest.mark.parametrize("kind", AUDITS)
@@ -28,12 +34,25 @@ def test_every_option_is_told_once_and_is_none_where_it_is_not_given(kind: str) 
     assert {*audit.needs, *audit.commas, *audit.pairs} <= set(options)
 
 
-@pytest.mark.parametrize("kind", AUDITS)
-def test_settings_without_options_are_the_defaults(kind: str) -> None:
-    settings = next(
-        kind for kind in map(_loaded, AUDITS[kind].sources) if kind.__name__.endswith("Settings")
-    )
+SETTINGS = (
+    *(AuditSettings, EmbeddingSettings, LanguageSettings, MechanismSettings),
+    *(RecordSettings, SyntheticSettings, TableSettings),
+)
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_every_setting_is_described_and_has_a_default(settings: type) -> None:
+    assert {entry.name for entry in fields(settings)} <= set(descriptions(settings))
     assert settings_of(settings, {}) == settings()
+
+
+@pytest.mark.parametrize("name", [name for name in lethe.__all__ if name.startswith("audit")])
+def test_help_lists_the_settings_and_keywords_of_every_audit(name: str) -> None:
+    function = getattr(lethe, name)
+    listed = inspect.signature(function).parameters
+    assert set(listed) == set(descriptions(function)) and {*descriptions(Run)} <= set(listed)
+    with pytest.raises(InputError, match="is no setting of this audit. Did you mean 'seed'?"):
+        keywords_of(AuditSettings, {"sed": 1, "quiet": True})
 
 
 @dataclass(frozen=True)

@@ -205,6 +205,7 @@ def audit_text(
         groups: (records,) the person of each text.
         ids: (records,) unique names.
         holdout_by: (records,) bools, True for texts of another time, site or group; see `audit`.
+        workers: processes of one thread each; all cores by default.
         settings: of `AuditSettings`.
 
     >>> texts = [f"fell off a {thing} {at}" for at in range(15) for thing in ("ladder", "roof")]

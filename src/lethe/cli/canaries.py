@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
+
+from lethe.cli.options import options_for
+from lethe.data.tables import load
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +22,8 @@ canaries = App(
     help="Bound epsilon from below with one training: plant canaries, train, look for them.",
 )
 
+NOT_ASKED = ("seed", "task", "group", "slices", "holdout_by", "identifiers", "schema", "public")
+DataOptions = options_for(load, leave=NOT_ASKED, headed=False)
 PLAN, TRAIN, ASK, ANSWER = "canaries.safetensors", "train.npz", "ask.npz", "canaries.json"
 
 
@@ -29,11 +35,7 @@ def plant(
     out: Path,
     count: int = 1000,
     kind: str = "random-label",
-    label: str | None = None,
-    id_column: str | None = None,
-    drop: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
-    rows: int | None = None,
-    missing: str | None = None,
+    data: DataOptions = None,  # type: ignore[valid-type]
     seed: int = 0,
 ) -> int:
     """Draw canaries, a fair coin for each, and write the data to train on.
@@ -48,33 +50,20 @@ def plant(
         count: Canaries, at least 20; a few per cent of the records are usual. [1000]
         kind: random-label: records of the data with a wrong label; out-of-distribution: records
             unlike the data. [random-label]
-        label: Column of the file that the model predicts.
-        id_column: Column that names the records.
-        drop: Columns to leave out.
-        rows: Use a random subset of this many records.
-        missing: Missing numbers: "refuse" or "impute". [refuse]
         seed: Draws everything; keep it from the training. [0]
     """
-    from lethe.data.tables import load
     from lethe.membership.one_run import plan_canaries
 
-    data = load(
-        target,
-        label,
-        id_column=id_column,
-        drop=drop or (),
-        rows=rows,
-        seed=seed,
-        missing=missing or "refuse",
-    )
+    given = asdict(data or DataOptions())
+    records = load(target, **{k: v for k, v in given.items() if v is not None}, seed=seed)
     _check_unplanned(out / PLAN)
-    plan = plan_canaries(data.features, data.labels, count, kind, seed)
+    plan = plan_canaries(records.features, records.labels, count, kind, seed)
     plan.save(out / PLAN)
-    _write_arrays(out / TRAIN, *plan.insert(data.features, data.labels))
+    _write_arrays(out / TRAIN, *plan.insert(records.features, records.labels))
     _write_arrays(out / ASK, plan.features, plan.labels)
     print(
         f"{len(plan)} canaries, {int(plan.inserted.sum())} of them among the "
-        f"{len(data) + int(plan.inserted.sum())} records of {out / TRAIN}.\n"
+        f"{len(records) + int(plan.inserted.sum())} records of {out / TRAIN}.\n"
         f"1. Train on {out / TRAIN} as you would on your own data.\n"
         f"2. Let the model score {out / ASK}, in its order; save logits, probabilities or scores "
         "(higher = more likely trained on) as an array of that name in an npz file.\n"
