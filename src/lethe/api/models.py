@@ -20,6 +20,8 @@ from lethe.runs.settings import Run, audit_of, keywords_of
 if TYPE_CHECKING:
     from lethe.data.given import Given
     from lethe.evidence.findings import Findings
+    from lethe.runs.progress import Progress
+    from lethe.training.folder import RunFolder
     from lethe.training.recipe import Recipe
     from lethe.training.shadows import Shadows
 
@@ -35,6 +37,9 @@ def audit(
     ids: Any = None,
     holdout_by: Any = None,
     workers: int | None = None,
+    memory: float | None = None,
+    engine: str | None = None,
+    engine_option: Sequence[str] = (),
     **settings: Any,
 ) -> Findings:
     """Attack the training of a model, mitigate, attack again, and compare.
@@ -63,7 +68,11 @@ def audit(
         holdout_by: records of another time, site or group, that no model trains on and utility is
             judged on: a condition on a column of `X`, such as "year>=2016", or (records,) bools.
             Attacks do not see them, so that drift is not taken for a leak.
-        workers: processes of one thread each; all cores by default.
+        workers: processes, one thread each. [all cores]
+        memory: GiB that models trained at the same time may take together. [half of the machine's]
+        engine: where models are trained: processes, ray, ray://HOST:PORT, or by-hand, which prints
+            the commands for Slurm or any other scheduler. [processes]
+        engine_option: KEY=VALUE for the engine; may be repeated. ray: address, store.
         settings: of `AuditSettings`.
 
     >>> from sklearn.linear_model import LogisticRegression
@@ -74,8 +83,11 @@ def audit(
     >>> found.candidates[0]["name"]
     'baseline'
     """
+    from lethe.data.dataset import copies_note
     from lethe.data.given import given_rows
     from lethe.membership.audit import audit_model, baseline_spec, public_of
+    from lethe.membership.candidates import build_candidates
+    from lethe.training.engines import choose_engine
 
     how, chosen = keywords_of(AuditSettings, settings)
     name = how.name or "model"
@@ -94,14 +106,17 @@ def audit(
             raise InputError("holdout_by is for models that are trained; members= trains none.")
         return _fitted(model, how, given, members, chosen)
     data, recipe = given.data, recipe_of(model, given)
-    return perform(
-        "audit",
-        how,
-        name,
-        baseline_spec(data, recipe, chosen).hash(),
-        chosen,
-        lambda run, progress: audit_model(data, recipe, chosen, run, progress, workers),
-    )
+    build_candidates(chosen, recipe)  # refused before a run folder is there
+    notes = models_notes(settings.get("models"), chosen.models)
+    if copies := copies_note(data.content, data.labels, data.groups):
+        notes.append(f"warning: {copies}")
+
+    def measured(run: RunFolder, progress: Progress) -> Findings:
+        place = choose_engine(engine, run.path, workers, engine_option, progress.say)
+        return audit_model(data, recipe, chosen, run, progress, workers, place, memory)
+
+    bound = baseline_spec(data, recipe, chosen).hash()
+    return perform("audit", how, name, bound, chosen, measured, notes=notes)
 
 
 @audit_of(AuditSettings)

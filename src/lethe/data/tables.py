@@ -80,7 +80,7 @@ def load(
         id_column: column that names the records. [rows are numbered from 0]
         drop: columns to leave out.
         rows: use a random subset of this many records.
-        seed: chooses the subset.
+        seed: of everything random.
         missing: missing numbers: "refuse" or "impute", by the median with a further feature that
             says where; missing texts of an autocoder: "refuse" or "leave-out".
         task: what is predicted: "classification", a class, or "regression", a number. Built-in sets

@@ -78,7 +78,6 @@ def perform(
     audit: Callable[[RunFolder, Progress], Findings],
     *,
     notes: Sequence[str] = (),
-    settled: Mapping[str, Any] | None = None,
 ) -> Findings:
     """Run an audit in its folder and write its documents; the same call again goes on there.
 
@@ -90,14 +89,12 @@ def perform(
         settings: whose rules are fixed before anything is measured.
         audit: measures, given the run folder and the progress.
         notes: what was changed on reading.
-        settled: options that the audit chose by itself, to be written down too.
     """
     claims = tuple(map(str, getattr(settings, "claimed", tuple)()))
     rules = {"gate": [*settings.gate, *claims]}
     asked = ASKED.get() or Asked(f"lethe.{command}(...)", {"command": f"lethe.{command}", **rules})
     # A claim is a rule too, and is fixed before the run like any other.
-    written = {**asked.options, **(settled or {}), **(rules if claims else {})}
-    asked = replace(asked, options=written)
+    asked = replace(asked, options={**asked.options, **rules}) if claims else asked
     with (
         _place(run_folder(how.out, title, bound), how.save) as path,
         running(path, bound, asked, how.quiet) as (run, progress),
