@@ -124,6 +124,12 @@ def audit_vector_files(
     from lethe.training.engines import choose_cluster
 
     listed = [files] if isinstance(files, str | Path) else list(files)
+    heads = [head] if isinstance(head, str | Path) else list(head)
+    if heads and len(heads) != len(listed):
+        raise InputError(
+            f"files={len(listed)} and heads={len(heads)}: give --head once for each "
+            "file, in their order, or not at all."
+        )
     cut = None
     if from_date is not None:
         if "known" in settings or "later" in settings:
@@ -133,10 +139,8 @@ def audit_vector_files(
             )
         cut = Cut(str(from_date))
         settings |= {"known": cut.before, "later": cut.later}
-    for option, value in (
-        *(("vectors", array), ("user", user), ("label", label), ("period", period)),
-        ("texts", texts),
-    ):
+    called = {"vectors": array, "user": user, "label": label, "period": period, "texts": texts}
+    for option, value in called.items():
         if not isinstance(value, str | None):  # a file of options may hold anything
             way = f" Vectors known to be of one person are joined={value}."
             raise InputError(
@@ -148,11 +152,12 @@ def audit_vector_files(
     attributes = (attribute,) if isinstance(attribute, str) else tuple(attribute)
     beside = None if table is None else Path(table)
     names = Names(array, user, label, period, cut, beside, attributes, texts)
-    heads = [head] if isinstance(head, str | Path) else list(head)
     encode = _encoder(texts, encoder, candidates)
-    models = read_models(list(map(Path, listed)), names, list(map(Path, heads)), layer, encode)
-    plain = Names(array, user)
-    second = None if other is None else read_models([Path(other)], plain, [], layer, encode)[0]
+    models = [
+        _read(Path(file), names, encode, place, layer)
+        for file, place in zip(listed, heads or [None] * len(listed), strict=True)
+    ]
+    second = None if other is None else _read(Path(other), Names(array, user), encode)
     title = how.name or Path(listed[0]).stem
     return _audited("audit_vector_files", how, title, models, second, asked, cluster)
 
@@ -185,55 +190,33 @@ def _audited(
     )
 
 
-def read_models(
-    files: Sequence[Path],
+def _read(
+    file: Path,
     names: Names,
-    heads: Sequence[Path],
-    layer: str | None,
     encode: Callable[[Any], Texts | None],
-) -> list[Released]:
-    """One model a file, with its head.
-
-    Args:
-        files: see `read_embeddings`.
-        names: what arrays and columns are called.
-        heads: files, one a model, or none.
-        layer: name of the head's layer.
-        encode: texts of rows with their encoder.
-
-    Raises:
-        InputError: a file is not readable or does not fit, or as many heads as files are not there.
-    """
+    head: str | Path | None = None,
+    layer: str | None = None,
+) -> Released:
+    """One model's vectors, with its head."""
     from lethe.data.vectors import read_embeddings, read_head
     from lethe.reidentification.released import Released
 
-    if heads and len(heads) != len(files):
-        raise InputError(
-            f"files={len(files)} and heads={len(heads)}: give --head once for each "
-            "file, in their order, or not at all."
-        )
-    models = []
-    for at, path in enumerate(files):
-        read = read_embeddings(path, names)
-        head = None
-        if heads:
-            weights = read_head(heads[at], read.representations.shape[1], layer)
-            head = (weights.weights, weights.bias)
-        models.append(
-            Released(
-                read.name,
-                read.representations,
-                read.user_ids,
-                read.labels,
-                head,
-                read.period,
-                read.features,
-                read.notes,
-                read.attributes,
-                encode(read.texts),
-            )
-        )
-    return models
+    read, weights = read_embeddings(file, names), None
+    if head is not None:
+        layers = read_head(Path(head), read.representations.shape[1], layer)
+        weights = (layers.weights, layers.bias)
+    return Released(
+        read.name,
+        read.representations,
+        read.user_ids,
+        read.labels,
+        weights,
+        read.period,
+        read.features,
+        read.notes,
+        read.attributes,
+        encode(read.texts),
+    )
 
 
 def _encoder(

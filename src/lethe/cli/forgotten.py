@@ -110,11 +110,11 @@ def print_answers(folder: Path, requests: Requests, found: Forgotten, candidate:
         f"margin {found.margin:g}, {found.confidence:.0%} for all answers together"
     )
     for at, one in enumerate(found.persons):
-        print(f"{pseudonym(at)}  {one.verdict:<20} AUC {_limits(one)}")
+        print(f"{pseudonym(at)}  {one.verdict:<20} AUC {one.auc}")
     if isinstance(found.group, Refusal):
         print(f"group        not given: {found.group.reason}")
     else:
-        print(f"group        {found.group.verdict:<20} mean AUC {_limits(found.group)}")
+        print(f"group        {found.group.verdict:<20} mean AUC {found.group.auc}")
     decided = [one for one in found.persons if one.verdict != "inconclusive"]
     for text in dict.fromkeys(meaning(one, found.margin) for one in decided):
         print(text)
@@ -129,10 +129,6 @@ def print_answers(folder: Path, requests: Requests, found: Forgotten, candidate:
         worst = replace(hardest, auc=widest.auc)
         print(f"{len(listed)} inconclusive. {meaning(worst, found.margin)}")
     print(f"sheets: {folder / 'sheets'}; who is who: {folder / 'requests.csv'} (personal data)")
-
-
-def _limits(one: Verdict) -> str:
-    return str(one.auc)
 
 
 # The shadow models that a finished or half-finished run folder holds, for later questions.

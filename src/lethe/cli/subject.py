@@ -88,7 +88,7 @@ def load_subject(
         settings: of the audit.
         say: progress, where reading takes minutes.
     """
-    if options["command"] == "audit text":
+    if options.get("command") == "audit text":
         return load_text_subject(target, options, settings, say)
     from dataclasses import replace
 
