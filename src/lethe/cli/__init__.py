@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cyclopts.exceptions import CycloptsError
 
 BUG = 70
-ASKED: ContextVar[Sequence[str]] = ContextVar("ASKED", default=())
+TYPED: ContextVar[Sequence[str]] = ContextVar("TYPED", default=())
 """The words of the command that runs, for the manifest of its run."""
 
 
@@ -59,7 +59,7 @@ def run(arguments: Sequence[str]) -> int:
     from lethe.errors import LetheError
     from lethe.runs.progress import watched
 
-    outer = ASKED.set(list(arguments))
+    outer = TYPED.set(list(arguments))
     try:
         with watched():
             code = app(given, exit_on_error=False, print_error=False, result_action="return_value")
@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     finally:
-        ASKED.reset(outer)
+        TYPED.reset(outer)
 
 
 def _told(error: CycloptsError) -> str:

@@ -262,10 +262,10 @@ def audited(
     from lethe.runs.run import ASKED, Asked, code_of
 
     audit = AUDITS[kind]
-    run = {name: given.pop(name) for name in ("config", "context", "as_json", "quiet")}
+    config, context, as_json, quiet = map(given.pop, ("config", "context", "as_json", "quiet"))
     missing = f"audit {kind} needs {audit.lacks}"
     needs = "" if audit.instead and given[audit.instead] is not None else missing
-    subject, options = merged(given, run["config"], subject, needs)
+    subject, options = merged(given, config, subject, needs)
     options |= _loaded(audit.usual)(options) if audit.usual else {}
     values = {**options, **{key: split_names(options[key]) or None for key in audit.commas}}
     for name, what in audit.needs.items():
@@ -281,15 +281,15 @@ def audited(
     }
 
     def show(findings: Findings, folder: Path) -> None:
-        shown(findings, folder, bool(run["as_json"]))
-        if options.get("pairs") and not run["as_json"]:
+        shown(findings, folder, bool(as_json))
+        if options.get("pairs") and not as_json:
             _print_pairs(folder)
 
     named = {} if subject is None else {"file" if "file" in audit.about else "target": subject}
     written = {"command": f"audit {kind}", **named, **options}
-    token = ASKED.set(Asked(command_line(), written, run["context"], show))
+    token = ASKED.set(Asked(command_line(), written, context, show))
     try:
-        return code_of(function(subject, **arguments, quiet=bool(run["quiet"])))
+        return code_of(function(subject, **arguments, quiet=bool(quiet)))
     finally:
         ASKED.reset(token)
 

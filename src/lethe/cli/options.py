@@ -73,29 +73,25 @@ _HEADING = {name: heading for heading, names in _NAMES.items() for name in names
 
 @dataclass(frozen=True)
 class RunOptions:
-    """Where options come from, and where results go.
+    """What commands of audits take beside the keywords of every run.
 
     Attributes:
-        out: run folder. [lethe-runs/NAME-HASH]
         config: TOML file with these options as keys; the command line wins.
         context: TOML file with what only people know (author, purpose, ...), for the report.
         as_json: print findings.json instead of the table.
-        quiet: no progress, only the result.
     """
 
-    out: Path | None = None
     config: Path | None = None
     context: Path | None = None
     as_json: bool = False
-    quiet: bool = False
 
 
 REPEATED = ("gate", "until", "query", "engine_option", "slices", "head", "also", "attribute")
 """Lists that take one value each time they are given; others take several at once too."""
 SPELLED = {"slices": "--slice", "from_date": "--from", "as_json": "--json"}
 """Options that Python or a file spells otherwise."""
-OF_PYTHON = ("name", "save", "out", "quiet")
-"""Arguments of every function, which commands have by `RunOptions`."""
+OF_PYTHON = ("name", "save")
+"""Arguments of every function that no command takes."""
 
 
 def options_for(
@@ -223,9 +219,9 @@ def merged(
 
 def command_line() -> str:
     """The command as it was typed, for the manifest."""
-    from lethe.cli import ASKED
+    from lethe.cli import TYPED
 
-    return shlex.join(["lethe", *ASKED.get()])
+    return shlex.join(["lethe", *TYPED.get()])
 
 
 def show(findings: Findings, folder: Path, as_json: bool) -> None:

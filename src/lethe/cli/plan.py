@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.api.models import audit
-from lethe.cli import ASKED
+from lethe.cli import TYPED
 from lethe.cli.audit_model import model
 from lethe.cli.audits import NOT_ASKED
 from lethe.cli.options import command_line, merged, options_for
@@ -176,7 +176,7 @@ NOT_OF_PLANS = (
     *("memory", "engine", "engine_option"),
 )
 Options = options_for(
-    *(model, load, audit, PilotOptions),
+    *(model, load, PilotOptions, audit),
     leave=(*NOT_ASKED, *NOT_OF_PLANS),
     others={"precision": "Stopping and rules"},
 )
@@ -232,7 +232,7 @@ def plan(target: str, /, *, given: Options = None) -> int:  # type: ignore[valid
 
 def _audit_of(target: str) -> str:
     """The command of the audit with the same options, but for those of a plan alone."""
-    words, kept = iter(ASKED.get()), []
+    words, kept = iter(TYPED.get()), []
     for word in words:
         name, is_, _ = word.partition("=")
         if name in ("--pilot", "--precision", "--models"):

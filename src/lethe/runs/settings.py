@@ -78,13 +78,13 @@ class Run:
 
     Attributes:
         name: what the report calls it.
-        out: run folder; by default lethe-runs/NAME-HASH. The same call again goes on there.
+        out: run folder; the same call again goes on there. [lethe-runs/NAME-HASH]
         save: leave the run folder with findings and report behind.
-        quiet: no progress.
+        quiet: no progress, only the result.
     """
 
     name: str | None = None
-    out: str | Path | None = None
+    out: Path | str | None = None
     save: bool = True
     quiet: bool = False
 
