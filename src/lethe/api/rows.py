@@ -76,10 +76,10 @@ def audit_table(
     file = Path(rows) if isinstance(rows, str | Path) else None
     notes: tuple[str, ...] = ()
     columns: Any
+    source: Any = file
     if file is None:
         columns = source = columns_of(rows, "rows")
     else:
-        source = file
         further = [column for column in (sensitive, person, asked.weight) if column is not None]
         # Queries and models may use any column; without them, only those that are named are read.
         named = (
@@ -107,7 +107,7 @@ def audit_table(
             everybody = as_declared(asked.schema, everybody)
     elif population is not None:
         everybody = crowd = columns_of(population, "population")
-    called = how.name or ("table" if file is None else file.stem)
+    called = how.name or _named(rows, "table")
     suffix = ".csv" if file is None else file.suffix.lower()
     return perform(
         "audit_table",
@@ -130,6 +130,10 @@ def audit_table(
         ),
         notes=notes,
     )
+
+
+def _named(rows: Any, usual: str) -> str:
+    return Path(rows).stem if isinstance(rows, str | Path) else usual
 
 
 def _inferred(file: Path, inside: str | None, named: Sequence[str] | None) -> Schema:
@@ -194,7 +198,7 @@ def audit_records(
     how, asked = keywords_of(RecordSettings, settings)
     names = [person, item, value, time]
     read = partial(_facts, unit=unit, keep=keep, memory=memory)
-    ratings, beside, said, source = read(rows, names, how.name or "records", inside)
+    ratings, beside, said, source = read(rows, names, how.name or _named(rows, "records"), inside)
     sources, earlier, pairs = [source], None, None
     if aux is not None:
         theirs = [column.strip() for column in (aux_columns or "").split(",") if column.strip()]
@@ -205,7 +209,7 @@ def audit_records(
             )
         listed = iter(theirs or [column for column in names if column is not None])
         others = [None if column is None else next(listed) for column in names]
-        earlier, _, more, source = read(aux, others, "other", None)
+        earlier, _, more, source = read(aux, others, _named(aux, "other"), None)
         said, sources = (*said, *more), [*sources, source]
     elif truth is not None or aux_columns or asked.pairs:
         raise InputError("--truth, --aux-columns and --pairs need --aux FILE, which is missing.")
@@ -267,9 +271,9 @@ def _facts(
             table=inside,
             memory=memory,
         )
-        release, head, source = replace(release, name=file.stem), read_head(file, inside), file
+        release, head = replace(release, name=called), read_head(file, inside)
     else:
-        head = source = columns_of(facts, called)
+        head = columns_of(facts, called)
         roles = zip(("person", "item", "value", "time"), names, strict=True)
         named = {role: column for role, column in roles if column is not None}
         for column in named.values():
@@ -278,7 +282,7 @@ def _facts(
         release, said = from_columns(columns, name=called, unit=unit, keep=keep), ()
     beside = {column: cells for column, cells in head.items() if column not in names}
     notes = tuple(f"{release.name}: {note}" for note in release.notes)
-    return release, beside, (*said, *notes), source
+    return release, beside, (*said, *notes), file or head
 
 
 @audit_of(SyntheticSettings)
@@ -319,8 +323,7 @@ def audit_synthetic(
         for called, rows in parts.items()
     ]
     columns_known = (quasi,) if isinstance(quasi, str) else tuple(quasi)
-    stem = Path(synthetic).stem if isinstance(synthetic, str | Path) else "synthetic"
-    called = how.name or stem
+    called = how.name or _named(synthetic, "synthetic")
     return perform(
         "audit_synthetic",
         how,
@@ -328,7 +331,9 @@ def audit_synthetic(
         content(*sources, *columns_known, str(sensitive), seed=asked.seed),
         asked,
         lambda run, progress: linkage.audit_synthetic(
-            *tables.values(),
+            tables["original"],
+            tables["synthetic"],
+            tables["control"],
             columns_known,
             sensitive,
             name=called,

@@ -89,9 +89,16 @@ def run(arguments: Sequence[str]) -> int:
 
 def _told(error: CycloptsError) -> str:
     """What the parser refuses, as everything else is refused: what, why, and the way out."""
-    from cyclopts.exceptions import UnusedCliTokensError
+    from cyclopts.exceptions import UnknownOptionError, UnusedCliTokensError
+
+    from lethe.errors import SYNONYMS
 
     words = " ".join(str(error).split()).replace("?.", "?")
+    if isinstance(error, UnknownOptionError):
+        typed = str(error.token.keyword or error.token.value).partition("=")[0]
+        meant = f"--{SYNONYMS.get(typed.removeprefix('--'), '')}"
+        if any(meant in argument.names for argument in error.argument_collection or ()):
+            words = f"Unknown option: {typed}. Did you mean {meant}?"
     if isinstance(error, UnusedCliTokensError):
         words = (
             f"{' '.join(map(repr, error.unused_tokens or ()))} stands where nothing more is taken"
