@@ -94,7 +94,7 @@ def write_language(work: Path) -> None:
     import transformers
     from language_model import tokenizer_on
 
-    from lethe.cli.audit_language import WATCHED
+    from lethe.api.language import WATCHED
     from lethe.membership.language.canaries import CanaryWatch, plan_text_canaries
     from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
     from lethe.membership.language.models import quiet

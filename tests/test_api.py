@@ -324,7 +324,7 @@ def test_a_claim_is_a_rule_that_stands_in_the_run(tmp_path):
     given = {"bounds": (0, 1), "epsilon": 1.0, "runs": 1000, "quiet": True}
     found = lethe.audit_mechanism(noisy, **given, out=tmp_path / "run")
     assert all(rule["fixed"] for rule in found.rules) and found.rules[0]["outcome"] == "fail"
-    with pytest.raises(InputError, match="not both"):
+    with pytest.raises(InputError, match="give one of them"):
         lethe.audit_mechanism(noisy, **given, pairs=[])
 
 

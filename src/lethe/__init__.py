@@ -11,17 +11,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
 
-    from lethe.api import (
-        audit,
-        audit_language_model,
-        audit_mechanism,
-        audit_records,
-        audit_scores,
-        audit_synthetic,
-        audit_table,
-        audit_text,
-        audit_vectors,
-    )
+    from lethe.api.language import audit_language_model
+    from lethe.api.mechanisms import audit_mechanism
+    from lethe.api.models import audit, audit_scores, audit_text
+    from lethe.api.rows import audit_records, audit_synthetic, audit_table
+    from lethe.api.vectors import audit_vectors
     from lethe.assess.compare import compare_runs
     from lethe.data.dataset import Dataset
     from lethe.data.schema import Schema
@@ -57,15 +51,15 @@ _HOME = {
     "SklearnRecipe": "lethe.training.recipe",
     "TorchRecipe": "lethe.training.recipe",
     "ask": "lethe.queries.ask",
-    "audit": "lethe.api",
-    "audit_language_model": "lethe.api",
-    "audit_mechanism": "lethe.api",
-    "audit_records": "lethe.api",
-    "audit_scores": "lethe.api",
-    "audit_synthetic": "lethe.api",
-    "audit_table": "lethe.api",
-    "audit_text": "lethe.api",
-    "audit_vectors": "lethe.api",
+    "audit": "lethe.api.models",
+    "audit_language_model": "lethe.api.language",
+    "audit_mechanism": "lethe.api.mechanisms",
+    "audit_records": "lethe.api.rows",
+    "audit_scores": "lethe.api.models",
+    "audit_synthetic": "lethe.api.rows",
+    "audit_table": "lethe.api.rows",
+    "audit_text": "lethe.api.models",
+    "audit_vectors": "lethe.api.vectors",
     "compare_runs": "lethe.assess.compare",
     "default_recipe": "lethe.training.models",
     "huggingface_recipe": "lethe.training.adapters.huggingface",

@@ -77,6 +77,9 @@ class RunFailed(LetheError, RuntimeError):
     exit_code = 4
 
 
+SYNONYMS = {"gate": "rule"}  # what people type, and what it is called here
+
+
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """A hint such as `` Did you mean 'seed'?`` (with a leading space), or an empty string.
 
@@ -88,7 +91,8 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     " Did you mean 'lira-online' or 'lira-offline'?"
     """
     listed = list(choices)
-    begun = [one for one in listed if len(word) > 1 and one.startswith(word)][:3]
+    same = [name for name in listed if name == SYNONYMS.get(word)]
+    begun = same or [name for name in listed if len(word) > 1 and name.startswith(word)][:3]
     close = begun or difflib.get_close_matches(word, listed, n=1)
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 

@@ -11,13 +11,14 @@ import pytest
 from rich.console import Console
 
 from lethe.cli import run
-from lethe.cli.app import EXAMPLES, app
+from lethe.cli.app import app
+from lethe.cli.audits import AUDITS
 from lethe.cli.commands import COMMANDS
 from lethe.cli.options import HEADINGS
 
-KINDS = sorted(EXAMPLES)
+KINDS = sorted(AUDITS)
 GROUPED = [*(f"audit {kind}" for kind in KINDS), "plan"]
-TYPED = {f"audit {kind}": EXAMPLES[kind] for kind in KINDS} | {
+TYPED = {f"audit {kind}": AUDITS[kind].examples for kind in KINDS} | {
     one.name: one.examples for group in COMMANDS.values() for one in group if one.examples
 }
 

@@ -13,7 +13,7 @@ from command import inside
 from tiny_language import base_folder, load_base, narratives, tuned_folder
 
 import lethe
-from lethe.cli.audit_language import WATCHED
+from lethe.api.language import WATCHED
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.rules import LANGUAGE_METRICS

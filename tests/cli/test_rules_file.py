@@ -12,9 +12,9 @@ from small_runs import leaky_scores, scores_run
 
 from lethe.assess.judged import Criterion
 from lethe.cli import run
-from lethe.cli.options import criteria_in
 from lethe.errors import InputError
 from lethe.evidence.findings import schema
+from lethe.runs.settings import criteria_in
 
 RULES = """
 [rules]

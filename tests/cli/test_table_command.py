@@ -11,7 +11,7 @@ import pytest
 from small_runs import people_files
 
 from lethe.cli import run
-from lethe.cli.audit_rows import split_names
+from lethe.cli.audits import split_names
 from lethe.data.columns import as_text, read_columns
 
 

@@ -6,25 +6,3 @@ their kind as keyword arguments; where several values are taken, one will do. Th
 goes on where it was stopped. All raise InputError, which names the value, the rule and the way out,
 and RunFailed where a worker died or the disk is full.
 """
-
-from lethe.api.models import audit, audit_scores, audit_text
-from lethe.api.releases import (
-    audit_language_model,
-    audit_mechanism,
-    audit_records,
-    audit_synthetic,
-    audit_table,
-    audit_vectors,
-)
-
-__all__ = [
-    "audit",
-    "audit_language_model",
-    "audit_mechanism",
-    "audit_records",
-    "audit_scores",
-    "audit_synthetic",
-    "audit_table",
-    "audit_text",
-    "audit_vectors",
-]

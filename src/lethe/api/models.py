@@ -12,15 +12,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lethe.api.run import documents, run, settings_from
 from lethe.errors import InputError
+from lethe.membership.settings import AuditSettings
+from lethe.runs.run import ASKED, perform, scores_name
+from lethe.runs.settings import Run, audit_of, keywords_of
 
 if TYPE_CHECKING:
     from lethe.data.given import Given
     from lethe.evidence.findings import Findings
+    from lethe.runs.progress import Progress
+    from lethe.training.folder import RunFolder
     from lethe.training.recipe import Recipe
+    from lethe.training.shadows import Shadows
 
 
+@audit_of(AuditSettings)
 def audit(
     model: Any,
     X: Any,
@@ -30,11 +36,10 @@ def audit(
     groups: Any = None,
     ids: Any = None,
     holdout_by: Any = None,
-    name: str = "model",
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     workers: int | None = None,
+    memory: float | None = None,
+    engine: str | None = None,
+    engine_option: Sequence[str] = (),
     **settings: Any,
 ) -> Findings:
     """Attack the training of a model, mitigate, attack again, and compare.
@@ -63,13 +68,12 @@ def audit(
         holdout_by: records of another time, site or group, that no model trains on and utility is
             judged on: a condition on a column of `X`, such as "year>=2016", or (records,) bools.
             Attacks do not see them, so that drift is not taken for a leak.
-        name: what the report calls the model.
-        out: folder of the run.
-        save: leave the run folder with report, findings and shadow models.
-        quiet: no progress.
-        workers: processes of one thread each; all cores by default.
-        settings: of `AuditSettings`, such as ``models=16``, ``attack="lira-online"``,
-            ``mitigations="none"``, ``gate="tpr@0.01<=0.05"``.
+        workers: processes, one thread each. [all cores]
+        memory: GiB that models trained at the same time may take together. [half of the machine's]
+        engine: where models are trained: processes, ray, ray://HOST:PORT, or by-hand, which prints
+            the commands for Slurm or any other scheduler. [processes]
+        engine_option: KEY=VALUE for the engine; may be repeated. ray: address, store.
+        settings: of `AuditSettings`.
 
     >>> from sklearn.linear_model import LogisticRegression
     >>> from sklearn.datasets import load_iris
@@ -79,11 +83,14 @@ def audit(
     >>> found.candidates[0]["name"]
     'baseline'
     """
+    from lethe.data.dataset import copies_note
     from lethe.data.given import given_rows
     from lethe.membership.audit import audit_model, baseline_spec, public_of
-    from lethe.membership.settings import AuditSettings
+    from lethe.membership.candidates import build_candidates
+    from lethe.training.engines import choose_engine
 
-    chosen = settings_from(AuditSettings, settings)
+    how, chosen = keywords_of(AuditSettings, settings)
+    name = how.name or "model"
     given = given_rows(
         X,
         y,
@@ -97,37 +104,47 @@ def audit(
     if members is not None:
         if holdout_by is not None:
             raise InputError("holdout_by is for models that are trained; members= trains none.")
-        return _fitted(model, given, members, chosen, out, save, quiet)
+        return _fitted(model, how, given, members, chosen)
+    if engine == "by-hand" and ASKED.get() is None:
+        raise InputError(
+            "engine='by-hand' trains by `lethe shadow`, which needs a run that `lethe audit model` "
+            "began. In Python use lethe.membership.by_hand."
+        )
     data, recipe = given.data, recipe_of(model, given)
+    build_candidates(chosen, recipe)  # refused before a run folder is there
+    notes = models_notes(settings.get("models"), chosen.models)
+    if copies := copies_note(data.content, data.labels, data.groups):
+        notes.append(f"warning: {copies}")
+
+    def measured(run: RunFolder, progress: Progress) -> Findings:
+        place = choose_engine(engine, run.path, workers, engine_option, progress.say)
+        return audit_model(data, recipe, chosen, run, progress, workers, place, memory)
+
     bound = baseline_spec(data, recipe, chosen).hash()
-    with run("audit", name, bound, chosen, out, save, quiet) as (folder, progress):
-        found = audit_model(data, recipe, chosen, folder, progress, workers)
-        return documents(found, folder, progress, save)
+    return perform("audit", how, name, bound, chosen, measured, notes=notes)
 
 
+@audit_of(AuditSettings)
 def audit_scores(
     signals: Any,
-    members: Any,
+    /,
+    members: Any = None,
     *,
     signal: str = "logit",
     ids: Any = None,
     labels: Any = None,
     groups: Any = None,
     targets: Any = None,
-    name: str = "scores",
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     **settings: Any,
 ) -> Findings:
     """Attack models by their scores, computed anywhere; nothing is trained.
 
     Args:
         signals: (models, records), how well each model knows each record; or (records,) of one
-            model, for attacks that compare it with no other.
+            model, for attacks that compare it with no other; or a file of these and all below.
         members: the same shape, whether the model was trained on the record.
-        signal: what the signals are: ``logit``, log(p / (1 - p)) of the true label; ``prob``;
-            ``loss``; or ``squared-error``.
+        signal: what the numbers are: "logit" (log of p/(1-p) of the true label), "prob", "loss" or
+            "squared-error", of which minus the root is taken.
         ids: (records,) unique names.
         labels: (records,) classes.
         groups: (records,) the person of each record.
@@ -143,19 +160,50 @@ def audit_scores(
     """
     from lethe.data.arrays import as_array
     from lethe.data.given import column_of
-    from lethe.membership.settings import AuditSettings
+    from lethe.membership.checks import duplicates
     from lethe.training.scores_file import scores_of
+    from lethe.training.shadows import models_of, read_models
 
-    chosen = settings_from(AuditSettings, settings)
+    how, chosen = keywords_of(AuditSettings, settings)
+    if isinstance(signals, str | Path):
+        shadows, attacked = read_models(Path(signals), signal)
+        title, notes = how.name or Path(signals).stem, models_notes(None, shadows.models)
+        if shadows.copies:
+            notes.append(f"warning: {duplicates(shadows).detail}")
+        return _scored("audit_scores", how, title, shadows, attacked, chosen, notes)
+    title = how.name or "scores"
     tables = {"signals": as_array(signals, "signals"), "members": as_array(members, "members")}
     each = {"ids": ids, "labels": labels, "groups": groups, "targets": targets}
     columns = {key: np.atleast_2d(table) for key, table in tables.items()} | {
         key: column_of(values, key) for key, values in each.items() if values is not None
     }
-    table = scores_of(columns, signal, name)
-    return _scored("audit_scores", name, table, signal, chosen, out, save, quiet)
+    models = models_of(scores_of(columns, signal, title), signal)
+    return _scored("audit_scores", how, title, *models, chosen)
 
 
+def models_notes(asked: int | None, models: int) -> list[str]:
+    """What is odd about the number of models.
+
+    Args:
+        asked: as it was typed, where it was.
+        models: that there are.
+    """
+    notes = []
+    if asked is not None and asked != models:
+        notes.append(f"models={asked} is odd; {models} are trained, in complementary pairs.")
+    if models == 1:
+        notes.append(
+            "one model: only attacks that compare it with no other are run; see the limits."
+        )
+    elif models < 8:
+        notes.append(
+            f"warning: models={models} gives very wide intervals and no selection of exposed "
+            "records; use at least 16."
+        )
+    return notes
+
+
+@audit_of(AuditSettings)
 def audit_text(
     texts: Sequence[str],
     codes: Any,
@@ -164,10 +212,6 @@ def audit_text(
     groups: Any = None,
     ids: Any = None,
     holdout_by: Any = None,
-    name: str = "texts",
-    out: str | Path | None = None,
-    save: bool = True,
-    quiet: bool = False,
     workers: int | None = None,
     **settings: Any,
 ) -> Findings:
@@ -181,6 +225,7 @@ def audit_text(
         groups: (records,) the person of each text.
         ids: (records,) unique names.
         holdout_by: (records,) bools, True for texts of another time, site or group; see `audit`.
+        workers: processes of one thread each; all cores by default.
         settings: of `AuditSettings`.
 
     >>> texts = [f"fell off a {thing} {at}" for at in range(15) for thing in ("ladder", "roof")]
@@ -190,12 +235,10 @@ def audit_text(
     >>> found.data["classes"]
     ['False', 'True']
     """
-    from lethe.cli.progress import Progress
-    from lethe.cli.subject import CACHE
     from lethe.data.given import column_of, given_rows
-    from lethe.data.text import encode, find_encoder
+    from lethe.data.text import CACHE, encode, find_encoder
     from lethe.membership.audit import public_of
-    from lethe.membership.settings import AuditSettings
+    from lethe.runs.progress import Progress
     from lethe.training.text_recipe import head_recipe
 
     written = tuple(map(str, column_of(texts, "texts")))
@@ -203,29 +246,25 @@ def audit_text(
         empty = next(at for at, text in enumerate(written) if not text.strip())
         raise InputError(f"text {empty} is empty. Leave such records out.")
     found = find_encoder(encoder)
-    with tempfile.TemporaryDirectory(prefix="lethe-") as there, Progress(quiet) as progress:
-        vectors = encode(found, written, CACHE if save else Path(there), progress.say)
+    settings = {"predictions": True, "name": "texts", **settings}
+    how, chosen = keywords_of(AuditSettings, {**settings})
+    with (
+        tempfile.TemporaryDirectory(prefix="lethe-") as there,
+        Progress(how.quiet) as progress,
+    ):
+        vectors = encode(found, written, CACHE if how.save else Path(there), progress.say)
     data = given_rows(
         vectors,
         codes,
         task="classification",
         groups=groups,
         ids=ids,
-        name=name,
+        name=str(how.name),
         holdout_by=holdout_by,
-        public=public_of(settings_from(AuditSettings, settings)),
+        public=public_of(chosen),
     ).data
     recipe = head_recipe(len(data), vectors.shape[1], len(data.classes))
-    return audit(
-        recipe,
-        data,
-        name=name,
-        out=out,
-        save=save,
-        quiet=quiet,
-        workers=workers,
-        **{"predictions": True, **settings},
-    )
+    return audit(recipe, data, workers=workers, **settings)
 
 
 def recipe_of(model: Any, given: Given) -> Recipe:
@@ -276,19 +315,12 @@ def _unflattened(make: Callable[[], Any], shape: tuple[int, ...]) -> Any:
     return nn.Sequential(nn.Unflatten(1, shape), make())
 
 
-def _fitted(
-    model: Any,
-    given: Given,
-    members: Any,
-    chosen: Any,
-    out: Any,
-    save: bool,
-    quiet: bool,
-) -> Findings:
+def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Findings:
     """Attack a model that is fitted already, by its scores on members and others."""
     from lethe.data.given import column_of
     from lethe.training.outputs import asked
     from lethe.training.scores_file import scores_of
+    from lethe.training.shadows import models_of
 
     data, inputs = given.data, given.data.features if given.frame is None else given.frame
     if given.shape is not None and hasattr(model, "state_dict"):
@@ -302,31 +334,32 @@ def _fitted(
     }
     if data.groups is not None:
         columns["groups"] = data.groups
-    table = scores_of(columns, "logit", data.name)
-    known = np.asarray(data.features)
-    return _scored("audit", data.name, table, "logit", chosen, out, save, quiet, known)
+    models = models_of(scores_of(columns, "logit", data.name), "logit")
+    features = np.asarray(data.features)
+    return _scored("audit", how, data.name, *models, chosen, features=features)
 
 
 def _scored(
     command: str,
-    name: str,
-    table: Any,
-    signal: str,
+    how: Run,
+    title: str,
+    shadows: Shadows,
+    targets: Shadows | None,
     chosen: Any,
-    out: Any,
-    save: bool,
-    quiet: bool,
+    notes: Sequence[str] = (),
     features: Any = None,
 ) -> Findings:
-    from lethe.cli.options import scores_name
     from lethe.membership.audit import audit_scores as measured
-    from lethe.training.shadows import models_of
 
-    shadows, targets = models_of(table, signal)
-    bound = scores_name(shadows, targets, chosen.seed)
-    with run(command, name, bound, chosen, out, save, quiet) as (folder, progress):
-        found = measured(name, shadows, chosen, folder, targets, features)
-        return documents(found, folder, progress, save)
+    return perform(
+        command,
+        how,
+        title,
+        scores_name(shadows, targets, chosen.seed),
+        chosen,
+        lambda run, _: measured(title, shadows, chosen, run, targets, features),
+        notes=notes,
+    )
 
 
 def _task_of(model: Any) -> str | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cyclopts.exceptions import CycloptsError
 
 BUG = 70
-ASKED: ContextVar[Sequence[str]] = ContextVar("ASKED", default=())
+TYPED: ContextVar[Sequence[str]] = ContextVar("TYPED", default=())
 """The words of the command that runs, for the manifest of its run."""
 
 
@@ -56,10 +56,10 @@ def run(arguments: Sequence[str]) -> int:
     from cyclopts.exceptions import CycloptsError
 
     from lethe.cli.app import app
-    from lethe.cli.progress import watched
     from lethe.errors import LetheError
+    from lethe.runs.progress import watched
 
-    outer = ASKED.set(list(arguments))
+    outer = TYPED.set(list(arguments))
     try:
         with watched():
             code = app(given, exit_on_error=False, print_error=False, result_action="return_value")
@@ -84,14 +84,21 @@ def run(arguments: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     finally:
-        ASKED.reset(outer)
+        TYPED.reset(outer)
 
 
 def _told(error: CycloptsError) -> str:
     """What the parser refuses, as everything else is refused: what, why, and the way out."""
-    from cyclopts.exceptions import UnusedCliTokensError
+    from cyclopts.exceptions import UnknownOptionError, UnusedCliTokensError
+
+    from lethe.errors import SYNONYMS
 
     words = " ".join(str(error).split()).replace("?.", "?")
+    if isinstance(error, UnknownOptionError):
+        typed = str(error.token.keyword or error.token.value).partition("=")[0]
+        meant = f"--{SYNONYMS.get(typed.removeprefix('--'), '')}"
+        if any(meant in argument.names for argument in error.argument_collection or ()):
+            words = f"Unknown option: {typed}. Did you mean {meant}?"
     if isinstance(error, UnusedCliTokensError):
         words = (
             f"{' '.join(map(repr, error.unused_tokens or ()))} stands where nothing more is taken"

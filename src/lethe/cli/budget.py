@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
+from lethe.cli.options import AsJson, Dataset, LedgerPlace, TableName
 from lethe.cli.register import forget_data
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 # `lethe budget show`, `verify`, `export`, `anchor`, `accept`: what a ledger holds, and if it is
 # the one that it was.
 
-FLAG = Parameter(name="--json", negative=())
 _WIDTH = 30
 
 
@@ -34,19 +34,12 @@ def _opened(where: str, anchor: Path | None = None) -> Iterator[Ledger]:
         yield ledger
 
 
-def show(
-    where: str, /, *, dataset: str | None = None, as_json: Annotated[bool, FLAG] = False
-) -> int:
+def show(where: LedgerPlace, /, *, dataset: str | None = None, as_json: AsJson = False) -> int:
     """Say what was spent, by whom, and what is left.
 
-    Parameters
-    ----------
-    where
-        The ledger: a file, or postgresql://...
-    dataset
-        Name in the ledger. [all]
-    as_json
-        Print JSON.
+    Args:
+        dataset: Name in the ledger. [all]
+        as_json: Print JSON.
     """
     import json
 
@@ -62,10 +55,10 @@ def show(
 
 
 def verify(
-    where: str,
+    where: LedgerPlace,
     /,
     *,
-    head: Annotated[list[str] | None, Parameter(negative=())] = None,
+    head: list[str] | None = None,
     anchor: Path | None = None,
 ) -> int:
     """Read every entry and check it; exit code 1 if anything contradicts.
@@ -73,16 +66,10 @@ def verify(
     It finds what was changed, added or left out. A ledger that was written anew from some entry
     on, or put back from an old copy, it finds only by a head that was kept elsewhere.
 
-    Parameters
-    ----------
-    where
-        The ledger: a file, or postgresql://...
-    head
-        Hash that `lethe budget anchor` printed once; may be repeated.
-    anchor
-        File that `lethe budget anchor --to` made.
+    Args:
+        head: Hash that `lethe budget anchor` printed once; may be repeated.
+        anchor: File that `lethe budget anchor --to` made.
     """
-
     with _opened(where, anchor) as ledger:
         found = ledger.verify(tuple(head or ()))
     for problem in found.problems:
@@ -99,21 +86,16 @@ def verify(
     return 0
 
 
-def anchor(where: str, /, *, to: Path | None = None) -> int:
+def anchor(where: LedgerPlace, /, *, to: Path | None = None) -> int:
     """Print the head of every data set, or keep them in a file elsewhere, against old copies.
 
     `lethe serve` (anchor = "FILE") and `lethe budget verify --anchor FILE` refuse a ledger that was
     cut, written anew or put back since; the service moves the file on with every entry.
 
-    Parameters
-    ----------
-    where
-        The ledger: a file, or postgresql://...
-    to
-        File to keep them in, best on another disk or machine. If it is there, the ledger is
-        compared with it first.
+    Args:
+        to: File to keep them in, best on another disk or machine. If it is there, the ledger is
+            compared with it first.
     """
-
     with _opened(where) as ledger:
         if to is not None:
             ledger.write_anchor(to)
@@ -126,22 +108,16 @@ def anchor(where: str, /, *, to: Path | None = None) -> int:
     return 0
 
 
-def accept(where: str, /, *, reason: str, anchor: Path | None = None) -> int:
+def accept(where: LedgerPlace, /, *, reason: str, anchor: Path | None = None) -> int:
     """Go on with a ledger whose count is missing, or that is older than its count or anchor says.
 
     What was spent and is no longer in it is not counted again, so know why before. What was wrong
     and the reason become an entry of every data set, shown wherever a budget is.
 
-    Parameters
-    ----------
-    where
-        The ledger: a file, or postgresql://...
-    reason
-        Why the ledger is right as it stands.
-    anchor
-        File of `lethe budget anchor --to` that it disagrees with; it is written anew.
+    Args:
+        reason: Why the ledger is right as it stands.
+        anchor: File of `lethe budget anchor --to` that it disagrees with; it is written anew.
     """
-
     with _opened(where, anchor) as ledger:
         found = ledger.accept(reason)
     print(f"Accepted, and written into every data set: {found}.")
@@ -149,18 +125,12 @@ def accept(where: str, /, *, reason: str, anchor: Path | None = None) -> int:
 
 
 def export(
-    where: str, /, *, dataset: str | None = None, form: Literal["jsonl", "csv"] = "jsonl"
+    where: LedgerPlace, /, *, dataset: Dataset = None, form: Literal["jsonl", "csv"] = "jsonl"
 ) -> int:
     """Print all entries; they hold the queries and the noisy answers, not the data.
 
-    Parameters
-    ----------
-    where
-        The ledger: a file, or postgresql://...
-    dataset
-        Name in the ledger. [the only one]
-    form
-        JSON Lines, or csv with one row an entry.
+    Args:
+        form: JSON Lines, or csv with one row an entry.
     """
     import csv
     import json
@@ -222,63 +192,52 @@ def _print_status(status: Status) -> None:
 
 
 def report(
-    where: str,
+    where: LedgerPlace,
     /,
     *,
-    dataset: str | None = None,
-    gate: Annotated[list[str] | None, Parameter(negative=())] = None,
-    head: Annotated[list[str] | None, Parameter(negative=())] = None,
+    dataset: Dataset = None,
+    gate: list[str] | None = None,
+    head: list[str] | None = None,
     anchor: Path | None = None,
     out: Path | None = None,
     config: Path | None = None,
     context: Path | None = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Write findings.json and report.html about what was answered and what it cost.
 
-    Parameters
-    ----------
-    where
-        The ledger: a file, or postgresql://...
-    dataset
-        Name in the ledger. [the only one]
-    gate
-        Rule that sets the exit code, such as "spent<=1.0"; may be repeated. Metrics: spent,
-        share, delta, queries, raises.
-    head
-        Hash that was kept elsewhere; see `lethe budget verify`.
-    anchor
-        File of `lethe budget anchor --to`; without one, the guarantee assumes that the ledger was
-        not rolled back.
-    out
-        Run folder. [lethe-runs/DATASET-HASH]
-    config
-        TOML file with these options as keys; the command line wins.
-    context
-        TOML file with what only people know, for the report.
-    as_json
-        Print findings.json instead of the summary.
+    Args:
+        gate: Rule that sets the exit code, such as "spent<=1.0"; may be repeated. Metrics: spent,
+            share, delta, queries, raises.
+        head: Hash that was kept elsewhere; see `lethe budget verify`.
+        anchor: File of `lethe budget anchor --to`; without one, the guarantee assumes that the
+            ledger was not rolled back.
+        out: Run folder. [lethe-runs/DATASET-HASH]
+        config: TOML file with these options as keys; the command line wins.
+        context: TOML file with what only people know, for the report.
+        as_json: Print findings.json instead of the summary.
     """
-    given = {"dataset": dataset, "gate": gate, "head": head, "anchor": anchor, "out": out}
-    from lethe.cli.options import finish, merged, run_folder, running
+    from lethe.cli.options import command_line, merged, show
     from lethe.files import for_owner
     from lethe.queries.ledger.document import findings_on
+    from lethe.runs.run import Asked, code_of, documents, run_folder, running
     from lethe.training.fingerprint import digest
 
-    options = merged(config, given)
+    given = {"dataset": dataset, "gate": gate, "head": head, "anchor": anchor, "out": out}
+    _, options = merged(given, config)
     with _opened(where, options.get("anchor") and Path(options["anchor"])) as ledger:
         name = options["dataset"] or ledger.only_dataset()
         findings = findings_on(ledger, name, options["gate"] or (), options["head"] or ())
     bound = digest("ledger", name, findings.reproduction["head"])
     folder = run_folder(options["out"], Path(name).stem, bound)
     # A ledger's URL may hold a password, so the place is not written down.
-    command = {"command": "budget report", **options, "dataset": name}
+    asked = Asked(command_line(), {"command": "budget report", **options, "dataset": name})
     # The questions and their answers are in it.
-    with for_owner(), running(folder, bound, command, quiet=True) as (run, _):
-        return finish(findings, run, context, as_json)
+    with for_owner(), running(folder, bound, asked, quiet=True) as (run, _):
+        findings = documents(findings, run, context)
+        show(findings, folder, as_json)
+        return code_of(findings)
 
-
-MANY = Parameter(negative=())
 
 budget = App(name="budget", help="The ledger that answers to queries are paid from.")
 
@@ -291,13 +250,13 @@ def create(
     data: Path | None = None,
     schema: Path | None = None,
     prepared: Path | None = None,
-    table: str | None = None,
+    table: TableName = None,
     dataset: str | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
     rho: float | None = None,
     mu2: float | None = None,
-    analyst: Annotated[list[str] | None, MANY] = None,
+    analyst: list[str] | None = None,
     queries: int | None = None,
     unit: Literal["record", "user"] = "record",
     person: str | None = None,
@@ -306,42 +265,26 @@ def create(
 ) -> int:
     """Enter a data set with its budget; the currency, the unit and the neighbours are for good.
 
-    Parameters
-    ----------
-    where
-        A file on a local disk, or postgresql://... ; made if it is not there.
-    data
-        File that the budget is for: it is bound to its content and schema, and named after it.
-        What is not registered yet is registered.
-    schema
-        Of the data. [DATA.schema.toml, which `lethe schema` writes]
-    prepared
-        Place of the typed copy of a .csv file: personal data. [DATA.rows]
-    table
-        In a .duckdb file. [the only one]
-    dataset
-        Name in the ledger; without --data the budget is bound to nothing and pays no question.
-    epsilon
-        Budget as a sum of epsilon.
-    delta
-        Beside --epsilon: budget as a sum of delta. [0]
-    rho
-        Budget as a sum of rho, of zero-concentrated differential privacy.
-    mu2
-        Budget as a sum of mu squared, of Gaussian differential privacy.
-    analyst
-        NAME=AMOUNT, or NAME=AMOUNT,DELTA: own budget; may be repeated, and then nobody else may
-        ask. Without any, everybody who can open the ledger may.
-    queries
-        Most queries an analyst.
-    unit
-        What is protected: a record, or all records of a user.
-    person
-        Column that names the user of a record; with --unit user and --data.
-    rows
-        Most records of a user that count; with --person.
-    relation
-        Neighbours: one more or less (add/remove), or another instead (replace-one).
+    Args:
+        where: A file on a local disk, or postgresql://... ; made if it is not there.
+        where: A file on a local disk, or postgresql://... ; made if it is not there.
+        data: File that the budget is for: it is bound to its content and schema, and named after
+            it. What is not registered yet is registered.
+        schema: Of the data. [DATA.schema.toml, which `lethe schema` writes]
+        prepared: Place of the typed copy of a .csv file: personal data. [DATA.rows]
+        dataset: Name in the ledger; without --data the budget is bound to nothing and pays no
+            question.
+        epsilon: Budget as a sum of epsilon.
+        delta: Beside --epsilon: budget as a sum of delta. [0]
+        rho: Budget as a sum of rho, of zero-concentrated differential privacy.
+        mu2: Budget as a sum of mu squared, of Gaussian differential privacy.
+        analyst: NAME=AMOUNT, or NAME=AMOUNT,DELTA: own budget; may be repeated, and then nobody
+            else may ask. Without any, everybody who can open the ledger may.
+        queries: Most queries an analyst.
+        unit: What is protected: a record, or all records of a user.
+        person: Column that names the user of a record; with --unit user and --data.
+        rows: Most records of a user that count; with --person.
+        relation: Neighbours: one more or less (add/remove), or another instead (replace-one).
     """
     from lethe.errors import InputError
     from lethe.queries.charge import in_words
@@ -376,33 +319,24 @@ def create(
 
 @budget.command
 def grant(
-    where: str,
+    where: LedgerPlace,
     analyst: str,
     amount: float,
     /,
     *,
     delta: float | None = None,
     queries: int | None = None,
-    dataset: str | None = None,
+    dataset: Dataset = None,
 ) -> int:
     """Give an analyst a budget, or another one than before; what was spent stays spent.
 
     The first grant of a data set that everybody could ask about closes it to all others.
 
-    Parameters
-    ----------
-    where
-        The ledger.
-    analyst
-        Name.
-    amount
-        In the ledger's currency.
-    delta
-        Beside epsilon. [that of the data set]
-    queries
-        Most queries of this analyst. [as the data set has it]
-    dataset
-        Name in the ledger. [the only one]
+    Args:
+        analyst: Name.
+        amount: In the ledger's currency.
+        delta: Beside epsilon. [that of the data set]
+        queries: Most queries of this analyst. [as the data set has it]
     """
     from lethe.queries.charge import budget_of, in_words
 
@@ -417,28 +351,20 @@ def grant(
 
 @budget.command(name="raise")
 def raise_budget(
-    where: str,
+    where: LedgerPlace,
     amount: float,
     /,
     *,
     reason: str,
     delta: float | None = None,
-    dataset: str | None = None,
+    dataset: Dataset = None,
 ) -> int:
     """Raise a data set's budget; the reason is kept and shown wherever the budget is.
 
-    Parameters
-    ----------
-    where
-        The ledger.
-    amount
-        The whole budget from now on, in the ledger's currency.
-    reason
-        Why the people behind the data bear more than they were told.
-    delta
-        Beside epsilon. [as it is]
-    dataset
-        Name in the ledger. [the only one]
+    Args:
+        amount: The whole budget from now on, in the ledger's currency.
+        reason: Why the people behind the data bear more than they were told.
+        delta: Beside epsilon. [as it is]
     """
     from lethe.queries.charge import budget_of, in_words
 

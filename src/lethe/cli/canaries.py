@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
+
+from lethe.cli.options import options_for
+from lethe.data.tables import load
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,6 +22,8 @@ canaries = App(
     help="Bound epsilon from below with one training: plant canaries, train, look for them.",
 )
 
+NOT_ASKED = ("seed", "task", "group", "slices", "holdout_by", "identifiers", "schema", "public")
+DataOptions = options_for(load, leave=NOT_ASKED, headed=False)
 PLAN, TRAIN, ASK, ANSWER = "canaries.safetensors", "train.npz", "ask.npz", "canaries.json"
 
 
@@ -29,11 +35,7 @@ def plant(
     out: Path,
     count: int = 1000,
     kind: str = "random-label",
-    label: str | None = None,
-    id_column: str | None = None,
-    drop: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
-    rows: int | None = None,
-    missing: str | None = None,
+    data: DataOptions = None,  # type: ignore[valid-type]
     seed: int = 0,
 ) -> int:
     """Draw canaries, a fair coin for each, and write the data to train on.
@@ -42,50 +44,26 @@ def plant(
     ask.npz (features, labels: all canaries, to be scored by the trained model in their order) and
     canaries.safetensors, which knows the coins: the training must not see it.
 
-    Parameters
-    ----------
-    target
-        Built-in data (digits, breast-cancer) or a file (csv, parquet, npz).
-    out
-        Folder for the three files.
-    count
-        Canaries, at least 20; a few per cent of the records are usual. [1000]
-    kind
-        random-label: records of the data with a wrong label; out-of-distribution: records unlike
-        the data. [random-label]
-    label
-        Column of the file that the model predicts.
-    id_column
-        Column that names the records.
-    drop
-        Columns to leave out.
-    rows
-        Use a random subset of this many records.
-    missing
-        Missing numbers: "refuse" or "impute". [refuse]
-    seed
-        Draws everything; keep it from the training. [0]
+    Args:
+        target: Built-in data (digits, breast-cancer) or a file (csv, parquet, npz).
+        out: Folder for the three files.
+        count: Canaries, at least 20; a few per cent of the records are usual. [1000]
+        kind: random-label: records of the data with a wrong label; out-of-distribution: records
+            unlike the data. [random-label]
+        seed: Draws everything; keep it from the training. [0]
     """
-    from lethe.data.tables import load
     from lethe.membership.one_run import plan_canaries
 
-    data = load(
-        target,
-        label,
-        id_column=id_column,
-        drop=drop or (),
-        rows=rows,
-        seed=seed,
-        missing=missing or "refuse",
-    )
+    given = asdict(data or DataOptions())
+    records = load(target, **{k: v for k, v in given.items() if v is not None}, seed=seed)
     _check_unplanned(out / PLAN)
-    plan = plan_canaries(data.features, data.labels, count, kind, seed)
+    plan = plan_canaries(records.features, records.labels, count, kind, seed)
     plan.save(out / PLAN)
-    _write_arrays(out / TRAIN, *plan.insert(data.features, data.labels))
+    _write_arrays(out / TRAIN, *plan.insert(records.features, records.labels))
     _write_arrays(out / ASK, plan.features, plan.labels)
     print(
         f"{len(plan)} canaries, {int(plan.inserted.sum())} of them among the "
-        f"{len(data) + int(plan.inserted.sum())} records of {out / TRAIN}.\n"
+        f"{len(records) + int(plan.inserted.sum())} records of {out / TRAIN}.\n"
         f"1. Train on {out / TRAIN} as you would on your own data.\n"
         f"2. Let the model score {out / ASK}, in its order; save logits, probabilities or scores "
         "(higher = more likely trained on) as an array of that name in an npz file.\n"
@@ -104,8 +82,8 @@ def text(
     text: str = "text",
     member: str | None = None,
     count: int = 300,
-    kinds: Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())] = None,
-    repetitions: Annotated[list[int] | None, Parameter(consume_multiple=True, negative=())] = None,
+    kinds: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    repetitions: Annotated[list[int] | None, Parameter(consume_multiple=True)] = None,
     seed: int = 0,
 ) -> int:
     """Draw canaries for the fine-tuning of a language model, and write the texts to train on.
@@ -113,26 +91,18 @@ def text(
     Writes train.parquet (your texts with the planted canaries among them) and canaries.json, which
     knows the coins: the training must not see it.
 
-    Parameters
-    ----------
-    file
-        csv or parquet of texts; those that will be trained on.
-    model
-        Folder of the base model, for its tokenizer.
-    out
-        Folder for both files.
-    text
-        Column of the texts. [text]
-    member
-        Column that says what will be trained on, as `lethe split` writes it. [all, or member]
-    count
-        Canaries, at least 20; of three kinds and three repetition counts in equal parts. [300]
-    kinds
-        in-distribution, random-token, new-token. [all]
-    repetitions
-        How often a planted canary stands in the training file. [1 4 16]
-    seed
-        Draws everything; keep it from the training. [0]
+    Args:
+        file: csv or parquet of texts; those that will be trained on.
+        model: Folder of the base model, for its tokenizer.
+        out: Folder for both files.
+        text: Column of the texts. [text]
+        member: Column that says what will be trained on, as `lethe split` writes it. [all, or
+            member]
+        count: Canaries, at least 20; of three kinds and three repetition counts in equal parts.
+            [300]
+        kinds: in-distribution, random-token, new-token. [all]
+        repetitions: How often a planted canary stands in the training file. [1 4 16]
+        seed: Draws everything; keep it from the training. [0]
     """
     import numpy as np
 
@@ -178,9 +148,9 @@ def audit(
     scores: Path,
     epsilon: float | None = None,
     delta: float | None = None,
-    guesses: Annotated[list[float] | None, Parameter(consume_multiple=True, negative=())] = None,
+    guesses: Annotated[list[float] | None, Parameter(consume_multiple=True)] = None,
     confidence: float = 0.95,
-    gdp: Annotated[bool, Parameter(negative=())] = False,
+    gdp: bool = False,
     out: Path | None = None,
 ) -> int:
     """Bound epsilon from the scores of the canaries, and judge a claimed (epsilon, delta).
@@ -189,32 +159,23 @@ def audit(
     enough evidence: nothing shows that the training met the canaries, or their scores could not
     have shown more. Consistent is no proof: a stronger attack may find more.
 
-    Parameters
-    ----------
-    plan
-        canaries.safetensors, as written by `lethe canaries plant`; canaries-training.json beside
-        it says what the training was seen to be given.
-    scores
-        What the trained model says of all canaries, in their order: npz or safetensors with an
-        array logits or probabilities (canaries, classes) or scores (canaries,), or csv or parquet
-        with a column scores; higher = more likely trained on.
-    epsilon
-        Claimed epsilon, > 0, under add/remove.
-    delta
-        Claimed delta, in [0, 1); also that of the bounds. [0]
-    guesses
-        Share of the canaries that is guessed, fixed before you look; several are each tried at
-        their part of the level. [0.2]
-    confidence
-        Of each bound, one-sided. [0.95]
-    gdp
-        The training is declared to be Gaussian DP, such as DP-SGD: then that form decides.
-    out
-        File for the bounds. [canaries.json beside the plan]
+    Args:
+        plan: canaries.safetensors, as written by `lethe canaries plant`; canaries-training.json
+            beside it says what the training was seen to be given.
+        scores: What the trained model says of all canaries, in their order: npz or safetensors with
+            an array logits or probabilities (canaries, classes) or scores (canaries,), or csv or
+            parquet with a column scores; higher = more likely trained on.
+        epsilon: Claimed epsilon, > 0, under add/remove.
+        delta: Claimed delta, in [0, 1); also that of the bounds. [0]
+        guesses: Share of the canaries that is guessed, fixed before you look; several are each
+            tried at their part of the level. [0.2]
+        confidence: Of each bound, one-sided. [0.95]
+        gdp: The training is declared to be Gaussian DP, such as DP-SGD: then that form decides.
+        out: File for the bounds. [canaries.json beside the plan]
     """
     import json
 
-    from lethe.cli.audit_language import watched
+    from lethe.api.language import training_log
     from lethe.evidence.one_run import Guesses
     from lethe.evidence.rules import UNDECIDED
     from lethe.files import write_whole
@@ -228,7 +189,7 @@ def audit(
         guesses=Guesses(tuple(guesses)) if guesses else None,
         confidence=confidence,
         gdp=gdp,
-        seen=watched(plan),
+        seen=training_log(plan),
     )
     document = _document(planned, found, epsilon)
     write_whole(out or plan.with_name(ANSWER), json.dumps(document, indent=1).encode() + b"\n")

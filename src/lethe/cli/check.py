@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
+from lethe.cli.options import AsJson
 
 if TYPE_CHECKING:
     from lethe.assess.judged import Criterion, Judged
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
 
 def check(
     *runs: Path,
-    rule: Annotated[list[str] | None, Parameter(negative=())] = None,
+    rule: list[str] | None = None,
     rules: Path | None = None,
     release: str | None = None,
     junit: Path | None = None,
     sarif: Path | None = None,
     baseline: Path | None = None,
     write_baseline: Path | None = None,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
-    quiet: Annotated[bool, Parameter(negative=())] = False,
+    as_json: AsJson = False,
+    quiet: bool = False,
 ) -> int:
     """Judge finished runs by rules; nothing is trained or measured.
 
@@ -31,30 +31,19 @@ def check(
     candidate passed its self-checks, else 0. Rules that a run was not begun with are marked "fixed
     after the run".
 
-    Parameters
-    ----------
-    runs
-        Run folders, or files findings.json.
-    rule
-        Rule such as "tpr@0.001<=0.05"; may be repeated. It judges the runs whose kind of release
-        has its metric. [the rules of the runs themselves]
-    rules
-        TOML file with a table [rules], or with gate = [...].
-    release
-        Candidate to judge. [the one that the run judged]
-    junit
-        Write JUnit XML here, one test case a rule.
-    sarif
-        Write SARIF 2.1.0 here.
-    baseline
-        File of --write-baseline: what failed then passes, unless its metric got worse beyond both
-        intervals, which fails.
-    write_baseline
-        Write down here where every rule stands, as known; then the exit code is 0.
-    as_json
-        The result as JSON.
-    quiet
-        Print only what does not pass.
+    Args:
+        runs: Run folders, or files findings.json.
+        rule: Rule such as "tpr@0.001<=0.05"; may be repeated. It judges the runs whose kind of
+            release has its metric. [the rules of the runs themselves]
+        rules: TOML file with a table [rules], or with gate = [...].
+        release: Candidate to judge. [the one that the run judged]
+        junit: Write JUnit XML here, one test case a rule.
+        sarif: Write SARIF 2.1.0 here.
+        baseline: File of --write-baseline: what failed then passes, unless its metric got worse
+            beyond both intervals, which fails.
+        write_baseline: Write down here where every rule stands, as known; then the exit code is 0.
+        as_json: The result as JSON.
+        quiet: Print only what does not pass.
     """
     import json
 
@@ -110,8 +99,8 @@ def check(
 
 def _criteria(texts: list[str] | None, file: Path | None) -> list[Criterion]:
     from lethe.assess.judged import Criterion
-    from lethe.cli.options import criteria_in, read_toml
     from lethe.errors import InputError
+    from lethe.runs.settings import criteria_in, read_toml
 
     found = [Criterion(text) for text in texts or ()]
     if file is None:

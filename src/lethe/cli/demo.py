@@ -21,12 +21,9 @@ def demo(*, out: Path = Path("lethe-demo"), models: int = 16) -> int:
     from digits. Each step is a command that is printed before it runs: copy it, change it. The
     same command goes on where it was stopped.
 
-    Parameters
-    ----------
-    out
-        Folder of data, runs and report.
-    models
-        Shadow models of the audit of the model; more are slower and more exact.
+    Args:
+        out: Folder of data, runs and report.
+        models: Shadow models of the audit of the model; more are slower and more exact.
     """
     import shlex
     import sys

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
+from lethe.cli.options import AsJson
+
 if TYPE_CHECKING:
     from lethe.assess.compare import Change, Comparison
 
@@ -17,8 +19,8 @@ def diff(
     /,
     *,
     fail_on: Literal["worse"] | None = None,
-    every: Annotated[bool, Parameter(name="--all", negative=())] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    every: Annotated[bool, Parameter(name="--all")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Compare two finished runs: which risks, utilities, rules and proofs moved.
 
@@ -26,19 +28,13 @@ def diff(
     both runs' limits as if they were independent; runs that share data or seed are not, and then
     it is too wide: fewer numbers count as moved. Exit code 0, whatever is found.
 
-    Parameters
-    ----------
-    run_a
-        Run folder or findings.json, the one before.
-    run_b
-        The one after, of the same kind of release.
-    fail_on
-        "worse": exit code 1 if a number moved for the worse, a rule began to fail, or a proof got
-        weaker or was lost.
-    every
-        Print what stayed within its interval, and what neither run could measure, too.
-    as_json
-        The whole comparison as JSON.
+    Args:
+        run_a: Run folder or findings.json, the one before.
+        run_b: The one after, of the same kind of release.
+        fail_on: "worse": exit code 1 if a number moved for the worse, a rule began to fail, or a
+            proof got weaker or was lost.
+        every: Print what stayed within its interval, and what neither run could measure, too.
+        as_json: The whole comparison as JSON.
     """
     import json
 

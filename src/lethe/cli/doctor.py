@@ -10,9 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
+from lethe.cli.options import AsJson
 
 # What Lethe runs on, and the traps that are known there; `lethe doctor` prints both.
 
@@ -218,18 +217,15 @@ def _browser() -> str:
 def doctor(
     *,
     out: Path = Path("lethe-runs"),
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Say what Lethe finds here: versions, processor, BLAS, threads, GPU, extras, known traps.
 
     Nothing is changed and nothing leaves the machine. Exit code 0, also with warnings.
 
-    Parameters
-    ----------
-    out
-        Folder that runs would be written to.
-    as_json
-        The same as JSON, for a report of a problem.
+    Args:
+        out: Folder that runs would be written to.
+        as_json: The same as JSON, for a report of a problem.
     """
     import json
     import platform

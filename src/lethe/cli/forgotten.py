@@ -8,9 +8,7 @@ import json
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lethe.evidence.estimate import Refusal
 
@@ -112,11 +110,11 @@ def print_answers(folder: Path, requests: Requests, found: Forgotten, candidate:
         f"margin {found.margin:g}, {found.confidence:.0%} for all answers together"
     )
     for at, one in enumerate(found.persons):
-        print(f"{pseudonym(at)}  {one.verdict:<20} AUC {_limits(one)}")
+        print(f"{pseudonym(at)}  {one.verdict:<20} AUC {one.auc}")
     if isinstance(found.group, Refusal):
         print(f"group        not given: {found.group.reason}")
     else:
-        print(f"group        {found.group.verdict:<20} mean AUC {_limits(found.group)}")
+        print(f"group        {found.group.verdict:<20} mean AUC {found.group.auc}")
     decided = [one for one in found.persons if one.verdict != "inconclusive"]
     for text in dict.fromkeys(meaning(one, found.margin) for one in decided):
         print(text)
@@ -131,10 +129,6 @@ def print_answers(folder: Path, requests: Requests, found: Forgotten, candidate:
         worst = replace(hardest, auc=widest.auc)
         print(f"{len(listed)} inconclusive. {meaning(worst, found.margin)}")
     print(f"sheets: {folder / 'sheets'}; who is who: {folder / 'requests.csv'} (personal data)")
-
-
-def _limits(one: Verdict) -> str:
-    return str(one.auc)
 
 
 # The shadow models that a finished or half-finished run folder holds, for later questions.
@@ -166,35 +160,16 @@ def audited(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
     """
     import numpy as np
 
-    from lethe.cli.options import read_toml, settings_of
-    from lethe.cli.subject import load_subject
+    from lethe.cli.subject import chunks_in, settled_run
     from lethe.errors import InputError
-    from lethe.membership.by_hand import chunks_of
-    from lethe.membership.settings import AuditSettings
-    from lethe.training.folder import SettledRun
     from lethe.training.shadows import Shadows
 
-    settled = SettledRun(run)
-    if not (run / "audit.toml").is_file():
-        raise InputError(
-            f"{run} holds no audit.toml, so its audit was begun from Python, which alone knows "
-            "data and recipe. Ask from Python: lethe.membership.forgotten.judge_people."
-        )
-    asked: defaultdict[str, Any] = defaultdict(lambda: None, read_toml(run / "audit.toml"))
-    if asked["command"] == "audit scores" and candidate != "baseline":
-        raise InputError(f"candidate={candidate!r}: a run of scores has 'baseline' only.")
-    try:
-        if asked["command"] == "audit scores":
-            return _scores(settled, asked, data)
-        settings = settings_of(AuditSettings, asked)
-        asked["recipe"] = recipe or asked["recipe"]
-        loaded, built = load_subject(data or str(asked["target"]), asked, settings)
-    except InputError as error:
-        raise InputError(
-            f"{error} (audit.toml names files as they were seen from the folder where the audit "
-            "was begun; start there, or use --data and --recipe.)"
-        ) from error
-    jobs = chunks_of(settled, loaded, built, settings, candidate)
+    settled, asked = settled_run(run)
+    if asked["command"] == "audit scores":
+        if candidate != "baseline":
+            raise InputError(f"candidate={candidate!r}: a run of scores has 'baseline' only.")
+        return _scores(settled, asked, data)
+    loaded, jobs = chunks_in(settled, asked, candidate, data, recipe)
     finished = [job.finished() is not None for job in jobs]
     jobs = jobs[: finished.index(False)] if not all(finished) else jobs
     if sum(job.models for job in jobs) < 4:
@@ -212,12 +187,14 @@ def _scores(settled: SettledRun, asked: defaultdict[str, Any], data: str | None)
     """A run of `lethe audit scores`: the file is read again, and must be the same."""
     import numpy as np
 
-    from lethe.cli.options import scores_name
+    from lethe.cli.subject import elsewhere
     from lethe.errors import InputError
+    from lethe.runs.run import scores_name
     from lethe.training.shadows import read_models
 
     file = Path(data or str(asked["file"]))
-    shadows, targets = read_models(file, asked["signal"] or "logit")
+    with elsewhere():
+        shadows, targets = read_models(file, asked["signal"] or "logit")
     if scores_name(shadows, targets, int(asked["seed"] or 0)) != settled.audit:
         raise InputError(f"{file} is not the scores file that {settled.path} is about.")
     pool = np.ones(shadows.records, bool)
@@ -233,7 +210,7 @@ def forgotten(
     margin: float = 0.6,
     confidence: float = 0.95,
     power: float = 0.8,
-    attack: Annotated[list[str] | None, Parameter(negative=())] = None,
+    attack: list[str] | None = None,
     out: Path | None = None,
     data: str | None = None,
     recipe: str | None = None,
@@ -246,30 +223,19 @@ def forgotten(
 
     Exit codes: 0 nobody is distinguishable, 1 a person is, 3 some answers are inconclusive.
 
-    Parameters
-    ----------
-    run
-        Run folder, as made by `lethe audit model` or `lethe audit scores`.
-    ids
-        Who asked: csv or parquet with a column id (of a record, or of a person in an audit with
-        --group), or person.
-    candidate
-        Name of the baseline or of a mitigation, whose training is judged. [baseline]
-    margin
-        How often an attack may be right about a person who counts as not distinguishable,
-        between 0.5 (guessing) and 1. Fix it before you look. [0.6]
-    confidence
-        With which all answers hold together. [0.95]
-    power
-        Chance of an answer, for the number of models it takes. [0.8]
-    attack
-        Attack to judge by; may be repeated. [loss-threshold and lira-online]
-    out
-        Folder for the answers. [RUN/forgotten-CANDIDATE]
-    data
-        The audit's data or scores file, if it lies elsewhere on this machine.
-    recipe
-        The audit's recipe, if its file lies elsewhere on this machine.
+    Args:
+        run: Run folder, as made by `lethe audit model` or `lethe audit scores`.
+        ids: Who asked: csv or parquet with a column id (of a record, or of a person in an audit
+            with --group), or person.
+        candidate: Name of the baseline or of a mitigation, whose training is judged. [baseline]
+        margin: How often an attack may be right about a person who counts as not distinguishable,
+            between 0.5 (guessing) and 1. Fix it before you look. [0.6]
+        confidence: With which all answers hold together. [0.95]
+        power: Chance of an answer, for the number of models it takes. [0.8]
+        attack: Attack to judge by; may be repeated. [loss-threshold and lira-online]
+        out: Folder for the answers. [RUN/forgotten-CANDIDATE]
+        data: The audit's data or scores file, if it lies elsewhere on this machine.
+        recipe: The audit's recipe, if its file lies elsewhere on this machine.
     """
     import numpy as np
 

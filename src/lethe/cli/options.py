@@ -1,38 +1,35 @@
-"""What the commands share: options from a file, settings, and the files of a finished run."""
+"""Options of commands, made of a function's arguments or of the fields of its settings."""
 
 from __future__ import annotations
 
-import contextlib
+import inspect
 import re
 import shlex
-import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, Field, asdict, dataclass, field, fields, make_dataclass, replace
+from collections import abc
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
-from types import GenericAlias, UnionType
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from types import GenericAlias, SimpleNamespace, UnionType
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
+from typing import get_type_hints as hints_of
 
 from cyclopts import Group, Parameter
 
 from lethe.errors import InputError, check_known_keys
+from lethe.runs.settings import criteria_in, descriptions, read_toml
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    from lethe.assess.judged import Criterion
-    from lethe.cli.progress import Progress
     from lethe.evidence.findings import Findings
-    from lethe.training.folder import RunFolder
-    from lethe.training.shadows import Shadows
+
+
+# Options that several commands share.
+
+AsJson = Annotated[bool, Parameter(name="--json")]
+LedgerPlace = Annotated[str, Parameter(help="The ledger: a file, or postgresql://...")]
+Dataset = Annotated[str | None, Parameter(help="Name in the ledger. [the only one]")]
+TableName = Annotated[str | None, Parameter(help="In a .duckdb file. [the only one]")]
+Delimiter = Annotated[str, Parameter(help="Between the cells of a .csv file.")]
+Encoding = Annotated[str, Parameter(help="Of a .csv file, such as latin-1.")]
 
 
 # Under which heading each option of an audit stands in its help.
@@ -72,153 +69,111 @@ HEADINGS = {
     heading: Group(heading, sort_key=place) for place, heading in enumerate(_NAMES, start=1)
 }
 _HEADING = {name: heading for heading, names in _NAMES.items() for name in names.split()}
-Kind = TypeVar("Kind", bound=type)
 
 
-def heading_of(name: str, others: Mapping[str, str] | None = None) -> Group:
-    """The heading of an option, which must have one.
-
-    Args:
-        name: of the option, as Python writes it.
-        others: headings of options that mean something else in one command.
-    """
-    return HEADINGS[(others or {}).get(name) or _HEADING[name]]
-
-
-def grouped(kind: Kind, others: Mapping[str, str] | None = None) -> Kind:
-    """Make a dataclass the options of a command, each under its heading."""
-    hints = get_type_hints(kind, include_extras=True)
-    hints |= {
-        name: Annotated[hint, Parameter(group=heading_of(name, others))]
-        for name, hint in hints.items()
-    }
-    kind.__annotations__ = hints
-    for name, entry in kind.__dataclass_fields__.items():  # type: ignore[attr-defined]  # it is one
-        entry.type = hints[name]
-    made: Kind = Parameter(name="*")(kind)
-    return made
-
-
-Settings = TypeVar("Settings", bound="DataclassInstance")
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """A TOML file as a table.
-
-    Raises:
-        InputError: no such file, or not TOML; the message names the line.
-    """
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}.") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} is not valid TOML: {error}.") from error
-
-
-def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
-    """The rules among options, those of `[rules]` before those of `gate`."""
-    from lethe.assess.judged import Criterion, read_criteria
-
-    named = table.get("rules") or {}
-    listed = table.get("gate") or ()
-    listed = (listed,) if isinstance(listed, str) else listed
-    if not isinstance(named, Mapping) or not all(isinstance(text, str) for text in listed):
-        raise InputError(
-            f'{where}: [rules] must be a table of rules, and gate a list such as ["auc <= 0.6"].'
-        )
-    found = read_criteria(named, f"{where}, [rules]")
-    known = {one.text for one in found}
-    return [*found, *(Criterion(text) for text in listed if text not in known)]
-
-
-@grouped
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class RunOptions:
-    """Where options come from, and where results go.
+    """What commands of audits take beside the keywords of every run.
 
-    Parameters
-    ----------
-    out
-        Run folder. [lethe-runs/NAME-HASH]
-    config
-        TOML file with these options as keys; the command line wins.
-    context
-        TOML file with what only people know (author, purpose, ...), for the report.
-    as_json
-        Print findings.json instead of the table.
-    quiet
-        No progress, only the result.
+    Attributes:
+        config: TOML file with these options as keys; the command line wins.
+        context: TOML file with what only people know (author, purpose, ...), for the report.
+        as_json: print findings.json instead of the table.
     """
 
-    out: Path | None = None
     config: Path | None = None
     context: Path | None = None
-    as_json: Annotated[bool, Parameter(name="--json", negative=(), show_default=False)] = False
-    quiet: Annotated[bool, Parameter(negative=(), show_default=False)] = False
+    as_json: bool = False
 
 
-AS_USUAL = RunOptions()
-REPEATED = ("gate", "until", "query", "engine_option", "slices", "head", "also", "hierarchy")
+REPEATED = ("gate", "until", "query", "engine_option", "slices", "head", "also", "attribute")
 """Lists that take one value each time they are given; others take several at once too."""
+SPELLED = {"slices": "--slice", "from_date": "--from", "as_json": "--json"}
+"""Options that Python or a file spells otherwise."""
+OF_PYTHON = ("name", "save")
+"""Arguments of every function that no command takes."""
 
 
 def options_for(
-    settings: type[DataclassInstance],
-    *,
+    *sources: Any,
     names: Mapping[str, str] | None = None,
     leave: Sequence[str] = (),
     others: Mapping[str, str] | None = None,
+    headed: bool = True,
 ) -> Any:
-    """The options of a command, made of its settings: name, type, help and default of each.
+    """The options of a command: name, type, help and default of each.
 
     Every option is None where it was not given, so that a file of options can fill it in.
 
     Args:
-        settings: a dataclass whose docstring has a line in ``Attributes:`` for each field.
+        sources: functions, whose first argument is the command's own, and dataclasses. Their
+            docstrings have a line in ``Args:`` or ``Attributes:`` for each option.
         names: names of options that are not those of their field, by field.
         leave: fields that the command gets elsewhere.
         others: headings of options that mean something else in this command.
+        headed: whether options stand under headings.
 
     Returns:
-        A frozen dataclass that cyclopts reads. A type checker is shown the settings in its place:
-        both have the same names.
+        A frozen dataclass that cyclopts reads.
     """
-    hints, told = get_type_hints(settings), attribute_lines(settings)
-    made = []
-    for entry in fields(settings):
-        if entry.name in leave:
-            continue
-        name = (names or {}).get(entry.name, entry.name)
-        kinds = [kind for kind in get_args(hints[entry.name]) if kind in (str, int, float)]
-        hint = hints[entry.name]
-        if isinstance(hint, UnionType) or get_origin(hint) is Union:
-            listed = [kind for kind in get_args(hint) if get_origin(kind) is tuple]
-            hint = listed[0] if listed else kinds[0]
-        if get_origin(hint) is tuple:
-            hint = GenericAlias(list, get_args(hint)[:1])
-        usual = _usual(entry)
-        shown = told[entry.name] + (f" [{usual}]" if usual else "")
-        parameter = Parameter(
-            help=shown[:1].upper() + shown[1:],
-            consume_multiple=name not in REPEATED,
-            negative=None if entry.default is True else (),
-            group=heading_of(name, others),
-        )
-        made.append((name, Annotated[hint | None, parameter], field(default=None)))
-    options = make_dataclass(
-        f"{settings.__name__}Options",
-        made,
-        frozen=True,
-        kw_only=True,
-        namespace={"__module__": __name__, "__doc__": f"Options of `{settings.__name__}`."},
-    )
+    made: dict[str, Any] = {}
+    for source in sources:
+        lines = descriptions(source)
+        for entry, hint, usual in _entries(source):
+            name = (names or {}).get(entry, entry)
+            if entry in leave or name in made:
+                continue
+            default = _usual(usual)
+            shown = lines[entry] + (f" [{default}]" if default else "")
+            parameter = Parameter(
+                name=SPELLED.get(name),
+                # A file's suffix or a reference such as file.py:name stays as it is typed.
+                help=shown if re.match(r"\S*[.:=/]\w", shown) else shown[:1].upper() + shown[1:],
+                consume_multiple=name not in REPEATED,
+                negative=f"--no-{name.replace('_', '-')}" if usual is True else (),
+                group=HEADINGS[(others or {}).get(name) or _HEADING[name]]
+                if headed
+                else "Parameters",
+            )
+            made[name] = Annotated[_kind(hint) | None, parameter]
+    listed = [(name, hint, field(default=None)) for name, hint in made.items()]
+    module = {"__module__": __name__}
+    options = make_dataclass("Options", listed, frozen=True, kw_only=True, namespace=module)
     return Parameter(name="*")(options)
 
 
-def _usual(entry: Field[Any]) -> str:
+def _entries(source: Any) -> Iterator[tuple[str, Any, Any]]:
+    """Name, type and default of what a function takes, or of the fields of a dataclass."""
+    if is_dataclass(source):
+        hints = hints_of(source)
+        yield from ((entry.name, hints[entry.name], entry.default) for entry in fields(source))
+        return
+    listed = [
+        argument
+        for argument in list(inspect.signature(source).parameters.values())[1:]
+        if argument.name not in OF_PYTHON and argument.kind is not argument.VAR_KEYWORD
+    ]
+    annotations = SimpleNamespace(__annotations__={one.name: one.annotation for one in listed})
+    hints = hints_of(annotations, source.__globals__)
+    for argument in listed:
+        usual = MISSING if argument.default is argument.empty else argument.default
+        yield argument.name, hints[argument.name], usual
+
+
+def _kind(hint: Any) -> Any:
+    """The type that an option is read as; what only Python can hand over is a file here."""
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    for part in parts:
+        kinds = get_args(part)[:1]
+        if get_origin(part) in (abc.Sequence, tuple) and (kinds == (str,) or str not in parts):
+            return GenericAlias(list, kinds)
+        if get_origin(part) is abc.Mapping:
+            return list[str]
+    return next((part for part in parts if part in (bool, str, int, float, Path)), Path)
+
+
+def _usual(value: Any) -> str:
     """A default as help shows it."""
-    value = entry.default
     if value is MISSING or value is None or value is False or value in ((), ""):
         return ""
     if value is True:
@@ -228,244 +183,52 @@ def _usual(entry: Field[Any]) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def attribute_lines(settings: type) -> dict[str, str]:
-    """What the docstrings of a class and its bases say of each attribute, in one line."""
-    told: dict[str, str] = {}
-    for kind in reversed(settings.__mro__):
-        block = (kind.__doc__ or "").partition("Attributes:")[2]
-        for name, text in re.findall(r"^ {8}(\w+): (.*(?:\n {12,}.*)*)", block, re.MULTILINE):
-            told[name] = " ".join(text.split())
-    return told
-
-
-def given_in(*parts: Any) -> dict[str, Any]:
-    """The options of several such dataclasses together; what is None was not given."""
-    return {key: value for part in parts for key, value in asdict(part).items()}
-
-
-def merged(config: Path | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of the command line over those of a file; unknown keys are refused.
+def merged(
+    given: Mapping[str, Any], config: Path | None, subject: Any = None, needs: str = ""
+) -> tuple[Any, dict[str, Any]]:
+    """What a command is about, and its options, those of the command line over those of a file.
 
     A table `[rules]` in the file stands for `gate`; it stays beside it under ``rules``, for the
     names and reasons, unless the command line has a gate of its own.
+
+    Args:
+        given: options; None where not given.
+        config: TOML file, such as the audit.toml of a run.
+        subject: what the command is about, where it was given.
+        needs: command and subject, for the message; empty where there need be none.
+
+    Raises:
+        InputError: an unknown key, or nothing names the subject.
     """
-    options = dict(given)
-    if config is None:
-        return options
-    table = read_toml(config)
+    options, table = dict(given), {} if config is None else read_toml(config)
     # Written by ourselves into audit.toml; they repeat the positional argument.
-    for key in ("command", "target", "file"):
-        table.pop(key, None)
+    named = [table.pop(key, None) for key in ("command", "target", "file")]
+    subject = subject or named[1] or named[2]
+    if needs and not subject:
+        lacks = "" if config is None else f"; {config} names none with target = or file ="
+        raise InputError(f"lethe {needs}{lacks}.")
     if "rules" in table and "gate" in given:
         criteria = criteria_in(table, str(config))
         rules = table.pop("rules")
         if options["gate"] is None:
             options["rules"] = rules
-            table["gate"] = [one.text for one in criteria]
+            table["gate"] = [criterion.text for criterion in criteria]
     check_known_keys(str(config), table, given)
-    for key, value in table.items():
-        if options[key] is None:
-            options[key] = value
-    return options
-
-
-def subject_named(given: Any, config: Path | None, command: str) -> Any:
-    """What is audited: as it was given, or as a file of options names it.
-
-    Args:
-        given: the argument, or None or empty.
-        config: such as the audit.toml of a run.
-        command: as it is typed, for the message.
-
-    Raises:
-        InputError: neither names anything.
-    """
-    if given:
-        return given
-    table = {} if config is None else read_toml(config)
-    found = table.get("target") or table.get("file")
-    if not found:
-        lacks = "" if config is None else f"; {config} names none with target = or file ="
-        raise InputError(f"lethe {command} needs a file to audit{lacks}.")
-    return found
-
-
-def settings_of(
-    kind: type[Settings], options: Mapping[str, Any], names: Mapping[str, str] | None = None
-) -> Settings:
-    """Settings of any kind from merged options.
-
-    Args:
-        kind: of settings.
-        options: what is None keeps its default.
-        names: names of options that are not those of their field, by field.
-
-    Raises:
-        InputError: a value breaks a rule, or has the wrong type in a file.
-    """
-    chosen: dict[str, Any] = {}
-    for entry in fields(kind):
-        value = options.get((names or {}).get(entry.name, entry.name))
-        if value is None:
-            continue
-        if "tuple[" in str(entry.type):
-            value = tuple(value) if isinstance(value, list | tuple) else (value,)
-            usual: Any = entry.default or ()
-            for item in value if usual else ():
-                _check_type(entry.name, item, usual[0])
-        _check_type(entry.name, value, entry.default)
-        chosen[entry.name] = value
-    return kind(**chosen)
-
-
-def _check_type(name: str, value: Any, default: Any) -> None:
-    """Files can hold any type; the command line has been read as the right one already."""
-    rules: list[tuple[type, type | tuple[type, ...], str]] = [
-        (bool, bool, "true or false"),
-        (int, int, "a whole number"),
-        (float, (int, float), "a number"),
-        (str, str, "text"),
-    ]
-    for kind, allowed, words in rules:
-        if isinstance(default, kind):
-            if not isinstance(value, allowed) or isinstance(value, bool) is not (kind is bool):
-                raise InputError(f"{name}={value!r} must be {words}.")
-            return
-
-
-def run_folder(out: str | Path | None, subject: str, name: str) -> Path:
-    """The folder that was asked for, or lethe-runs/SUBJECT-HASH8."""
-    return Path(out or Path("lethe-runs") / f"{subject}-{name[:8]}")
-
-
-def content(*parts: Any, seed: int) -> str:
-    """What a run on arrays is bound to: the hash of arrays and words, and the seed.
-
-    Args:
-        parts: arrays, or text; None is left out.
-    """
-    from lethe.data.columns import as_text
-    from lethe.training.fingerprint import digest, hash_array
-
-    hashes = [
-        part
-        if isinstance(part, str)
-        else hash_array(as_text(part) if part.dtype.hasobject else part)
-        for part in parts
-        if part is not None
-    ]
-    return digest(*hashes, str(seed))
-
-
-def scores_name(shadows: Shadows, targets: Shadows | None, seed: int) -> str:
-    """What a run on handed-in scores is bound to."""
-    tables = [shadows] if targets is None else [shadows, targets]
-    return content(*(part for one in tables for part in (one.signals, one.members)), seed=seed)
+    return subject, {**options, **{k: v for k, v in table.items() if options[k] is None}}
 
 
 def command_line() -> str:
     """The command as it was typed, for the manifest."""
-    from lethe.cli import ASKED
+    from lethe.cli import TYPED
 
-    return shlex.join(["lethe", *ASKED.get()])
-
-
-def begin(run: RunFolder, command: Mapping[str, Any]) -> None:
-    """Write down what was asked, before anything is trained: `lethe shadow` reads it."""
-    from lethe.training.folder import to_toml
-
-    criteria = criteria_in(command, "audit.toml")
-    run.settle("rules", [one.to_json() for one in criteria])
-    # [rules] holds the gate already, with names and reasons; a table must stand last.
-    flat = {key: value for key, value in command.items() if key != "rules"}
-    named = command.get("rules")
-    if named:
-        flat["gate"] = [one.text for one in criteria if not one.name]
-    text = to_toml(flat) + ("" if not named else f"\n[rules]\n{to_toml(named)}")
-    run.write("audit.toml", text.encode())
+    return shlex.join(["lethe", *TYPED.get()])
 
 
-@contextlib.contextmanager
-def running(
-    folder: Path, name: str, command: Mapping[str, Any], quiet: bool, typed: str = ""
-) -> Iterator[tuple[RunFolder, Progress]]:
-    """The run folder, with what was asked written down in it, and where to tell how far it is.
-
-    Args:
-        folder: of the run.
-        name: what it is bound to.
-        command: what was asked, plain values.
-        quiet: tell nothing.
-        typed: for the manifest; by default the command line.
-    """
-    from lethe.cli.progress import Progress
-    from lethe.training.folder import RunFolder
-
-    with RunFolder(folder, name, typed or command_line()) as run, Progress(quiet) as progress:
-        begin(run, command)
-        yield run, progress
-
-
-@dataclass(frozen=True)
-class Subject:
-    """One audit that is ready to run.
-
-    Attributes:
-        title: of the run folder, where none was asked for.
-        name: what the run is bound to: content of the files, columns and seed.
-        audit: runs it, given the run folder and the progress.
-        notes: what was changed on reading.
-    """
-
-    title: str
-    name: str
-    audit: Callable[[RunFolder, Progress], Findings]
-    notes: tuple[str, ...] = ()
-
-
-def audited(subject: Subject, command: Mapping[str, Any], run: RunOptions) -> int:
-    """Run one audit in its folder, write and print its documents; the exit code.
-
-    Args:
-        command: what was asked, with `out`; plain values.
-    """
-    folder = run_folder(command["out"], subject.title, subject.name)
-    with running(folder, subject.name, command, run.quiet) as (there, progress):
-        for note in subject.notes:
-            progress.say(note)
-        findings = subject.audit(there, progress)
-        return finish(findings, there, run.context, run.as_json)
-
-
-def finish(findings: Findings, run: RunFolder, context: Path | None, as_json: bool = False) -> int:
-    """Write the documents of a run, print the result or the findings, return the exit code."""
-    from lethe.assess.judged import unsupported
-    from lethe.evidence.rules import UNDECIDED, exit_code
+def show(findings: Findings, folder: Path, as_json: bool) -> None:
+    """Print the result of a run, or its findings."""
     from lethe.report.terminal import print_findings
 
-    findings = documents(findings, run, context)
     if as_json:
         print(findings.to_bytes().decode(), end="")
     else:
-        print_findings(findings, str(run.path))
-    outcomes = [str(ruling["outcome"]) for ruling in findings.rules]
-    return exit_code([*outcomes, UNDECIDED] if unsupported(findings) else outcomes)
-
-
-def documents(findings: Findings, run: RunFolder, context: Path | None = None) -> Findings:
-    """Write findings, report and figures of a run; the findings with what people said of it."""
-    from lethe.assess.judged import stamped
-    from lethe.report.page import files
-
-    beside = run.path / "context.toml"
-    if context is not None or beside.is_file():
-        findings = replace(findings, context=read_toml(context or beside))
-    fixed = [str(one["rule"]) for one in run.manifest.get("rules", ())]
-    asked = run.path / "audit.toml"
-    criteria = criteria_in(read_toml(asked), str(asked)) if asked.is_file() else []
-    findings = stamped(findings, criteria, fixed)
-    run.write("findings.json", findings.to_bytes())
-    run.finished()
-    for name, content in files(findings, run.manifest):
-        run.write(name, content)
-    return findings
+        print_findings(findings, str(folder))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
-
-from lethe.cli import ASKED
-from lethe.cli.options import HEADINGS, command_line, given_in, merged, settings_of
-from lethe.cli.subject import DATA, PLAN, DataOptions, PlanOptions
+from lethe.api.models import audit
+from lethe.cli import TYPED
+from lethe.cli.audit_model import model
+from lethe.cli.audits import NOT_ASKED
+from lethe.cli.options import command_line, merged, options_for
+from lethe.data.tables import load
 from lethe.evidence.estimate import Refusal
 from lethe.membership.settings import AuditSettings
+from lethe.runs.settings import settings_of
 
 if TYPE_CHECKING:
     from lethe.membership.planning import Plan, Row
@@ -145,21 +148,41 @@ def size(count: float) -> str:
     return f"{count:.3g} {unit}" if count < 10 else f"{count:.0f} {unit}"
 
 
-RULES, RUNNING = HEADINGS["Stopping and rules"], HEADINGS["Running"]
+@dataclass(frozen=True)
+class PilotOptions:
+    """A plan.
+
+    Attributes:
+        pilot: models to train now, at least 8. A plan from few models is unsure of itself, and says
+            how much. [16]
+        precision: how narrow the interval shall be; answered with the number of models it takes.
+            Such as "tpr@0.001 within 20%" (plus or minus 20 % of the value), "tpr@0.01 within
+            0.005" or "width(tpr@0.01)<=0.01" (limits at most 0.01 apart); may be repeated. Metrics:
+            tpr@FPR, tau@FPR, auc.
+        out: run folder. [lethe-runs/TARGET-HASH, as the audit's]
+        config: TOML file with these options as keys; the command line wins.
+        quiet: no progress, only the result.
+    """
+
+    pilot: int | None = None
+    precision: tuple[str, ...] = ()
+    out: Path | None = None
+    config: Path | None = None
+    quiet: bool = False
 
 
-def plan(
-    target: str,
-    /,
-    *,
-    data: DataOptions = DATA,
-    settings: PlanOptions = PLAN,
-    pilot: Annotated[int | None, Parameter(group=RULES)] = None,
-    precision: Annotated[list[str] | None, Parameter(negative=(), group=RULES)] = None,
-    out: Annotated[Path | None, Parameter(group=RUNNING)] = None,
-    config: Annotated[Path | None, Parameter(group=RUNNING)] = None,
-    quiet: Annotated[bool, Parameter(negative=(), group=RUNNING)] = False,
-) -> int:
+NOT_OF_PLANS = (
+    *("gate", "until", "release", "accept", "keep_records", "margin"),
+    *("memory", "engine", "engine_option"),
+)
+Options = options_for(
+    *(model, load, PilotOptions, audit),
+    leave=(*NOT_ASKED, *NOT_OF_PLANS),
+    others={"precision": "Stopping and rules"},
+)
+
+
+def plan(target: str, /, *, given: Options = None) -> int:  # type: ignore[valid-type]
     """Train a few of an audit's models and say what the whole would take and tell.
 
     The pilot's models stay in the run folder: `lethe audit model` with the same options goes on
@@ -167,38 +190,30 @@ def plan(
     time, memory, disk, how wide the interval of the TPR at 1 % and 0.1 % FPR will be, and how
     well K models rank the records by exposure.
 
-    Parameters
-    ----------
-    target
-        As in `lethe audit model`: built-in data or a file.
-    pilot
-        Models to train now, at least 8. A plan from few models is unsure of itself, and says
-        how much. [16]
-    precision
-        How narrow the interval shall be; answered with the number of models it takes. Such as
-        "tpr@0.001 within 20%" (plus or minus 20 % of the value), "tpr@0.01 within 0.005" or
-        "width(tpr@0.01)<=0.01" (limits at most 0.01 apart); may be repeated. Metrics: tpr@FPR,
-        tau@FPR, auc.
-    out
-        Run folder. [lethe-runs/TARGET-HASH, as the audit's]
-    config
-        TOML file with these options as keys; the command line wins.
-    quiet
-        No progress, only the result.
+    Args:
+        target: As in `lethe audit model`: built-in data or a file.
     """
     import json
 
-    from lethe.cli.progress import Progress
-    from lethe.cli.subject import find_subject
+    from lethe.cli.subject import load_subject
     from lethe.membership import planning
+    from lethe.membership.audit import baseline_spec
+    from lethe.membership.candidates import build_candidates
+    from lethe.runs.progress import Progress
+    from lethe.runs.run import run_folder
     from lethe.training.folder import RunFolder
 
-    own = {"pilot": pilot, "precision": precision, "out": out}
-    options = merged(config, {**given_in(data, settings), **own})
+    typed = asdict(given or Options())
+    config, quiet = typed.pop("config"), bool(typed.pop("quiet"))
+    _, options = merged(typed, config)
+    options["command"] = "audit model"
     chosen = settings_of(AuditSettings, options)
     asked = options["precision"] or ()
     planning.check_asked(options["pilot"], asked)
-    records, recipe, name, folder = find_subject(target, options, chosen)
+    records, recipe = load_subject(target, options, chosen)
+    build_candidates(chosen, recipe)
+    name = baseline_spec(records, recipe, chosen).hash()
+    folder = run_folder(options["out"], records.name, name)
     with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
         found = planning.plan(
             records,
@@ -217,7 +232,7 @@ def plan(
 
 def _audit_of(target: str) -> str:
     """The command of the audit with the same options, but for those of a plan alone."""
-    words, kept = iter(ASKED.get()), []
+    words, kept = iter(TYPED.get()), []
     for word in words:
         name, is_, _ = word.partition("=")
         if name in ("--pilot", "--precision", "--models"):

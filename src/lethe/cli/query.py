@@ -3,48 +3,52 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import sys
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
+from lethe.cli.options import options_for
+from lethe.queries.ask import FREE, ask
+from lethe.queries.plan import LIMITS, Limits, make_plan
+from lethe.queries.plan import explain as explained
+from lethe.queries.privacy import Privacy
+from lethe.queries.query import parse
+from lethe.queries.registration import find
+from lethe.runs.progress import Progress
 
 if TYPE_CHECKING:
     from lethe.queries.ask import Reply
     from lethe.queries.plan import Plan
     from lethe.queries.privacy import Answer
 
-FLAG = Parameter(negative=())
 _PRINTED = 1_000  # values in the table; rich needs minutes for a hundred thousand
 
 
-def query(
-    path: Path,
-    question: str,
-    /,
-    *,
-    epsilon: float | None = None,
-    delta: float | None = None,
-    rho: float | None = None,
-    mu: float | None = None,
-    budget: str | None = None,
-    dataset: str | None = None,
-    analyst: str | None = None,
-    person: str | None = None,
-    rows: int | None = None,
-    relation: Literal["add/remove", "replace-one"] | None = None,
-    table: str | None = None,
-    anchor: Path | None = None,
-    dry_run: Annotated[bool, FLAG] = False,
-    explain: Annotated[bool, FLAG] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative=())] = False,
-    again: Annotated[bool, FLAG] = False,
-    no_budget: Annotated[bool, FLAG] = False,
-    cells: int = 10_000,
-    seconds: float = 30.0,
-    megabytes: float = 32.0,
-) -> int:
+@dataclass(frozen=True)
+class Shown:
+    """What is printed.
+
+    Attributes:
+        dry_run: say what it would cost and how far off it would be; spend nothing, read no row.
+        explain: the same in plain words, before the answer.
+        as_json: print JSON.
+    """
+
+    dry_run: bool = False
+    explain: bool = False
+    as_json: bool = False
+
+
+Options = options_for(
+    ask, Shown, Limits, leave=("query", "threads", "limits", "progress"), headed=False
+)
+
+
+def query(path: Path, question: str, /, *, given: Options = None) -> int:  # type: ignore[valid-type]
     """Ask a question about a table; the rows stay where they are.
 
     Such as: lethe query data.parquet "mean(age) in [18, 100] by county" --epsilon 0.5 --delta
@@ -56,98 +60,30 @@ def query(
     with columns, whose groups are either listed ('by county among [..]') or found, which needs a
     delta. Exit code 2 says that it was refused and nothing was spent.
 
-    Parameters
-    ----------
-    path
-        Registered data, or their keeper's file; see `lethe register`.
-    question
-        In the grammar above.
-    epsilon
-        Cost; alone it means Laplace noise.
-    delta
-        With --epsilon: Gaussian noise, and groups that are found.
-    rho
-        Cost in zero-concentrated differential privacy, instead of --epsilon.
-    mu
-        Cost in Gaussian differential privacy, instead of --epsilon.
-    budget
-        Ledger that `lethe budget create` made: a file or postgresql://...
-    dataset
-        Its name in the ledger. [the only one]
-    analyst
-        Who asks. [local]
-    person
-        Column that names the person of a row. [every row is a person]
-    rows
-        Most rows of a person that are used; goes with --person.
-    relation
-        Neighbours: a person more or less, or another person instead. [add/remove]
-    table
-        In a .duckdb file. [the only one]
-    anchor
-        Head of the ledger that `lethe budget anchor` wrote, kept elsewhere: finds old copies.
-    dry_run
-        Say what it would cost and how far off it would be; spend nothing, read no row.
-    explain
-        The same in plain words, before the answer.
-    as_json
-        Print JSON.
-    again
-        Pay once more for a question that was paid for but, after a crash, has no answer.
-    no_budget
-        Answer though nobody counts what the answers add up to.
-    cells
-        Most values of an answer: groups times bins of each; more are refused before payment.
-    seconds
-        Most time to draw the noise, as estimated from the question.
-    megabytes
-        Most that question and answer take in the ledger, as estimated.
+    Args:
+        path: Registered data, or their keeper's file; see `lethe register`.
+        question: In the grammar above.
     """
-    import json
-    import sys
-
-    from lethe.cli.progress import Progress
-    from lethe.queries.ask import ANALYST, FREE, ask
-    from lethe.queries.plan import Limits, make_plan
-    from lethe.queries.plan import explain as explained
-    from lethe.queries.privacy import Privacy
-    from lethe.queries.query import parse
-    from lethe.queries.registration import find
-
-    asked_relation, limits = relation or "add/remove", Limits(cells, seconds, megabytes)
+    typed = {name: value for name, value in asdict(given or Options()).items() if value is not None}
+    dry_run, explain, as_json = (typed.pop(name, False) for name in vars(Shown()))
+    limits = Limits(**{name: typed.pop(name) for name in vars(LIMITS) if name in typed})
     if dry_run or explain:
-        privacy = Privacy(epsilon, delta, rho, mu, asked_relation, person, rows)
-        plan = make_plan(parse(question), find(path, table).schema, privacy, (), limits)
+        terms = ("epsilon", "delta", "rho", "mu", "relation", "person", "rows")
+        privacy = Privacy(**{name: typed[name] for name in terms if name in typed})
+        schema = find(path, typed.get("table")).schema
+        plan = make_plan(parse(question), schema, privacy, (), limits)
         words = explained(plan) if explain else []
         if dry_run:
             if as_json:
                 print(json.dumps({**plan.to_json(), "words": words, "spent": None}, indent=1))
             else:
-                _print_plan(plan, words, budget, dataset)
+                _print_plan(plan, words, typed.get("budget"), typed.get("dataset"))
             return 0
         if not as_json:
             print("\n".join([*words, ""]))
-    reply = ask(
-        path,
-        question,
-        budget=budget,
-        epsilon=epsilon,
-        delta=delta,
-        rho=rho,
-        mu=mu,
-        relation=asked_relation,
-        person=person,
-        rows=rows,
-        table=table,
-        dataset=dataset,
-        analyst=ANALYST if analyst is None else analyst,
-        again=again,
-        anchor=anchor,
-        no_budget=no_budget,
-        limits=limits,
-        progress=partial(Progress().part, "groups answered"),
-    )
-    if no_budget:
+    progress = partial(Progress().part, "groups answered")
+    reply = ask(path, question, **{"budget": None, **typed}, limits=limits, progress=progress)
+    if reply.paid_from is None:
         print(f"lethe: {FREE}. Use this on made-up data only.", file=sys.stderr)
     if as_json:
         print(json.dumps(reply.to_json(), indent=1))

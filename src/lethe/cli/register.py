@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lethe.cli.options import Delimiter, Encoding, TableName
+
 if TYPE_CHECKING:
     from lethe.queries.registration import Registered
 
@@ -22,26 +24,17 @@ def schema(
     /,
     *,
     out: Path | None = None,
-    table: str | None = None,
-    delimiter: str = ",",
-    encoding: str = "utf-8",
+    table: TableName = None,
+    delimiter: Delimiter = ",",
+    encoding: Encoding = "utf-8",
 ) -> int:
     """Draft the schema of a table, to be looked over before it is registered.
 
     It reads the rows: keep the draft to yourself until what was read off them is replaced.
 
-    Parameters
-    ----------
-    data
-        .parquet, .csv or .duckdb.
-    out
-        Where to write it. [DATA.schema.toml]
-    table
-        In a .duckdb file. [the only one]
-    delimiter
-        Between the cells of a .csv file.
-    encoding
-        Of a .csv file, such as latin-1.
+    Args:
+        data: .parquet, .csv or .duckdb.
+        out: Where to write it. [DATA.schema.toml]
     """
     from lethe.data.source import File, drafted, infer_schema, left_out
     from lethe.errors import InputError
@@ -75,28 +68,17 @@ def register(
     schema: Path | None = None,
     prepared: Path | None = None,
     keeper: Path | None = None,
-    table: str | None = None,
-    delimiter: str = ",",
-    encoding: str = "utf-8",
+    table: TableName = None,
+    delimiter: Delimiter = ",",
+    encoding: Encoding = "utf-8",
 ) -> int:
     """Settle the schema of a table, so that questions can be asked about it.
 
-    Parameters
-    ----------
-    data
-        .parquet, .csv or .duckdb. Of a .csv file a typed copy is made, which questions read.
-    schema
-        What the columns are. [DATA.schema.toml, which `lethe schema` writes]
-    prepared
-        Place of the typed copy: personal data, for its owner alone. [DATA.rows]
-    keeper
-        Place of the keeper's file, which holds the key of the data's hash. [DATA.keeper]
-    table
-        In a .duckdb file. [the only one]
-    delimiter
-        Between the cells of a .csv file.
-    encoding
-        Of a .csv file, such as latin-1.
+    Args:
+        data: .parquet, .csv or .duckdb. Of a .csv file a typed copy is made, which questions read.
+        schema: What the columns are. [DATA.schema.toml, which `lethe schema` writes]
+        prepared: Place of the typed copy: personal data, for its owner alone. [DATA.rows]
+        keeper: Place of the keeper's file, which holds the key of the data's hash. [DATA.keeper]
     """
     found = registered(data, schema, prepared, keeper, table, delimiter, encoding)
     print(f"{found.name}: {len(found.schema)} columns, registered in {found.keeper}.")
@@ -140,17 +122,13 @@ def schema_of(data: Path) -> Path:
     return data.with_name(f"{data.name}.schema.toml")
 
 
-def forget_data(data: Path, /, *, table: str | None = None) -> int:
+def forget_data(data: Path, /, *, table: TableName = None) -> int:
     """Delete the typed copy of registered data and their key: nobody can ask about them any more.
 
     The data themselves stay, and so do the ledger's entries: what was spent stays spent.
 
-    Parameters
-    ----------
-    data
-        The data, or their keeper's file.
-    table
-        In a .duckdb file. [the only one]
+    Args:
+        data: The data, or their keeper's file.
     """
     from lethe.queries.registration import find, forget
 

@@ -22,14 +22,10 @@ def init(run: Path | None = None, /, *, out: Path | None = None, force: bool = F
 
     In a run folder the report reads it by itself: fill it in, then `lethe report RUN`.
 
-    Parameters
-    ----------
-    run
-        Run folder; the form is written into it.
-    out
-        Where to write it instead. [context.toml in RUN, else ./context.toml]
-    force
-        Overwrite a form that is there.
+    Args:
+        run: Run folder; the form is written into it.
+        out: Where to write it instead. [context.toml in RUN, else ./context.toml]
+        force: Overwrite a form that is there.
     """
     from lethe.errors import InputError
     from lethe.files import write_whole
@@ -46,7 +42,7 @@ def init(run: Path | None = None, /, *, out: Path | None = None, force: bool = F
 
 
 def report(
-    run: Annotated[list[Path], Parameter(consume_multiple=True, negative=())],
+    run: Annotated[list[Path], Parameter(consume_multiple=True)],
     /,
     *,
     out: Path | None = None,
@@ -61,20 +57,14 @@ def report(
     With several there is one verdict on all of them, and a part for each. The page needs no other
     file and no network.
 
-    Parameters
-    ----------
-    run
-        Run folders, or findings.json files: model, embeddings, table and queries in any order.
-    out
-        HTML file. [report.html in the folder of a single run, else ./report.html]
-    pdf
-        Also print to this PDF; Chromium does it, if it is installed.
-    md
-        Also write the short form as Markdown, for a merge request.
-    context
-        TOML file with what only people know, for all runs. [context.toml in each run folder]
-    title
-        Name of the system, at the head of a page on several runs.
+    Args:
+        run: Run folders, or findings.json files: model, embeddings, table and queries in any order.
+        out: HTML file. [report.html in the folder of a single run, else ./report.html]
+        pdf: Also print to this PDF; Chromium does it, if it is installed.
+        md: Also write the short form as Markdown, for a merge request.
+        context: TOML file with what only people know, for all runs. [context.toml in each run
+            folder]
+        title: Name of the system, at the head of a page on several runs.
     """
     from lethe.files import write_whole
     from lethe.report import markdown, render_several, to_pdf
@@ -99,9 +89,9 @@ def _folder(run: Path) -> Path:
 def _read(run: Path, context: Path | None) -> tuple[Findings, dict[str, Any]]:
     from dataclasses import replace
 
-    from lethe.cli.options import read_toml
     from lethe.errors import InputError
     from lethe.evidence.findings import Findings
+    from lethe.runs.settings import read_toml
     from lethe.training.folder import RunFolder
 
     folder = _folder(run)

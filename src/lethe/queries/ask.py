@@ -185,7 +185,7 @@ def ask(
     analyst: str = ANALYST,
     again: bool = False,
     no_budget: bool = False,
-    anchor: str | Path | None = None,
+    anchor: Path | str | None = None,
     threads: int | None = None,
     limits: Limits = LIMITS,
     progress: Progress | None = None,
@@ -195,20 +195,20 @@ def ask(
     Args:
         path: registered data, or their keeper's file; see `lethe.register`.
         query: such as ``mean(age) in [18, 100] by county``.
-        budget: the ledger: a file that `lethe budget create` made, or ``postgresql://...``.
+        budget: ledger that `lethe budget create` made: a file or postgresql://...
         epsilon: cost; alone it means Laplace noise.
-        delta: with epsilon: Gaussian noise, and groups whose names are private.
-        rho, mu: instead of epsilon.
-        relation: "add/remove" or "replace-one", as the budget's.
-        person: column that names the person of a row; without it every row is a person.
-        rows: most rows of a person that are used.
-        table: in a .duckdb file.
-        dataset: name in the ledger; may be left out where it has only one.
+        delta: with --epsilon: Gaussian noise, and groups that are found.
+        rho: cost in zero-concentrated differential privacy, instead of --epsilon.
+        mu: cost in Gaussian differential privacy, instead of --epsilon.
+        relation: neighbours: add/remove, a person more or less, or replace-one, another instead.
+        person: column that names the person of a row. [every row is a person]
+        rows: most rows of a person that are used; goes with --person.
+        table: in a .duckdb file. [the only one]
+        dataset: its name in the ledger. [the only one]
         analyst: who asks.
-        again: pay once more for a question that was paid for and not answered.
-        no_budget: answer without a ledger; nobody counts what such answers add up to.
-        anchor: file with the ledger's head, kept where the ledger's keeper cannot change it; an
-            old copy of the ledger that was put back is then refused.
+        again: pay once more for a question that was paid for but, after a crash, has no answer.
+        no_budget: answer though nobody counts what the answers add up to.
+        anchor: head of the ledger by `lethe budget anchor`, kept elsewhere: finds old copies.
         threads: for DuckDB; None = as many as there are cores. They change no number.
         limits: most values, seconds and bytes of an answer; a question beyond is refused.
         progress: called with how many groups that the question lists were answered, and of how

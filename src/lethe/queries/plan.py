@@ -31,10 +31,10 @@ class Limits:
     All are compared with what question and schema say, before anything is paid for.
 
     Attributes:
-        cells: values of an answer: groups times bins, or coefficients.
-        seconds: time to draw the noise, estimated. Reading the rows takes longer the more there
-            are, and is not in it.
-        megabytes: question and answer in the ledger, estimated.
+        cells: most values of an answer: groups times bins of each; more are refused before payment.
+        seconds: most time to draw the noise, as estimated from the question; reading the rows is
+            not in it.
+        megabytes: most that question and answer take in the ledger, as estimated.
     """
 
     cells: int = 10_000
