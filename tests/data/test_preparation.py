@@ -4,8 +4,6 @@ Compared: the number and names of columns, the classes, the number of parameters
 network, and the numbers of every other record, bit by bit. Nothing may be refused either.
 """
 
-from __future__ import annotations
-
 import csv
 import datetime
 import math

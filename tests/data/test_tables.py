@@ -3,8 +3,6 @@
 Small enough that each expected number was worked by hand.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Epsilon of DP-SGD against published numbers, integrals done by hand, and laws it must obey."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import subprocess

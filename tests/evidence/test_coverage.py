@@ -5,8 +5,6 @@ normal, on complementary pairs of models; the second table of a pair adds noise 
 `python tests/evidence/test_coverage.py [REPETITIONS] [RECORDS]` prints the table of coverage.
 """
 
-from __future__ import annotations
-
 import math
 import sys
 

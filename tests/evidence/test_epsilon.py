@@ -1,7 +1,5 @@
 """Two-sided bounds on epsilon: worked cases, the Gaussian curve, validity, claims, bad input."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath

@@ -4,8 +4,6 @@
 schema, to be told in the changelog.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

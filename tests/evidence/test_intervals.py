@@ -1,7 +1,5 @@
 """Intervals of a share: exact values, simulated coverage, and what dependence does to them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """One-run bounds on epsilon: exact sums, a linear program, mechanisms with a known answer."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """ROC quantities: ties, saturation, what no sample resolves, analytic and published cases."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

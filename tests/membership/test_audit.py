@@ -1,7 +1,5 @@
 """The whole audit on a few hundred real records: findings, resume, more models, odd data."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Rows that stand several times are counted, said, and can be kept together."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

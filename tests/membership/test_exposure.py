@@ -1,7 +1,5 @@
 """The exposed few: chosen on one half, reported on the other, without bias."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """LiRA with several queries: LiRA itself for one, their mean for several, and in an audit."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -79,7 +77,7 @@ def test_more_queries_see_more_and_given_targets_are_attacked_alike():
     assert auc(given_.members, table) > power[0]
 
 
-@pytest.mark.parametrize("models", range(4, 13))
+@pytest.mark.parametrize("models", [4, 7, 12])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_null_signals_give_half(design, models):
     if design == "nearly balanced" and models % 2 == 0:
