@@ -208,11 +208,6 @@ def test_the_golden_file_byte_for_byte():
     valid(json.loads(GOLDEN.read_bytes()))
 
 
-def test_identical_findings_give_identical_bytes():
-    assert full().to_bytes() == full().to_bytes()
-    assert full().to_bytes() != minimal().to_bytes()
-
-
 def context(value):
     return dataclasses.replace(minimal(), context={"value": value}).to_json()["context"]["value"]
 
