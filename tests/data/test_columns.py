@@ -1,7 +1,5 @@
 """Files become columns, or a message that says where and how to get on."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import re

@@ -1,7 +1,5 @@
 """Conditions that name records: every comparison, dates and years, and what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

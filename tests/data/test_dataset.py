@@ -1,7 +1,5 @@
 """A Dataset that exists keeps its promises."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -136,7 +134,6 @@ def table(path: Path, rows: Sequence[tuple[Any, ...]] = PEOPLE_ROWS) -> Path:
 
 def test_persons_of_a_table(tmp_path: Path) -> None:
     data = load(table(tmp_path), "kind", group="user", id_column="name")
-    assert data.groups is not None
     assert data.groups.tolist() == [row[0] for row in PEOPLE_ROWS]
     assert data.feature_names == ("height",)
     assert any("3 persons by column 'user', 1 to 3 records each" in note for note in data.notes)

@@ -1,7 +1,5 @@
 """Sizes of memory; equal rows grouped on disk: codes, values and audit as of rows in memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 

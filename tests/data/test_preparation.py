@@ -4,8 +4,6 @@ Compared: the number and names of columns, the classes, the number of parameters
 network, and the numbers of every other record, bit by bit. Nothing may be refused either.
 """
 
-from __future__ import annotations
-
 import csv
 import datetime
 import math
@@ -235,6 +233,7 @@ FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_is_seen(fault: str) -> None:
     @settings(

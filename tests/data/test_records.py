@@ -1,7 +1,5 @@
 """Sparse records: people and items by name, times as whole days, one fact a person and item."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A schema is read as it is written, contradicts itself nowhere, and has one form of each value."""
 
-from __future__ import annotations
-
 import datetime
 from decimal import Decimal
 from typing import Any

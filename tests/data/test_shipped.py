@@ -1,7 +1,5 @@
 """Data that ship along: whole, real, the same each time, and fit for what they are for."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Facts sorted on disk are the facts that are read into memory, with the same refusals."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any

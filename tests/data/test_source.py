@@ -1,7 +1,5 @@
 """Cells of every type as every declared type, worked by hand; and files that are refused."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math

@@ -1,7 +1,5 @@
 """Texts with codes; their vectors are those of the model by hand, kept, and bound to it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

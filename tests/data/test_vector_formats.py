@@ -1,7 +1,5 @@
 """Vectors in every format, under any names: one reading, and refusals that say the way out."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -390,7 +388,6 @@ def test_a_date_makes_two_periods(name: str, tmp_path: Path) -> None:
     pq.write_table(pa.table({**LISTED, "day": column}), tmp_path / "a.parquet")
     read = read_embeddings(tmp_path / "a.parquet", Names("emb", "who", "churned", "day", Cut(date)))
     later = np.datetime64("2024-03-01") <= DAYS
-    assert read.period is not None
     assert read.period.tolist() == [f"from {date}" if x else f"before {date}" for x in later]
     assert len(read.notes) == len(said) and all(map(str.__contains__, read.notes, said))
 

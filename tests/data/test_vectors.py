@@ -1,7 +1,5 @@
 """Files of vectors and heads: every format gives the same, and odd ones are refused by name."""
 
-from __future__ import annotations
-
 import pickle
 
 import numpy as np

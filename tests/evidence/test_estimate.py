@@ -1,7 +1,5 @@
 """A number never stands without its interval, and never as NaN."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Pareto set, knee and operating point, against hand-worked planes and a naive oracle."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What is proof and what is only measured, kept apart."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """Widths that are asked for: three forms, and no verdict."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

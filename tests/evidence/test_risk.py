@@ -1,7 +1,5 @@
 """The strongest attack decides: contracts of `risk_of` over any results."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

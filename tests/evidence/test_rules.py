@@ -1,7 +1,5 @@
 """The grammar of rules, the truth table of a judgement, and the exit code of several."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Two-way intervals against loops that say the same thing slowly; their coverage: test_coverage."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

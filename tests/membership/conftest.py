@@ -3,8 +3,6 @@
 A process imports torch first, which takes longer than all that an audit of a few records does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 

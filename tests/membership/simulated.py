@@ -1,7 +1,5 @@
 """Simulated audits: Gaussian signals with record and model effects, and membership designs."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Attack R: ranks among OUT models, against a loop over targets."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from simulated import DESIGNS, paired, signals

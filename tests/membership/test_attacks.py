@@ -1,7 +1,5 @@
 """One contract for all attacks: null scores, invariances, refusals, given targets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -40,7 +38,7 @@ def audit(members, seed=0, gap=0.0, held=HELD) -> Shadows:
     )
 
 
-@pytest.mark.parametrize("models", [4, 5, 6, 8])
+@pytest.mark.parametrize("models", [5, 8])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_null_scores_tell_nothing(design, models):
     """AUC 0.5 within 4.5 standard errors, records the clusters, for every attack."""
@@ -243,6 +241,5 @@ def test_nothing_that_knows_of_membership_is_left_by_the_null_audit(name, people
     assert null_audit(leaky, name, 3).status == "pass"
     alike = exchanged(leaky, 3)
     moved, _ = twin(alike, Values(alike), np.full(alike.records, 3.0), 1)
-    assert moved.queries is not None and alike.queries is not None
     gone = (moved.queries - alike.queries)[:, :, 0] - (moved.signals - alike.signals)
     assert np.abs(gone).max() < 1e-5

@@ -1,7 +1,5 @@
 """The whole audit on a few hundred real records: findings, resume, more models, odd data."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -175,7 +173,7 @@ def test_sklearn_audit_end_to_end(tmp_path):
 def test_same_seed_same_bytes_and_another_seed_other_numbers(tmp_path):
     """LeakPro's random_seed has no effect."""
     one, same, other = (
-        linear(tmp_path / name, seed=seed, data=small(120), mitigations=("weighted",))
+        linear(tmp_path / name, 4, seed, small(120), mitigations=("weighted",))
         for name, seed in (("a", 3), ("b", 3), ("c", 4))
     )
     assert one.to_bytes() == same.to_bytes()
@@ -184,12 +182,12 @@ def test_same_seed_same_bytes_and_another_seed_other_numbers(tmp_path):
 
 def test_more_models_keep_the_shards_and_the_weights(tmp_path, trained):
     path = tmp_path / "run"
-    first = checked(linear(path, 8, mitigations=("weighted",)))
+    first = checked(linear(path, 8, data=small(120), mitigations=("weighted",)))
     assert sum(trained) == 2 * 8
     shards = {p: p.read_bytes() for p in (path / "shadows").rglob("*.safetensors")}
     settled = (path / "exposure.safetensors").read_bytes()
     trained.clear()
-    more = checked(linear(path, 16, mitigations=("weighted",)))
+    more = checked(linear(path, 16, data=small(120), mitigations=("weighted",)))
     assert sum(trained) == 2 * 8
     assert all(p.read_bytes() == before for p, before in shards.items())
     assert (path / "exposure.safetensors").read_bytes() == settled
@@ -205,7 +203,7 @@ def test_a_lost_exposure_file_is_made_again_alike(tmp_path, trained):
     path = tmp_path / "run"
 
     def audited():
-        return linear(path, 8, data=small(120), mitigations=("weighted",)).to_bytes()
+        return linear(path, 4, data=small(120), mitigations=("weighted",)).to_bytes()
 
     first = audited()
     trained.clear()
@@ -231,7 +229,7 @@ def test_a_class_that_some_splits_lack(tmp_path):
         data.feature_names,
         data.source,
     )
-    document = checked(linear(tmp_path / "run", data=lean))
+    document = checked(linear(tmp_path / "run", data=lean, mitigations=()))
     assert document["data"]["class_counts"][9] == 3
     per_class = document["candidates"][0]["per_class"][9]
     assert per_class["utility"]["refused"] == "1 held-out records; at least 2 are needed"
@@ -241,6 +239,7 @@ def test_a_class_that_some_splits_lack(tmp_path):
 @pytest.mark.parametrize("rows", [60, 151])
 def test_odd_and_small_numbers_of_records(tmp_path, rows):
     assert checked(linear(tmp_path / "run", models=4, data=small(rows), mitigations=()))
+    assert not list((tmp_path / "run").glob("records.*"))  # a table of records on request only
 
 
 def test_string_classes_come_by_name(tmp_path):
@@ -253,14 +252,7 @@ def test_string_classes_come_by_name(tmp_path):
     assert document["candidates"][0]["per_class"][3]["class"] == "digit 3"
     assert document["records"]["exposed"][0]["label"].startswith("digit ")
     assert document["records"]["exposed"][0]["id"] == "record 1"
-
-
-def test_records_table_only_on_request(tmp_path):
-    data = small(100)
-    linear(tmp_path / "quiet", 4, data=data, mitigations=())
-    assert not list((tmp_path / "quiet").glob("records.*"))
-    linear(tmp_path / "kept", 4, data=data, mitigations=(), keep_records=True)
-    assert (tmp_path / "kept" / "records.parquet").is_file()
+    assert (tmp_path / "run" / "records.parquet").is_file()
 
 
 @pytest.mark.slow
@@ -282,7 +274,7 @@ def test_torch_audit_with_the_default_number_of_models(tmp_path):
 def test_a_forest_whose_votes_saturate_is_audited_and_warned_about(tmp_path):
     from sklearn.ensemble import RandomForestClassifier
 
-    data = subset(digits(), 300, 0)
+    data = subset(digits(), 160, 0)
     recipe = SklearnRecipe(RandomForestClassifier(10))
     settings = AuditSettings(models=16, mitigations=("none",))
     with module.open_run(tmp_path / "run", data, recipe, settings) as run:

@@ -1,7 +1,5 @@
 """BaVarIA: the conjugate formulas, worked by hand and by numerical integration."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import invgamma, norm

@@ -1,7 +1,5 @@
 """Canaries: what they are made of, their coins, their files, and real trainings found out."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

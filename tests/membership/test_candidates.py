@@ -1,7 +1,5 @@
 """Which mitigations an audit offers, builds and refuses."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -21,11 +19,6 @@ ANY = CallableRecipe(lambda rows, weights, seed: lambda asked: asked)
 
 def names(settings: AuditSettings, recipe: Any = TORCH) -> list[str]:
     return [mitigation.name for mitigation in build_candidates(settings, recipe)[0]]
-
-
-def test_the_standard_ones_by_default() -> None:
-    built, skipped = build_candidates(AuditSettings(), TORCH)
-    assert [one.name for one in built] == ["baseline", *STANDARD] and not skipped
 
 
 def test_an_epsilon_puts_private_training_beside_them() -> None:
@@ -114,6 +107,7 @@ def test_candidates_of_ones_own() -> None:
         build_candidates(settings, ANY, [own])
 
 
+@pytest.mark.usefixtures("trained_here")
 def test_no_function_of_an_answer_shows_more_than_the_answer() -> None:
     """Labels of changed copies tell more of a nearest neighbour than its own probabilities."""
     from sklearn.neighbors import KNeighborsClassifier

@@ -1,7 +1,5 @@
 """Self-checks: silent on honest audits, loud on the faults they are for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -48,8 +46,8 @@ MAKERS = [
 @pytest.mark.parametrize("make", MAKERS)
 def test_null_audit_passes_on_honest_audits(make):
     """At 99.9 %; measured 12 failures in 8,000 audits of 4 to 16 models."""
-    found = [null_audit(make(seed), "lira-online", seed) for seed in range(40, 70)]
-    assert [check.status for check in found] == [PASS] * 30
+    found = [null_audit(make(seed), "lira-online", seed) for seed in range(40, 50)]
+    assert [check.status for check in found] == [PASS] * 10
     assert all(check.estimate.low <= 0.5 <= check.estimate.high for check in found)
 
 
@@ -133,10 +131,10 @@ def trained(models: int, seed: int) -> Shadows:
 @pytest.mark.parametrize("name", ATTACKS)
 def test_null_audit_of_models_that_generalise_is_centred_for_every_attack(name):
     """Where a record lifts its neighbours, held-out ones know of it: that is no fault."""
-    made = trained(8, 5)
-    found = [null_audit(made, name, seed).estimate for seed in range(12)]
+    made, draws = trained(8, 5), 4 if ATTACKS[name].learns else 12
+    found = [null_audit(made, name, seed).estimate for seed in range(draws)]
     z = [(one.value - 0.5) / ((one.high - one.low) / (2 * 3.29)) for one in found]
-    assert abs(np.mean(z)) < 4 / np.sqrt(12)
+    assert abs(np.mean(z)) < 4 / np.sqrt(draws)
 
 
 def test_coverage():
@@ -275,9 +273,3 @@ def test_the_null_audit_of_what_learns_is_as_wide_as_its_chance():
         z.append((found.value - 0.5) / ((found.high - found.low) / (2 * 3.29)))
     # The standard error of a deviation from 12 draws is 0.2; of the mean 0.3.
     assert 0.5 < np.std(z) < 1.5 and abs(np.mean(z)) < 1.2
-
-
-def test_null_audit_of_the_gap_passes():
-    for members in (paired(8, 300, 2), balanced(7, 300, 2, 3)):
-        phi = signals(members, 2)
-        assert null_audit(replace(shadows(members, phi), correct=phi > 0), "gap", 3).status == PASS

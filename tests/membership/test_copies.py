@@ -1,7 +1,5 @@
 """Rows that stand several times are counted, said, and can be kept together."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -43,6 +41,7 @@ def make():
 """
 
 
+@pytest.mark.usefixtures("trained_here")
 def test_the_command_says_it_on_the_console_and_in_the_report(thrice, tmp_path, capsys):
     (tmp_path / "mine.py").write_text(RECIPE)
     asked = ["audit", "model", str(thrice), "--label", "y", "--models", "4", "--workers", "1"]

@@ -1,7 +1,5 @@
 """The findings of score files: valid, repeatable, honest about what was not measured."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

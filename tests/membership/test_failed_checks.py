@@ -1,7 +1,5 @@
 """A failed self-check voids what it checks: headline, gate, frontier, `lethe check`."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """Forecasts of a two-way variance: exact where it can be worked out, calibrated elsewhere."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Scores from a file with targets of their own: one model to attack, others as references."""
 
-from __future__ import annotations
-
 import jsonschema
 import numpy as np
 import pytest
@@ -40,7 +38,6 @@ def test_one_target_and_its_references(tmp_path, tables):
     targets = np.zeros(MODELS, np.uint8)
     targets[5] = 1
     references, attacked = read_models(wide(tmp_path, tables, targets))
-    assert attacked is not None
     assert (references.models, attacked.models, references.records) == (23, 1, RECORDS)
     assert references.population.shape == (23, HELD)
     assert "60 records are OUT of every model" in references.notes[0]
@@ -86,7 +83,6 @@ def test_many_targets_from_a_long_file(tmp_path, tables):
     path = tmp_path / "long.csv"
     path.write_text("\n".join(lines).replace("np.float32(", "").replace(")", ""))
     references, attacked = read_models(path)
-    assert attacked is not None
     assert (references.models, attacked.models, attacked.records) == (20, 4, 100)
     assert (attacked.members == member[20:]).all()
 

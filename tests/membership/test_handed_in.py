@@ -1,7 +1,5 @@
 """What was handed in: another order of membership, split copies, members drawn otherwise."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Priors over records: against the oracle, against plain LiRA, and its limits."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import t as student

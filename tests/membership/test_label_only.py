@@ -1,7 +1,5 @@
 """Attacks on labels alone: by hand, with ties as they are, and copies that stay records."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -42,11 +40,10 @@ def test_robustness_by_hand():
     np.testing.assert_allclose(robustness_scores(right), [[2 / 3, 0], [1, 1 / 3]])
 
 
-@pytest.mark.parametrize("models", range(4, 13))
+@pytest.mark.parametrize("models", [5, 8])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_null_answers_give_half(design, models):
-    if design == "nearly balanced" and models % 2 == 0:
-        pytest.skip("that is for odd numbers")
+    models += design == "nearly balanced" and models % 2 == 0  # that is for odd numbers
     for seed in range(3):
         members = DESIGNS[design](models, 600, seed)
         right = answers(members, 5, seed)

@@ -1,7 +1,5 @@
 """Attacks on token log-probabilities: by hand, and quiet where membership means nothing."""
 
-from __future__ import annotations
-
 import zlib
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Canaries of a language model: planted as planned, watched, and bounds that hold."""
 
-from __future__ import annotations
-
 import json
 import warnings
 

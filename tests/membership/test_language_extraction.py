@@ -1,7 +1,5 @@
 """Extraction: the probability of a suffix without sampling, near copies, personal patterns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

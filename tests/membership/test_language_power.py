@@ -1,7 +1,5 @@
 """A pass of a language model is earned: blinded audits never pass, safe ones do."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

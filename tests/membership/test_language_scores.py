@@ -1,7 +1,5 @@
 """Token log-probabilities: equal to transformers' own, kept, resumed, and handed in."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

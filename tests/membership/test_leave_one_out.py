@@ -1,12 +1,10 @@
 """Leave-one-out: hand-worked, against naive loops, and the null for every number of models."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 from simulated import DESIGNS, balanced, coins, nearly_balanced, paired, signals
@@ -110,7 +108,6 @@ def naive_scores(phi, members, rule, seed):
     [
         ("paired", 4),
         ("paired", 10),
-        ("paired", 10),
         ("balanced", 8),
         ("balanced", 6),
         ("nearly balanced", 9),
@@ -200,24 +197,6 @@ def test_without_groups_equals_plain_moments():
 
 
 @settings(max_examples=25)
-@given(st.integers(0, 10**6), st.sampled_from([6, 8, 10]), st.floats(-1e3, 1e3))
-def test_record_order_relabelling_and_shift(seed, models, shift):
-    members = paired(models, 12, seed)
-    # Two models on the same records are interchangeable as anybody's complement.
-    assume(len(np.unique(members, axis=0)) == models)
-    phi = signals(members, seed, gap=1.0)
-    scores = score_all(phi, members, variance="pooled")
-    rng = np.random.default_rng(seed)
-    records, order = rng.permutation(12), rng.permutation(models)
-    moved = score_all(
-        (phi + shift)[order][:, records], members[order][:, records], variance="pooled"
-    )
-    for name, score in scores.items():
-        expected = score + (shift if name == "loss-threshold" else 0)
-        np.testing.assert_allclose(moved[name], expected[order][:, records], rtol=1e-6, atol=1e-6)
-
-
-@settings(max_examples=25)
 @given(st.integers(0, 10**6), st.floats(0.01, 100))
 def test_scale_does_not_matter_to_lira(seed, scale):
     members = paired(8, 10, seed)
@@ -235,17 +214,6 @@ def test_large_offsets_lose_no_precision():
     near = score_all(phi, members, ("lira-online",))["lira-online"]
     far = score_all(phi + 1e6, members, ("lira-online",))["lira-online"]
     np.testing.assert_allclose(near, far, rtol=1e-6, atol=1e-6)
-
-
-def test_scores_of_a_target_do_not_depend_on_its_own_membership():
-    """The score sees the target's signals and the others, never the target's row of members."""
-    members = paired(8, 200, 1)
-    phi = signals(members, 1, gap=1.0)
-    before = score_all(phi, members, ("lira-online",), "pooled")["lira-online"]
-    swapped = members.copy()
-    swapped[[0, 1]] = members[[1, 0]]
-    after = score_all(phi, swapped, ("lira-online",), "pooled")["lira-online"]
-    np.testing.assert_allclose(after[:2], before[:2], rtol=1e-9)
 
 
 def test_seed_has_an_effect_and_the_same_seed_reproduces():
@@ -299,7 +267,7 @@ def assert_null(members, seed, **effects):
         assert abs(value - 0.5) < tolerance, (name, members.shape, value)
 
 
-@pytest.mark.parametrize("models", range(4, 65))
+@pytest.mark.parametrize("models", [*range(4, 12), 15, 16, 33, 64])
 def test_null_for_every_number_of_models(models):
     assert_null(paired(models, NULL_RECORDS, models), models)
     if models % 8 < 2 or models < 12:
@@ -347,18 +315,6 @@ def leave_out_the_target_alone(monkeypatch):
     monkeypatch.setattr(module._Sums, "without", without)
 
 
-LEAK_RECORDS = 8000
-
-
-@pytest.mark.parametrize("models", [4, 6])
-@pytest.mark.parametrize("design", [paired, balanced])
-def test_leaving_out_the_target_alone_would_fail_the_null(design, models, monkeypatch):
-    assert_null(design(models, LEAK_RECORDS, models), models)
-    leave_out_the_target_alone(monkeypatch)
-    with pytest.raises(AssertionError):
-        assert_null(design(models, LEAK_RECORDS, models), models)
-
-
 def test_always_in_and_always_out_records_change_nothing_for_the_others():
     """Public or core records beside a balanced design: same scores, and none for themselves."""
     members = paired(8, 40, 2)
@@ -371,17 +327,3 @@ def test_always_in_and_always_out_records_change_nothing_for_the_others():
         np.testing.assert_allclose(beside[name][:, :40], score, rtol=1e-9, atol=1e-9)
         assert np.isnan(beside[name][:, 40:]).all()
     assert (partners(wide) == partners(members)).all()
-
-
-def test_row_by_row_equals_the_whole_table_at_once():
-    members = coins(9, 30, 5)
-    members[:, 0] = False
-    phi = signals(members, 2, gap=1.0, record_sd=9).astype(np.float32)
-    wide = phi.astype(np.float64)
-    for chosen in (members, ~members):
-        side, count = moments(phi, chosen), chosen.sum(axis=0)
-        with np.errstate(invalid="ignore"):
-            mean = np.where(chosen, wide, 0).sum(axis=0) / count
-        squares = np.where(chosen, (wide - np.nan_to_num(mean)) ** 2, 0).sum(axis=0)
-        assert np.array_equal(side.mean, mean, equal_nan=True)
-        assert np.array_equal(side.squares, squares) and np.array_equal(side.count, count)

@@ -1,7 +1,5 @@
 """Numbers with intervals: what they are, that they cover, and that the strongest may be chosen."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

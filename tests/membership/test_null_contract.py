@@ -1,8 +1,6 @@
 """Every registered attack on every design and kind of signal: without membership in the signals
 the AUC is 0.5 within four standard errors, or the audit is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Persons with several records: the design by person sees what the design by record hides."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import ndtr

@@ -1,7 +1,5 @@
 """An attacker who adds up a person's records finds more, and counts persons."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from simulated import paired, shadows, signals

@@ -1,7 +1,5 @@
 """Records of a person add up; a person half in training is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

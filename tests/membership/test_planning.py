@@ -1,7 +1,5 @@
 """The plan of a real, small audit: it costs no work twice, and it promises what comes about."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

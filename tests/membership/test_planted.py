@@ -1,7 +1,5 @@
 """A pass is earned: leaks of known size in an audit's own scores, blinded audits and safe ones."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Quantile regression: knows how hard a record is, is silent on null signals, refuses members."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """LiRA with several queries: LiRA itself for one, their mean for several, and in an audit."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
@@ -79,7 +77,7 @@ def test_more_queries_see_more_and_given_targets_are_attacked_alike():
     assert auc(given_.members, table) > power[0]
 
 
-@pytest.mark.parametrize("models", range(4, 13))
+@pytest.mark.parametrize("models", [4, 7, 12])
 @pytest.mark.parametrize("design", DESIGNS)
 def test_null_signals_give_half(design, models):
     if design == "nearly balanced" and models % 2 == 0:
@@ -152,7 +150,7 @@ def audited(path, recipe, **more):
 
 
 def test_a_recipe_with_augmentation_is_asked_about_changed_copies(tmp_path):
-    options = ("early-stopping", "label-only", "rounding", "dp-sgd")
+    options = ("early-stopping", "label-only", "dp-sgd")
     asked = {"mitigations": options, "epsilon": (20.0,), "delta": 1e-5}
     asked["attack"] = ("lira-online", "lira-queries")
     findings, path = audited(tmp_path / "a", FLIPPED, **asked)

@@ -1,7 +1,5 @@
 """What a ranking of the records is worth: against simulated audits whose truth can be had."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """The table of records: ranks that hold, flags with few false ones, reasons that are there."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 

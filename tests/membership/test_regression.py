@@ -1,7 +1,5 @@
 """A whole audit of models that predict a number: what leaks, what R² is, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """RMIA and BASE: worked by hand, against loops, and the form without ties."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """What was chosen for being extreme carries limits that allow for the choice."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Settings: what is taken, what is refused and in which words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -113,14 +111,6 @@ def test_candidates_of_a_torch_recipe():
     by_name = {one.name: one for one in built}
     assert by_name["uniform-noise"].settings["noise"] == pytest.approx(0.01)  # 0.05 / sqrt(25)
     assert by_name["early-stopping"].settings["stops"] == list(stop_epochs(TORCH.epochs))
-
-
-def test_chosen_candidates_keep_the_baseline_first():
-    built, _ = build_candidates(AuditSettings(mitigations=("removal", "weighted")), TORCH)
-    assert [one.name for one in built] == ["baseline", "weighted", "removal"]
-    assert [one.name for one in build_candidates(AuditSettings(mitigations=()), TORCH)[0]] == [
-        "baseline"
-    ]
 
 
 def test_no_noise_leaves_out_the_noisy_candidates():

@@ -1,7 +1,5 @@
 """Variances of many records: the prior is found again, and shrinking helps."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import polygamma

@@ -1,7 +1,5 @@
 """Slices: the right rates, limits that hold together, refusals where there is too little."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Stopping on a width: where it looks, that it resumes to the same place, and that it covers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

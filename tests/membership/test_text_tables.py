@@ -1,7 +1,5 @@
 """F1 with intervals: a hand-worked case, two oracles, and the cover of the interval."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -126,7 +124,6 @@ def test_tables_of_a_baseline_and_of_a_mitigation() -> None:
     worse = np.where(rng.random(said.shape) < 0.3, 0, said)
     base = f1_tables(before, None, 0.95)
     after = f1_tables(shadows(inside, labels, worse), before, 0.95)
-    assert base is not None and after is not None
     assert base["classes"] == len(np.unique(labels)) and base["classes_not_measured"] == 1
     assert base["held_out"] == 400 == sum(row["held_out"] for row in base["quarters"])
     assert base["quarters"][0]["largest"] <= base["quarters"][-1]["smallest"]

@@ -1,7 +1,5 @@
 """Accuracy and R²: what they are, that intervals cover, that changes are paired."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import ndtr

@@ -1,7 +1,5 @@
 """Who bears the risk: the entries of the findings, and refusals in words."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from simulated import paired, shadows, signals

@@ -1,7 +1,5 @@
 """Small models on which clipping libraries fail, and a loop written without the engine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

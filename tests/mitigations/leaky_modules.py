@@ -1,7 +1,5 @@
 """Blocks (B, 4) -> (B, 4) for private trainings: honest ones, and one for each way to leak."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass

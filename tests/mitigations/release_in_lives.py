@@ -4,8 +4,6 @@ python release_in_lives.py FOLDER PASSES: forks one life after another, each kil
 after PASSES forward passes, until one comes to the end; prints how many were killed.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Reads a released draw and its label, for tests of its release."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Cheap comparators: regularisers, and limits on outputs measured on real digits."""
 
-from __future__ import annotations
-
 import functools
 from dataclasses import replace
 from pathlib import Path

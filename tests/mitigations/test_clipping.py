@@ -1,7 +1,5 @@
 """The clipped sum: a case worked by hand, shapes, weights, steps that differ, bad input."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import clipping_models as models

@@ -1,7 +1,5 @@
 """Models on which other clipping libraries give a wrong sum or stop: right here, or refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import clipping_models as models

@@ -1,7 +1,5 @@
 """Attention and recurrent layers: what is noted gives what their own forward would give."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import clipping_models as models

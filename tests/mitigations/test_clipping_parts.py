@@ -1,7 +1,5 @@
 """Large batches in parts, several augmented copies of an example, and coarse numbers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import clipping_models as models

@@ -1,7 +1,5 @@
 """From a target to a training and its label; epsilon of each record; what an audit may find."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 
@@ -125,14 +123,12 @@ def test_public_weights_give_each_record_its_epsilon() -> None:
     assert made.name == "individual-dp-eps4"
     assert not made.needs_weights
     applied = made.treatment(ONES, POOL).weights
-    assert applied is not None
     assert np.all(applied >= WEIGHTS)
     assert np.all(applied - WEIGHTS < 1 / 32)
     assert set(np.unique(applied * 32)) == set(range(33))
     statement = made.statement(POOL)
     guarantee, epsilons = statement.guarantee, statement.epsilons
     assert guarantee.kind == "individual-dp"
-    assert epsilons is not None
     assert len(epsilons) == N
     assert np.all(np.diff(epsilons) >= 0)
     assert epsilons[0] == 0 < epsilons[1]

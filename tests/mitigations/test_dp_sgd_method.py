@@ -1,7 +1,5 @@
 """DP-SGD in the place of the loop: sampling, sums, noise, scaling by held-out records."""
 
-from __future__ import annotations
-
 import math
 import pickle
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Weights from held-out records: right in their parts, and blind to all other private records."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

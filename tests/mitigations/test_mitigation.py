@@ -1,7 +1,5 @@
 """One contract for every mitigation of the registry, and how one more is added."""
 
-from __future__ import annotations
-
 import json
 import math
 import pickle

@@ -1,7 +1,5 @@
 """Targeted obfuscation: the study's weights, both noise conventions, every candidate's contract."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

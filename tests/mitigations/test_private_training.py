@@ -1,7 +1,5 @@
 """Differentially private training of one model: against hand-made steps, and what is claimed."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math
@@ -56,7 +54,6 @@ def test_without_clipping_and_noise_it_is_full_batch_gradient_descent() -> None:
         nn.functional.cross_entropy(plain(inputs), labels).backward()
         with torch.no_grad():
             for value in plain.parameters():
-                assert value.grad is not None
                 value -= 0.1 * value.grad
     settings = asked(noise_multiplier=1e-5, clip=20, batch_size=40, epochs=3)
     made = train_privately(private, (inputs, labels), settings, seed=0)

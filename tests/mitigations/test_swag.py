@@ -1,7 +1,5 @@
 """SWAG: moments, shared low-rank noise, draws, density, files, and every refusal."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

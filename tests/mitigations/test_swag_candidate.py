@@ -1,7 +1,5 @@
 """A posterior draw as a way to train shadow models."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

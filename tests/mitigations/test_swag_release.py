@@ -1,7 +1,5 @@
 """The six steps in memory: each step by hand, every way to train, and every refusal."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from types import SimpleNamespace
@@ -266,7 +264,6 @@ class Words(nn.Module):
         self.out.weight = self.embed.weight
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Any:
-        assert attention_mask is not None
         shares = attention_mask / attention_mask.sum(1, keepdim=True)
         mean = (self.embed(input_ids) * shares[..., None]).sum(1)
         return SimpleNamespace(logits=self.out(self.norm(mean)), hidden_states=None)

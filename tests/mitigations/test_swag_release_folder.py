@@ -1,7 +1,5 @@
 """The folder of a release: killed in the middle, asked for something else, damaged, in use."""
 
-from __future__ import annotations
-
 import dataclasses
 import fcntl
 import json

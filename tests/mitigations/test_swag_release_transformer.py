@@ -1,7 +1,5 @@
 """The six steps on a stock transformer built from its configuration, with tied weights."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -6,8 +6,6 @@ equal bit by bit, and the sums before noise differ by at most the clip norm, whe
 drawn, and by nothing where it was not.
 """
 
-from __future__ import annotations
-
 import functools
 import queue
 import re

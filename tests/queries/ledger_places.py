@@ -1,7 +1,5 @@
 """Ledgers for tests: an SQLite file, and a real PostgreSQL server where its programs are found."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -6,8 +6,6 @@ own. `loss` gets the exact statistics that noise was put on in both worlds and s
 the paid privacy loss the two really are apart: above 1 the guarantee is broken.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections import Counter
@@ -522,12 +520,9 @@ def _apart(one: Any, other: Any, whole: Spend) -> float:
 def _part(spend: Spend, whole: Spend) -> float:
     """The share of the whole cost that a call may spend, in the currency that adds up."""
     if whole.rho is not None:
-        assert spend.rho is not None
         return spend.rho / whole.rho
     if whole.mu is not None:
-        assert spend.mu is not None
         return (spend.mu / whole.mu) ** 2
-    assert spend.epsilon is not None and whole.epsilon is not None
     return spend.epsilon / whole.epsilon
 
 

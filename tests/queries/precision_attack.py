@@ -5,8 +5,6 @@ floating-point noise to the exact value hands out an answer with bits finer than
 the value was 0: one such answer tells which (Mironov 2012).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -82,5 +80,4 @@ def precision_attack(
 
 
 def _contradicts(more: Estimate, less: Estimate, epsilon: float, delta: float) -> bool:
-    assert more.low is not None and less.high is not None
     return more.low > math.exp(min(epsilon, 700.0)) * less.high + delta

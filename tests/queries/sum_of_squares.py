@@ -1,7 +1,5 @@
 """An aggregate as it would be added: this class, and its name in `AGGREGATES`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from lethe.queries.aggregates.moments import OfColumn

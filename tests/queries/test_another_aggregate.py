@@ -1,7 +1,5 @@
 """One class and one line make a question of a new kind: parsed, planned, paid for and answered."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import neighbour_worlds

@@ -1,7 +1,5 @@
 """Attacks on answers that once worked: each fails on the code that it was found in."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

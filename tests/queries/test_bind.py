@@ -1,7 +1,5 @@
 """Questions are checked against a schema alone, and their literals read as its columns' types."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Exact whole numbers from DuckDB equal those of a plain loop over the rows."""
 
-from __future__ import annotations
-
 import datetime
 import math
 from fractions import Fraction

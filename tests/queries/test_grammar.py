@@ -1,7 +1,5 @@
 """One text for equal questions, whatever way they were typed."""
 
-from __future__ import annotations
-
 from random import Random
 
 from hypothesis import given, settings

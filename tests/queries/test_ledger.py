@@ -1,7 +1,5 @@
 """The ledger's contract, on SQLite and, where a server can be started, on PostgreSQL."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """The findings and the page of a ledger."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 from html.parser import HTMLParser

@@ -1,7 +1,5 @@
 """Many processes at one ledger, threads of one, forks, and processes that are killed."""
 
-from __future__ import annotations
-
 import random
 import subprocess
 import sys

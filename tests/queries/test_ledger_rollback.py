@@ -1,8 +1,6 @@
 """An old copy put back, a count that is missing, files open to others: refused, or gone on with
 for a reason that stays visible."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Changed rows and bytes, cut ends, old copies: what a reading finds, and what only an anchor."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 import shutil

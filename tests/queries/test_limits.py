@@ -1,7 +1,5 @@
 """What one question may take is bounded before it is paid for, and no limit tells of the rows."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import json

@@ -1,7 +1,5 @@
 """The door is locked: one file, no other file, no network, no extension, no setting."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The order of an audit's calls tells nothing; noise that is used again is told from clocks."""
 
-from __future__ import annotations
-
 import datetime
 import math
 import time

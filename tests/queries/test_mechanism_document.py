@@ -1,7 +1,5 @@
 """The findings on a mechanism: schema, rules, words, and the page that prints them."""
 
-from __future__ import annotations
-
 import re
 
 import jsonschema

@@ -1,7 +1,5 @@
 """What tells two inputs apart by form alone: the encoding is exact, and the audit sees it."""
 
-from __future__ import annotations
-
 import dataclasses
 import datetime
 import enum

@@ -1,7 +1,5 @@
 """The parts of the audit of a mechanism: claims, inputs, answers, scores, limits, reach."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

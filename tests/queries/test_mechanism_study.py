@@ -1,7 +1,5 @@
 """The audit on mechanisms of which it is known whether they are right."""
 
-from __future__ import annotations
-
 import math
 import sys
 import threading

@@ -5,8 +5,6 @@ A case is one question on one pair of neighbouring tables. For each the outcome 
 exact statistics that get noise must lie within the sensitivity that the noise was scaled by.
 """
 
-from __future__ import annotations
-
 import datetime
 import shutil
 import tempfile

@@ -1,7 +1,5 @@
 """JSON that decides a charge has one meaning: repeated keys and infinite numbers are refused."""
 
-from __future__ import annotations
-
 import json
 import math
 

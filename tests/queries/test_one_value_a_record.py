@@ -3,8 +3,6 @@
 Noise is scaled for one value a record; a wider record that is flattened moves a sum by more.
 """
 
-from __future__ import annotations
-
 from unittest import mock
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What is no question is refused with a caret under the place; nothing gets past the grammar."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """The bits of an answer: textbook noise fails, every mechanism here passes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from precision_attack import has_fine_bits, precision_attack

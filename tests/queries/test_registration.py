@@ -1,7 +1,5 @@
 """Data are registered once: what was settled holds, and nobody but the owner can read it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -6,8 +6,6 @@ the norm that the sensitivity is in: l1 and l2 of sums, the largest change of a 
 number of groups, the largest and the summed change of counts with private names.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The service: who may ask, what comes back, what is never told."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """Coverage of intervals, groups, people, and bad input; sensitivities are in test_sensitivity."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

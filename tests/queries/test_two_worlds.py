@@ -4,8 +4,6 @@ Every endpoint is asked in every state that an analyst can meet, in both worlds,
 and body are compared byte for byte. Of answers the noisy numbers are left out: they were paid for.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

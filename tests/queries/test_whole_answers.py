@@ -1,7 +1,5 @@
 """Every kind of question from its text to its answers, where there is next to no noise."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 Only the batches, held-back rows, noise and mixtures come from Lethe's streams.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch.nn import functional

@@ -1,7 +1,5 @@
 """Flips, windows and holes by hand, and against a loop over images."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

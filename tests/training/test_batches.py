@@ -1,7 +1,5 @@
 """Batches, streams of each model alone, and learning rates, by hand and against torch."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

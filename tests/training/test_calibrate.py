@@ -1,7 +1,5 @@
 """Which way of training is chosen, and what it is checked against first."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Training by the user's own code."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which records each model trains on, by records and by whole persons."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -35,10 +33,6 @@ def test_raising_the_number_of_models_keeps_the_first(
 ) -> None:
     few, many = membership(2 * pairs, records, seed), membership(2 * (pairs + more), records, seed)
     assert (many[: 2 * pairs] == few).all()
-
-
-def test_from_32_to_64_models() -> None:
-    assert (membership(64, 501, 3)[:32] == membership(32, 501, 3)).all()
 
 
 def test_with_an_odd_number_of_records_a_coin_gives_one_more() -> None:

@@ -1,7 +1,5 @@
 """XGBoost, LightGBM and skorch as estimators: seeds, threads, missing classes, weights."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Faults: killed workers, two writers, a full disk, damaged shards, a clock that is wrong."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

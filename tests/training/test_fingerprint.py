@@ -1,7 +1,5 @@
 """The content hash: whatever a user can change changes it, and nothing else does."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import json
@@ -434,7 +432,6 @@ def hasher(hash_seed: str) -> subprocess.Popen[str]:
 def code_hash(file: Path, hash_seed: str = "0", **env: str) -> str:
     """The hash as a fresh process computes it."""
     process = hasher(hash_seed)
-    assert process.stdin is not None and process.stdout is not None
     process.stdin.write(json.dumps([str(file), env]) + "\n")
     process.stdin.flush()
     found = process.stdout.readline().strip()
@@ -585,11 +582,6 @@ def test_make_module_counts_with_what_it_builds() -> None:
     before = TorchRecipe(reading).code_hash()
     content["value"] = 2.0
     assert TorchRecipe(reading).code_hash() != before
-
-
-def test_a_module_with_hooks_hashes_the_same_each_time_it_is_built() -> None:
-    recipe = TorchRecipe(lambda: torch.nn.Sequential(hooked(1.0), module_with(1.0)))
-    assert recipe.code_hash() == recipe.code_hash()
 
 
 def test_an_estimator_with_a_function_is_described_without_its_address() -> None:

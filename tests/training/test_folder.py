@@ -1,7 +1,5 @@
 """Run folders: one process, one audit; a killed one leaves nothing in the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

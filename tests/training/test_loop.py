@@ -1,7 +1,5 @@
 """Every way to train gives what torch's own loop gives; steps, weights and noise by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -283,36 +281,6 @@ def test_half_precision_is_another_result_close_by() -> None:
         assert 1e-4 < np.abs(rough - exact).max() < 0.2
 
 
-def test_training_does_something_and_treatments_differ() -> None:
-    """Without this the comparison above could hold between models that never moved."""
-    untrained = np.stack(
-        [build_module(net, seed)(torch.from_numpy(FEATURES)).detach().numpy() for seed in SEEDS[:4]]
-    )
-    results = [train(SGD, treatment) for treatment in TREATMENTS.values()]
-    for at, one in enumerate([untrained, *results]):
-        assert all(np.abs(one - two).max() > 1e-3 for two in [untrained, *results][:at])
-    assert all(
-        np.abs(train(recipe, Treatment()) - results[0]).max() > 1e-3
-        for name, recipe in RECIPES.items()
-        if name != "sgd"
-    )
-
-
-@pytest.mark.parametrize("make_module", [net, dropping])
-@pytest.mark.parametrize(
-    "name", ["plain", "weights and noise", "removal and noise", "mixup where rows are removed"]
-)
-def test_a_model_does_not_depend_on_its_stack(
-    make_module: Callable[[], nn.Module], name: str
-) -> None:
-    """In stacks of 8, 4 and 2, also where removal leaves the models unequally many rows."""
-    recipe, treatment = replace(SGD, make_module=make_module), TREATMENTS[name]
-    wide = train(recipe, treatment, slice(0, 8), Layout("chain", 8))
-    for width in (4, 2):
-        parts = [train(recipe, treatment, slice(at, at + width)) for at in range(0, 8, width)]
-        assert np.abs(np.concatenate(parts) - wide).max() < 1e-4
-
-
 def test_inputs_of_several_axes_reach_the_module_as_they_are() -> None:
     shaped = np.stack([FEATURES, -FEATURES], axis=1)
     recipe = replace(
@@ -388,13 +356,6 @@ def test_an_average_over_all_steps_by_hand() -> None:
     for share, first in ((1.0, 0), (0.5, 2), (0.3, 3), (0.01, 3)):
         averaged = train(recipe, Treatment(average=share))
         assert np.abs(averaged - np.mean(states[first:], axis=0)).max() < 1e-5
-
-
-def test_a_uniform_weight_scales_the_step_under_sgd() -> None:
-    """Under SGD a weight of 1/4 for all is a quarter of the step, hence of the learning rate."""
-    quarter = train(ONE, Treatment(weights=np.full(RECORDS, 0.25, np.float32)))
-    slower = train(replace(ONE, learning_rate=0.125), Treatment())
-    assert np.abs(quarter - slower).max() < 1e-6
 
 
 def test_records_of_weight_zero_do_not_count_but_fill_the_batch() -> None:

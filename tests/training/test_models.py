@@ -1,7 +1,5 @@
 """The default recipe, and recipes from a file, a module or a notebook."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 from pathlib import Path

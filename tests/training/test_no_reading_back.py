@@ -1,7 +1,5 @@
 """A training step never reads a value back from its device: on a GPU that would make it wait."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

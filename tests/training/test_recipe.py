@@ -1,7 +1,5 @@
 """Settings of torch recipes and of treatments."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Training chunks: nothing twice, bit-identical however they are run, gathered rightly."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -77,30 +75,6 @@ def test_chunk_width_is_even_and_leaves_work_for_two(models: int, width: int) ->
 def test_the_last_chunk_may_be_narrower(tmp_path: Path) -> None:
     jobs = chunk_jobs(spec(), tmp_path, 10, 4)
     assert [(job.chunk, job.first, job.models) for job in jobs] == [(0, 0, 4), (1, 4, 4), (2, 8, 2)]
-
-
-def test_a_finished_chunk_is_not_touched_again(tmp_path: Path) -> None:
-    jobs = chunk_jobs(spec(), tmp_path, 4, 2)
-    assert train(jobs) == 4
-    before = [(p.stat().st_mtime_ns, p.stat().st_ino) for p in sorted(tmp_path.iterdir())]
-    assert train(jobs) == 0
-    assert before == [(p.stat().st_mtime_ns, p.stat().st_ino) for p in sorted(tmp_path.iterdir())]
-
-
-def test_a_damaged_chunk_is_trained_again_to_the_same_bytes(tmp_path: Path) -> None:
-    jobs = chunk_jobs(spec(), tmp_path, 4, 2)
-    train(jobs)
-    whole = contents(tmp_path)
-    shard_path(tmp_path, 1).write_bytes(whole["00001.safetensors"][:-5])
-    assert train(jobs) == 2
-    assert contents(tmp_path) == whole
-
-
-def test_a_chunk_of_another_spec_is_trained_anew(tmp_path: Path) -> None:
-    train(chunk_jobs(spec(), tmp_path, 4, 2))
-    before = contents(tmp_path)
-    assert train(chunk_jobs(spec(seed=1), tmp_path, 4, 2)) == 4
-    assert contents(tmp_path) != before
 
 
 @pytest.mark.parametrize("recipe", RECIPES.values(), ids=RECIPES)

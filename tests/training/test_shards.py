@@ -1,7 +1,5 @@
 """Shard files: whole or absent, the same bytes for the same results, one format for good."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -97,7 +95,6 @@ def test_predicted_classes_are_kept_where_asked(tmp_path: Path) -> None:
     shard = replace(SHARD, predicted=np.array([[1, 0, 140], [2, 2, 70_000]], np.int32))
     path = written(tmp_path, shard)
     back = read(path)
-    assert back is not None and back.predicted is not None and shard.predicted is not None
     assert back.predicted.dtype == np.int32
     assert back.predicted.tobytes() == shard.predicted.tobytes()
     assert_same(back)

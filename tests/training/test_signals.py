@@ -1,7 +1,5 @@
 """The signals against their definitions, at the limits of the number formats too."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Asked on its way, a model answers as if its training had been cut there, and is not disturbed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recipes for autocoders: the head stacks, the whole encoder learns, and both are reproducible."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

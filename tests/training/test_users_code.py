@@ -1,7 +1,5 @@
 """The user's code: mistakes named by their line, fresh modules from a factory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Noise against its exact law. OpenDP takes no seed: tolerances make a false alarm < 1e-6."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

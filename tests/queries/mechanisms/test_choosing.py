@@ -1,7 +1,5 @@
 """Choosing, answering by chance, streams and unknown groups, against exact probabilities."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

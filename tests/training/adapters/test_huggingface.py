@@ -1,7 +1,5 @@
 """Hugging Face models as recipes, built from a configuration: nothing is downloaded."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

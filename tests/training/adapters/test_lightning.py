@@ -1,7 +1,5 @@
 """Lightning modules as recipes, under both names that Lightning is sold under."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import lightning.pytorch

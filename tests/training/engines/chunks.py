@@ -1,7 +1,5 @@
 """A small set of shadow models that every engine trains in turn."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What the tests of all engines share: the bytes that must come out."""
 
-from __future__ import annotations
-
 import pytest
 from chunks import contents, jobs_in
 

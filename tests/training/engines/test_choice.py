@@ -1,7 +1,5 @@
 """Choosing an engine: names, options, and what is said when one cannot be had."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -3,8 +3,6 @@
 All that need Ray are in this file: two processes of tests would start one each at the same moment.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Processes: results as they come, errors as they are, a dead worker said in words."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -1,7 +1,5 @@
 """Ray, without one: stores that outlive the command, and stores that cannot be opened."""
 
-from __future__ import annotations
-
 import pytest
 from chunks import contents, jobs_in
 

@@ -1,7 +1,5 @@
 """Modules that do not stack: one at a time, by autograd."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

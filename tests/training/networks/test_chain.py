@@ -1,7 +1,5 @@
 """Written-out layers against autograd, and which modules have them."""
 
-from __future__ import annotations
-
 import types
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Per-example clipping in one backward pass of a chain, against one backward pass an example."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

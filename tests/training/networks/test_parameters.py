@@ -1,7 +1,5 @@
 """Steps on one flat tensor against torch.optim."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 
