@@ -144,14 +144,15 @@ def test_the_schema_is_a_schema_and_lists_what_the_code_lists():
     assert set(document["properties"]) == names
     assert set(document["required"]) == names - set(OPTIONAL)
     assert document["properties"]["schema"]["const"] == document["$id"] == SCHEMA
-    release = document["properties"]["subject"]["properties"]["release"]["enum"]
+    release = document["$defs"]["SubjectRow"]["properties"]["release"]["enum"]
     assert release == ["model", "embeddings", "table", "queries", "language-model"]
-    made = document["$defs"]["guarantee"]["properties"]
+    made = document["$defs"]["Guarantee"]["properties"]
     assert made["kind"]["enum"] == list(guarantees.PROVEN + guarantees.NOT_PROVEN)
     assert made["relation"]["enum"] == list(guarantees.RELATIONS)
     assert made["unit"]["enum"] == list(guarantees.UNITS)
     outcomes = {rules.PASS, rules.FAIL, rules.UNDECIDED, rules.NOT_TESTED}
-    assert set(document["$defs"]["outcome"]["enum"]) == outcomes
+    for name in ("RuleRow", "VerdictRow"):
+        assert set(document["$defs"][name]["properties"]["outcome"]["enum"]) == outcomes
 
 
 @pytest.mark.parametrize("made", [minimal, full])

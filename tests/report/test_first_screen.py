@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from documents import KINDS, MANIFEST, document, findings
 
+from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
+from lethe.evidence.guarantee import Guarantee
 from lethe.report.common import room_of
 from lethe.report.first_screen import first_screen
 from lethe.report.frontier_chart import points
@@ -145,10 +147,10 @@ def test_a_proof_is_named_where_the_option_carries_one() -> None:
     claim = {"kind": "approx-dp", "parameters": {"epsilon": 4.0, "delta": 1e-5}, "proven": True}
     for one in plain["guarantees"]:
         if one["candidate"] == chosen:
-            one["guarantee"] |= {**claim, "relation": "add/remove", "unit": "person"}
+            one["guarantee"] |= {**claim, "relation": "add/remove", "unit": "user"}
     found = first("records", plain)
     assert found.cards[3].large.endswith("measured, with a proof")
-    assert any("epsilon 4, delta 1e-05, add/remove a person" in x for x in found.cards[3].lines)
+    assert any("epsilon 4, delta 1e-05, add/remove a user" in x for x in found.cards[3].lines)
     labels = {name: cells[0] for name, cells in found.options.rows}
     assert labels[chosen] == "proven: epsilon 4, recommended"
 
@@ -213,7 +215,10 @@ def test_an_option_shows_the_proof_of_what_was_measured_and_not_the_smallest():
     """A limit for people who are equally likely stood over rates of people who are not."""
     from lethe.report.first_screen import _label
 
-    own, other = ({"parameters": {"success": share}, "unit": "record"} for share in (0.3, 0.2))
+    own, other = (
+        Guarantee("identification-bound", {"success": share}, "none", "record")
+        for share in (0.3, 0.2)
+    )
     assert _label([own, other]) == "proven: at most 30 %"
 
 
@@ -275,7 +280,7 @@ def test_of_several_models_of_vectors_the_worst_speaks(worse: int) -> None:
 def test_an_epsilon_of_one_vector_is_not_that_of_a_person() -> None:
     from lethe.report.first_screen import _label
 
-    proofs = [{"parameters": {"epsilon": share}, "unit": "vector"} for share in (2, 1)]
+    proofs = [Guarantee("pure-dp", {"epsilon": x}, "replace-one", "vector") for x in (2, 1)]
     assert _label(proofs) == "proven of one vector: epsilon 2"
 
 
@@ -384,4 +389,4 @@ def test_extraction_speaks_where_membership_cannot() -> None:
 def test_a_guess_that_is_always_right_is_written_out() -> None:
     from lethe.report.first_screen import share_sentence
 
-    assert share_sentence({"value": 1.0, "low": 1.0, "high": 1.0}, 1.0)[2] == "100 %"
+    assert share_sentence(Estimate(1.0, 1.0, 1.0, 0.95, "", 9), 1.0)[2] == "100 %"
