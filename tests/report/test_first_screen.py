@@ -54,15 +54,16 @@ def test_the_worst_number_speaks_first(kind: str, level: str, headline: str) -> 
 def at_chance(kind: str) -> dict[str, Any]:
     """Findings in which no candidate has anything above chance."""
     plain = document(kind)
-    for one in plain["candidates"]:
-        one.pop("shown", None)
-        for _ in range(2):  # the second time of the rate that the page then speaks of
-            room = room_of(plain)
-            room.share_of(one).update(value=room.chance, low=0.0, high=room.chance + 0.01)
-        rates = [rate for name, rate in one["measures"].items() if name.startswith("tpr@") and rate]
-        for rate in rates:
-            rate["low"] = 0.0
-        auc = one["measures"].get("auc") or {}
+    for candidate in plain["candidates"]:
+        candidate.pop("shown", None)
+        chance = room_of(plain).chance
+        for share in (candidate["risk"], candidate.get("top_1", {})):
+            share.update(value=chance, low=0.0, high=chance + 0.01)
+        for name, rate in candidate["measures"].items():
+            chance = float(name.partition("@")[2] or room_of(plain).chance)
+            if rate and "value" in rate:
+                rate.update(value=chance, low=0.0, high=chance + 0.01)
+        auc = candidate["measures"].get("auc") or {}
         auc |= {"value": 0.5, "low": 0.45, "high": 0.55} if auc else {}
     return plain
 

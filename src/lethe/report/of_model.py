@@ -153,7 +153,7 @@ class Model(Room[ModelCandidate]):
 
     @staticmethod
     def _most_exposed(candidate: ModelCandidate) -> str:
-        top = candidate.vulnerability.top_auc
+        top = candidate.vulnerability and candidate.vulnerability.top_auc
         if not isinstance(top, Estimate) or top.value is None or (top.low or 0.0) <= 0.5:
             return ""
         level = say(f"level.{severity(advantage(top), 0.0)}").lower()
