@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from lethe.assess.input_checks import InputCheck
 from lethe.data.columns import is_text, missing
 from lethe.errors import InputError
-from lethe.evidence.estimate import Estimate
+from lethe.evidence.estimate import Estimate, Measured
 from lethe.linkage.document import FEWEST
 from lethe.linkage.synthetic.copies import IDENTICAL, SINGLE, patterns, tail
 from lethe.linkage.synthetic.nearest import Mixed, joined, nearest_distance, ranked
@@ -74,18 +74,25 @@ def file_checks(
     _, place, number = np.unique(inside, return_inverse=True, return_counts=True)
     shared, twins = np.isin(outside, inside), number[place] > 1
     scaled, made_of_control = ranked(*mixed), False
-    mine, theirs = (rng.permutation(len(table))[:_MOST] for table in (original, control))
+    theirs = rng.permutation(np.unique(outside, return_index=True)[1])[:_MOST]
     every, rows = range(len(original.names)), min(len(original), len(synthetic))
-    within = nearest_distance(scaled[0].take(mine), scaled[0], every, but=mine)
+    # Half of the original, and how near the others lie to it: that rows are near goes both ways.
+    half, others = np.array_split(rng.permutation(len(original)), 2)
+    within, beside = (
+        nearest_distance(table.take(at), scaled[0].take(half), every)
+        for table, at in ((scaled[0], others[:_MOST]), (scaled[2], theirs))
+    )
+    moved = tail(beside, within, max(0.01, 1 / len(within)), _SURE).excess
     drawn = [table.take(rng.permutation(len(table))[:rows]) for table in scaled[:2]]
     across, to_made = (nearest_distance(scaled[2].take(theirs), table, every) for table in drawn)
     near = np.quantile(within, 0.01)
-    if _more(shared, twins, outside, inside):
+    more = risk(Trials(shared, outside), Trials(twins, inside), rate_of(twins, _SURE), _SURE)
+    if _beyond(more.excess):
         text = f"{shared.sum():,} of {len(control):,} control rows are in the original, more than "
         text += f"chance allows ({100 * twins.mean():.2g} % of its own rows recur)."
         yield InputCheck("control-rows", "stops", text, _DRAW)
-    elif _more(across <= near, within <= near, outside[theirs], inside[mine]):
-        text = f"{100 * (across <= near).mean():.2g} % of the control rows are nearer to an "
+    elif _beyond(moved):
+        text = f"{100 * (beside <= near).mean():.2g} % of the control rows are nearer to an "
         text += "original row than 99 % of those are to each other: were rows moved a little?"
         yield InputCheck("control-rows", "stops", text, _DRAW)
     auc, low = told_apart(original, control, rng)
@@ -115,21 +122,11 @@ def _exchanged(outcomes: Mapping[str, Outcomes]) -> bool:
     found = [tail(near.control, near.main, 0.01, _SURE)] if len(near.main) >= 100 else []
     hits = [outcomes[name] for name in (IDENTICAL, SINGLE) if name in outcomes]
     found += [risk_in(replace(one, main=one.control, control=one.main), _SURE) for one in hits]
-    return any(
-        isinstance(one.excess, Estimate) and one.excess.low is not None and one.excess.low > _ABOVE
-        for one in found
-    )
+    return any(_beyond(one.excess, _ABOVE) for one in found)
 
 
-def _more(
-    hit: NDArray[np.bool_], expected: NDArray[np.bool_], rows: NDArray[Any], others: NDArray[Any]
-) -> bool:
-    """Whether control rows are hit more often than original ones; equal rows count as one."""
-    if expected.all():
-        return False
-    trials = Trials(hit, rows), Trials(expected, others)
-    excess = risk(*trials, rate_of(expected, _SURE), _SURE).excess
-    return isinstance(excess, Estimate) and excess.low is not None and excess.low > 0
+def _beyond(excess: Measured, least: float = 0.0) -> bool:
+    return isinstance(excess, Estimate) and excess.low is not None and excess.low > least
 
 
 def told_apart(original: Mixed, control: Mixed, rng: np.random.Generator) -> tuple[float, float]:
