@@ -76,23 +76,21 @@ def file_checks(
     scaled, made_of_control = ranked(*mixed), False
     theirs = rng.permutation(np.unique(outside, return_index=True)[1])[:_MOST]
     every, rows = range(len(original.names)), min(len(original), len(synthetic))
-    # Half of the original, and how near the others lie to it: that rows are near goes both ways.
-    half, others = np.array_split(rng.permutation(len(original)), 2)
-    within, beside = (
-        nearest_distance(table.take(at), scaled[0].take(half), every)
-        for table, at in ((scaled[0], others[:_MOST]), (scaled[2], theirs))
-    )
-    moved = tail(beside, within, max(0.01, 1 / len(within)), _SURE).excess
+    mine = rng.permutation(len(original))[:_MOST]
+    within = nearest_distance(scaled[0].take(mine), scaled[0], every, but=mine)
     drawn = [table.take(rng.permutation(len(table))[:rows]) for table in scaled[:2]]
     across, to_made = (nearest_distance(scaled[2].take(theirs), table, every) for table in drawn)
     near = np.quantile(within, 0.01)
+    # Two rows that are nearest to each other are one event: both have the same distance.
+    both = Trials(within <= near, np.unique(within, return_inverse=True)[1])
+    moved = risk(Trials(across <= near), both, rate_of(both.success, _SURE), _SURE).excess
     more = risk(Trials(shared, outside), Trials(twins, inside), rate_of(twins, _SURE), _SURE)
     if _beyond(more.excess):
         text = f"{shared.sum():,} of {len(control):,} control rows are in the original, more than "
         text += f"chance allows ({100 * twins.mean():.2g} % of its own rows recur)."
         yield InputCheck("control-rows", "stops", text, _DRAW)
     elif _beyond(moved):
-        text = f"{100 * (beside <= near).mean():.2g} % of the control rows are nearer to an "
+        text = f"{100 * (across <= near).mean():.2g} % of the control rows are nearer to an "
         text += "original row than 99 % of those are to each other: were rows moved a little?"
         yield InputCheck("control-rows", "stops", text, _DRAW)
     auc, low = told_apart(original, control, rng)
