@@ -207,6 +207,15 @@ def test_persons_with_several_rows_are_asked_about() -> None:
     assert effects({**rows, "customer_type": who % 3}, ["age", "zip"]) == {}
 
 
+def test_a_file_that_holds_every_row_several_times_is_asked_about() -> None:
+    """Of few columns too: four copies of each row hide people who are unique."""
+    rng = np.random.default_rng(2)
+    rows = {"age": rng.integers(0, 90, 200), "zip": rng.integers(0, 90, 200)}
+    assert effects(rows, ["age", "zip"]) == {}
+    copied = {name: np.tile(column, 4) for name, column in rows.items()}
+    assert effects(copied, ["age", "zip"]) == {"repeated-rows": "asks"}
+
+
 def test_marks_of_suppression_are_asked_about() -> None:
     rows = {"age": text(["30", "*"] * 30), "zip": text(["10115", "*"] * 30)}
     assert effects(rows, ["age", "zip"]) == {"suppression-marks": "asks"}

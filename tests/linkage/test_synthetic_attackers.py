@@ -14,6 +14,7 @@ from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_synthetic
 from lethe.linkage.inputs import table_checks
 from lethe.linkage.settings import SyntheticSettings
+from lethe.linkage.synthetic.control import file_checks
 from lethe.linkage.synthetic.copies import Writer, chance_of, decoded, in_pairs, nearness, tail
 from lethe.linkage.synthetic.nearest import mix, ranked
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
@@ -337,6 +338,19 @@ def test_no_blinded_audit_passes(kind: str) -> None:
     assert found["original"] == found["every row twice"] == "fail"
     # Without numbers a copy is the original itself, in any spelling.
     assert found["spelled in several ways"] == ("refused" if kind == "coarse" else "fail")
+
+
+@pytest.mark.slow
+def test_an_honest_control_hardly_ever_stops_the_verdict() -> None:
+    """Two of 200 at most, of checks at p < 0.001 each: near rows come in pairs."""
+    stopped = []
+    for seed in range(200):
+        rows = three("normal", 400, 500 + seed)
+        original, control, made = mix(*rows)
+        found = {"closest": nearness(*ranked(original, made, control), 400)}
+        checks = file_checks((original, made, control), (rows[0], rows[2], rows[1]), found, seed)
+        stopped += [check.name for check in checks if check.effect == "stops"]
+    assert len(stopped) <= 2, stopped
 
 
 @pytest.mark.slow

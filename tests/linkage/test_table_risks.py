@@ -185,6 +185,10 @@ CHANGES = {
     "rows": lambda t: {name: column[::-1] for name, column in t.items()},
     "columns": lambda t: dict(reversed(t.items())),
     "capitals": lambda t: {**t, "ill": np.array([c.upper() for c in t["ill"]], object)},
+    "invisible characters": lambda t: {
+        **t,
+        "ill": np.array([c + "\u200b" * (at % 3) for at, c in enumerate(t["ill"])], object),
+    },
     "some capitals": lambda t: {
         **t,
         "ill": np.array([f" {c}" if at % 2 else c.upper() for at, c in enumerate(t["ill"])], "O"),

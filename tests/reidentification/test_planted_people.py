@@ -123,6 +123,8 @@ def blinded(kind, vectors, owner, rng):
         made[:, 1:], made[:, 0] = 0, np.where(vectors[:, 0] > 0, 1.0, -1.0)
     elif kind == "gallery is probe":
         made[split.probe_rows] = made[split.gallery_rows][: len(split.probe_rows)]
+    elif kind == "probes turned round":
+        made[split.probe_rows] *= -1
     elif kind == "duplicated rows":
         made[1::2] = made[::2]
     elif kind == "ties at one value":
@@ -133,6 +135,7 @@ def blinded(kind, vectors, owner, rng):
 BLIND = (
     *("constant", "zeros", "constant for each person", "two values", "gallery is probe"),
     *("one coordinate of two values", "duplicated rows", "ties at one value"),
+    "probes turned round",
 )
 
 

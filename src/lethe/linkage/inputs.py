@@ -119,10 +119,13 @@ def _repeated_rows(columns: Mapping[str, Column]) -> str:
     """Whole rows that recur, where a column that tells most of them apart recurs with them."""
     codes = [encode(column).codes[:_HEAD].astype(np.int64) for column in columns.values()]
     varied = [one for one in codes if len(one) and one.min() < one.max()]
-    if len(varied) < 3:
+    if not varied:
         return ""
-    rows, different = len(varied[0]), len(np.unique(np.stack(varied, axis=1), axis=0))
-    most = max(len(np.unique(one)) for one in varied)
+    number = np.unique(np.stack(varied, axis=1), axis=0, return_counts=True)[1]
+    rows, different = len(varied[0]), len(number)
+    if different >= _FEWEST and np.gcd.reduce(number) > 1:
+        return f"each of {different:,} different rows, several times"
+    most = max(len(np.unique(one)) for one in varied) if len(varied) > 2 else 0
     if different < _FEWEST or not most > _ALIKE * different or not different < _ALIKE * rows:
         return ""
     return f"{different:,} different rows in {rows:,}"

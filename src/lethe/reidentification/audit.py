@@ -264,6 +264,7 @@ def _exposed(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> lis
     ]
 
 
+_FAR = 0.55  # mean percentile of the owner, from which on vectors point the wrong way; chance 0.5
 _SEEN = 2.0
 """Lift that a permuted control must be able to see before it says that an attack is sound."""
 
@@ -298,15 +299,14 @@ def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[Json]:
 def _power(on: str, plants: Sequence[Plant], users: int) -> Json:
     """What the audit could have seen of leaks planted into its own vectors."""
     seen = smallest_seen(plants, "top-1", 1 / users)
-    if seen is not None:
-        detail = f"every kind of planted leak was seen from a Top-1 of {seen:.2g} on"
-        return check("power", "pass", detail, on)
-    detail = (
-        "not every kind of planted leak was told from chance: a low number says little here"
-        if plants
-        else "these vectors have too few values to carry a leak that could be planted"
-    )
-    return check("power", "warn", detail, on)
+    if seen is None:
+        unseen = (
+            "not every kind of planted leak was told from chance: a low number says little here"
+        )
+        few = "these vectors have too few values to carry a leak that could be planted"
+        return check("power", "warn", unseen if plants else few, on)
+    detail = f"every kind of planted leak was seen from a Top-1 of {seen:.2g} on"
+    return check("power", "pass", detail, on)
 
 
 def _useful(on: str | None, task: Task, level: TaskLevel) -> Json:
@@ -369,6 +369,10 @@ def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> li
             on,
         ),
     ]
+    attacks = (clean.attacks[name] for name in clean.permuted)
+    if any((attack.percentile.low or 0.0) > _FAR for attack in attacks):
+        detail = "people lie farther from their own rows than from others': are some turned round?"
+        checks.append(check("direction of vectors", "fail", detail, None))
     checks.append(_power(on, audit.candidates[0].judged.plants, len(audit.split.users)))
     if audit.task is not None and audit.utility:
         checks.append(_useful(on if several else None, audit.task, audit.utility[0.0]))

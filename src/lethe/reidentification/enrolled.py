@@ -264,7 +264,6 @@ def _gaussian(held: _Rows) -> Score:
     variance = pooled * ratio
     between = np.maximum(held.means.var(axis=0) - pooled * (1 / held.counts).mean(), 1e-6 * pooled)
     left, apart = variance / held.counts[:, None], held.means**2
-    # A mean that lies many standard errors from that of all is not drawn to it.
     between = np.where(apart > _OWN_MEAN * (between + left), apart, between)
     keep = between / (between + left)  # a mean of few rows is drawn to that of all
     mean, variance = held.means * keep, variance + between * (1 - keep) + held.noise

@@ -22,7 +22,7 @@ from lethe.reidentification.by_user import scaled
 from lethe.reidentification.enrolled import ENROLLED, SOFTMAX
 from lethe.reidentification.family import PLAIN
 from lethe.reidentification.gallery import Index
-from lethe.reidentification.sight import Sight
+from lethe.reidentification.sight import ALL, Sight, grouped
 from lethe.reidentification.vectors import Float
 
 MEAN, MODES = "a mean of their own", "two opposite modes"
@@ -121,11 +121,9 @@ def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
 
 def _turns(owner: Index) -> Index:
     """0, 1, 2, ... for the rows of each person."""
-    order = np.argsort(owner, kind="stable")
-    start = np.flatnonzero(np.diff(owner[order], prepend=-1))
-    sizes = np.diff(np.append(start, len(order)))
+    order, sizes = grouped(owner, ALL)
     turn = np.empty(len(owner), np.intp)
-    turn[order] = np.arange(len(order)) - np.repeat(start, sizes)
+    turn[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return turn
 
 

@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 from lethe.assess.input_checks import InputCheck
 from lethe.data.columns import is_text, missing
 from lethe.errors import InputError
-from lethe.evidence.estimate import Estimate
+from lethe.evidence.estimate import Estimate, Measured
 from lethe.linkage.document import FEWEST
 from lethe.linkage.synthetic.copies import IDENTICAL, SINGLE, patterns, tail
 from lethe.linkage.synthetic.nearest import Mixed, joined, nearest_distance, ranked
@@ -74,17 +74,22 @@ def file_checks(
     _, place, number = np.unique(inside, return_inverse=True, return_counts=True)
     shared, twins = np.isin(outside, inside), number[place] > 1
     scaled, made_of_control = ranked(*mixed), False
-    mine, theirs = (rng.permutation(len(table))[:_MOST] for table in (original, control))
+    theirs = rng.permutation(np.unique(outside, return_index=True)[1])[:_MOST]
     every, rows = range(len(original.names)), min(len(original), len(synthetic))
+    mine = rng.permutation(len(original))[:_MOST]
     within = nearest_distance(scaled[0].take(mine), scaled[0], every, but=mine)
     drawn = [table.take(rng.permutation(len(table))[:rows]) for table in scaled[:2]]
     across, to_made = (nearest_distance(scaled[2].take(theirs), table, every) for table in drawn)
     near = np.quantile(within, 0.01)
-    if _more(shared, twins, outside, inside):
+    # Two rows that are nearest to each other are one event: both have the same distance.
+    both = Trials(within <= near, np.unique(within, return_inverse=True)[1])
+    moved = risk(Trials(across <= near), both, rate_of(both.success, _SURE), _SURE).excess
+    more = risk(Trials(shared, outside), Trials(twins, inside), rate_of(twins, _SURE), _SURE)
+    if _beyond(more.excess):
         text = f"{shared.sum():,} of {len(control):,} control rows are in the original, more than "
         text += f"chance allows ({100 * twins.mean():.2g} % of its own rows recur)."
         yield InputCheck("control-rows", "stops", text, _DRAW)
-    elif _more(across <= near, within <= near, outside[theirs], inside[mine]):
+    elif _beyond(moved):
         text = f"{100 * (across <= near).mean():.2g} % of the control rows are nearer to an "
         text += "original row than 99 % of those are to each other: were rows moved a little?"
         yield InputCheck("control-rows", "stops", text, _DRAW)
@@ -115,21 +120,11 @@ def _exchanged(outcomes: Mapping[str, Outcomes]) -> bool:
     found = [tail(near.control, near.main, 0.01, _SURE)] if len(near.main) >= 100 else []
     hits = [outcomes[name] for name in (IDENTICAL, SINGLE) if name in outcomes]
     found += [risk_in(replace(one, main=one.control, control=one.main), _SURE) for one in hits]
-    return any(
-        isinstance(one.excess, Estimate) and one.excess.low is not None and one.excess.low > _ABOVE
-        for one in found
-    )
+    return any(_beyond(one.excess, _ABOVE) for one in found)
 
 
-def _more(
-    hit: NDArray[np.bool_], expected: NDArray[np.bool_], rows: NDArray[Any], others: NDArray[Any]
-) -> bool:
-    """Whether control rows are hit more often than original ones; equal rows count as one."""
-    if expected.all():
-        return False
-    trials = Trials(hit, rows), Trials(expected, others)
-    excess = risk(*trials, rate_of(expected, _SURE), _SURE).excess
-    return isinstance(excess, Estimate) and excess.low is not None and excess.low > 0
+def _beyond(excess: Measured, least: float = 0.0) -> bool:
+    return isinstance(excess, Estimate) and excess.low is not None and excess.low > least
 
 
 def told_apart(original: Mixed, control: Mixed, rng: np.random.Generator) -> tuple[float, float]:

@@ -20,6 +20,7 @@ from lethe.data.columns import Coded, Codes, encode, is_text, missing
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.codes import Classes, Float, Int, classes_of, counted
+from lethe.linkage.synthetic.nearest import normal_form
 from lethe.linkage.table.anonymity import Pairs, pairs_of
 
 
@@ -91,7 +92,7 @@ def as_one_spelling(column: NDArray[Any] | Coded) -> Coded:
     read = encode(column)
     if not is_text(read.values):
         return read
-    folded = encode(np.array([" ".join(cell.lower().split()) for cell in read.values], object))
+    folded = encode(np.array([normal_form(cell) for cell in read.values], object))
     return Coded(folded.codes[read.codes], folded.values)
 
 
