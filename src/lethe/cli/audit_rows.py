@@ -395,8 +395,7 @@ def _records(file: Path, options: Mapping[str, Any]) -> Subject:
             check_column("truth", name, pairs, files[-1])
         truth = (as_text(pairs["aux"]), as_text(pairs["release"]))
 
-    head = read_head(file, options["inside"])
-    beside = {name: column for name, column in head.items() if name not in names}
+    beside = read_head(file, options["inside"], skip=names)
     how = {"aux": aux, "truth": truth, "beside": beside, "settings": settings}
     marks = [*map(str, names), str(options["unit"]), str(options["keep"]), str(settings.seed)]
     notes = tuple(f"{one.name}: {note}" for one in (ratings, aux) if one for note in one.notes)
