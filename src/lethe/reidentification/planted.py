@@ -110,9 +110,9 @@ def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
         if kind == VARIANCES:
             score = _narrowness(rows[probes] - values.middle, width, values)
         else:
-            centres = [values.emitted(values.middle + sign * anchor) for sign in (1, -1)]
-            near = [_closeness(rows[probes], centre) for centre in centres]
-            score = near[0] if kind == MEAN else np.maximum(*near)
+            ways = (1, -1) if kind == MODES else (1,)
+            centres = [values.emitted(values.middle + way * anchor) for way in ways]
+            score = np.maximum.reduce([_closeness(rows[probes], centre) for centre in centres])
         known = _credit(score, place[probes])
         if known >= _ABLE:
             yield Twin(kind, _with(alone, enrolled, rows, people), known)
