@@ -29,6 +29,7 @@ HEAVY = (
         "from lethe.cli import run; run(['--help'])",
         "from lethe.cli import run; run(['audit', 'model', '--help'])",
         "from lethe.cli import run; run(['audit', 'embeddings', '--help'])",
+        "from lethe.cli import run; run(['audit', 'records', '--help'])",
         "from lethe.cli import run; run(['plan', '--help'])",
         "from lethe.cli import run; run(['query', '--help'])",
         "from lethe.cli import run; run(['shadow', '--help'])",

@@ -38,7 +38,9 @@ def one_word_changed(rng, texts):
 COPIED = {
     "bills": lambda rng, rows: {k: v for k, v in rows.items() if k.startswith("bill")},
     "bills, nearly": lambda rng, rows: {
-        k: np.round(v * rng.lognormal(0, 0.03, ROWS)) for k, v in rows.items() if k.startswith("bill")
+        k: np.round(v * rng.lognormal(0, 0.03, ROWS))
+        for k, v in rows.items()
+        if k.startswith("bill")
     },
     "codes": lambda rng, rows: {k: v for k, v in rows.items() if k.startswith("code")},
     "text": lambda rng, rows: {"text": one_word_changed(rng, rows["text"])},

@@ -271,7 +271,8 @@ def _facts(
             table=inside,
             memory=memory,
         )
-        release, head = replace(release, name=called), read_head(file, inside)
+        release = replace(release, name=called)
+        head = read_head(file, inside, skip=[column for column in names if column])
     else:
         head = columns_of(facts, called)
         roles = zip(("person", "item", "value", "time"), names, strict=True)

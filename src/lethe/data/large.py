@@ -10,6 +10,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -359,20 +360,22 @@ def read_table(
     return grouped, (note,)
 
 
-def read_head(path: Path, table: str | None = None, rows: int = 20_000) -> Columns:
-    """All columns of the first rows of a table, named or not; none of an archive.
+def read_head(
+    path: Path, table: str | None = None, rows: int = 20_000, skip: Sequence[str | None] = ()
+) -> Columns:
+    """Columns of the first rows of a table, all but those of `skip`; none of an archive.
 
     Columns of a kind that cannot be read are left out; of a .csv file all rows within 4 MiB count.
     """
     suffix = path.suffix.lower()
     if suffix == ".csv":
-        lines, left = csv_rows(path), _HEAD
-        header, head = next(lines, []), []
-        for line in lines:
-            head.append(line)
-            if (left := left - sum(map(len, line))) < 0:
-                break
-        return dict(zip(header, map(infer, zip(*head, strict=True)), strict=False))
+        lines, left, head = csv_rows(path), _HEAD, []
+        header = next(lines, [])
+        wanted = [at for at, name in enumerate(header) if name not in skip]
+        while wanted and left >= 0 and (part := list(islice(lines, 1000))):
+            head += part
+            left -= sum(map(len, map("".join, part)))
+        return {header[at]: infer([line[at] for line in head]) for at in wanted if head}
     if suffix not in (*ARROW, *DUCKDB):
         return {}
     pa = require("pyarrow", "tables")
@@ -384,7 +387,7 @@ def read_head(path: Path, table: str | None = None, rows: int = 20_000) -> Colum
             source = inside if suffix == ".parquet" else attached(base, path, table)
             head = base.sql(f"FROM {source} LIMIT {int(rows)}").to_arrow_table()
     columns = {}
-    for name in head.column_names:
+    for name in (name for name in head.column_names if name not in skip):
         with contextlib.suppress(InputError):
             check_arrow_type(pa.types, path, name, head.schema.field(name).type)
             columns[name] = from_arrow(pa, head[name])

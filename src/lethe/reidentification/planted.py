@@ -19,7 +19,7 @@ from lethe.evidence.risk import RELEASE
 from lethe.evidence.sight import Plant
 from lethe.reidentification.attackers import Panel, Tally
 from lethe.reidentification.by_user import scaled
-from lethe.reidentification.enrolled import ENROLLED, SOFTMAX
+from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, SOFTMAX
 from lethe.reidentification.family import PLAIN
 from lethe.reidentification.gallery import Index
 from lethe.reidentification.sight import ALL, Sight, grouped
@@ -34,6 +34,8 @@ _MOST_PEOPLE = 100  # who get planted rows; their hits stand for those of any nu
 _ROWS = 20_000  # of the release, from which values are drawn
 _NARROW, _QUIET = 0.1, 0.05  # residuals about a planted mean; spread of a quiet coordinate
 _ON_PLANTS = (*PLAIN, *set(ENROLLED) - {SOFTMAX})  # metrics that learn nothing from other people
+_MADE_FOR = {MEAN: PLAIN, MODES: (NEAREST,), VARIANCES: (GAUSSIAN,), REPEATS: (*PLAIN, NEAREST)}
+_AS_KNOWN = 0.97  # of what an attacker who knows the leak finds: no other need look for it
 _ABLE = 0.2  # an attacker who knows the leak finds fewer of them: such values carry no such leak
 
 
@@ -108,9 +110,9 @@ def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
         if kind == VARIANCES:
             score = _narrowness(rows[probes] - values.middle, width, values)
         else:
-            centres = [values.emitted(values.middle + sign * anchor) for sign in (1, -1)]
-            near = [2 * rows[probes] @ one.T - (one**2).sum(axis=1) for one in centres]
-            score = near[0] if kind == MEAN else np.maximum(*near)
+            ways = (1, -1) if kind == MODES else (1,)
+            centres = [values.emitted(values.middle + way * anchor) for way in ways]
+            score = np.maximum.reduce([_closeness(rows[probes], centre) for centre in centres])
         known = _credit(score, place[probes])
         if known >= _ABLE:
             yield Twin(kind, _with(alone, enrolled, rows, people), known)
@@ -125,6 +127,11 @@ def _turns(owner: Index) -> Index:
     turn = np.empty(len(owner), np.intp)
     turn[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     return turn
+
+
+def _closeness(rows: Float, centres: Float) -> Float:
+    squares = (centres**2).sum(axis=1)
+    return np.asarray(2 * rows @ centres.T - squares)
 
 
 def _narrowness(rows: Float, width: Float, values: _Values) -> Float:
@@ -172,7 +179,9 @@ def plants(
 ) -> list[Plant]:
     """Leaks of several sizes in a release, with the strongest of what its attackers measure.
 
-    Attackers that learn from other people are left out: the others must see every kind.
+    Attackers that learn from other people are left out: the others must see every kind. Once one
+    finds a leak as often as who knows it, the others do not look: what is measured is a maximum,
+    so fewer of them can only show less.
 
     Args:
         panel: attackers of the release.
@@ -190,23 +199,26 @@ def plants(
     sizes = {min(size + 1, len(asked)) for size in sizes}
     able = [
         tally
-        for tally in tallies
+        for tally in sorted(tallies, key=lambda one: -one.hits.sum() / max(one.tries.sum(), 1))
         if tally.view == RELEASE
         and tally.attacker.metric in _ON_PLANTS
         and not tally.attacker.normalised
     ]
     found = []
     for twin in twins(sight, seed):
-        rates = {tally.attacker.name: _rates(panel, tally, twin.sight) for tally in able}
-        for size in sorted(sizes):
+        looked: list[tuple[Tally, Float]] = []
+        fit = _MADE_FOR[twin.kind]
+        for tally in sorted(
+            able, key=lambda one: (one.attacker.metric not in fit, one.attacker.vectors == 1)
+        ):
+            rate = _rates(panel, tally, twin.sight)
+            if rate is not None:
+                looked.append((tally, rate))
+                if rate.mean() >= _AS_KNOWN * twin.known:
+                    break
+        for size in sorted(sizes) if looked else ():
             carrying = order[:size]
-            measured = [
-                _carried(tally, carrying, rate, confidence)
-                for tally in able
-                if (rate := rates[tally.attacker.name]) is not None
-            ]
-            if not measured:
-                continue
+            measured = [_carried(tally, carrying, rate, confidence) for tally, rate in looked]
             best = max(measured, key=lambda lift: (lift.low or 0.0, lift.value or 0.0))
             share = size / len(asked)
             leak = share * twin.known + (1 - share) / users

@@ -167,8 +167,9 @@ def _some_set(others: list[NDArray[np.int32]], overlap: Int, k: int, left: int) 
     """
     size = len(others)
     there = np.zeros(len(overlap), bool)
-    most = np.argmax(overlap)
-    lacking = [at for at, having in enumerate(others) if not _among(having, most)]
+    holds = np.repeat(np.arange(size), [len(having) for having in others])
+    holds = holds[np.concatenate(others) == np.argmax(overlap)]
+    lacking = np.setdiff1d(np.arange(size), holds).tolist()
     allowed = np.ones(size, bool)
     for item in lacking:
         people = others[item]
