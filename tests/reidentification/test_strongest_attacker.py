@@ -217,7 +217,7 @@ def test_a_threat_model_rules_attackers_out():
     names = [a.name for a in allowed(vectors=3)]
     assert {"3 vectors", "plda, 3 vectors"} < set(names) and len(set(names)) == len(names)
     assert not any(a.clean_gallery for a in allowed(clean_gallery=False))
-    some = audit_embeddings(**population(), settings=quick(**FAST, vectors=1, clean_gallery=False))
+    some = audit_embeddings(**population(), settings=quick(**FAST, joined=1, clean_gallery=False))
     run = {r["attack"] for c in some.candidates for r in c["risk_from"]["results"]}
     assert run <= {a.name for a in allowed(False, 1)}
     not_run = {row["name"] for row in some.attacks_not_run}

@@ -224,6 +224,7 @@ def audit_table(
 
 def audit_records(
     facts: Any,
+    /,
     person: str,
     item: str,
     value: str | None = None,

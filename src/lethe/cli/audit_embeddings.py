@@ -32,7 +32,7 @@ from lethe.training.engines import choose_cluster
 from lethe.training.models import load_callable
 from lethe.training.users_code import users_code
 
-_NAMES = {"sigmas": "sigma", "vectors": "joined"}
+_NAMES = {"sigmas": "sigma"}
 if TYPE_CHECKING:
     VectorOptions = EmbeddingSettings
 else:
@@ -207,10 +207,8 @@ def _names(options: Mapping[str, Any]) -> Names:
     """What the arrays are called; a file of options may hold anything."""
     for name in ("vectors", "user", "label", "period", "texts"):
         if not isinstance(options[name], str | None):
-            way = f" Vectors known to be of one person are joined={options[name]}."
             raise InputError(
                 f"{name}={options[name]!r} must be text, the name of an array or column."
-                f"{way if name == 'vectors' else ''}"
             )
     date, table = options["from_date"], options["table"]
     return Names(
