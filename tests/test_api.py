@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -393,3 +394,28 @@ def test_copies_for_a_pipeline_by_names_are_those_of_the_file(tmp_path, monkeypa
     assert "40 of 80 records are exact copies" in said("--drop", "joined")
     assert "40 records have copies" in said("--drop", "joined", "--group", "identical-records")
     assert "0 records have copies" in said("--group", "identical-records")
+
+
+def test_every_setting_can_be_given_by_its_name():
+    """No argument of an audit that holds data hides a setting of the same name."""
+    import inspect
+
+    from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
+    from lethe.membership.settings import AuditSettings
+    from lethe.reidentification.settings import EmbeddingSettings
+
+    for audit, kind, handed_on in (
+        (lethe.audit, AuditSettings, set()),
+        (lethe.audit_records, RecordSettings, set()),
+        (lethe.audit_scores, AuditSettings, set()),
+        (lethe.audit_synthetic, SyntheticSettings, set()),
+        (lethe.audit_table, TableSettings, {"population"}),
+        (lethe.audit_vectors, EmbeddingSettings, set()),
+    ):
+        parameters = inspect.signature(audit).parameters.values()
+        named = {each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY}
+        assert {field.name for field in dataclasses.fields(kind)} & named == handed_on, audit
+    rng, users = np.random.default_rng(0), np.arange(10).repeat(6)
+    vectors = rng.normal(size=(10, 4))[users] + rng.normal(size=(60, 4)) / 9
+    found = lethe.audit_vectors(vectors, users, save=False, quiet=True, sigmas=1.0, joined=1)
+    assert not any("all vectors" in attack["name"] for attack in found.attacks)

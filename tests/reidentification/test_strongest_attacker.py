@@ -204,10 +204,11 @@ def test_who_joins_all_vectors_is_left_out_where_everybody_has_one():
     asked = quick(**FAST)
     battery = Battery(model, split, sample_of(model, split), asked)
     noisy, plain = ([a.name for a in battery.panel(noise=n).attackers] for n in (True, False))
-    joining = ("all vectors", "plda, clean gallery, all vectors", "gaussian, all vectors")
-    assert noisy == ["cosine", "l2", "plda", "nearest row", *joining, "softmax, all vectors"]
-    models = ("density, all vectors", "gaussian, all vectors", "softmax, all vectors")
-    assert plain == [*noisy[:4], *models]
+    models = [f"{metric}, all vectors" for metric in ("density", "gaussian", "softmax")]
+    joining = ("all vectors", "plda, clean gallery, all vectors", *models)
+    assert noisy == ["cosine", "l2", "plda", "nearest row", *joining]
+    further = ("histogram", "covariance", "gaussian, ranks", "gaussian, directions")
+    assert plain == [*noisy[:4], *models, *(f"{name}, all vectors" for name in further)]
 
 
 def test_a_threat_model_rules_attackers_out():
@@ -217,7 +218,7 @@ def test_a_threat_model_rules_attackers_out():
     names = [a.name for a in allowed(vectors=3)]
     assert {"3 vectors", "plda, 3 vectors"} < set(names) and len(set(names)) == len(names)
     assert not any(a.clean_gallery for a in allowed(clean_gallery=False))
-    some = audit_embeddings(**population(), settings=quick(**FAST, vectors=1, clean_gallery=False))
+    some = audit_embeddings(**population(), settings=quick(**FAST, joined=1, clean_gallery=False))
     run = {r["attack"] for c in some.candidates for r in c["risk_from"]["results"]}
     assert run <= {a.name for a in allowed(False, 1)}
     not_run = {row["name"] for row in some.attacks_not_run}

@@ -140,7 +140,7 @@ AUDITS = {
             *("surface", "pools", "precision", "refine", "repeats", "common", "radius_sigmas"),
             *("alpha", "backend"),
         ),
-        names={"array": "vectors", "sigmas": "sigma", "vectors": "joined"},
+        names={"array": "vectors", "sigmas": "sigma"},
     ),
     "table": Audit(
         "Rows, one a person: who stands out?",

@@ -21,7 +21,7 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import RELEASE
 from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
-from lethe.reidentification.enrolled import ENROLLED, NEAREST, SOFTMAX, Enrolment, enrol
+from lethe.reidentification.enrolled import DENSITY, ENROLLED, NEAREST, SOFTMAX, Enrolment, enrol
 from lethe.reidentification.family import PLAIN, Attacker
 from lethe.reidentification.gallery import Index
 from lethe.reidentification.geometry import nearest
@@ -30,9 +30,12 @@ from lethe.reidentification.sight import (
     LEARNED,
     Learned,
     Sight,
+    evened,
     grouped,
     learn,
     pooled,
+    reading,
+    recentred,
     whitened,
 )
 from lethe.reidentification.vectors import Float, one_blas_thread
@@ -55,6 +58,7 @@ _CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
+_DENSITIES = 2  # draws of noise that a density is played on: every row is compared with every one
 _ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
 
 
@@ -73,6 +77,12 @@ class Panel:
         if attacker.clean_gallery:
             noise = ((sight.rows - clean.rows) ** 2).mean(axis=0)
             sight = replace(sight, rows=clean.rows, gallery=clean.gallery, noise=noise)
+        if attacker.reads:
+            sight = reading(sight, attacker.reads)
+        elif attacker.metric in ENROLLED or attacker.vectors != 1:
+            sight = recentred(sight)
+        if attacker.metric in LEARNED or attacker.metric in ENROLLED:
+            sight = evened(sight)
         if attacker.vectors == 1:
             return sight
         if attacker.metric in ENROLLED:
@@ -389,6 +399,7 @@ def tallies(
             if (run.attacker.vectors != 1 or single is None or number < single)
             and (not run.attacker.dense or number < enough[run.attacker.vectors == 1])
             and (run.attacker.vectors != 1 or number < enough[True])
+            and (run.attacker.metric != DENSITY or number < _DENSITIES)
             and not run.tally.precise
         ]
         if not asked:

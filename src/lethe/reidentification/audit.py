@@ -333,7 +333,7 @@ def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> li
         for level in audit.curve.levels
         if (level.share.low or 0.0) > audit.bounds[level.sigma]
     ]
-    every = allowed(settings.clean_gallery, settings.vectors, settings.score_norm)
+    every = allowed(settings.clean_gallery, settings.joined, settings.score_norm)
     single = {attacker.name for attacker in every if attacker.vectors == 1}
     above = [
         f"{evaluated.candidate.name} ({result.attack})"

@@ -15,30 +15,26 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import csr_array, vstack
 
 from lethe.errors import NotMeasurable
 from lethe.reidentification.gallery import Index, covariance_within, means
 from lethe.reidentification.sight import Sight, summed
 from lethe.reidentification.vectors import Float
 
-NEAREST, VOTES, DENSITY, GAUSSIAN, SOFTMAX = (
-    "nearest-row",
-    "votes",
-    "density",
-    "gaussian",
-    "softmax",
-)
+NEAREST, DENSITY, GAUSSIAN, SOFTMAX = "nearest-row", "density", "gaussian", "softmax"
+HISTOGRAM, COVARIANCE = "histogram", "covariance"
 ENROLLED = {
     NEAREST: "nearest neighbour (Cover and Hart 1967)",
-    VOTES: "vote of the k nearest neighbours (Cover and Hart 1967)",
     DENSITY: "kernel density of each person (Parzen 1962), bandwidth by leave-one-out likelihood",
     GAUSSIAN: "diagonal Gaussian of each person, shrunk to the pooled one (Greene and Rayens 1989)",
     SOFTMAX: "multinomial logistic regression (Cox 1958)",
+    HISTOGRAM: "naive Bayes on values and bins (Maron 1961; Dirichlet prior by leave-one-out)",
+    COVARIANCE: "Gaussian with a covariance of each person (quadratic discriminant, Friedman 1989)",
 }
 """Metrics of this module, with their source."""
 MOST_PEOPLE = 5000
 """People in the gallery, at most, for softmax and for one-to-one assignment."""
-_NEIGHBOURS = 5
 _REACH = 3.0  # robust deviations from the median, beyond which coordinates are cut
 _BANDWIDTHS = tuple(2.0**power for power in range(-8, 4))
 _RATIOS = 2.0 ** np.arange(-10, 6.5, 0.5)  # of a person's variance to the pooled one
@@ -46,6 +42,11 @@ _SCATTERS, _ROUNDS = 30_000, 30  # scatters that their distribution is fitted to
 _SAMPLE = 400  # enrolled rows whose leave-one-out likelihood chooses a bandwidth
 _STEPS, _PENALTY = 20, 0.1
 _OWN_MEAN = 9.0  # squared deviations beyond which a person's mean is not drawn to that of all
+_PAIRS = 4e7  # of probes and enrolled rows, up to which a density is played under noise
+_BINS, _WIDTHS = 32, (0, 1, 3, 9)  # of a coordinate; bins that a value counts in
+_PRIORS = 4.0 ** np.arange(-2, 7)  # rows that everybody's shares count for
+_POOLED = 4.0 ** np.arange(0, 6)  # rows that the pooled covariance counts for
+_CELLS = 1 << 25  # numbers in all covariances, or in all histograms
 _AT_ONCE = 1 << 20  # numbers of a table of guesses
 
 
@@ -90,19 +91,25 @@ def enrol(metric: str, seen: Sight) -> Enrolment:
     Args:
         metric: one of `ENROLLED`.
 
-    Raises NotMeasurable: nobody has two enrolled rows that differ (`DENSITY` and `GAUSSIAN`), or
-        more than 5,000 people (`SOFTMAX`).
+    Raises NotMeasurable: nobody has two enrolled rows that differ (`DENSITY`, `GAUSSIAN`; three:
+        `COVARIANCE`), more than 5,000 people (`SOFTMAX`), or too many pairs or dimensions.
     """
     fit: dict[str, Callable[[_Rows], Score]] = {
         NEAREST: _nearest,
-        VOTES: _votes,
         DENSITY: _density,
         GAUSSIAN: _gaussian,
         SOFTMAX: _softmax,
+        HISTOGRAM: _histogram,
+        COVARIANCE: _covariance,
     }
-    linear = metric in (GAUSSIAN, SOFTMAX)
+    linear = metric not in (NEAREST, DENSITY)
+    if metric == DENSITY and seen.noise is not None:
+        if len(seen.rows) * len(seen.probes) > _PAIRS:
+            raise NotMeasurable(f"a density is played under noise on {_PAIRS:,.0f} pairs at most.")
     held = _Rows(_cut(seen) if metric == GAUSSIAN else seen)
     width = len(seen.gallery) if linear else len(seen.rows)
+    if metric == COVARIANCE:
+        width = max(width, seen.rows.shape[1] ** 2)
     return Enrolment(fit[metric](held), width, linear, held)
 
 
@@ -131,7 +138,8 @@ class _Rows:
         self.counts = np.diff(np.append(self.starts, len(order)))
         self.freedom = len(order) - len(self.counts)
         self.centre = seen.gallery.mean(axis=0)
-        rows = seen.rows[order] - self.centre
+        self.raw = seen.rows[order]
+        rows = self.raw - self.centre
         noise = np.zeros(rows.shape[1]) if seen.noise is None else seen.noise
         scatter = np.diag(noise)
         within = rows - (seen.gallery - self.centre)[self.user]
@@ -187,21 +195,6 @@ def _nearest(held: _Rows) -> Score:
         if sizes is None:
             return np.asarray(near)
         return np.asarray(np.maximum.reduceat(near, np.cumsum(sizes) - sizes, axis=0))
-
-    return score
-
-
-def _votes(held: _Rows) -> Score:
-    """A vote for each of the nearest rows; equal votes go to the person with the nearest row."""
-    number = min(_NEIGHBOURS, len(held.rows))
-
-    def score(probes: Float, sizes: Index | None) -> Float:
-        near = held.nearness(held.mapped(probes))
-        nearest = np.maximum.reduceat(near, held.starts, axis=1)
-        chosen = np.argpartition(-near, number - 1, axis=1)[:, :number]
-        votes = 1 / (1 - nearest)  # in (0, 1]: below one vote
-        np.add.at(votes, (np.arange(len(near))[:, None], held.user[chosen]), 1.0)
-        return _summed(votes, sizes)
 
     return score
 
@@ -315,6 +308,133 @@ def _softmax(held: _Rows) -> Score:
         return np.asarray((_summed(probes, sizes) - number * held.centre) @ weight)
 
     return score
+
+
+def _histogram(held: _Rows) -> Score:
+    """Log-ratio of each person's shares of values and bins to everybody's, over coordinates.
+
+    Values that repeat are a bin of their own, all others fall into bins of equal mass and count in
+    the next ones too. How far, and how far a person's shares are drawn to everybody's, is chosen by
+    coordinate: what makes enrolled rows, each left out, most likely.
+    """
+    people, counts = len(held.means), held.counts[held.user]
+    bins = max(8, min(_BINS, _CELLS // held.raw.shape[1] // people))
+    chosen = [_binned(values, held.user, counts, people, bins) for values in held.raw.T]
+    edges, own, tables, priors = zip(*chosen, strict=True)
+    table = vstack(tables, format="csr")
+    constant = sum(np.log(prior / (held.counts + prior)) for prior in priors)
+    starts = np.cumsum([0, *(part.shape[0] for part in tables)])
+
+    def score(probes: Float, sizes: Index | None) -> Float:
+        place = np.stack(
+            [_bin(values, *cut) for values, *cut in zip(probes.T, edges, own, strict=True)], axis=1
+        )
+        number = np.ones(len(probes), np.intp) if sizes is None else sizes
+        ends = np.append(0, np.cumsum(number)) * probes.shape[1]
+        cells = (place + starts[:-1]).ravel()
+        shape = len(number), int(starts[-1])
+        seen = csr_array((np.ones(len(cells)), cells, ends), shape=shape)
+        return np.asarray((seen @ table).toarray() + number[:, None] * constant)
+
+    return score
+
+
+def _bin(values: Float, edges: Float, own: Float) -> Index:
+    """(n,) bin of each value: first those between edges, then the values that are their own."""
+    place = np.searchsorted(edges, values, "right")
+    if not len(own):
+        return np.asarray(place)
+    nearest = np.searchsorted(own, values).clip(0, len(own) - 1)
+    return np.asarray(np.where(own[nearest] == values, len(edges) + 1 + nearest, place))
+
+
+def _binned(
+    values: Float, user: Index, counts: Index, people: int, bins: int
+) -> tuple[Float, Float, Any, float]:
+    """Edges, values of their own, log-ratios (bins, people) without their constant, and prior."""
+    distinct, often = np.unique(values, return_counts=True)
+    own, rest = distinct[often > 1], distinct[often == 1]
+    share = np.linspace(0, 1, bins + 1)[1:-1]
+    edges = np.unique(np.quantile(rest, share)) if len(rest) else np.zeros(0)
+    place = _bin(values, edges, own)
+    ordered, total = len(edges) + 1, len(edges) + 1 + len(own)
+    hits = csr_array((np.ones(len(place)), (place, user)), shape=(total, people))
+    table, base = hits[:ordered].toarray(), np.bincount(place, minlength=total) / len(values)
+    apart, inside = np.arange(ordered)[:, None] - np.arange(ordered), place < ordered
+    repeats, found = hits[ordered:], []
+    exact = np.zeros(len(place))
+    if not inside.all():
+        exact[~inside] = repeats[place[~inside] - ordered, user[~inside]] - 1
+    for width in _WIDTHS if len(rest) else _WIDTHS[:1]:
+        kernel = np.exp(-((apart / max(width, 1e-3)) ** 2) / 2)
+        kernel /= kernel.sum(axis=0)
+        smooth = kernel @ table
+        expected = np.append(kernel @ base[:ordered], base[ordered:])
+        others, where = exact.copy(), place[inside]
+        others[inside] = np.maximum(smooth[where, user[inside]] - kernel[where, where], 0)
+        for prior in _PRIORS:
+            left_out = (others / expected[place] + prior) / (counts - 1 + prior)
+            found.append((float(np.log(left_out).sum()), float(prior), smooth, expected))
+    _, prior, smooth, expected = max(found, key=lambda fit: fit[0])
+    smoothed = vstack([csr_array(np.where(smooth > 1e-3, smooth, 0)), repeats], format="csr")
+    weight = 1 / (prior * np.maximum(expected, 1e-300))
+    smoothed.data = np.log1p(smoothed.data * np.repeat(weight, np.diff(smoothed.indptr)))
+    return edges, own, smoothed, prior
+
+
+def _covariance(held: _Rows) -> Score:
+    """log-density with each person's covariance, drawn to the pooled one.
+
+    For how many rows the pooled one counts is chosen by the likelihood of rows left out.
+    """
+    dimensions, n = held.rows.shape[1], held.counts[:, None, None]
+    if len(held.means) * dimensions**2 > _CELLS:
+        raise NotMeasurable(f"covariances of all people have more than {_CELLS:,} numbers.")
+    held.spread()
+    between = np.maximum(held.means.var(axis=0) - (1 / held.counts).mean(), 1e-6)
+    scatter = np.stack([part.T @ part for part in np.split(held.within, held.starts[1:])])
+    some = np.flatnonzero(held.counts[held.user] > 2)
+    some = some[:: -(-len(some) // _SAMPLE)] if len(some) else some
+    if not len(some):
+        raise NotMeasurable("needs people with three enrolled rows.")
+    user, number = held.user[some], held.counts[held.user[some]][:, None].astype(float)
+    apart = held.within[some]
+    rest = held.means[user] - apart / (number - 1)
+    residual = held.rows[some] - rest * between / (between + 1 / (number - 1))
+    loss = apart[:, :, None] * apart[:, None, :] * (number / (number - 1))[:, :, None]
+    without = scatter[user] - loss
+
+    def likelihood(pooled: float) -> float:
+        model = _drawn(without, number[:, :, None] - 2, pooled)
+        far = np.linalg.solve(model, residual[:, :, None])[:, :, 0]
+        return float(-(residual * far).sum() - np.linalg.slogdet(model)[1].sum())
+
+    pooled = max(_POOLED * dimensions / 4, key=likelihood)
+    keep = between / (between + 1 / held.counts[:, None])
+    model = _drawn(scatter, n - 1, pooled)
+    diagonal = np.arange(dimensions)
+    model[:, diagonal, diagonal] += between * (1 - keep)
+    inverse, mean = np.linalg.inv(model), held.means * keep
+    slope = np.einsum("gij,gj->gi", inverse, mean)
+    constant = -0.5 * ((slope * mean).sum(axis=1) + np.linalg.slogdet(model)[1])
+    curve = 0.5 * inverse.reshape(len(mean), -1).T
+
+    def score(probes: Float, sizes: Index | None) -> Float:
+        mapped = held.mapped(probes)
+        number = np.ones(len(mapped), np.intp) if sizes is None else sizes
+        ends = np.cumsum(number)
+        squares = np.stack([part.T @ part for part in np.split(mapped, ends[:-1])])
+        linear = _summed(mapped, sizes) @ slope.T
+        return np.asarray(
+            linear - squares.reshape(len(number), -1) @ curve + number[:, None] * constant
+        )
+
+    return score
+
+
+def _drawn(scatter: Float, freedom: Any, pooled: float) -> Float:
+    """Covariances (n, d, d): scatter of so many rows, and the pooled one, which is 1, of others."""
+    return np.asarray((scatter + pooled * np.eye(scatter.shape[1])) / (freedom + pooled))
 
 
 def assigned(scores: Any) -> Float:

@@ -10,8 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lethe.reidentification.enrolled import DENSITY, ENROLLED, GAUSSIAN, NEAREST, SOFTMAX, VOTES
-from lethe.reidentification.sight import ALL, LEARNED
+from lethe.reidentification.enrolled import (
+    COVARIANCE,
+    DENSITY,
+    ENROLLED,
+    GAUSSIAN,
+    HISTOGRAM,
+    NEAREST,
+    SOFTMAX,
+)
+from lethe.reidentification.sight import ALL, DIRECTIONS, LEARNED, RANKS
 
 PLAIN = ("cosine", "l2")
 _PAPERS = {
@@ -43,6 +51,7 @@ class Attacker:
     projected: bool = False  # also runs on a view of fewer dimensions, such as the logits
     normalised: bool = False  # scores are normalised by those of other people (AS-norm)
     noise: bool | None = None  # runs only on releases with noise, or only on those without
+    reads: str = ""  # of vectors: `RANKS` of their values, or `DIRECTIONS`; all of them by default
 
     @property
     def dense(self) -> bool:
@@ -113,9 +122,9 @@ ATTACKERS = (
         "density, all vectors",
         "Kernel density of each person, all new vectors",
         DENSITY,
-        False,
+        True,
         ALL,
-        noise=False,
+        projected=True,
     ),
     Attacker(
         "gaussian, all vectors",
@@ -130,6 +139,41 @@ ATTACKERS = (
         SOFTMAX,
         True,
         ALL,
+    ),
+    Attacker(
+        "histogram, all vectors",
+        "Shares of values and bins of each person, all new vectors",
+        HISTOGRAM,
+        False,
+        ALL,
+        projected=True,
+        noise=False,
+    ),
+    Attacker(
+        "covariance, all vectors",
+        "Gaussian with a covariance of each person, all new vectors",
+        COVARIANCE,
+        False,
+        ALL,
+        noise=False,
+    ),
+    Attacker(
+        "gaussian, ranks, all vectors",
+        "Gaussian on the ranks of values within their period, all new vectors",
+        GAUSSIAN,
+        False,
+        ALL,
+        noise=False,
+        reads=RANKS,
+    ),
+    Attacker(
+        "gaussian, directions, all vectors",
+        "Gaussian on vectors of unit length, all new vectors",
+        GAUSSIAN,
+        False,
+        ALL,
+        noise=False,
+        reads=DIRECTIONS,
     ),
 )
 """The family: all are run on every candidate and every noise level that they can be run on."""
@@ -146,7 +190,6 @@ FURTHER = (
     Attacker("2 vectors", "Mean of 2 vectors against clean means", "l2", True, 2),
     Attacker("5 vectors", "Mean of 5 vectors against clean means", "l2", True, 5),
     Attacker("gaussian", "Gaussian with variances of each person", GAUSSIAN, True),
-    Attacker("votes", "Vote of the 5 nearest enrolled vectors", VOTES),
     Attacker("density", "Kernel density of each person", DENSITY, True),
 )
 """Attackers that decided on none of the sets they were tried on: for a `Panel` made in Python."""
@@ -165,9 +208,9 @@ def allowed(
     >>> [attacker.name for attacker in allowed(clean_gallery=False, vectors=1)]
     ['cosine', 'l2', 'plda', 'nearest row', 'density', 'gaussian', 'softmax']
     """
-    alike: dict[tuple[str, bool, int], Attacker] = {}
+    alike: dict[tuple[str, str, bool, int], Attacker] = {}
     for attacker in (each.within(clean_gallery, vectors) for each in ATTACKERS):
-        key = attacker.metric, attacker.clean_gallery, attacker.vectors
+        key = attacker.metric, attacker.reads, attacker.clean_gallery, attacker.vectors
         twin = alike.setdefault(key, attacker)
         if twin.noise is not attacker.noise:
             alike[key] = replace(twin, noise=None)

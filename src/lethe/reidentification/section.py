@@ -45,7 +45,7 @@ def threat_model(settings: EmbeddingSettings) -> dict[str, str]:
         else f"vectors of known people of period {settings.known}"
     )
     enrolled = "with and without noise" if settings.clean_gallery else "as released"
-    joined = "all new vectors" if settings.vectors == ALL else f"{settings.vectors} new vectors"
+    joined = "all new vectors" if settings.joined == ALL else f"{settings.joined} new vectors"
     return {
         "goal": "singling out and linkage: name the owner of a new vector",
         "knowledge": f"attacks: {when}, {enrolled}, {joined} of a person known to belong together, "
@@ -67,7 +67,7 @@ def attacks_run(first: ModelAudit, settings: EmbeddingSettings) -> list[dict[str
             "settings": {"min_rows": settings.min_rows, "split_seed": settings.seed},
         }
         for attacker in (
-            *allowed(settings.clean_gallery, settings.vectors, settings.score_norm),
+            *allowed(settings.clean_gallery, settings.joined, settings.score_norm),
             *INPUTS,
         )
         if attacker not in INPUTS or attacker.name in first.clean.attacks
@@ -88,7 +88,7 @@ def attacks_run(first: ModelAudit, settings: EmbeddingSettings) -> list[dict[str
 def not_run(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[dict[str, str]]:
     """What was left out, and why."""
     rows = [{"name": name, "why": why} for name, why in measured[0].clean.skipped.items()]
-    kept = {attacker.name for attacker in allowed(settings.clean_gallery, settings.vectors)}
+    kept = {attacker.name for attacker in allowed(settings.clean_gallery, settings.joined)}
     rows += [
         {"name": attacker.name, "why": "the threat model of this audit rules its knowledge out"}
         for attacker in ATTACKERS
@@ -220,7 +220,7 @@ def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
 
 
 def _named(name: str, settings: EmbeddingSettings) -> Attacker:
-    every = allowed(settings.clean_gallery, settings.vectors, settings.score_norm)
+    every = allowed(settings.clean_gallery, settings.joined, settings.score_norm)
     return next(attacker for attacker in every if attacker.name == name)
 
 

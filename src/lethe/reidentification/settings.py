@@ -24,7 +24,7 @@ class EmbeddingSettings:
         averaged: numbers M of draws of one vector that an attacker (or a consumer) may average.
         metric: distance of the sweep's table: cosine or l2; all attackers run in any case.
         clean_gallery: whether the adversary may hold vectors from before the noise.
-        vectors: the most released vectors of a person that the adversary may know to be of one;
+        joined: the most released vectors of a person that the adversary may know to be of one;
             0 = all.
         max_people: people in the attack, at most, drawn at random by the seed; 0 = all. The gallery
             holds these alone, and a smaller one is easier to name a person in.
@@ -79,7 +79,7 @@ class EmbeddingSettings:
     averaged: tuple[int, ...] = (1, 4, 16, 100)
     metric: str = "cosine"
     clean_gallery: bool = True
-    vectors: int = 0
+    joined: int = 0
     max_people: int = 0
     max_probes: int = 0
     seed: int = 0
@@ -124,7 +124,7 @@ class EmbeddingSettings:
         check_choice("metric", self.metric, ("cosine", "l2"))
         for name, low in (
             ("seed", 0),
-            ("vectors", 0),
+            ("joined", 0),
             ("max_people", 0),
             ("max_probes", 0),
             ("min_rows", 2),

@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.special import ndtri
+from scipy.stats import rankdata
 
 from lethe.errors import NotMeasurable
 from lethe.reidentification.gallery import (
@@ -27,7 +29,12 @@ from lethe.reidentification.vectors import Float
 LEARNED = ("within-class", "lda", "plda")
 ALL = 0
 """Number of vectors that stands for all vectors of a person."""
+RANKS, DIRECTIONS = "ranks", "directions"
+"""What may be read of vectors: normal scores within a period, or unit length about the middle."""
+_DRIFT = 5.0  # standard errors between the means of two periods, from which on both are centred
 _RIDGE = 1e-3
+_QUIET, _ROUNDING = 0.03, 10.0  # sd of a direction to the loudest one's; precisions of a number
+_TURNED = 0.9  # share of the squared distance that a turn of other people must leave at most
 _KEPT = 0.95  # share of between-person variance that LDA keeps
 
 
@@ -87,6 +94,55 @@ def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
     )
 
 
+def reading(sight: Sight, what: str) -> Sight:
+    """The sight of an attacker who reads `RANKS` or `DIRECTIONS` of the vectors alone."""
+    rows, probes = (_read(table, what) for table in (sight.rows, sight.probes))
+    gallery = means(rows, np.arange(len(rows)), sight.user, len(sight.gallery))
+    return replace(sight, rows=rows, probes=probes, gallery=gallery)
+
+
+def _read(table: Float, what: str) -> Float:
+    if what == RANKS:
+        return np.asarray(ndtri((rankdata(table, axis=0) - 0.5) / max(len(table), 1)))
+    apart = table - np.median(table, axis=0)
+    length = np.linalg.norm(apart, axis=1, keepdims=True)
+    return np.asarray(apart / np.where(length > 0, length, 1.0))
+
+
+def recentred(sight: Sight) -> Sight:
+    """New vectors about the mean of the enrolled ones, where the two periods lie apart.
+
+    The shift is that of all people together: whose vectors are whose is not needed for it.
+    """
+    people, _ = pooled(sight.probes, sight.owner, ALL)
+    shift = people.mean(axis=0) - sight.gallery.mean(axis=0)
+    error = np.sqrt(sum(each.var(axis=0) / len(each) for each in (people, sight.gallery)))
+    if not (np.abs(shift) > _DRIFT * error + 1e-12 * np.abs(sight.gallery).max()).any():
+        return sight
+    return replace(sight, probes=sight.probes - shift)
+
+
+def evened(sight: Sight) -> Sight:
+    """In coordinates that scatter alike, where shrinkage would hide a quiet direction of the rows.
+
+    Directions within rounding are left out, of single precision where the rows fit into it.
+    """
+    rows, dimensions = sight.rows, sight.rows.shape[1]
+    centre, deviation = rows.mean(axis=0), rows.std(axis=0)
+    if sight.noise is not None or len(rows) <= 3 * dimensions or not deviation.all():
+        return sight
+    _, size, turn = np.linalg.svd((rows - centre) / deviation, full_matrices=False)
+    single = bool((rows == rows.astype(np.float32)).all())
+    kept = size > _ROUNDING * np.finfo(np.float32 if single else np.float64).eps * size[0]
+    if size[kept].min() > _QUIET * size[0]:
+        return sight
+    matrix = (turn[kept] / size[kept, None]).T * np.sqrt(len(rows)) / deviation[:, None]
+    rows, gallery, probes = (
+        (table - centre) @ matrix for table in (rows, sight.gallery, sight.probes)
+    )
+    return replace(sight, rows=rows, gallery=gallery, probes=probes)
+
+
 def folds(users: int, seed: int = 0) -> NDArray[np.bool_]:
     """(G,) two person-disjoint halves by chance: a metric is learned on one, used on the other."""
     return np.asarray(np.random.default_rng([seed, 67]).permutation(users) % 2 == 0)
@@ -130,10 +186,12 @@ class Learned:
     gallery_centre: Float
     shrink: Float | None = None
     scale: Float | None = None  # (r,) that both are multiplied by; or None
+    turn: Float | None = None  # (d, d) from the probes' period to that of the gallery; or None
 
     def probes(self, vectors: Float) -> Float:
         """(P, r)."""
-        mapped = (vectors - self.probe_centre) @ self.matrix
+        apart = vectors - self.probe_centre
+        mapped = (apart if self.turn is None else apart @ self.turn) @ self.matrix
         return mapped if self.scale is None else mapped * self.scale
 
     def gallery(self, vectors: Float) -> Float:
@@ -164,6 +222,11 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
     place = known[owner]
     by_person, _ = pooled(probes, owner, ALL)
     probe_centre, gallery_centre = by_person.mean(axis=0), gallery.mean(axis=0)
+    turn = _turn(by_person - probe_centre, gallery - gallery_centre)
+    if turn is not None:
+        found = learn(metric, replace(sight, probes=(sight.probes - probe_centre) @ turn), people)
+        again = np.eye(len(turn)) if found.turn is None else found.turn
+        return replace(found, probe_centre=probe_centre, turn=turn @ again)
     apart = (probes - probe_centre) - (gallery - gallery_centre)[place]
     if float(np.abs(apart).max()) <= 1e-12 * float(np.abs(gallery).max()):
         raise NotMeasurable("the vectors of each person are all equal, so nothing is to be learned")
@@ -198,6 +261,21 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
     left_over = arriving - shrink[people].mean(axis=0) * kept
     scale = 1 / np.sqrt(np.maximum(left_over, 0.05 * arriving + 1e-12))
     return Learned(matrix, probe_centre, gallery_centre, shrink, scale)
+
+
+def _turn(new: Float, enrolled: Float) -> Float | None:
+    """Orthogonal map (d, d) of people's new means to their enrolled ones (Schönemann 1966).
+
+    None where it brings people of the other half little nearer, both ways: nothing was turned.
+    """
+    even = np.arange(len(new)) % 2 == 0
+    for half in (even, ~even):
+        left, _, right = np.linalg.svd(new[half].T @ enrolled[half])
+        turned = ((new[~half] @ left @ right - enrolled[~half]) ** 2).sum()
+        if not turned < _TURNED * ((new[~half] - enrolled[~half]) ** 2).sum():
+            return None
+    left, _, right = np.linalg.svd(new.T @ enrolled)
+    return np.asarray(left @ right)
 
 
 def _row_variance(within: Float, counts: Float) -> Float:

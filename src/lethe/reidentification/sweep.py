@@ -279,8 +279,8 @@ class Battery:
             projected: only those who can use few dimensions.
         """
         asked, most = self.settings, int(self.sample.tries.max())
-        every = allowed(asked.clean_gallery, asked.vectors, asked.score_norm)
-        chosen: dict[tuple[str, bool, int, bool], Attacker] = {}
+        every = allowed(asked.clean_gallery, asked.joined, asked.score_norm)
+        chosen: dict[tuple[str, str, bool, int, bool], Attacker] = {}
         for attacker in every:
             if attacker.noise not in (None, noise):
                 continue
@@ -290,7 +290,7 @@ class Battery:
             if joined == ALL or joined > most:  # so many as there are
                 joined = ALL if most > 1 else 1
             held = attacker.clean_gallery and noise
-            key = attacker.metric, held, joined, attacker.normalised
+            key = attacker.metric, attacker.reads, held, joined, attacker.normalised
             chosen.setdefault(key, replace(attacker, clean_gallery=held))
         fold = folds(len(self.split.users), asked.seed)
         return Panel(tuple(chosen.values()), fold, asked.backend, asked.threads, self.fitted)
