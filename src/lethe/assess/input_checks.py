@@ -12,7 +12,7 @@ from lethe.evidence.frontier import Candidate
 
 WAIVABLE = (
     *("control-rows", "control-source", "control-nearer", "vocabulary", "shuffled", "identifiers"),
-    *("membership-order", "members-drawn-alike", "copies"),
+    *("twins", "membership-order", "members-drawn-alike", "copies"),
 )
 """Checks that can stop a verdict; `accept` waives them by these names."""
 

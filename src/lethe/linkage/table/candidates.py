@@ -29,6 +29,7 @@ from lethe.linkage.table.inference import (
     guess_from,
     secret_of,
 )
+from lethe.linkage.table.model import guessed_by_model
 from lethe.linkage.table.population import PopulationTable, population_table
 from lethe.linkage.table.reached import KNOWN, Groups, Learnt, Reached, Table, groups_of, reported
 from lethe.linkage.table.recoding import Hierarchy, hierarchy, released_columns
@@ -181,6 +182,13 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
                 near = secret if within else None
                 right[~kept] = _inferred(*theirs, *rows, near, found.weight).right
             certain[kept], right[kept] = guess.of_class[found.of_row], guess.of_row
+            if any(steps) or not kept.all():  # or by all columns, where that is right more often
+                known = hierarchies, steps, kept, found, pairs, secret
+                modelled = guessed_by_model(*known, near=bool(within))
+                for rows in (kept, ~kept):
+                    sums = (table.totals(np.where(rows, one, 0.0)) for one in (modelled, right))
+                    if np.greater(*sums).all():
+                        right[rows] = modelled[rows]
             learnt.append(Learnt(certain, right, blind, within))
     measures, results, shares = reported(
         Reached(linked, alone, tuple(learnt)), table, context.groups, sure
