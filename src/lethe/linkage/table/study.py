@@ -547,7 +547,7 @@ def _section(study: TableStudy) -> Json:
         section["disclosure"]["blind"] = learnt.exact.blind
         if learnt.within:
             near = fields_of(learnt.near, "certain", "guessed", "blind")
-            section["disclosure"]["near"] = near | fields_of(learnt, "within", "median", "span")
+            section["disclosure"]["near"] = near | {"within": learnt.within}
     if study.journalist is not None:
         section["journalist"] = study.journalist
     if isinstance(study.population, Refusal):
