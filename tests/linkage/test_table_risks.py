@@ -135,8 +135,6 @@ def test_the_best_guess_is_never_below_an_ordinary_one(table: dict[str, np.ndarr
     assert found.near.guessed.value >= found.exact.guessed.value - 1e-12
     assert found.near.certain.value >= found.exact.certain.value - 1e-12
     assert found.near.guessed.value >= found.near.blind.value - 1e-12
-    if found.median is not None:
-        assert found.near.guessed.value >= found.median.value - 1e-12
 
 
 def zips(rows: int = 600, seed: int = 0) -> dict[str, np.ndarray]:
@@ -161,7 +159,6 @@ def test_a_number_that_the_class_narrows_is_the_headline() -> None:
         str(found).split()
     )
     near = found.table["disclosure"]["near"]
-    assert near["median"]["value"] == 1.0 and near["span"]["value"] < 0.05
     assert near["blind"]["value"] < 0.2 and base["risk"]["method"].startswith("counted exactly")
     tight = audit_table(zips(), ["zip"], "salary", settings=TableSettings(tolerance="1")).candidates
     assert value(tight[0], "certain") < 0.05

@@ -11,7 +11,7 @@ from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 
 WAIVABLE = (
-    *("control-rows", "control-source", "control-nearer", "vocabulary", "identifiers"),
+    *("control-rows", "control-source", "control-nearer", "vocabulary", "identifiers", "twins"),
     *("membership-order", "members-drawn-alike", "copies", "own-rows"),
 )
 """Checks that can stop a verdict; `accept` waives them by these names."""

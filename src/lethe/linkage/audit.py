@@ -20,6 +20,7 @@ from lethe.data.sorted_records import Release
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
+from lethe.linkage.document import BASELINE
 from lethe.linkage.inputs import table_checks
 from lethe.linkage.records.document import RecordSubject
 from lethe.linkage.records.study import study_records
@@ -127,7 +128,8 @@ def audit_table(
     (say or _silent)(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
     study = study_table(table, settings)
     if beside and set(table.quasi) <= set(beside):
-        checks += table_checks(beside, table.quasi, sensitive, person=person)
+        coarser = settings.release != BASELINE or settings.write_release is not None
+        checks += table_checks(beside, table.quasi, sensitive, person=person, coarser=coarser)
     if folder is not None:
         for made, rows in study.synthetic.items():
             folder.write(f"{made}.csv", rows.to_csv())

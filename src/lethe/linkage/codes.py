@@ -57,6 +57,8 @@ class Classes:
     size: Int  # (C,) persons in each class, at least 1; equal rows that were grouped count each
     weight: Int | Float | None = None  # (rows,) what each row counts for; None = 1 each
     spread: Float | None = None  # (C,) persons, each spread over their rows; None = `size`
+    person: Int | None = None  # (rows,) whose each row is; None = each is another person's
+    profile: Int | None = None  # (rows,) the set of values of that person; None likewise
 
     @property
     def mass(self) -> Int | Float:
@@ -146,7 +148,7 @@ def _of_persons(joint: Int, levels: int, persons: Persons) -> Classes:
     size = np.empty(classes, np.int64)
     size[finer] = np.bincount(profile)[of_row]
     spread: Float = np.bincount(finer, persons.part, minlength=classes).astype(np.float64)
-    return Classes(finer, size, persons.part, spread)
+    return Classes(finer, size, persons.part, spread, persons.of_row, of_row)
 
 
 def count(codes: Codes, levels: int, times: NDArray[Any] | None = None) -> NDArray[Any]:

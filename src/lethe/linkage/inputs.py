@@ -42,6 +42,7 @@ def table_checks(
     *,
     persons: bool = True,
     person: str | None = None,
+    coarser: bool | None = None,
 ) -> Iterator[InputCheck]:
     """Look at the columns that were not named, and for suppressed quasi-identifiers.
 
@@ -50,6 +51,8 @@ def table_checks(
         quasi: columns that were named.
         persons: whether each row should be another person's.
         person: column that says whose each row is: several rows of one are no question then.
+        coarser: whether a release with coarser quasi-identifiers is decided about, so that a column
+            that tells them stops it; None = there is no such release.
     """
     (meant,), _ = one_meaning([{key: one for key, one in columns.items() if one.ndim == 1}])
     shown, stops, repeated = [], False, ""
@@ -78,6 +81,11 @@ def table_checks(
         text = f"Columns that were not named may identify everybody: {list_names(shown, 4)}."
         out = "Take them out of the file before it is released, or name them in --quasi."
         yield InputCheck("identifiers", "stops" if stops else "asks", text, out)
+    if coarser is not None and (twins := list(_twins(meant, quasi, {sensitive, person}))):
+        text = f"Columns that were not named tell named ones: {list_names(twins, 4)}. The options "
+        text += "leave them as they are, so who knows the named ones finds more than is printed."
+        out = "Name them in --quasi, or take them out of the file."
+        yield InputCheck("twins", "stops" if coarser else "asks", text, out)
     if not persons:
         return
     if recurring:
@@ -92,6 +100,46 @@ def table_checks(
         text += "a value that people share."
         out = "Leave suppressed rows out of the file to see the risk of the others."
         yield InputCheck("suppression-marks", "asks", text, out)
+
+
+def _twins(
+    columns: Mapping[str, Column], quasi: Collection[str], named: Collection[str | None]
+) -> Iterator[str]:
+    """Columns that follow from a quasi-identifier, or that tell it, by more than a tenth of chance.
+
+    Whoever knows the one knows the other, though only the one is made coarser.
+    """
+    codes, ordered = {}, set[str]()
+    for name, column in columns.items():
+        read = encode(column)
+        _, codes[name] = np.unique(read.codes[:_HEAD].astype(np.int64), return_inverse=True)
+        if not is_text(read.values) and codes[name].max(initial=0) >= 10:
+            ordered.add(name)
+    for name in (name for name in columns if name not in quasi and name not in named):
+        for known in (known for known in quasi if known in columns):
+            pair, both = (codes[known], codes[name]), {known, name} <= ordered
+            if _told(*pair) > 0.9 or _told(*pair[::-1]) > 0.9 or (both and _alike(*pair) > 0.98):
+                yield f"{name} ({known})"
+                break
+
+
+def _told(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
+    """How many of the wrong guesses of the second a look at the first spares, from other rows."""
+    rows, width = len(first), int(second.max(initial=0)) + 1
+    joint, times = np.unique(first * width + second, return_counts=True)
+    starts = np.flatnonzero(np.diff(joint // width, prepend=-1))
+    most = np.maximum.reduceat(times, starts) if rows else times
+    blind = np.bincount(second, minlength=1).max() - 1
+    return float(((most - 1).sum() - blind) / max(rows - blind, 1))
+
+
+def _alike(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
+    """Rank correlation, its sign aside."""
+    ranks = []
+    for codes in (first, second):
+        times = np.bincount(codes)
+        ranks.append((np.cumsum(times) - times / 2)[codes])
+    return abs(float(np.corrcoef(*ranks)[0, 1]))
 
 
 def _shape(cells: list[str]) -> str:

@@ -259,7 +259,7 @@ class Quasi(Rows):
             ]
             if near := told.get("near"):
                 title = say("table.near.title", secret=self._secret(near["within"]))
-                keys = ("certain", "guessed", "median", "blind", "span")
+                keys = ("certain", "guessed", "blind")
                 found = [(say(f"table.near.{key}"), _text(near[key])) for key in keys]
                 parts.append(Facts(found, title=title))
             parts.append(Folded(say("table.diversity"), [Facts(lines)]))

@@ -16,7 +16,7 @@ from lethe.evidence.estimate import Measured
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.answers import Original, answer_overlap, count_overlap
-from lethe.linkage.codes import Float, Int, classes_of, counted, nearest
+from lethe.linkage.codes import Float, Int, Persons, classes_of, counted, nearest
 from lethe.linkage.document import Measurement
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.anonymity import diversity, pairs_of
@@ -29,6 +29,7 @@ from lethe.linkage.table.inference import (
     guess_from,
     secret_of,
 )
+from lethe.linkage.table.model import guessed_by_model
 from lethe.linkage.table.population import PopulationTable, population_table
 from lethe.linkage.table.reached import KNOWN, Groups, Learnt, Reached, Table, groups_of, reported
 from lethe.linkage.table.recoding import Hierarchy, hierarchy, released_columns
@@ -168,6 +169,8 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
             guess = best_guess(found, pairs, reach, sure)
             low, high = guess.blind_values
             blind = (secret.codes >= low) & (secret.codes <= high)
+            if isinstance(table.counting, Persons):  # one of a person's values is enough
+                blind = np.bincount(table.counting.of_row, blind)[table.counting.of_row] > 0
             # Of people without a row the adversary guesses by the column that says most.
             certain, right = np.zeros(len(kept), bool), np.zeros(len(kept))
             if not kept.all():
@@ -180,7 +183,14 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
                 rows = of_value[kept], secret.codes[kept]
                 near = secret if within else None
                 right[~kept] = _inferred(*theirs, *rows, near, found.weight).right
-            certain[kept], right[kept] = guess.of_class[found.of_row], guess.of_row
+            certain[kept], right[kept] = guess.sure, guess.of_row
+            if any(steps) or not kept.all():  # or by all columns, where that is right more often
+                known = hierarchies, steps, kept, found, pairs, secret
+                for other in (guessed_by_model(*known, near=bool(within)), blind):
+                    for rows in (kept, ~kept):
+                        sums = (table.totals(np.where(rows, one, 0.0)) for one in (other, right))
+                        if np.greater(*sums).all():
+                            right[rows] = other[rows]
             learnt.append(Learnt(certain, right, blind, within))
     measures, results, shares = reported(
         Reached(linked, alone, tuple(learnt)), table, context.groups, sure

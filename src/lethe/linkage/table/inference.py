@@ -163,7 +163,7 @@ def _numbers_in(cells: list[str]) -> NDArray[np.float64] | None:
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """The best single guess of each class, which is the optimal attack on its members.
+    """The best single guess of each class, right for a person who has the value in any row.
 
     Attributes:
         certain: share of people in classes of which one guess is right for all.
@@ -171,7 +171,7 @@ class Guess:
             ones are drawn by chance, in expectation.
         blind: share for whom the best guess for the whole table is right, without the class.
         blind_values: first and last level for which that is.
-        of_class: (C,) whether one guess is right for all.
+        sure: (rows,) whether one guess is right for all of the class.
         of_row: (rows,) chance that the best guess is right.
     """
 
@@ -179,7 +179,7 @@ class Guess:
     guessed: Estimate
     blind: Estimate
     blind_values: tuple[int, int]
-    of_class: NDArray[np.bool_]
+    sure: NDArray[np.bool_]
     of_row: Float
 
 
@@ -191,32 +191,52 @@ def best_guess(
     Args:
         reach: (levels,) see `Secret`; None where only equal values are right.
     """
-    people = classes.people
-    last, held, best = _windows(pairs.of_class, pairs.value, pairs.count, pairs.first, reach)
-    leads = np.flatnonzero(held >= best[pairs.of_class] * (1 - 1e-12))
-    ties = np.bincount(pairs.of_class[leads], minlength=len(pairs.first))
-    size = len(held) + 1
-    edges = np.bincount(leads, minlength=size) - np.bincount(last[leads] + 1, minlength=size)
-    chance = np.cumsum(edges)[:-1] / ties[pairs.of_class]
-    # The window of the first value holds all values of the class.
-    sure = last[pairs.first] == np.append(pairs.first[1:], len(held)) - 1
+    people, place = classes.people, pairs.of_row
     whole = np.bincount(pairs.value, pairs.count)
     there = np.flatnonzero(whole)
-    alone = np.zeros(1, np.int64)
-    upto, right, most = _windows(np.zeros_like(there), there, whole[there], alone, reach)
+    cells: _Cells = (pairs.of_class, pairs.value, pairs.count, None)
+    everybody: _Cells = (np.zeros_like(there), there, whole[there], None)
+    mass, of_row = classes.mass, classes.of_row
+    if classes.person is not None and classes.profile is not None:
+        of_row, mass = classes.profile, np.bincount(classes.profile, classes.weight)
+        rows = pairs.value[pairs.of_row], classes.person, classes.weight
+        cells, place = _by_person(of_row, *rows)
+        everybody, _ = _by_person(np.zeros_like(of_row), *rows)
+    last, low, held, best = _windows(*cells, reach)
+    leads = held >= best[cells[0]] * (1 - 1e-9)
+    before = np.concatenate([[0], np.cumsum(leads)])
+    chance = (before[1:] - before[low]) / np.bincount(cells[0], leads)[cells[0]]
+    if cells[3] is not None:  # one of a person's values is enough
+        chance = np.bincount(cells[3], chance)[cells[3]]
+    sure = best >= mass * (1 - 1e-9)
+    upto, _, right, most = _windows(*everybody, reach)
     start = int(np.argmax(right))
 
     def share(number: float) -> Estimate:
         return counted(min(float(number) / people, 1.0), people, confidence)
 
     return Guess(
-        share(classes.mass[sure].sum()),
+        share(mass[sure].sum()),
         share(best.sum()),
         share(most[0]),
-        (int(there[start]), int(there[upto[start]])),
-        sure,
-        chance[pairs.of_row],
+        (int(everybody[1][start]), int(everybody[1][upto[start]])),
+        sure[of_row],
+        np.minimum(chance, 1.0)[place],
     )
+
+
+_Cells = tuple[Int, Int, Int | Float, Int | None]
+"""(P,) class and value, ascending, people, and whose they are; None = nobody has two."""
+
+
+def _by_person(of_class: Int, value: Int, person: Int, part: Any) -> tuple[_Cells, Int]:
+    """Values of each person of a class, who counts for each of them; and (rows,) their places."""
+    joint = classes_of([of_class, value, person])
+    columns = np.zeros((3, len(joint.size)), np.int64)
+    columns[:, joint.of_row] = of_class, value, person
+    owner = classes_of([columns[0], columns[2]]).of_row
+    mass = np.bincount(owner[joint.of_row], part)[owner]
+    return (columns[0], columns[1], mass, owner), joint.of_row
 
 
 def guess_from(
@@ -245,7 +265,7 @@ def guess_from(
     levels = int(max(codes.max(), released.max())) + 1 if reach is None else len(reach)
     found = classes_of([drawn], weight)
     pairs = pairs_of(found, released)
-    last, held, best = _windows(pairs.of_class, pairs.value, pairs.count, pairs.first, reach)
+    last, _, held, best = _windows(pairs.of_class, pairs.value, pairs.count, None, reach)
     leads = np.flatnonzero(held >= best[pairs.of_class] * (1 - 1e-12))
     label = np.zeros(len(found.size), np.int64)
     label[found.of_row] = drawn
@@ -265,21 +285,28 @@ def guess_from(
 
 
 def _windows(
-    of_class: Int, value: Int, count: Int | Float, first: Int, reach: Int | None
-) -> tuple[Int, Int | Float, Int | Float]:
-    """Runs of values within a class that one guess gets right together.
+    of_class: Int, value: Int, count: Int | Float, owner: Int | None, reach: Int | None
+) -> tuple[Int, Int, Float, Float]:
+    """Runs of values within a class that one guess gets right together, see `_Cells`.
 
-    Returns: (P,) last pair of the run that begins with each, and the people in it; (C,) people in
-        the largest run of each class.
+    Returns: (P,) last cell of the run that begins with each, the first run in which the cell is the
+        first one of its owner, and the people in it; (C,) people in the largest run of each class.
     """
-    place = np.arange(len(value))
-    last = place
-    if reach is not None:
-        keys = of_class * len(reach) + value
-        last = np.searchsorted(keys, of_class * len(reach) + reach[value], "right") - 1
-    summed = np.concatenate([[0], np.cumsum(count)])
-    held = summed[last + 1] - summed[place]
-    return last, held, np.maximum.reduceat(held, first)
+    place, size = np.arange(len(value)), len(value) + 1
+    levels = int(value.max()) + 1 if reach is None else len(reach)
+    keys = of_class * levels
+    last = (
+        np.searchsorted(keys + value, keys + (value if reach is None else reach[value]), "right")
+        - 1
+    )
+    low = np.searchsorted(last, place)
+    if owner is not None:
+        order = np.argsort(owner, kind="stable")
+        again = np.append(False, np.diff(owner[order]) == 0)
+        low[order[again]] = np.maximum(low[order[again]], order[np.flatnonzero(again) - 1] + 1)
+    edges = np.bincount(low, count, size) - np.bincount(place + 1, count, size)
+    held = np.cumsum(edges)[:-1]
+    return last, low, held, np.maximum.reduceat(held, np.flatnonzero(np.diff(of_class, prepend=-1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,10 +320,6 @@ class Disclosure:
             that person.
         guessed: by j, share of values that one who rules out the j most frequent other values of
             the class guesses right, the most frequent of the rest being the guess.
-        median: share of people for whom the median of their class is right within the tolerance:
-            an ordinary guess beside the best; None where only equal values are right.
-        span: share of the table's people whose values lie within the range of a class, the median
-            over people; None likewise.
         within: the tolerance in words; empty where only equal values are right.
     """
 
@@ -304,8 +327,6 @@ class Disclosure:
     near: Guess
     certain: dict[int, Estimate]
     guessed: dict[int, Estimate]
-    median: Estimate | None
-    span: Estimate | None
     within: str = ""
 
 
@@ -357,31 +378,8 @@ def disclosure(
         near,
         {j: share(distinct[pairs.of_class] <= j + 1) for j in ruled_out},
         {j: share(chance(j)) for j in ruled_out},
-        None if secret.reach is None else share(_near_median(classes, pairs, secret)),
-        None if secret.reach is None else counted(_span(classes, pairs), people, confidence),
         secret.words,
     )
-
-
-def _near_median(classes: Classes, pairs: Pairs, secret: Secret) -> NDArray[np.bool_]:
-    """(P,) whether the (lower) median value of the class is a right guess for each value."""
-    assert secret.low is not None and secret.high is not None
-    before = np.concatenate([[0], np.cumsum(pairs.count)])[pairs.first]
-    half = before + classes.mass / 2 - 1e-9
-    median = pairs.value[np.searchsorted(np.cumsum(pairs.count), half)][pairs.of_class]
-    middle = (secret.low + secret.high)[median] / 2
-    right = (secret.low[pairs.value] <= middle) & (middle <= secret.high[pairs.value])
-    return np.asarray(right | (median == pairs.value))
-
-
-def _span(classes: Classes, pairs: Pairs) -> float:
-    """Share of the table between the ends of a class, the median over people."""
-    below = np.concatenate([[0], np.cumsum(np.bincount(pairs.value, pairs.count))])
-    last = np.append(pairs.first[1:], len(pairs.value)) - 1
-    inside = (below[pairs.value[last] + 1] - below[pairs.value[pairs.first]]) / below[-1]
-    order = np.argsort(inside, kind="stable")
-    upto = np.cumsum(classes.mass[order])
-    return float(inside[order][np.searchsorted(upto, upto[-1] / 2 - 1e-9)])
 
 
 def _rank_in_class(of_class: Int, count: Int | Float) -> tuple[Int, Int]:

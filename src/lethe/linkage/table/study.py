@@ -179,7 +179,13 @@ def _weights(table: Table, name: str) -> NDArray[np.float64]:
     column = encode(table.columns[name])
     if column.values.dtype.kind not in "iuf":
         raise InputError(f"weight={name!r} is no column of numbers. Name the survey weights.")
-    return column.values.astype(np.float64)[column.codes]
+    stands = column.values.astype(np.float64)[column.codes]
+    if not (np.isfinite(stands) & (stands > 0)).all():
+        raise InputError(
+            f"weight={name!r} has gaps, infinities or numbers that are not above 0. A row stands "
+            "for some people: mend those cells, or leave the rows out."
+        )
+    return stands
 
 
 def fingerprint_of(study: TableStudy) -> str:
@@ -293,8 +299,8 @@ _LIMITS = (
     "would be for other rows is another question.",
 )
 _GUESSED = (
-    "People whose rows are suppressed are guessed by the one column that says most, from the rows "
-    "of others; a model of all columns may guess more of them, as of anybody."
+    "People whose rows are suppressed or coarse are also guessed by one column or by an additive "
+    "model of all, from the rows of others; another model may guess more of them."
 )
 _ONE_ROW = "Persons with several rows are not joined: say who they are with --person."
 _RISK = "share of people who are linked rightly, or whose sensitive value is learnt: the worse"
@@ -541,7 +547,7 @@ def _section(study: TableStudy) -> Json:
         section["disclosure"]["blind"] = learnt.exact.blind
         if learnt.within:
             near = fields_of(learnt.near, "certain", "guessed", "blind")
-            section["disclosure"]["near"] = near | fields_of(learnt, "within", "median", "span")
+            section["disclosure"]["near"] = near | {"within": learnt.within}
     if study.journalist is not None:
         section["journalist"] = study.journalist
     if isinstance(study.population, Refusal):
