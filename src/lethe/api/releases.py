@@ -223,7 +223,8 @@ def audit_table(
 
 
 def audit_records(
-    facts: Any,
+    data: Any,
+    /,
     person: str,
     item: str,
     value: str | None = None,
@@ -231,7 +232,7 @@ def audit_records(
     *,
     other: Any = None,
     unit: str = "auto",
-    keep: str = "first",
+    keep: str = "all",
     name: str = "records",
     out: str | Path | None = None,
     save: bool = True,
@@ -241,16 +242,17 @@ def audit_records(
     """How few facts about a person (ratings, purchases, clicks) name them?
 
     Args:
-        facts: one row a fact: a data frame, Arrow table, mapping of columns, or a file.
+        data: one row a fact: a data frame, Arrow table, mapping of columns, or a file.
         person: column of the people.
         item: column of the items.
         value: column of numbers, such as ratings.
         time: column of dates, ISO texts, or numbers since 1970.
         other: facts that an adversary really has, or an earlier release, with the same columns:
-            who of it is in `facts`?
+            who of it is in `data`?
         unit: of times that are numbers: ``days`` to ``nanoseconds``; ``auto`` tells by their size.
-        keep: of several facts of a person about an item the ``first`` or ``last``.
-        settings: of `RecordSettings`.
+        keep: of several facts of a person about an item, such as visits, ``all``, or the ``first``
+            or ``last``.
+        settings: of `RecordSettings`, such as ``facts=4``: how many are known of a person.
 
     >>> import numpy as np
     >>> who, rng = np.repeat(np.arange(30), 9), np.random.default_rng(0)
@@ -274,8 +276,8 @@ def audit_records(
             check_column("column", column, found, called)
         return {what: found[column] for what, column in named.items()}
 
-    whole = columns_of(facts, "facts")
-    columns = read(whole, "facts")
+    whole = columns_of(data, "data")
+    columns = read(whole, "data")
     beside = {key: column for key, column in whole.items() if key not in named.values()}
     theirs = None if other is None else read(columns_of(other, "other"), "other")
     bound = columns_content([columns, theirs or {}], unit, keep, seed=chosen.seed)

@@ -118,7 +118,7 @@ class RecordInput:
     unit
         Of times that are numbers: days, seconds, milliseconds, microseconds, nanoseconds. [auto]
     keep
-        Of several facts of a person about an item: first or last. [first]
+        Of several facts of a person about an item, such as visits: all, first or last. [all]
     aux
         File of facts that an adversary really has, or an earlier release: who of it is in FILE?
     aux_columns
@@ -419,7 +419,7 @@ def _read(
         value,
         time,
         unit=options["unit"] or "auto",
-        keep=options["keep"] or "first",
+        keep=options["keep"] or "all",
         table=inside,
         memory=options["memory"],
     )

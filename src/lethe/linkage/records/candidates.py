@@ -22,6 +22,7 @@ from lethe.evidence.sight import Plant
 from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import FEWEST, Measurement, strongest
 from lethe.linkage.records.attackers import (
+    ASSIGNED,
     ATTACKERS,
     Adversary,
     Board,
@@ -177,6 +178,10 @@ class Aim:
         boards = boards_of((settings.value_scale, settings.time_scale), sampling)
         return {name: board for name, board in boards.items() if published or board is sampling}
 
+    def attacks(self, settings: RecordSettings, published: bool = True) -> int:
+        """How many are counted in the family."""
+        return len(self.boards(settings, None, published)) + self.sampling.closed
+
     @property
     def known_by(self) -> dict[str, Known]:
         """By attacker, what it is given."""
@@ -203,7 +208,7 @@ def family_of(aims: Sequence[Aim], settings: RecordSettings, mitigated: bool = F
     """Confidence of each limit, so that those of all attacks on a candidate hold at once."""
     # One more: all attackers of the first adversary together, from their thresholds on.
     size = 1 + sum(
-        len(aim.boards(settings, None, not mitigated or aim is aims[0]))
+        aim.attacks(settings, not mitigated or aim is aims[0])
         for aim in aims
         if len(aim.targets) >= FEWEST
     )
@@ -237,8 +242,10 @@ def measure(
     shown: dict[str, Float] = {}  # (Q,) of each attack: share of the facts that it reads
     held, whole = facts.lengths(), np.bincount(sheet.person, minlength=sheet.people)
     for aim in aims:
-        seen = look(facts, aim.known_by, aim.boards(settings, blur, not mitigated or aim is first))
-        links = links or seen
+        boards = aim.boards(settings, blur, not mitigated or aim is first)
+        several = {ASSIGNED: boards["likelihood"]} if aim.sampling.closed else {}
+        seen = look(facts, aim.known_by, {**boards, **several})
+        links = links or {attacker: seen[attacker] for attacker in boards}
         for attacker, found in seen.items():
             label = aim.label(attacker)
             hit = _named(found.best, owner) == aim.targets
@@ -256,7 +263,7 @@ def measure(
     if isinstance(match, Estimate):
         label = f"all attackers beyond their thresholds, {first.name}"
         results.append(AttackResult(label, match, knows=first.name, powered=count >= FEWEST))
-    own = [result for result in results if result.attack in map(first.label, links)]
+    own = [result for result in results if result.attack in map(first.label, ATTACKERS)]
     best = strongest(own)
     read = shown[best.attack]
     exposed = risk_of([AttackResult(one, mean_share(part, sure)) for one, part in shown.items()])
