@@ -123,6 +123,11 @@ def without_rare(sheet: Sheet, support: int) -> Coarsened:
     return as_it_is(sheet.take(_holders(sheet)[sheet.item] >= support))
 
 
+def first_of_pairs(sheet: Sheet) -> int:
+    """How many pairs of a person and an item there are."""
+    return int(_holders(sheet).sum())
+
+
 def _holders(sheet: Sheet) -> Int:
     """(items,) people who have each item."""
     pairs = np.unique(sheet.person.astype(np.int64) * sheet.items + sheet.item)

@@ -297,7 +297,7 @@ def _candidates(
             rng = partial(np.random.default_rng, [settings.seed, 77, at])
             made = change(sheet, rng())
             utility = value.of(made, change, rng)
-            release = measure(name, words, sheet, made, utility, aims, settings)
+            release = measure(name, words, sheet, made, utility, aims, settings, baseline)
         except NotMeasurable as error:
             skipped[name] = str(error)
             continue
