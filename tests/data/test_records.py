@@ -52,7 +52,8 @@ def test_of_repeated_facts_one_stays_by_time_not_by_row(keep: str, value: float)
 
 def test_without_times_the_order_of_the_file_decides() -> None:
     columns = {"person": np.zeros(3, int), "item": np.array([4, 5, 4]), "value": np.arange(3.0)}
-    assert from_columns(columns).value.tolist() == [0.0, 1.0]
+    assert from_columns(columns).value.tolist() == [0.0, 1.0, 2.0]
+    assert from_columns(columns, keep="first").value.tolist() == [0.0, 1.0]
     assert from_columns(columns, keep="last").value.tolist() == [1.0, 2.0]
 
 

@@ -84,7 +84,6 @@ def test_facts_of_people_and_the_release_without_them():
         (dict(person=["a"], item=[0]), "whole numbers"),
         (dict(person=[-1], item=[0]), "must be in"),
         (dict(person=[5], item=[0], people=5), "must be in 0..4"),
-        (dict(person=[0, 0, 0], item=[1, 1, 1]), r"person 0 has item 1 more than once \(2 facts"),
         (dict(person=[0], item=[0], value=[np.nan]), "finite numbers"),
         (dict(person=[0], item=[0], time=[0.5]), "whole steps"),
         (dict(person=[0, 1], item=[0, 0], time=[0, 2**33]), "longer step"),

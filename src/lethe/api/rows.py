@@ -155,7 +155,7 @@ def audit_records(
     time: str | None = None,
     *,
     unit: str = "auto",
-    keep: str = "first",
+    keep: str = "all",
     aux: Any = None,
     aux_columns: str | None = None,
     truth: Any = None,
@@ -173,7 +173,7 @@ def audit_records(
         value: column of numbers, such as ratings.
         time: column of dates, ISO texts, or numbers since 1970.
         unit: of times that are numbers: days, seconds, milliseconds, microseconds, nanoseconds.
-        keep: of several facts of a person about an item: first or last.
+        keep: of several facts of a person about an item, such as visits: all, first or last.
         aux: file of facts that an adversary really has, or an earlier release: who of it is in
             FILE?
         aux_columns: its columns, if they have other names: person,item,value,time.

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from lethe.data.columns import Columns, as_text, is_text, missing, read_columns
 from lethe.errors import InputError, check_choice
 
+KEPT = ("all", "first", "last")
 UNITS = ("auto", "days", "seconds", "milliseconds", "microseconds", "nanoseconds")
 _A_DAY = {
     "days": 1,
@@ -138,7 +139,7 @@ def said_of_zones(zoned: dict[bool, str], name: str) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class Ratings:
-    """One fact a person and item.
+    """Facts; a person may have several about an item.
 
     Attributes:
         name: of the file.
@@ -174,7 +175,7 @@ def load_ratings(
     time: str | None = None,
     *,
     unit: str = "auto",
-    keep: str = "first",
+    keep: str = "all",
     table: str | None = None,
 ) -> Ratings:
     """Read facts.
@@ -187,8 +188,8 @@ def load_ratings(
         value: column of numbers, such as ratings; None = there is none.
         time: column of dates, ISO texts or numbers; None = there is none.
         unit: of times that are numbers, see `UNITS`; "auto" tells by their size and says so.
-        keep: of several facts of a person about an item the "first" or "last" one in time (in
-            the file, without times) is kept, and a note says how many were not.
+        keep: several facts of a person about an item, such as visits, are "all" kept, or the
+            "first" or "last" one in time (in the file, without times); a note says how many.
         table: in a DuckDB file.
 
     Raises:
@@ -216,7 +217,7 @@ def named_columns(
     Raises InputError: one column for two of them, or another unit or `keep` than there are.
     """
     check_choice("unit", unit, UNITS)
-    check_choice("keep", keep, ("first", "last"))
+    check_choice("keep", keep, KEPT)
     wanted = {"person": person, "item": item, "value": value, "time": time}
     named = {option: name for option, name in wanted.items() if name is not None}
     if len(set(named.values())) < len(named):
@@ -225,7 +226,7 @@ def named_columns(
 
 
 def from_columns(
-    columns: Columns, *, name: str = "ratings", unit: str = "auto", keep: str = "first"
+    columns: Columns, *, name: str = "ratings", unit: str = "auto", keep: str = "all"
 ) -> Ratings:
     """Facts from arrays in memory.
 
@@ -235,7 +236,7 @@ def from_columns(
     Raises InputError: see `load_ratings`.
 
     >>> from_columns({"person": np.array([7, 7]), "item": np.array([1, 1])}).notes
-    ('1 facts repeat person and item; of each the first was kept.',)
+    ('1 facts repeat person and item: all are kept, as visits are.',)
     """
     lengths = {option: len(column) for option, column in columns.items()}
     if len(set(lengths.values())) != 1:
@@ -258,10 +259,13 @@ def from_columns(
         notes += assumed
     people, person = np.unique(as_text(columns["person"]), return_inverse=True)
     items, item = np.unique(as_text(columns["item"]), return_inverse=True)
-    chosen = _one_each(person, item, time, len(items), keep)
+    joint = person.astype(np.int64) * len(items) + item
+    chosen = _kept(joint, time, keep)
     if len(chosen) < len(person):
         twice = len(person) - len(chosen)
         notes.append(f"{twice} facts repeat person and item; of each the {keep} was kept.")
+    elif repeated := len(joint) - len(np.unique(joint)):
+        notes.append(repeated_note(repeated))
     return Ratings(
         name,
         person[chosen],
@@ -274,18 +278,22 @@ def from_columns(
     )
 
 
-def _one_each(
-    person: NDArray[Any], item: NDArray[Any], time: NDArray[Any] | None, items: int, keep: str
-) -> NDArray[np.int64]:
-    """Rows that are kept, in the order of the file."""
-    joint = person.astype(np.int64) * items + item
-    place = np.arange(len(joint)) if keep == "first" else -np.arange(len(joint))
-    keys = [place, joint]
+def repeated_note(count: int) -> str:
+    """What is said of facts beyond the first of a person about an item."""
+    return f"{count} facts repeat person and item: all are kept, as visits are."
+
+
+def _kept(joint: NDArray[np.int64], time: NDArray[np.int64] | None, keep: str) -> NDArray[np.int64]:
+    """Rows that are kept: all by person, item and time, or one of each in the order of the file."""
+    if keep == "all" and time is None:
+        return np.arange(len(joint))
+    sign = -1 if keep == "last" else 1
+    keys = [sign * np.arange(len(joint)), joint]
     if time is not None:
-        keys.insert(1, time if keep == "first" else -time)
+        keys.insert(1, sign * time)
     order = np.lexsort(keys)
     new = np.append(True, np.diff(joint[order]) != 0)
-    return np.sort(order[new])
+    return order if keep == "all" and not new.all() else np.sort(order[new])
 
 
 def finite_numbers(name: str, column: NDArray[Any]) -> NDArray[np.float64]:

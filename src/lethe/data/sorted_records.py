@@ -19,6 +19,7 @@ from lethe.data.records import (
     finite_numbers,
     load_ratings,
     named_columns,
+    repeated_note,
     said_of_zones,
     unit_of,
     whole_days,
@@ -70,7 +71,7 @@ def sort_ratings(
     time: str | None = None,
     *,
     unit: str = "auto",
-    keep: str = "first",
+    keep: str = "all",
     table: str | None = None,
     memory: int,
 ) -> SortedRatings:
@@ -201,7 +202,7 @@ def _median(stage: Stage) -> float:
 def _collected(
     stage: Stage, name: str, options: Sequence[str], keep: str, notes: list[str], memory: int
 ) -> SortedRatings:
-    """Stream the sorted facts into arrays; of repeated ones the first that comes is kept."""
+    """Stream the sorted facts into arrays; of repeated ones all, or the first that comes, are kept."""
     facts = stage.number("SELECT count(*) FROM kept")
     names = {option: _names(stage, options.index(option)) for option in ("person", "item")}
     values = np.zeros(0)
@@ -226,8 +227,10 @@ def _collected(
     who = np.empty(facts, np.int32)
     more: dict[str, Codes] = {option: np.empty(facts, kind) for option, kind in kinds.items()}
     held = np.zeros(len(names["item"]), np.int64)
-    done = _stream(stage, options, keep, origin, who, more, held)
-    if done < facts:
+    done, distinct = _stream(stage, options, keep, origin, who, more, held)
+    if distinct < facts and keep == "all":
+        notes.append(repeated_note(facts - distinct))
+    elif distinct < facts:
         notes.append(f"{facts - done} facts repeat person and item; of each the {keep} was kept.")
         who = _cut(who, done)
         more = {option: _cut(array, done) for option, array in more.items()}
@@ -262,10 +265,13 @@ def _stream(
     who: NDArray[np.int32],
     more: Mapping[str, Codes],
     held: NDArray[np.int64],
-) -> int:
-    """Fill the arrays in the order of items and people, and count each item's facts; how many."""
-    last, done = (-1, -1), 0
-    way = "" if keep == "first" else " DESC"
+) -> tuple[int, int]:
+    """Fill the arrays in the order of items and people, and count each item's facts.
+
+    Returns: How many are kept, and how many first ones of a person and item there are.
+    """
+    last, done, distinct = (-1, -1), 0, 0
+    way = " DESC" if keep == "last" else ""
     day = f", d.day - {origin} AS day" if "time" in options else ""
     value = ", k.value" if "value" in options else ""
     order = f"item, person{', day' + way if day else ''}, line{way}"
@@ -277,13 +283,15 @@ def _stream(
         before = np.append(last[0], item[:-1]), np.append(last[1], person[:-1])
         new = (item != before[0]) | (person != before[1])
         last = (int(item[-1]), int(person[-1]))
+        distinct += int(new.sum())
+        new |= keep == "all"
         end = done + int(new.sum())
         who[done:end] = person[new]
         held += np.bincount(item[new], minlength=len(held))
         for array, column in zip(more.values(), rest, strict=True):
             array[done:end] = column[new]
         done = end
-    return done
+    return done, distinct
 
 
 def _cut(array: Any, length: int) -> Any:

@@ -84,7 +84,16 @@ def eligible(facts: Facts, adversary: Adversary) -> Int:
     needed = adversary.total - adversary.wrong_facts
     counted = ~popular(facts, adversary.outside_top)[facts.item]
     held = np.bincount(facts.person[counted], minlength=facts.people)
-    return np.flatnonzero(held >= max(needed, 1))
+    able = held >= max(needed, 1)
+    if adversary.wrong_facts:
+        able &= ~has_all_items(facts)
+    return np.flatnonzero(able)
+
+
+def has_all_items(facts: Facts) -> NDArray[np.bool_]:
+    """(N,) of whom no fact can be about an item that they do not have."""
+    held = np.bincount(facts.person[facts.lead], minlength=facts.people)
+    return np.asarray(held == (facts.support > 0).sum())
 
 
 def draw_targets(facts: Facts, adversary: Adversary, count: int, seed: int = 0) -> Int:
@@ -175,12 +184,9 @@ def _others(facts: Facts, items: Int, count: int, rng: np.random.Generator) -> I
     """Places of released facts about items that the target does not have."""
     mine = np.zeros(facts.items, bool)
     mine[items] = True
-    free = facts.facts - int(facts.support[items].sum())
+    free = facts.facts - int(facts.support[mine].sum())
     if free < 1:
-        raise InputError(
-            "a target has every item that is released, so no fact about another item can be "
-            "wrong. Take right=total."
-        )
+        raise InputError("a target has every item, so no fact can be wrong. Take right=total.")
     # The k-th fact about another item, without a list of them all.
     ends = np.cumsum(np.where(mine, 0, facts.support))
     rank = rng.integers(0, free, count)
@@ -223,6 +229,15 @@ class Attacker:
     few: bool = False  # whether, of whole records, it is given a few facts only, drawn at random
 
 
+ASSIGNED = "assigned"
+_MATCHED = 1_000_000  # targets times records that are assigned, at most
+
+
+def closed_world(targets: int, people: int) -> bool:
+    """Whether records are also given to all targets at once: half of the people are looked for."""
+    return people <= 2 * targets and people * targets <= _MATCHED
+
+
 _PAPER = "Narayanan and Shmatikov, IEEE S&P 2008"
 ATTACKERS: Mapping[str, Attacker] = {
     attacker.name: attacker
@@ -246,6 +261,12 @@ ATTACKERS: Mapping[str, Attacker] = {
             "Scoreboard-RH: the sum of similarities, rare items counting more",
             _PAPER,
             "nothing of the errors: a wrong fact costs, and does not exclude",
+        ),
+        Attacker(
+            ASSIGNED,
+            "The records that are most likely for all who are looked for at once, one each",
+            "likelihood, with a linear assignment; where half or more of the people are looked for",
+            "as likelihood, and that each record is another person's",
         ),
     )
 }

@@ -18,6 +18,7 @@ from lethe.linkage.records.attackers import (
     COMPARED,
     Calibrated,
     Naming,
+    closed_world,
     look,
     outside,
     phi_of,
@@ -126,7 +127,8 @@ def link_auxiliary(
     pairs = None if truth is None else aim.targets
     boards = aim.boards(settings)
     inside = np.zeros(0, np.int64) if pairs is None else np.flatnonzero(pairs >= 0)
-    size = simulated + (len(boards) if len(inside) >= FEWEST else 0)
+    more = len(boards) + closed_world(len(inside), facts.people)
+    size = simulated + (more if len(inside) >= FEWEST else 0)
     sure = family_confidence(settings.confidence, max(size, 1))
     links = look(facts, aim.known_by, boards, true=pairs)
     calibrated = _calibrated(facts, aim, settings)
@@ -159,16 +161,19 @@ def link_auxiliary(
         },
         None if known_pairs is None else curve(board, known_pairs, PHIS, sure),
         None if known_pairs is None else _clear(board, known_pairs),
-        None if known_pairs is None else _of_pairs(aim, known_pairs, inside, aux.name),
+        None if known_pairs is None else _of_pairs(aim, known_pairs, inside, aux.name, facts),
     )
 
 
-def _of_pairs(aim: Aim, pairs: NDArray[np.int64], inside: NDArray[np.intp], name: str) -> Aim:
+def _of_pairs(
+    aim: Aim, pairs: NDArray[np.int64], inside: NDArray[np.intp], name: str, facts: Facts
+) -> Aim:
     """The same for people whose record in the release is known."""
     return replace(
         aim,
         name=f"{len(inside)} known pairs with {name}",
         targets=pairs[inside],
+        sampling=replace(aim.sampling, closed=closed_world(len(inside), facts.people)),
         known=aim.known.of(inside),
         few=None if aim.few is None else aim.few.of(inside),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from lethe.evidence.sight import Plant
 from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import FEWEST, Measurement, strongest
 from lethe.linkage.records.attackers import (
+    ASSIGNED,
     ATTACKERS,
     Adversary,
     Board,
@@ -34,7 +36,7 @@ from lethe.linkage.records.attackers import (
 )
 from lethe.linkage.records.facts import Facts, Float, Int, Known, without
 from lethe.linkage.records.likelihood import Blur, Sampling, blur_of
-from lethe.linkage.records.mitigations import MONTH, Change, Coarsened, Sheet
+from lethe.linkage.records.mitigations import MONTH, Change, Coarsened, Sheet, first_of_pairs
 from lethe.linkage.records.planted import plants_of
 from lethe.linkage.records.scoreboard import NO_MATCH, Links
 from lethe.linkage.settings import RecordSettings
@@ -149,7 +151,9 @@ _ASSUMED = (
     "targets are drawn at random from people with enough facts, and what is known of them too",
     "the attackers of the audit; a better one may identify more",
 )
-_UNLINKED = "nobody links the pseudonyms of a person with each other; who does reads more"
+_UNLINKED = "the risk is of one pseudonym alone; its upper limit is of who links them, by the times"
+_NEARLY = 0.8
+LINKED = "pseudonyms linked"
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +181,10 @@ class Aim:
         boards = boards_of((settings.value_scale, settings.time_scale), sampling)
         return {name: board for name, board in boards.items() if published or board is sampling}
 
+    def attacks(self, settings: RecordSettings, published: bool = True) -> int:
+        """How many are counted in the family."""
+        return len(self.boards(settings, None, published)) + self.sampling.closed
+
     @property
     def known_by(self) -> dict[str, Known]:
         """By attacker, what it is given."""
@@ -203,7 +211,7 @@ def family_of(aims: Sequence[Aim], settings: RecordSettings, mitigated: bool = F
     """Confidence of each limit, so that those of all attacks on a candidate hold at once."""
     # One more: all attackers of the first adversary together, from their thresholds on.
     size = 1 + sum(
-        len(aim.boards(settings, None, not mitigated or aim is aims[0]))
+        aim.attacks(settings, not mitigated or aim is aims[0])
         for aim in aims
         if len(aim.targets) >= FEWEST
     )
@@ -218,32 +226,42 @@ def measure(
     utility: Utility,
     aims: Sequence[Aim],
     settings: RecordSettings,
+    baseline: Attacked | None = None,
 ) -> Attacked:
     """Attack a release. Shares are of all targets, those whose record is not released included.
 
     Args:
         words: what is done.
         aims: adversaries; the first also answers from the threshold of the audit on.
+        baseline: the release as it is, whose upper limits are those of pseudonyms that can be
+            linked: by times (clicks of one session fall together), or by habits.
 
     Raises NotMeasurable: nothing that can be attacked is left.
     """
     mitigated = made.sheet is not sheet
     sure, blur = family_of(aims, settings, mitigated), blur_of(sheet, made)
     facts, owner = released(made)
+    repeats = made.owner is not None and first_of_pairs(sheet) < len(sheet.item)
     first = aims[0]
     results: list[AttackResult] = []
     right: dict[str, tuple[str, NDArray[np.bool_]]] = {}
     links: dict[str, Links] = {}
     shown: dict[str, Float] = {}  # (Q,) of each attack: share of the facts that it reads
+    alike = _NearlyEqual(sheet, made, facts)
     held, whole = facts.lengths(), np.bincount(sheet.person, minlength=sheet.people)
     for aim in aims:
-        seen = look(facts, aim.known_by, aim.boards(settings, blur, not mitigated or aim is first))
-        links = links or seen
+        boards = aim.boards(settings, blur, not mitigated or aim is first)
+        several = {ASSIGNED: boards["likelihood"]} if aim.sampling.closed else {}
+        seen = look(facts, aim.known_by, {**boards, **several})
+        links = links or {attacker: seen[attacker] for attacker in boards}
         for attacker, found in seen.items():
             label = aim.label(attacker)
             hit = _named(found.best, owner) == aim.targets
             right[label] = aim.name, hit
             shown[label] = np.where(hit, held[found.best] / whole[aim.targets], 0.0)
+            if attacker == "likelihood":
+                missed = np.flatnonzero(~hit & (found.best >= 0))
+                shown[label][missed] = alike(aim.targets[missed], found.best[missed])
             results.append(named_rightly(label, hit, aim.name, attacker, sure))
     count = len(first.targets)
     phi, answered = _answers(facts, owner, links, first, blur, settings)
@@ -256,10 +274,14 @@ def measure(
     if isinstance(match, Estimate):
         label = f"all attackers beyond their thresholds, {first.name}"
         results.append(AttackResult(label, match, knows=first.name, powered=count >= FEWEST))
-    own = [result for result in results if result.attack in map(first.label, links)]
+    own = [result for result in results if result.attack in map(first.label, ATTACKERS)]
     best = strongest(own)
     read = shown[best.attack]
-    exposed = risk_of([AttackResult(one, mean_share(part, sure)) for one, part in shown.items()])
+    reading = [AttackResult(one, mean_share(part, sure)) for one, part in shown.items()]
+    if made.owner is not None and baseline is not None and (sheet.time is not None or repeats):
+        for family, measured in ((results, baseline.risk), (reading, baseline.measures["exposed"])):
+            family += _if_linked(measured)
+    exposed = risk_of(reading)
     assert isinstance(exposed, Risk)
     evidence: dict[str, Measured] = {
         "match": match,
@@ -307,6 +329,56 @@ def measure(
     return release
 
 
+@dataclass(frozen=True, eq=False)
+class _NearlyEqual:
+    """What another's record tells of a person whose own is nearly equal (homogeneity)."""
+
+    sheet: Sheet
+    made: Coarsened
+    facts: Facts  # of `made`
+
+    @cached_property
+    def _held(self) -> tuple[Int, Int, Int]:
+        """Marks of what each has, by person: of the original; of the release, where each begins."""
+        before, order = self.sheet, np.argsort(self.facts.person, kind="stable")
+        value = self.facts.values_at(order)
+        now = _marks(self.facts.item[order], None if before.value is None else value)
+        start = np.concatenate([[0], np.cumsum(self.facts.lengths())])
+        code = _marks(before.item, None if value is None else before.value)
+        key = np.unique(code * before.people + before.person)
+        return key, now, start
+
+    def __call__(self, targets: Int, named: Int) -> Float:
+        """(Q,) facts that both have, of all that either has; 0 where that is below 0.8."""
+        if not len(targets):
+            return np.zeros(0)
+        key, now, start = self._held
+        size = (start[1:] - start[:-1])[named]
+        at = np.repeat(start[named] - np.cumsum(size) + size, size) + np.arange(size.sum())
+        sought = now[at] * self.sheet.people + np.repeat(targets, size)
+        place = np.minimum(np.searchsorted(key, sought), len(key) - 1)
+        owner = np.repeat(np.arange(len(targets)), size)
+        both = np.bincount(owner, key[place] == sought, len(targets))
+        whole = np.bincount(self.sheet.person, minlength=self.sheet.people)[targets]
+        share = both / np.maximum(whole + size - both, 1)
+        return np.where(share >= _NEARLY, np.minimum(share, 1.0), 0.0)
+
+
+def _marks(item: NDArray[Any], value: Float | None) -> Int:
+    """A number of each fact, the same for the same item and value."""
+    mark = item.astype(np.int64)
+    return mark if value is None else mark * 4099 + np.round(value * 16).astype(np.int64) % 4099
+
+
+def _if_linked(measured: Measured) -> list[AttackResult]:
+    """What one who links the pseudonyms finds: at most what is found without pseudonyms."""
+    if isinstance(measured, Refusal):
+        return []
+    bound = replace(measured, value=None, low=0.0, method="at most that of the release as it is")
+    knows = "which pseudonyms are one person's: from times, habits or a leak; a limit, not tried"
+    return [AttackResult(LINKED, bound, knows=knows)]
+
+
 def named_rightly(
     label: str, right: NDArray[np.bool_], aim: str, attacker: str, confidence: float
 ) -> AttackResult:
@@ -349,11 +421,14 @@ def risk_change(*, baseline: Attacked, release: Attacked, confidence: float) -> 
     if not (isinstance(after, Estimate) and isinstance(earlier, Estimate)):
         return None
     mine, theirs = release.right.get(now.attack), baseline.right.get(before.attack)
+    linked = any(result.attack == LINKED for result in release.attacks)
     if mine is not None and theirs is not None and mine[0] == theirs[0]:
-        return paired_change(now=mine[1], before=theirs[1], confidence=confidence)
+        change = paired_change(now=mine[1], before=theirs[1], confidence=confidence)
+        return replace(change, high=max(change.high or 0.0, 0.0)) if linked else change
     assert after.value is not None and after.low is not None and after.high is not None
     assert earlier.value is not None and earlier.low is not None and earlier.high is not None
-    limits = after.low - earlier.high, after.high - earlier.low
+    highest = earlier.high if linked else after.high
+    limits = after.low - earlier.high, highest - earlier.low
     method = "limits of both, simultaneous"
     return Estimate(after.value - earlier.value, *limits, after.confidence, method, after.n)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,7 @@ NOT_RELEASED = -1
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Facts sorted by item, then by person; one at most for a person and an item.
+    """Facts sorted by item, then by person, who may have several about an item (visits).
 
     With up to 65,536 different values and times a fact takes 4 + 2 + 2 bytes at most.
 
@@ -42,8 +42,34 @@ class Facts:
 
     @property
     def support(self) -> Int:
-        """(M,) people who have each item: |supp(i)|."""
+        """(M,) facts about each item; without repeats the people who have it: |supp(i)|."""
         return np.diff(self.start)
+
+    @cached_property
+    def lead(self) -> NDArray[np.bool_]:
+        """(facts,) whether a fact is the first of its person about its item."""
+        new = np.diff(self.person, prepend=-1) != 0
+        new[self.start[:-1][self.support > 0]] = True
+        return new
+
+    @cached_property
+    def repeats(self) -> bool:
+        """Whether a person has several facts about an item."""
+        return not self.lead.all()
+
+    @cached_property
+    def distinct(self) -> Facts:
+        """Who has which item: the first fact of each person about each."""
+        if not self.repeats:
+            return self
+        held = np.bincount(self.item[self.lead], minlength=self.items)
+        return replace(
+            self,
+            start=np.concatenate([[0], np.cumsum(held)]),
+            person=self.person[self.lead],
+            value=None if self.value is None else self.value[self.lead],
+            time=None if self.time is None else self.time[self.lead],
+        )
 
     @property
     def item(self) -> Int:
@@ -62,7 +88,7 @@ class Facts:
     @cached_property
     def mass(self) -> Float:
         """(N,) share of all facts that are about items of each record."""
-        weight = np.repeat(self.support, self.support)
+        weight = np.repeat(self.support, self.support) * self.lead
         return np.bincount(self.person, weight, self.people).clip(0, 0.99 * self.facts) / self.facts
 
     def lengths(self, countable: NDArray[np.bool_] | None = None) -> Int:
@@ -159,8 +185,8 @@ def index_facts(
         people: candidate records; by default the largest person and 1.
         items: by default the largest item and 1.
 
-    Raises InputError: no facts, other shapes, numbers out of range, a value or time that is
-        missing, or a person who has the same item twice.
+    Raises InputError: no facts, other shapes, numbers out of range, or a value or time that is
+        missing.
 
     >>> index_facts([0, 1, 1], [1, 1, 0]).support.tolist()
     [1, 2]
@@ -176,13 +202,6 @@ def index_facts(
     by_person = None if (who[1:] >= who[:-1]).all() else _radix(who, count, None)
     order = _radix(what, kinds, by_person)
     who, what = who[order].astype(np.int32), what[order]
-    twice = np.flatnonzero((who[1:] == who[:-1]) & (what[1:] == what[:-1]))
-    if len(twice):
-        at = twice[0]
-        raise InputError(
-            f"person {who[at]} has item {what[at]} more than once ({len(twice)} facts too many). "
-            "Keep one of them, the first for instance."
-        )
     start = np.concatenate([[0], np.cumsum(np.bincount(what, minlength=kinds))])
     codes, table = (None, np.zeros(0)) if value is None else _coded(value, len(who))
     steps, origin = (None, 0) if time is None else _steps(time, len(who))

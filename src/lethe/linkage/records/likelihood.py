@@ -9,7 +9,8 @@ fit it, then up to a constant
     P(h, R | n) = C(c - h, R - h) / C(c, R) * (N - n)_(R - h) / (N)_R
 
 with (x)_j the falling factorial, k the error kernel, p(fact) the share of released facts that fit
-it, and mass(r) the share of all facts that are about items of r, none of which can be wrong. So a
+it, and mass(r) the share of all facts that are about items of r, none of which can be wrong. Of
+several facts of r about an item k is the sum: visits count by how often they were made. So a
 fact that fits a person of 20 films says more than one that fits a person of 2,000.
 """
 
@@ -20,6 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln, logsumexp
 
 from lethe.linkage.records.facts import Facts, Float, Int, Known
@@ -91,6 +93,8 @@ class Sampling:
         errors: by which right values and times may be off, each drawn alike.
         apart: whether no wrong fact is about an item that the target has.
         countable: (M,) items that right facts may be about; None = all.
+        closed: whether those looked for are so many of those released that the attacker also gives
+            each record to one of them (``assigned``).
     """
 
     right: float = 0.75
@@ -99,6 +103,7 @@ class Sampling:
     apart: bool = False
     countable: NDArray[np.bool_] | None = None
     blur: Blur = Blur()
+    closed: bool = False
 
     def wrong(self, known: Int) -> Float:
         """Wrong facts to expect among so many."""
@@ -192,6 +197,7 @@ def read(
         other answer, that the target is not in the release included, in nats. ``fitting``: the
         shortest record that as many facts fit as are right, or most if none does; eccentricity is
         how much longer the next is, and 0 where more facts do not fit than may be wrong.
+        ``assigned``, if closed: the records that are most likely for all targets at once, one each.
     Raises InputError: see `check_known`.
     """
     check_known(facts, known)
@@ -202,7 +208,16 @@ def read(
     lot = np.random.default_rng(len(known)).random(len(known))
     length, code = np.unique(counted, return_inverse=True)
     free = np.log1p(-facts.mass)
+    habits = _habits(facts, sampling) is not None
+    if habits:
+        # What a record has once stands for what it has not yet (Good, Biometrika 1953).
+        single = facts.lead & np.append(facts.lead[1:], True)
+        once = np.bincount(facts.person[single], minlength=facts.people)
+        told = sampling.right * (1 - (once + 0.5) / (facts.lengths() + 1.0))
+        loss = np.log1p(-told)
+        gain = np.log(told) - np.log(np.maximum(counted, 1)) - loss
     tables: dict[int, tuple[Float, Float]] = {}
+    joint = np.full((len(known), facts.people) if sampling.closed else (0, 0), -np.inf)
     for part in parts_of(facts, known):
         pairs = pairs_of(facts, known, part, hidden)
         cell, fits, weight = _cells(facts, known, pairs, sampling)
@@ -218,7 +233,10 @@ def read(
             target, cell, fits, weight = target[kept], cell[kept], fits[kept], weight[kept]
         record = cell - target * facts.people
         length_term, rest = np.empty(len(cell)), np.empty(len(count))
-        for size in np.unique(count).tolist():
+        if habits:
+            length_term = fits * gain[record] + count[target] * loss[record]
+            rest = np.logaddexp(logsumexp(count[:, None] * loss, axis=1), np.log(facts.people))
+        for size in () if habits else np.unique(count).tolist():
             if size not in tables:
                 table = _length_table(
                     sampling.right, sampling.total, sampling.blur.shares, size, length.tobytes()
@@ -231,6 +249,8 @@ def read(
         wrong = sampling.wrong(count)[target] if sampling.apart else 0.0
         score = weight + length_term - wrong * free[record]
         _stand(target, record, score, lot, part, best["likelihood"], ahead["likelihood"], rest)
+        if sampling.closed:
+            joint[part.start + target, record] = score
         # So many facts can be right that more of them fitting say nothing.
         scale = np.log1p(float(length.max(initial=0)))
         score = np.minimum(fits, most[target]) * (scale + 1) - np.log1p(counted[record])
@@ -238,7 +258,31 @@ def read(
         enough = np.bincount(target, fits >= most[target], len(count)) > 0
         ahead["fitting"][part] *= enough
     none = np.full(len(known), np.nan)
-    return {name: Links(best[name], ahead[name], none, none, none, facts.people) for name in names}
+    if sampling.closed:
+        best["assigned"], ahead["assigned"] = _assigned(joint), np.zeros(len(known))
+    return {name: Links(best[name], ahead[name], none, none, none, facts.people) for name in best}
+
+
+def _assigned(score: Float) -> Int:
+    """(Q,) the record of each target, none twice, by the largest sum of (Q, N) scores."""
+    there = np.isfinite(score)
+    low = float(score[there].min(initial=0.0)) - 1e3
+    ties = np.random.default_rng(len(score)).random(score.shape) * _ROUNDING
+    target, record = linear_sum_assignment(np.where(there, score, low) + ties, maximize=True)
+    best = np.full(len(score), NO_MATCH)
+    best[target] = np.where(there[target, record], record, NO_MATCH)
+    return best
+
+
+def _habits(facts: Facts, sampling: Sampling) -> float | None:
+    """Share of the right facts that a record holds itself; None = habits say no more of the others.
+
+    Where people have several facts about an item, known facts that a record does not hold, for it
+    is a part or of another time (of an auxiliary table half are taken to be), are like its own.
+    """
+    if not facts.repeats or (sampling.total is not None and sampling.blur.shares == (1.0,)):
+        return None
+    return float(np.mean(sampling.blur.shares)) * (1.0 if sampling.total is not None else 0.5)
 
 
 def _cells(facts: Facts, known: Known, pairs: Pairs, sampling: Sampling) -> tuple[Int, Int, Float]:
@@ -246,7 +290,16 @@ def _cells(facts: Facts, known: Known, pairs: Pairs, sampling: Sampling) -> tupl
     near = sampling.near(facts, known, pairs.fact, pairs.place)
     if sampling.countable is not None:
         near *= sampling.countable[known.item[pairs.fact]]
+    near = pairs.over_repeats(near, np.add)
     whole = np.bincount(pairs.of, near)
+    share = _habits(facts, sampling)
+    if share is not None:
+        # A fact that is elsewhere is about the items of the record, as often as the record has it.
+        often = pairs.over_repeats(np.ones(len(pairs.place)), np.add)
+        seen = np.bincount(pairs.of, often)
+        when = np.divide(whole, seen, out=np.ones(len(seen)), where=whole > 0)
+        near = share * near + (1 - share) * often * when[pairs.of]
+        whole = np.bincount(pairs.of, near)
     fit = near > 0
     # What the target's item says and a fact does not fit cannot be: neither right nor wrong.
     weight = np.full(len(near), -_IMPOSSIBLE if sampling.apart else 0.0)

@@ -149,7 +149,9 @@ def _known(
         None if sheet.value is None else sheet.value[rows],
         None if sheet.time is None else sheet.time[rows].astype(np.float64),
     )
-    if count.max() >= (facts.support > 0).sum():  # no fact about another item can be wrong
+    apart = np.unique(twin.item[mine] + facts.items * twin.person[mine].astype(np.int64))
+    most = np.unique(apart // facts.items, return_counts=True)[1].max()
+    if most >= (facts.support > 0).sum():  # no fact about another item can be wrong
         adversary = replace(adversary, total=adversary.total - adversary.wrong_facts, right=None)
     return draw_facts(facts, own, adversary, [rng] * len(chosen))
 

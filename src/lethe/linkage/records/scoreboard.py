@@ -180,7 +180,9 @@ class Pairs:
     Attributes:
         fact: (pairs,) place of the known fact.
         place: (pairs,) place of the released fact.
-        cell: (pairs,) target of the part times N, and the record.
+        cell: (fits,) target of the part times N, and the record: one for each known fact and
+            record, whose facts about the item follow each other among the pairs.
+        first: (fits,) where they begin; None = one pair each.
         cells: targets of the part times N.
         held: (facts + 1,) known facts of the part by target, where each begins.
     """
@@ -190,11 +192,19 @@ class Pairs:
     cell: Int
     cells: int
     held: Int
+    first: Int | None = None
 
     @property
     def of(self) -> Int:
-        """(pairs,) place of the known fact among those of the part."""
-        return np.asarray(self.fact - self.held[0])
+        """(fits,) place of the known fact among those of the part."""
+        fact = self.fact if self.first is None else self.fact[self.first]
+        return np.asarray(fact - self.held[0])
+
+    def over_repeats(self, of_pairs: Float, how: np.ufunc) -> Float:
+        """(fits,) the sum, or the largest, over a record's facts about one item."""
+        if self.first is None or not len(self.first):
+            return of_pairs
+        return np.asarray(how.reduceat(of_pairs, self.first), dtype=np.float64)
 
 
 def pairs_of(
@@ -215,12 +225,18 @@ def pairs_of(
         seen = hidden[1][facts.person[place]] != hidden[0][part][owner[of_fact]]
         of_fact, place = of_fact[seen], place[seen]
     cell = owner[of_fact] * facts.people + facts.person[place]
-    return Pairs(span[of_fact], place, cell, targets * facts.people, start)
+    first = None
+    if facts.repeats:
+        fact_changes = np.diff(of_fact, prepend=-1) != 0
+        first = np.flatnonzero(fact_changes | (np.diff(cell, prepend=-1) != 0))
+        cell = cell[first]
+    return Pairs(span[of_fact], place, cell, targets * facts.people, start, first)
 
 
 def _table(facts: Facts, known: Known, pairs: Pairs, board: Scoreboard) -> Float:
     """(targets, N) scores of every record for some targets."""
     like = _similarity(facts, known, pairs.fact, pairs.place, board)
+    like = pairs.over_repeats(like, np.maximum)
     weight = 1 / np.log1p(np.maximum(np.bincount(pairs.of), 1))
     total = np.bincount(pairs.cell, like * weight[pairs.of], pairs.cells).astype(np.float64)
     return total.reshape(-1, facts.people)

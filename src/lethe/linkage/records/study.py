@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +19,9 @@ from lethe.linkage.records.attackers import (
     COMPARED,
     Adversary,
     Calibrated,
+    closed_world,
     draw_targets,
+    has_all_items,
     look,
     outside,
     share_out,
@@ -51,6 +53,9 @@ from lethe.linkage.records.scoreboard import (
 )
 from lethe.linkage.records.unicity import Unicity, WorstCase, unicity, worst_case
 from lethe.linkage.settings import RecordSettings
+
+
+_MISSED = 0.02  # share of people with too few facts for all others, from which one fact is known
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +146,7 @@ def study_records(
     listed = [aim for aim, _ in aims]
     looked = None
     if aux is not None:
-        others = 1 + sum(len(aim.boards(settings)) for aim in listed)
+        others = 1 + sum(aim.attacks(settings) for aim in listed)
         looked = link_auxiliary(ratings, facts, aux, truth, settings, others)
         if looked.aim is not None:
             listed.append(looked.aim)
@@ -195,11 +200,16 @@ def adversaries(facts: Facts, settings: RecordSettings) -> dict[str, Adversary]:
         [settings.facts, max(settings.facts // 2, 1), max(settings.facts // 4, 1)]
     )
     plans = [(total, error, 0) for error in errors for total in sizes]
+    fewest = min(total - total // 4 for total in sizes)
+    if (facts.lengths() < fewest).mean() > _MISSED:
+        plans += [(1, error, 0) for error in errors]
     plans += [(settings.facts, None, top) for top in (100, 500) if 4 * top <= facts.items]
+    dense = has_all_items(facts).mean() > 0.5  # then no fact can be about an item one lacks
     found = {}
     for total, error, top in plans:
-        right = total - total // 4
+        right = total if dense else total - total // 4
         known = f"{right} of {total} facts" if right < total else f"{total} facts"
+        known = "1 fact" if total == 1 else known
         when = "no dates" if error is None else f"within {error} days"
         where = f", outside the {top} most popular items" if top else ""
         found[f"{known}, {when}{where}"] = Adversary(
@@ -211,12 +221,17 @@ def adversaries(facts: Facts, settings: RecordSettings) -> dict[str, Adversary]:
 def _aim(name: str, adversary: Adversary, facts: Facts, settings: RecordSettings) -> Aim:
     targets = draw_targets(facts, adversary, settings.targets, settings.seed)
     if len(targets) < 2:
-        raise NotMeasurable(f"{len(targets)} people have enough facts for: {name}.")
+        raise NotMeasurable(
+            f"{len(targets)} people have enough facts for: {name}. Let fewer be known: --facts "
+            f"{max(int(np.median(facts.lengths())), 1)} (facts in Python)."
+        )
     return Aim(
         name,
         targets,
         simulate(facts, targets, adversary, settings.seed),
-        sampling=adversary.sampling(facts),
+        sampling=replace(
+            adversary.sampling(facts), closed=closed_world(len(targets), facts.people)
+        ),
         simulated=(facts, adversary),
     )
 
@@ -248,11 +263,11 @@ def _unicity(facts: Facts, settings: RecordSettings, skipped: dict[str, str]) ->
     found = {}
     for total in (1, 2, 3, 4):
         bare = Adversary(total, value_error=None, time_error=None)
-        targets = draw_targets(facts, bare, settings.targets, settings.seed)
+        targets = draw_targets(facts.distinct, bare, settings.targets, settings.seed)
         if not len(targets):
             skipped[f"{total} items known"] = "nobody has so many"
             continue
-        known = simulate(facts, targets, bare, settings.seed)
+        known = simulate(facts.distinct, targets, bare, settings.seed)
         found[total] = unicity(facts, known, confidence=settings.confidence)
     return found
 
@@ -282,7 +297,7 @@ def _candidates(
             rng = partial(np.random.default_rng, [settings.seed, 77, at])
             made = change(sheet, rng())
             utility = value.of(made, change, rng)
-            release = measure(name, words, sheet, made, utility, aims, settings)
+            release = measure(name, words, sheet, made, utility, aims, settings, baseline)
         except NotMeasurable as error:
             skipped[name] = str(error)
             continue

@@ -46,6 +46,7 @@ def unicity(facts: Facts, known: Known, *, confidence: float = 0.95) -> Unicity:
 
     Raises InputError: no targets, or a target without a fact.
     """
+    facts = facts.distinct
     if not len(known) or (np.diff(known.start) < 1).any():
         raise InputError("unicity needs at least 1 target, and 1 known fact of each.")
     fitting = np.array([_fitting(facts, known.item[span]) for span in known.spans()])
@@ -110,7 +111,7 @@ def worst_case(
     check_at_least("most", most, 1)
     check_at_least("limit", limit, 0)
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    who = np.asarray(people)
+    who, facts = np.asarray(people), facts.distinct
     known = facts_of(facts, who)
     if not len(who) or (np.diff(known.start) < 1).any():
         raise InputError("worst_case needs at least 1 person, and a fact of each.")
