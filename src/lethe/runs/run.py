@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,10 +34,6 @@ class Asked:
     options: Mapping[str, Any]
     context: Path | None = None
     show: Callable[[Findings, Path], None] | None = None
-
-
-ASKED: ContextVar[Asked | None] = ContextVar("ASKED", default=None)
-"""Set by the command line around an audit; None where it is called from Python."""
 
 
 @contextmanager
@@ -92,7 +87,7 @@ def perform(
     """
     claims = tuple(map(str, getattr(settings, "claimed", tuple)()))
     rules = {"gate": [*settings.gate, *claims]}
-    asked = ASKED.get() or Asked(f"lethe.{command}(...)", {"command": f"lethe.{command}", **rules})
+    asked = how.asked or Asked(f"lethe.{command}(...)", {"command": f"lethe.{command}", **rules})
     # A claim is a rule too, and is fixed before the run like any other.
     asked = replace(asked, options={**asked.options, **rules}) if claims else asked
     with (

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from lethe.assess.judged import Criterion
+    from lethe.runs.run import Asked
 
 Settings = TypeVar("Settings", bound="DataclassInstance")
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -87,6 +88,7 @@ class Run:
     out: Path | str | None = None
     save: bool = True
     quiet: bool = False
+    asked: Asked | None = None  # by a command; no keyword for people
 
 
 def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
@@ -97,10 +99,11 @@ def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
         *own, keywords = signature.parameters.values()
         lines, listed = [], {argument.name: argument for argument in own}
         for source in (kind, Run):
-            words, hints = descriptions(source), get_type_hints(source)
+            words = descriptions(source)
+            hints = get_type_hints(source, localns={"Asked": Any})
             for entry in fields(source):
                 name, usual = entry.name, None if entry.default is MISSING else entry.default
-                if name not in listed:
+                if name in words and name not in listed:
                     listed[name] = keywords.replace(
                         name=name, kind=keywords.KEYWORD_ONLY, default=usual, annotation=hints[name]
                     )
@@ -133,7 +136,7 @@ def keywords_of(
     >>> keywords_of(AuditSettings, {"attack": "lira-online"})[1].attack
     ('lira-online',)
     """
-    run = {name: keywords[name] for name in descriptions(Run) if name in keywords}
+    run = {entry.name: keywords[entry.name] for entry in fields(Run) if entry.name in keywords}
     known = [entry.name for entry in fields(kind)]
     for key in keywords:
         if key not in run and (key not in known or key in more):
