@@ -416,12 +416,13 @@ def _registered(
 ) -> Registered:
     """What is registered, or is now."""
     from lethe.cli.register import registered
+    from lethe.data.source import File
     from lethe.errors import InputError
     from lethe.queries.registration import SUFFIX, find, keeper_of
 
     known = data.suffix == SUFFIX or keeper_of(data, table).exists()
     if not known or schema is not None or prepared is not None:
-        return registered(data, schema, prepared, table=table)
+        return registered(File(data, table), schema, prepared)
     found = find(data, table)
     if not found.is_unchanged():
         raise InputError(
