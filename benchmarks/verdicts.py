@@ -108,7 +108,7 @@ def audit_of_scores(given: Scores) -> Outcomes:
     # The attack that learns takes most of the time: in one audit of eight.
     every = ("auto",) if float(np.abs(phi).sum()) % 8 < 1 else ()
     attacks = every or ("lira-online", "lira-ranked", "lira-offline", "loss-threshold")
-    asked = AuditSettings(attack=attacks, gate=("auc<=0.6", "tpr@0.1<=0.2", "tpr@0.01<=0.05"))
+    asked = AuditSettings(attack=attacks, rule=("auc<=0.6", "tpr@0.1<=0.2", "tpr@0.01<=0.05"))
     return by_rule(audit_scores("scores", shadows(members, phi), asked))
 
 
@@ -129,7 +129,7 @@ def moved_records(members: np.ndarray, rng: Rng) -> np.ndarray:
 
 
 def one_attack(given: Scores, attack: str) -> Outcomes:
-    asked = AuditSettings(attack=(attack,), gate=("auc<=0.6", "tpr@0.1<=0.2"))
+    asked = AuditSettings(attack=(attack,), rule=("auc<=0.6", "tpr@0.1<=0.2"))
     return by_rule(audit_scores("scores", shadows(given[1], given[0]), asked))
 
 
@@ -240,7 +240,7 @@ def safe_synthetic(rng: Rng) -> Files:
 
 def audit_of_synthetic(given: Files) -> Outcomes:
     gate = ("closest<=0.3", "excess<=0.4")
-    return by_rule(lethe.audit_synthetic(*given, list("abcd"), "job", gate=gate, **QUIET))
+    return by_rule(lethe.audit_synthetic(*given, list("abcd"), "job", rule=gate, **QUIET))
 
 
 def of_synthetic(change: Callable[[Any, Rng], Any]) -> Callable[[Files, Rng], Files]:

@@ -67,7 +67,7 @@ def watched(plan: TextCanaries) -> dict:
 
 
 def audited(table, plan, model, base, seen=None, rules=RULES) -> Findings:
-    settings = LanguageSettings(gate=rules, prefix=4, suffix=4)
+    settings = LanguageSettings(rule=rules, prefix=4, suffix=4)
     given = Given(scores=model, base_scores=base)
     return audit_language_model(given, table, settings, plan=plan, seen=seen)
 

@@ -78,7 +78,7 @@ AUDITS = {
         (
             "lethe audit scores scores.npz",
             "lethe audit scores scores.csv --signal loss",
-            "lethe audit scores scores.npz --attack rmia-online lira-online --gate 'auc<=0.6'",
+            "lethe audit scores scores.npz --attack rmia-online lira-online --rule 'auc<=0.6'",
         ),
         ("lethe.api.models:audit_scores",),
         leave=(

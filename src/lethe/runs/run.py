@@ -54,11 +54,11 @@ def running(
     with RunFolder(folder, bound, asked.typed) as run, Progress(quiet) as progress:
         criteria = criteria_in(asked.options, "audit.toml")
         run.settle("rules", [criterion.to_json() for criterion in criteria])
-        # [rules] holds the gate already, with names and reasons; a table must stand last.
+        # [rules] holds all of them already, with names and reasons; a table must stand last.
         flat = {key: value for key, value in asked.options.items() if key != "rules"}
         named = asked.options.get("rules")
         if named:
-            flat["gate"] = [criterion.text for criterion in criteria if not criterion.name]
+            flat["rule"] = [criterion.text for criterion in criteria if not criterion.name]
         text = to_toml(flat) + ("" if not named else f"\n[rules]\n{to_toml(named)}")
         run.write("audit.toml", text.encode())
         yield run, progress
@@ -86,7 +86,7 @@ def perform(
         notes: what was changed on reading.
     """
     claims = tuple(map(str, getattr(settings, "claimed", tuple)()))
-    rules = {"gate": [*settings.gate, *claims]}
+    rules = {"rule": [*settings.rule, *claims]}
     asked = how.asked or Asked(f"lethe.{command}(...)", {"command": f"lethe.{command}", **rules})
     # A claim is a rule too, and is fixed before the run like any other.
     asked = replace(asked, options={**asked.options, **rules}) if claims else asked

@@ -43,15 +43,15 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
-    """The rules among options, those of `[rules]` before those of `gate`."""
+    """The rules among options, those of `[rules]` before those of `rule`."""
     from lethe.assess.judged import Criterion, read_criteria
 
     named = table.get("rules") or {}
-    listed = table.get("gate") or ()
+    listed = table.get("rule") or ()
     listed = (listed,) if isinstance(listed, str) else listed
     if not isinstance(named, Mapping) or not all(isinstance(text, str) for text in listed):
         raise InputError(
-            f'{where}: [rules] must be a table of rules, and gate a list such as ["auc <= 0.6"].'
+            f'{where}: [rules] must be a table of rules, and rule a list such as ["auc <= 0.6"].'
         )
     criteria = read_criteria(named, f"{where}, [rules]")
     known = {criterion.text for criterion in criteria}
