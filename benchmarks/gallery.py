@@ -41,10 +41,10 @@ def noisy_sum(data, seed):
 ASKED = "lethe query patients.parquet {} --epsilon 0.5 --budget budget.db"
 MADE_ONCE = ("lethe schema", "lethe budget create")
 EXHIBITS: dict[str, tuple[str, ...]] = {
-    "digits": ("lethe audit model digits --gate tpr@0.01<=0.1 --out digits",),
+    "digits": ("lethe audit model digits --rule tpr@0.01<=0.1 --out digits",),
     "breast-cancer": (
         "lethe audit model breast-cancer --models 32 --mitigations weighted-noise early-stopping "
-        "dp-sgd --epsilon 1 8 --delta 1e-5 --gate tpr@0.01<=0.05 --out breast-cancer",
+        "dp-sgd --epsilon 1 8 --delta 1e-5 --rule tpr@0.01<=0.05 --out breast-cancer",
     ),
     "vectors": ("lethe audit embeddings vectors.npz --head head.npz --out vectors",),
     "films": (
@@ -68,7 +68,7 @@ EXHIBITS: dict[str, tuple[str, ...]] = {
     "notes": (
         "lethe audit language-model tuned --texts notes.csv --base base --canaries "
         "plan/canaries.json --defence epochs-1 --defence dp-lora-8 --rate 0.004 --batch 32 "
-        "--prefix 8 --suffix 6 --near 100 --gate tpr@0.1<=0.3 --out notes",
+        "--prefix 8 --suffix 6 --near 100 --rule tpr@0.1<=0.3 --out notes",
     ),
     "wrong-noise": (
         "lethe audit mechanism wrong.py:noisy_sum --epsilon 1 --bounds 0,100 --out wrong-noise",

@@ -180,7 +180,7 @@ def cost(asked: argparse.Namespace) -> dict[str, Any]:
     sex = np.where(centre[owner, 3] + 0.3 * rng.standard_normal(people)[owner] > 0, "f", "m")
     turn = np.linalg.qr(rng.standard_normal((d, d)))[0]
     words = ["--head", "head.npz", "--verification", "--attribute", "sex", "--other", "v2.npz"]
-    words += ["--mitigations", "all", "--gate", "eer>=0.4", "--quiet", "--out", "run"]
+    words += ["--mitigations", "all", "--rule", "eer>=0.4", "--quiet", "--out", "run"]
     with tempfile.TemporaryDirectory() as place:
         np.savez(
             Path(place) / "v1.npz",

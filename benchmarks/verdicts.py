@@ -104,7 +104,7 @@ def audit_of_scores(scores: Scores) -> Outcomes:
     every = ("auto",) if float(np.abs(phi).sum()) % 8 < 1 else ()
     attacks = every or ("lira-online", "lira-ranked", "lira-offline", "loss-threshold")
     rules = ("auc<=0.6", "tpr@0.1<=0.2", "tpr@0.01<=0.05")
-    settings = AuditSettings(attack=attacks, gate=rules)
+    settings = AuditSettings(attack=attacks, rule=rules)
     return by_rule(audit_scores("scores", shadows(members, phi), settings))
 
 
@@ -127,7 +127,7 @@ def moved_records(members: np.ndarray, rng: Rng) -> np.ndarray:
 def audit_of_one_attack(scores: Scores) -> Outcomes:
     phi, members = scores
     attack = ("lira-online", "loss-threshold")[members.size % 3 == 0]
-    settings = AuditSettings(attack=(attack,), gate=("auc<=0.6", "tpr@0.1<=0.2"))
+    settings = AuditSettings(attack=(attack,), rule=("auc<=0.6", "tpr@0.1<=0.2"))
     return by_rule(audit_scores("scores", shadows(members, phi), settings))
 
 
@@ -240,7 +240,7 @@ def safe_synthetic(rng: Rng) -> Files:
 
 def audit_of_synthetic(files: Files) -> Outcomes:
     gate = ("closest<=0.3", "excess<=0.4")
-    return by_rule(lethe.audit_synthetic(*files, list("abcd"), "job", gate=gate, **QUIET))
+    return by_rule(lethe.audit_synthetic(*files, list("abcd"), "job", rule=gate, **QUIET))
 
 
 def of_synthetic(change: Callable[[Any, Rng], Any]) -> Callable[[Files, Rng], Files]:

@@ -28,7 +28,7 @@ settings = {
     "models": 8 if QUICK else 32,
     "mitigations": "weighted-noise" if QUICK else ("weighted-noise", "early-stopping"),
     "attack": ("lira-online", "loss-threshold") if QUICK else "auto",
-    "gate": "tpr@0.01<=0.1",
+    "rule": "tpr@0.01<=0.1",
 }
 
 # %% The audit

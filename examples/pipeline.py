@@ -40,7 +40,7 @@ def audited(version, penalty):
         models=8 if QUICK else 64,
         mitigations="none",
         attack=("lira-online", "loss-threshold"),
-        gate="tpr@0.1<=0.3",
+        rule="tpr@0.1<=0.3",
     )
 
 

@@ -29,7 +29,7 @@ print(f"{ratings.facts:,} ratings by {len(ratings.people)} people of {len(rating
 
 settings = {"targets": 100 if QUICK else 500, "save": False}
 columns = "person", "film", "rating", "day"
-findings = lethe.audit_records(FILMS, *columns, gate="match<=0.05", **settings)
+findings = lethe.audit_records(FILMS, *columns, rule="match<=0.05", **settings)
 
 # %% What came out
 # `baseline` is the file as it is; each candidate is a way to publish less, attacked again.

@@ -29,7 +29,7 @@ QUASI = ["age", "sex", "bmi"]
 # %% Is the table anonymous?
 # `certain` is the share of patients whose `worse` is certain to those who know the three columns.
 
-settings = {"ks": (2, 5), "people": 100_000, "gate": "certain<=0.05", "save": False}
+settings = {"ks": (2, 5), "people": 100_000, "rule": "certain<=0.05", "save": False}
 findings = lethe.audit_table(people, QUASI, "worse", **settings)
 for candidate in findings.candidates:
     print(

@@ -20,9 +20,9 @@ ALL_RULES = {
 }
 
 
-def gates(rules: list[str]) -> list[str]:
+def as_options(rules: list[str]) -> list[str]:
     """As options."""
-    return [word for rule in rules for word in ("--gate", rule)]
+    return [word for rule in rules for word in ("--rule", rule)]
 
 
 def token_files(folder: Path) -> list[str]:

@@ -85,13 +85,13 @@ def test_a_changed_cell_is_another_audit(tmp_path):
 
 def test_the_run_is_left_and_computes_nothing_anew(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    first = lethe.audit(LogisticRegression(), X, Y, **FEW, gate="auc<=0.99")
+    first = lethe.audit(LogisticRegression(), X, Y, **FEW, rule="auc<=0.99")
     (folder,) = (tmp_path / "lethe-runs").iterdir()
     assert {"findings.json", "report.html", "figures"} <= {one.name for one in folder.iterdir()}
     assert (folder / "findings.json").read_bytes() == first.to_bytes()
     assert [rule["fixed"] for rule in first.rules] == [True]
     before = {one: one.stat().st_mtime_ns for one in folder.rglob("*.safetensors")}
-    again = lethe.audit(LogisticRegression(), X, Y, **FEW, gate="auc<=0.99")
+    again = lethe.audit(LogisticRegression(), X, Y, **FEW, rule="auc<=0.99")
     assert again.to_bytes() == first.to_bytes()
     assert {one: one.stat().st_mtime_ns for one in folder.rglob("*.safetensors")} == before
 
@@ -190,7 +190,7 @@ def test_what_cannot_be_audited_is_told_with_the_way_out(model, more, said):
 def test_one_model_is_attacked_by_what_needs_no_other():
     inside = np.arange(120) % 2 == 0
     forest = RandomForestClassifier(20, random_state=0).fit(X[inside], WORDS[inside])
-    found = lethe.audit(forest, X, WORDS, members=inside, save=False, quiet=True, gate="auc<=0.99")
+    found = lethe.audit(forest, X, WORDS, members=inside, save=False, quiet=True, rule="auc<=0.99")
     (attack,) = found.candidates[0]["attacks"]
     auc = found.candidates[0]["attacks"][attack]["auc"]
     assert attack == "loss-threshold" and auc["low"] > 0.6 and auc["high"] < 1

@@ -54,12 +54,12 @@ LANGUAGE = "audit language-model --scores model.csv --base-scores base.csv --tex
 LANGUAGE += " --canaries canaries.json --prefix 4 --suffix 4"
 TRIAL = "audit mechanism mine.py:half --epsilon 2 --bounds 0,1 --runs 2000"
 TYPED = f"""
-{TABLE} --out table --quiet --keep-records --gate unique<=0.01
+{TABLE} --out table --quiet --keep-records --rule unique<=0.01
 {TABLE} --out table --quiet --json
 {TABLE} --population people.csv --person town
 {TABLE} --epsilon 1 --quiet --out private --schema people.schema.toml
 {TABLE} --hierarchy age=ages.csv --quiet --query 'SELECT count(*) FROM release'
-{TABLE} --text age --group town --gate 'unique[town=a]<=0.5'
+{TABLE} --text age --group town --rule 'unique[town=a]<=0.5'
 {TABLE} --hierarchy age
 {TABLE} --bins 4
 {TABLE} --release k-4
@@ -84,11 +84,11 @@ audit table people.csv --quasi age --keep-records no
 {RECORDS} --aux films.csv --aux-columns who
 {RECORDS} --unit week
 audit records films.csv --person who
-{MADE} --sensitive sick --attacks 40 --out made --quiet --gate 'singling-out<=1'
+{MADE} --sensitive sick --attacks 40 --out made --quiet --rule 'singling-out<=1'
 {MADE} --linked sick
 audit synthetic made.csv --quasi age --original people.csv
 audit synthetic made.csv --original people.csv
-{SCORES} --out scores --quiet --gate 'auc<=0.9' --context people.toml
+{SCORES} --out scores --quiet --rule 'auc<=0.9' --context people.toml
 {SCORES} --signal prob
 {SCORES} --config rules.toml
 {SCORES} --attack lira
@@ -100,7 +100,7 @@ audit synthetic made.csv --original people.csv
 {VECTORS} --head head.npz
 {VECTORS} --texts words
 audit embeddings
-{LANGUAGE} --out language --quiet --gate 'auc<=0.9'
+{LANGUAGE} --out language --quiet --rule 'auc<=0.9'
 {LANGUAGE} --also tuned
 {LANGUAGE} --member nothing
 audit language-model --texts texts.csv
@@ -111,7 +111,7 @@ audit mechanism mine.py:half --bounds 0
 audit mechanism mine.py:half --epsilon 1 --rho 1 --bounds 0,1
 audit mechanism mine.py:half
 audit mechanism
-{MODEL} --out model --quiet --gate auc<=0.99 --slice town
+{MODEL} --out model --quiet --rule auc<=0.99 --slice town
 {MODEL} --out model --keep-records --models 5
 {MODEL} --missing drop
 {MODEL} --engine slurm
@@ -162,7 +162,7 @@ budget verify b.db --head 00
 budget anchor b.db --to heads
 budget verify b.db --anchor heads
 budget accept b.db --reason none
-budget report b.db --out answers --gate spent<=1
+budget report b.db --out answers --rule spent<=1
 budget report b.db --out answers --json --config budget.toml
 budget forget-data people.csv
 budget export nowhere.db
@@ -226,7 +226,7 @@ def python_calls() -> list[Callable[[], Any]]:
     return [
         lambda: lethe.audit_table(rows(), ["age", "town"], "sick", ks=2, **few),
         lambda: lethe.audit_table("people.csv", "age", population=rows(), **hidden),
-        lambda: lethe.audit_table(rows(), "age", gate="unique<=0.1", name="own", out="own"),
+        lambda: lethe.audit_table(rows(), "age", rule="unique<=0.1", name="own", out="own"),
         lambda: lethe.audit_table(rows(), "age", write_release="k-2", **hidden),
         lambda: lethe.audit_table(rows(), "age", kss=2, **hidden),
         lambda: lethe.audit_table(rows(), "age", population=5, **hidden),

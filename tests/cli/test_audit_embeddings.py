@@ -32,11 +32,11 @@ def save(folder, name="mlp", **changed):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run with a gate that holds, and its folder."""
+    """A run with a rule that holds, and its folder."""
     folder = tmp_path_factory.mktemp("embeddings")
     file, head = save(folder)
     out = folder / "run"
-    gate = ["--gate", "bound<=0.9", "--release", "noise-2"]
+    gate = ["--rule", "bound<=0.9", "--release", "noise-2"]
     code = run(
         ["audit", "embeddings", str(file), "--head", str(head), "--out", str(out), "--quiet"]
         + [*FAST, *gate, "--keep-records"]
@@ -84,7 +84,7 @@ def test_what_was_asked_can_be_asked_again(finished, tmp_path):
 
 def test_a_broken_rule_is_exit_1_and_the_table_names_the_candidates(tmp_path, capsys):
     file, _ = save(tmp_path)
-    asked = [str(file), "--out", str(tmp_path / "run"), "--gate", "lift<=1.5", *FAST]
+    asked = [str(file), "--out", str(tmp_path / "run"), "--rule", "lift<=1.5", *FAST]
     assert run(["audit", "embeddings", *asked]) == 1
     told = capsys.readouterr()
     assert "✕ Fail: lift <= 1.5 on baseline" in told.out
@@ -132,7 +132,7 @@ def test_a_file_of_options_is_checked_too(tmp_path, capsys):
         ([], "needs a file"),
         (["FILE", "--head", "HEAD", "--head", "HEAD"], "files=1 and heads=2"),
         (["FILE", "--sigma", "-1"], "sigma"),
-        (["FILE", "--gate", "tpr@0.1<=1"], "unknown metric"),
+        (["FILE", "--rule", "tpr@0.1<=1"], "unknown metric"),
         (["FILE", "--release", "noise-9", *FAST], "no candidate"),
         (["FILE", "--known", "a", "--later", "b"], "period"),
         (["FILE", "--vectors", "1"], "--joined 1"),
@@ -300,7 +300,7 @@ def test_attributes_texts_another_release_and_further_options(tmp_path, capsys):
     (tmp_path / "list.txt").write_text("xyz\n\nxyzzy\n")
     asked = ["audit", "embeddings", str(file), "--head", str(head), "--quiet", *FAST]
     asked += ["--attribute", "sex", "--other", str(tmp_path / "v2.npz"), "--known-share", "0.2"]
-    asked += ["--mitigations", "leace", "k-same-5", "--gate", "attribute-gain<=0.02"]
+    asked += ["--mitigations", "leace", "k-same-5", "--rule", "attribute-gain<=0.02"]
     texts = ["--texts", "note"]
     assert run([*asked, *texts, "--out", str(tmp_path / "run")]) == 2
     assert "--encoder file.py:name" in capsys.readouterr().err

@@ -283,7 +283,7 @@ def test_several_data_sets_must_be_named(place, told):
 def test_report_writes_a_run(place, told, tmp_path):
     ask(place, 0.5)
     out = tmp_path / "run"
-    code, said, _ = told("report", place, "--out", out, "--gate", "spent<=0.4")
+    code, said, _ = told("report", place, "--out", out, "--rule", "spent<=0.4")
     assert code == 1 and "✕ Fail: spent <= 0.4" in said
     modes = {path.name: path.stat().st_mode & 0o077 for path in (out, *out.rglob("*"))}
     assert set(modes.values()) == {0}, modes  # questions and answers stand in it
@@ -291,7 +291,7 @@ def test_report_writes_a_run(place, told, tmp_path):
     assert document["subject"]["release"] == "queries"
     assert document["queries"]["ledger"]["spent"]["amount"] == 0.5
     assert "What was answered and paid" in (out / "report.html").read_text()
-    assert told("report", place, "--out", tmp_path / "other", "--gate", "spent<=0.5")[0] == 0
+    assert told("report", place, "--out", tmp_path / "other", "--rule", "spent<=0.5")[0] == 0
 
 
 def test_a_bar_is_never_quite_full():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import ALL_RULES, gates, language_run, rows_run, scores_run, vectors_run
+from small_runs import ALL_RULES, as_options, language_run, rows_run, scores_run, vectors_run
 
 from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.cli import run
@@ -22,11 +22,11 @@ from lethe.evidence.rules import parse_rule
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of each kind, with every metric among its rules."""
     folder = tmp_path_factory.mktemp("small")
-    made = {"model": scores_run(folder / "model", *gates(ALL_RULES["model"]))}
+    made = {"model": scores_run(folder / "model", *as_options(ALL_RULES["model"]))}
     for kind in ("quasi", "records", "synthetic"):
-        made[kind] = rows_run(folder, kind, *gates(ALL_RULES[kind]))
-    made["embeddings"] = vectors_run(folder, *gates(ALL_RULES["embeddings"]))
-    made["language-model"] = language_run(folder, *gates(ALL_RULES["language-model"]))
+        made[kind] = rows_run(folder, kind, *as_options(ALL_RULES[kind]))
+    made["embeddings"] = vectors_run(folder, *as_options(ALL_RULES["embeddings"]))
+    made["language-model"] = language_run(folder, *as_options(ALL_RULES["language-model"]))
     return made
 
 
@@ -84,7 +84,7 @@ def test_exit_codes_fail_before_not_enough_evidence_before_pass(
         code, out = told(capsys, runs["model"], *asked)
         assert code == expected, rules
         assert out.count("Fixed after the run.") == len(rules)
-    assert "audit with --gate 'tpr@0.02 <= 1' to have it" in out
+    assert "audit with --rule 'tpr@0.02 <= 1' to have it" in out
 
 
 def test_one_system_with_several_releases(

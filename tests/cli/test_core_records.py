@@ -69,7 +69,7 @@ def test_a_leak_beside_core_records_fails_the_null_audit_and_exits_with_3(
     made = [str(tmp_path / name) for name in ("bare", "ruled")]
     asked = ["audit", "scores", str(path), "--attack", "lira-online", "--quiet", "--out"]
     assert run([*asked, made[0]]) == 3
-    assert run([*asked, made[1], "--gate", "auc<=0.9"]) == 3
+    assert run([*asked, made[1], "--rule", "auc<=0.9"]) == 3
     for out in made:
         document = json.loads((tmp_path / out / "findings.json").read_text())
         (check,) = [check for check in document["checks"] if check["name"] == "null audit"]

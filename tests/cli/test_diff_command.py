@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_runs import gates, rows_run, scores_run
+from small_runs import as_options, rows_run, scores_run
 
 from lethe.cli import run
 
-RULE = gates(["auc<=0.8"])
+RULE = as_options(["auc<=0.8"])
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,7 @@ def test_completion_for_a_shell(tmp_path: Path) -> None:
     done = command("--install-completion", "--shell", "bash", "--output", script)
     assert done.returncode == 0, done.stderr
     words = script.read_text()
-    assert all(one.name in words for one in LISTED) and "--gate" in words
+    assert all(one.name in words for one in LISTED) and "--rule" in words
 
 
 def test_a_reader_that_goes_away_is_no_bug(tmp_path):

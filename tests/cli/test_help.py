@@ -77,7 +77,7 @@ def test_no_word_is_broken_and_no_line_too_long(command, width):
         ("audit model digits more", "'more' stands where nothing more is taken"),
         ("audit model digits --attack lira", "Did you mean 'lira-online' or 'lira-offline'"),
         ("audit model digits --mitigations dp", "Did you mean 'dp-sgd'?"),
-        ("audit model digits --gate tprr@0.01<=0.1", "Did you mean 'tpr'?"),
+        ("audit model digits --rule tprr@0.01<=0.1", "Did you mean 'tpr'?"),
     ],
 )
 def test_all_refusals_look_alike(typed, said, capsys, tmp_path, monkeypatch):

@@ -27,8 +27,8 @@ def refused(capsys, tmp_path, *arguments, code=2, out=True):
         (["audit", "model", "digits", "--models", "3"], ["models=3", "at least 4"]),
         (["audit", "model", "digits", "--modles", "8"], ["--modles", "--models"]),
         (["audit", "mode", "digits"], ["mode", "model"]),
-        (["audit", "model", "digits", "--gate", "tpr<=0.1"], ["tpr@0.01"]),
-        (["audit", "model", "digits", "--gate", "tqr@0.1<=1"], ["'tqr'", "Did you mean 'tpr'?"]),
+        (["audit", "model", "digits", "--rule", "tpr<=0.1"], ["tpr@0.01"]),
+        (["audit", "model", "digits", "--rule", "tqr@0.1<=1"], ["'tqr'", "Did you mean 'tpr'?"]),
         (["audit", "model", "digits", "--confidence", "95"], ["confidence=95", "(0, 1)"]),
         (["audit", "model", "digits", "--noise", "-1"], ["noise=-1"]),
         (["audit", "model", "digits", "--holdout", "0"], ["holdout=0"]),
@@ -134,7 +134,7 @@ def test_wrong_scores_files(capsys, tmp_path, changes, words):
 def test_scores_audit_end_to_end(capsys, tmp_path):
     path = scores_file(tmp_path, models=17, records=301)  # odd numbers of both
     folder = tmp_path / "run"
-    assert run(["audit", "scores", str(path), "--out", str(folder), "--gate", "auc<=0.6"]) == 1
+    assert run(["audit", "scores", str(path), "--out", str(folder), "--rule", "auc<=0.6"]) == 1
     findings = json.loads((folder / "findings.json").read_bytes())
     [candidate] = findings["candidates"]
     assert candidate["attacks"]["lira-online"]["auc"]["value"] > 0.7

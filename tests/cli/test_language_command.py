@@ -42,7 +42,7 @@ def run(tuned, tmp_path_factory):
     people = np.repeat(np.arange(150), 2).astype(str)
     table_of(texts, 150, customer=people).to_csv(place / "split.csv", index=False)
     asked = ("audit", "language-model", folder, "--texts", place / "split.csv", *FEW)
-    rules = ("--gate", "tpr@0.1<=0.2", "--gate", "extraction<=0.9")
+    rules = ("--rule", "tpr@0.1<=0.2", "--rule", "extraction<=0.9")
     done = inside(
         *asked, "--base", base_folder(), "--person", "customer", *rules, "--keep-records",
         "--prefix", 8, "--suffix", 6, "--out", place / "run",
@@ -140,7 +140,7 @@ def test_a_hold_out_of_another_kind_is_caught_and_nothing_is_said_of_membership(
     ]
     found = lethe.audit_language_model(
         folder, table_of([*texts[:150], *later], 150), base=base_folder(), near=0,
-        gate="tpr@0.1<=0.2", save=False, quiet=True,
+        rule="tpr@0.1<=0.2", save=False, quiet=True,
     )  # fmt: skip
     assert found.language["blind"]["tells"]
     assert found.candidates[0]["risk"].keys() == {"refused"}
@@ -194,7 +194,7 @@ def test_canaries_from_the_plan_to_the_bound(tmp_path):
         "--base", base_folder(), "--canaries",
         tmp_path / "plan" / "canaries.json",
         "--epsilon", 0.1, "--prefix", 6, "--suffix", 6,
-        "--gate", "epsilon-lower<=0.2", "--out", tmp_path / "run",
+        "--rule", "epsilon-lower<=0.2", "--out", tmp_path / "run",
     )  # fmt: skip
     found = Findings.load(tmp_path / "run")
     once, often = found.candidates[0]["canaries"]

@@ -77,5 +77,5 @@ def test_help_teaches(capsys):
 
     assert run(["audit", "model", "--help"]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    for word in ("--gate", "tpr@0.001<=0.05", "--recipe", "digits"):
+    for word in ("--rule", "tpr@0.001<=0.05", "--recipe", "digits"):
         assert word in text

@@ -69,7 +69,7 @@ def test_exit_codes(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert audit("m.py:right", *asked, "--runs", 200) == 0
     assert audit("m.py:right", "--epsilon", 1, *asked, "--runs", 100) == 3
     assert audit("m.py:right", "--epsilon", 1, "--delta", 0.99, *asked, "--runs", 100) == 3
-    assert audit("m.py:right", *asked, "--runs", 1500, "--gate", "epsilon-lower<=0.2") == 1
+    assert audit("m.py:right", *asked, "--runs", 1500, "--rule", "epsilon-lower<=0.2") == 1
     capsys.readouterr()
 
 
@@ -94,7 +94,7 @@ def test_neighbours_of_the_user(place: Path, capsys: pytest.CaptureFixture[str])
         (("m.py:right", "--bounds", "0,1", "--epsilon", "1", "--mu", "1"), "both claimed"),
         (("m.py:right", "--bounds", "0,1", "--neighbours", "m.py:pairs"), "both name inputs"),
         (("m.py:right", "--bounds", "0,1", "--runs", "5"), "runs=5"),
-        (("m.py:right", "--bounds", "0,1", "--gate", "auc<=1"), "unknown metric"),
+        (("m.py:right", "--bounds", "0,1", "--rule", "auc<=1"), "unknown metric"),
     ],
 )
 def test_refusals(

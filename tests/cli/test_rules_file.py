@@ -62,7 +62,7 @@ def test_a_rule_that_comes_later_is_called_that(
     config = ["--config", str(tmp_path / "rules.toml")]
     assert run([*asked, *config]) == 0
     assert "(fixed after the run)" not in capsys.readouterr().out
-    assert run([*asked, *config, "--gate", "auc<=0.99", "--gate", "auc<=0.995"]) == 0
+    assert run([*asked, *config, "--rule", "auc<=0.99", "--rule", "auc<=0.995"]) == 0
     assert [one["fixed"] for one in rulings(tmp_path)] == [True, False]
     shown = capsys.readouterr().out
     assert "✓ Pass: auc <= 0.995 on baseline (fixed after the run)" in shown
@@ -72,21 +72,21 @@ def test_a_rule_that_comes_later_is_called_that(
 
 def test_no_rule_at_first_fixes_none(tmp_path: Path) -> None:
     scores_run(tmp_path)
-    scores_run(tmp_path, "--gate", "auc<=0.99")
+    scores_run(tmp_path, "--rule", "auc<=0.99")
     assert [one["fixed"] for one in rulings(tmp_path)] == [False]
 
 
 def test_both_forms_beside_each_other() -> None:
-    table = {"rules": {"a": "auc <= 0.6"}, "gate": ["auc <= 0.6", "top-t <= 3"]}
+    table = {"rules": {"a": "auc <= 0.6"}, "rule": ["auc <= 0.6", "top-t <= 3"]}
     assert criteria_in(table, "f") == [Criterion("auc <= 0.6", "a"), Criterion("top-t <= 3")]
-    assert criteria_in({"gate": "auc <= 1"}, "f") == [Criterion("auc <= 1")]
+    assert criteria_in({"rule": "auc <= 1"}, "f") == [Criterion("auc <= 1")]
 
 
 @pytest.mark.parametrize(
     ("table", "words"),
     [
         ({"rules": ["auc <= 1"]}, "must be a table"),
-        ({"gate": [1]}, "must be a table of rules, and gate a list"),
+        ({"rule": [1]}, "must be a table of rules, and rule a list"),
         ({"rules": {"a": 3}}, "must be a rule such as"),
         ({"rules": {"a": {"rule": "auc <= 1", "why": 3}}}, "must be a rule such as"),
         ({"rules": {"a": {"why": "because"}}}, "lacks rule"),

@@ -195,17 +195,17 @@ def test_the_gate_sets_the_exit_code(copied, table):
         return [ruling["outcome"] for ruling in document["rules"]]
 
     # The one that must stop a pipeline: as the process's own exit code.
-    done = command(*words, "--gate", "auc<=0.5")
+    done = command(*words, "--rule", "auc<=0.5")
     assert done.returncode == 1, done.stdout + done.stderr
     assert outcomes() == ["fail"]
     rules = (f"auc<={measured}", "tpr@0.0001<=0.5", "utility-loss<=0.01")
-    gates = [word for rule in rules for word in ("--gate", rule)]
+    gates = [word for rule in rules for word in ("--rule", rule)]
     assert inside(*words, *gates).returncode == 3
     assert outcomes() == ["not-enough-evidence", "not-enough-evidence", "not-tested"]
 
 
 def test_a_gate_can_judge_a_mitigated_release(copied, table):
-    rules = ["--gate", "auc<=0.99", "--gate", "utility-loss<=0.5", "--release", "weighted"]
+    rules = ["--rule", "auc<=0.99", "--rule", "utility-loss<=0.5", "--release", "weighted"]
     done = inside(*asked(table, copied), *BOTH, *rules)
     assert done.returncode == 0, done.stdout + done.stderr
     findings = json.loads((copied / "findings.json").read_bytes())
@@ -214,7 +214,7 @@ def test_a_gate_can_judge_a_mitigated_release(copied, table):
 
 def test_the_audit_file_of_a_run_repeats_it(copied, table):
     words = ["--config", copied / "audit.toml", "--out", copied, "--release", "baseline"]
-    more = ["--mitigations", "early-stopping", "--gate", "auc<=1", "--quiet"]
+    more = ["--mitigations", "early-stopping", "--rule", "auc<=1", "--quiet"]
     done = inside("audit", "model", table, *words, *more)
     assert done.returncode == 0, done.stderr
     findings = json.loads((copied / "findings.json").read_bytes())

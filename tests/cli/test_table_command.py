@@ -34,7 +34,7 @@ def audit(*arguments: object, kind: str = "") -> int:
 
 def test_a_table_from_file_to_report(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("people.csv", "--quasi", "age,town", "--sensitive", "sick", "--out", "run")
-    assert audit(*asked, "--ks", 2, 3, "--gate", "unique<=0.1") == 1
+    assert audit(*asked, "--ks", 2, 3, "--rule", "unique<=0.1") == 1
     told = capsys.readouterr().out
     assert "✕ Fail: unique <= 0.1 on baseline" in told and "nothing proven" in told
     found = json.loads((place / "run" / "findings.json").read_text())
@@ -44,9 +44,9 @@ def test_a_table_from_file_to_report(place: Path, capsys: pytest.CaptureFixture[
     assert not list((place / "run").glob("records.*"))
     # The same question again gives the same bytes, and another release can be judged.
     before = (place / "run" / "findings.json").read_bytes()
-    assert audit(*asked, "--ks", 2, 3, "--gate", "unique<=0.1") == 1
+    assert audit(*asked, "--ks", 2, 3, "--rule", "unique<=0.1") == 1
     assert (place / "run" / "findings.json").read_bytes() == before
-    assert audit(*asked, "--ks", 2, 3, "--gate", "prosecutor<=0.5", "--release", "k-2") == 0
+    assert audit(*asked, "--ks", 2, 3, "--rule", "prosecutor<=0.5", "--release", "k-2") == 0
 
 
 def test_records_with_a_second_release(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -168,7 +168,7 @@ def test_synthetic_rows_need_a_control(place: Path, capsys: pytest.CaptureFixtur
             "must name as many columns",
         ),
         (("films.csv", "--person", "who", "--item", "film", "--quasi", "age"), "Unknown option"),
-        (("people.csv", "--quasi", "age", "--gate", "auc<=0.6"), "unknown metric 'auc'"),
+        (("people.csv", "--quasi", "age", "--rule", "auc<=0.6"), "unknown metric 'auc'"),
     ],
 )
 def test_what_does_not_fit_is_refused(

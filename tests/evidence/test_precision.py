@@ -42,7 +42,7 @@ def test_what_is_printed_reads_back_as_the_same(form, limit):
 
 @pytest.mark.parametrize("text", ["tpr@0.01<=0.05", "tpr@0.01 < 0.05", "auc<=0.6"])
 def test_a_verdict_is_refused_with_the_reason(text):
-    with pytest.raises(InputError, match="is a verdict, not a width.*25 %.*judge with --gate"):
+    with pytest.raises(InputError, match="is a verdict, not a width.*25 %.*judge with --rule"):
         parse_precision(text)
 
 

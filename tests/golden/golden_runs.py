@@ -24,7 +24,7 @@ import numpy as np
 TESTS = Path(__file__).parents[1]
 if __name__ == "__main__":
     sys.path.insert(0, str(TESTS))
-from small_runs import ALL_RULES, gates, leaky_scores, people_files  # noqa: E402  after the paths
+from small_runs import ALL_RULES, as_options, leaky_scores, people_files  # noqa: E402  after the paths
 
 from lethe.cli import run  # noqa: E402  after the paths
 
@@ -71,7 +71,7 @@ def model(place: Path) -> Path:
     asked += ["--models", 16, "--workers", 1, "--quiet", "--keep-records", "--slice", "town"]
     asked += ["--attack", "lira-online", "rmia-online", "attack-r", "loss-threshold"]
     asked += ["--mitigations", "weighted", "removal", "label-only"]
-    _lethe(*asked, *gates(ALL_RULES["model"]), "--out", place / "model")
+    _lethe(*asked, *as_options(ALL_RULES["model"]), "--out", place / "model")
     return place / "model"
 
 
@@ -81,7 +81,7 @@ def network(place: Path) -> Path:
     asked += ["--workers", 1, "--quiet", "--epsilon", 4, "--delta", 1e-3, "--local-epsilon", 4]
     asked += ["--mitigations", "weighted-noise", "early-stopping", "l2", "mixup", "dp-sgd"]
     asked += ["weighted-dp", "individual-dp", "swag-ppm", "swag-scalar", "model-averaging"]
-    _lethe(*asked, *gates(ALL_RULES["model"][:2]), "--out", place / "network")
+    _lethe(*asked, *as_options(ALL_RULES["model"][:2]), "--out", place / "network")
     return place / "network"
 
 
@@ -93,7 +93,7 @@ def regression(place: Path) -> Path:
 
 def scores(place: Path) -> Path:
     file = leaky_scores(place)
-    asked = ["audit", "scores", file, "--quiet", "--keep-records", *gates(ALL_RULES["model"])]
+    asked = ["audit", "scores", file, "--quiet", "--keep-records", *as_options(ALL_RULES["model"])]
     asked += ["--attack", "lira-online", "lira-offline", "lira-hierarchical", "bavaria-n"]
     asked += ["learned-ratio", "loss-threshold"]
     _lethe(*asked, "--out", place / "scores")
@@ -128,7 +128,7 @@ def vectors(place: Path) -> Path:
     asked = ["audit", "embeddings", place / "mlp.npz", "--head", place / "head.npz", "--quiet"]
     asked += ["--sigma", 0.5, 2, "--averaged", 1, "--draws", 2, "--plays", 200]
     asked += ["--radius-points", 50, "--radius-draws", 100, "--keep-records"]
-    _lethe(*asked, *gates(ALL_RULES["embeddings"]), "--out", place / "vectors")
+    _lethe(*asked, *as_options(ALL_RULES["embeddings"]), "--out", place / "vectors")
     return place / "vectors"
 
 
@@ -136,7 +136,7 @@ def table(place: Path) -> Path:
     people_files(place)
     asked = ["audit", "table", place / "people.csv", "--quasi", "age,town", "--sensitive", "sick"]
     asked += ["--ks", 2, 3, "--population", place / "people.csv", "--quiet", "--keep-records"]
-    _lethe(*asked, *gates(ALL_RULES["quasi"]), "--out", place / "table")
+    _lethe(*asked, *as_options(ALL_RULES["quasi"]), "--out", place / "table")
     return place / "table"
 
 
@@ -148,7 +148,7 @@ def records(place: Path) -> Path:
     asked = ["audit", "records", place / "films.csv", "--person", "who", "--item", "film"]
     asked += ["--value", "stars", "--time", "day", "--targets", 20, "--facts", 4, "--quiet"]
     asked += ["--aux", place / "aux.csv", "--keep-records"]
-    _lethe(*asked, *gates(ALL_RULES["records"]), "--out", place / "records")
+    _lethe(*asked, *as_options(ALL_RULES["records"]), "--out", place / "records")
     return place / "records"
 
 
@@ -156,7 +156,7 @@ def synthetic(place: Path) -> Path:
     people_files(place)
     asked = ["audit", "synthetic", place / "made.csv", "--original", place / "people.csv"]
     asked += ["--control", place / "control.csv", "--quasi", "age,town", "--sensitive", "sick"]
-    asked += ["--attacks", 40, "--quiet", *gates(ALL_RULES["synthetic"])]
+    asked += ["--attacks", 40, "--quiet", *as_options(ALL_RULES["synthetic"])]
     _lethe(*asked, "--out", place / "synthetic")
     return place / "synthetic"
 
@@ -165,7 +165,7 @@ def language(place: Path) -> Path:
     from small_runs import token_files
 
     asked = ["audit", "language-model", *token_files(place), "--person", "who", "--quiet"]
-    asked += [*gates(ALL_RULES["language-model"]), "--prefix", 4, "--suffix", 4]
+    asked += [*as_options(ALL_RULES["language-model"]), "--prefix", 4, "--suffix", 4]
     _lethe(*asked, "--keep-records", "--out", place / "language")
     return place / "language"
 
@@ -185,7 +185,7 @@ def ledger(place: Path) -> Path:
     _lethe("budget", "create", db, "--data", data, "--epsilon", 3)
     for epsilon, question in ((0.5, "count()"), (0.25, "mean(age) in [18, 100]")):
         _lethe("query", data, question, "--epsilon", epsilon, "--budget", db)
-    _lethe("budget", "report", db, "--gate", "spent<=0.5", "--out", place / "ledger")
+    _lethe("budget", "report", db, "--rule", "spent<=0.5", "--out", place / "ledger")
     return place / "ledger"
 
 

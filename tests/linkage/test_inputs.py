@@ -17,7 +17,7 @@ from lethe.linkage.inputs import table_checks
 from lethe.linkage.settings import SyntheticSettings, TableSettings
 
 Rows = dict[str, np.ndarray]
-SETTINGS = SyntheticSettings(attacks=60, columns=(1,), gate=("excess<=0.3",))
+SETTINGS = SyntheticSettings(attacks=60, columns=(1,), rule=("excess<=0.3",))
 QUASI = ["age", "born", "job"]
 
 
@@ -190,7 +190,7 @@ def test_columns_that_identify_everybody_are_named() -> None:
     found = audit_table(
         {**rows, "mail": text(f"{k}@example.org" for k in unique)},
         ["age"],
-        settings=TableSettings(gate=("unique<=0.9",)),
+        settings=TableSettings(rule=("unique<=0.9",)),
     )
     assert found.verdict["outcome"] == "not-enough-evidence"
     assert found.rules[0]["outcome"] == "not-enough-evidence"

@@ -48,7 +48,7 @@ def test_a_small_table_by_hand() -> None:
         columns,
         ["age", "zip"],
         "sick",
-        settings=TableSettings(ks=(2, 3), suppress=0.2, gate=("unique<=0.2", "prosecutor<=0.5")),
+        settings=TableSettings(ks=(2, 3), suppress=0.2, rule=("unique<=0.2", "prosecutor<=0.5")),
     )
     # Classes: (30, 1) twice, (30, 2), (41, 2) twice, (52, 3).
     base = by_name(found)["baseline"]
@@ -136,7 +136,7 @@ def test_tables_that_cannot_be_audited() -> None:
     with pytest.raises(InputError, match="is no candidate. Did you mean 'k-5'"):
         audit_table(columns, ["age"], settings=TableSettings(release="k-55"))
     with pytest.raises(InputError, match="unknown metric 'top-1'"):
-        TableSettings(gate=("top-1<=0.5",))
+        TableSettings(rule=("top-1<=0.5",))
 
 
 def test_utility_is_what_the_queries_say() -> None:
@@ -165,7 +165,7 @@ def service(people: int = 120, seed: int = 0) -> dict[str, np.ndarray]:
 def records() -> Findings:
     return audit_records(
         from_columns(service(), name="films", unit="days"),
-        settings=RecordSettings(targets=60, gate=("top-1<=0.5", "exposed<=0.5"), keep_records=True),
+        settings=RecordSettings(targets=60, rule=("top-1<=0.5", "exposed<=0.5"), keep_records=True),
     )
 
 
@@ -383,7 +383,7 @@ def people_rows(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
 def test_copies_are_found_and_independent_rows_are_not() -> None:
     rng = np.random.default_rng(3)
     original, control, fresh = (people_rows(rng, 300) for _ in range(3))
-    settings = SyntheticSettings(attacks=150, gate=("linkability<=0.2", "identical<=0.5"))
+    settings = SyntheticSettings(attacks=150, rule=("linkability<=0.2", "identical<=0.5"))
     quasi = ["age", "height", "town"]
     copied = audit_synthetic(original, original, control, quasi, "pay", settings=settings)
     honest = audit_synthetic(original, fresh, control, quasi, "pay", settings=settings)
@@ -473,7 +473,7 @@ def test_a_fifth_of_copies_is_plain() -> None:
     original, control, made = (people_rows(rng, 300) for _ in range(3))
     for name in made:
         made[name][:60] = original[name][:60]
-    settings = SyntheticSettings(gate=("identical<=0.1", "excess<=0.1"))
+    settings = SyntheticSettings(rule=("identical<=0.1", "excess<=0.1"))
     found = audit_synthetic(original, made, control, ["age", "height", "town"], settings=settings)
     base = found.candidates[0]
     by = {one["attack"]: one for one in base["risk_from"]["results"]}

@@ -52,7 +52,7 @@ def test_columns_that_were_copied_together_are_found(kind):
     rng = np.random.default_rng(1)
     original, control = people(rng), people(rng)
     made = {**columns_apart(rng, people(rng)), **COPIED[kind](rng, original)}
-    settings = SyntheticSettings(gate=("excess<=0.2",))
+    settings = SyntheticSettings(rule=("excess<=0.2",))
     quasi = tuple(name for name in original if name.startswith("rest"))
     findings = audit_synthetic(original, made, control, quasi, settings=settings)
     assert findings.verdict["outcome"] == "fail"

@@ -101,7 +101,7 @@ def test_naive_count_of_a_recoded_population() -> None:
 def test_every_candidate_of_an_audit_has_it_and_rules_may_ask_for_it() -> None:
     columns = {"age": np.array([30, 30, 41, 41, 52])}
     everybody = {"age": np.array([30, 30, 30, 41, 41, 52, 33])}
-    settings = TableSettings(ks=(2,), suppress=0.2, gate=("journalist<=0.5",), release="suppress-2")
+    settings = TableSettings(ks=(2,), suppress=0.2, rule=("journalist<=0.5",), release="suppress-2")
     found = audit_table(columns, ["age"], population=everybody, settings=settings)
     made = {one["name"]: one for one in found.candidates}
     assert made["baseline"]["journalist"]["value"] == 1.0

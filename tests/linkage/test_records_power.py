@@ -50,7 +50,7 @@ def many_items(seed: int, people: int = 500) -> Columns:
 
 
 def audit(columns: Columns, release: str = "baseline", **asked: object) -> Findings:
-    settings = RecordSettings(targets=110, gate=RULES, release=release, **asked)
+    settings = RecordSettings(targets=110, rule=RULES, release=release, **asked)
     unit = "days" if "time" in columns else None
     ratings = from_columns(columns, unit=unit) if unit else from_columns(columns)
     return audit_records(ratings, settings=settings)

@@ -75,7 +75,7 @@ def three(kind: str, rows: int, seed: int) -> tuple[Rows, Rows, Rows]:
 
 
 def audited(original: Rows, made: Rows, control: Rows, rule: str = "excess<=0.25") -> Findings:
-    settings = SyntheticSettings(gate=(rule,))
+    settings = SyntheticSettings(rule=(rule,))
     return audit_synthetic(original, made, control, QUASI, "ill", settings=settings)
 
 

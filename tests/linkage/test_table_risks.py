@@ -212,7 +212,7 @@ RULES = ("certain<=0.5", "guessed<=0.6", "t<=0.3", "marketer<=0.01", "unique<=0.
 def test_no_harmless_change_turns_a_fail_into_a_pass(change: str, secret: str) -> None:
     quasi = ["zip", "sex"]
     before, after = (
-        audit_table(table, quasi, secret, settings=TableSettings(ks=(3,), gate=RULES))
+        audit_table(table, quasi, secret, settings=TableSettings(ks=(3,), rule=RULES))
         for table in (zips(), CHANGES[change](zips()))
     )
     for old, new in zip(before.rules, after.rules, strict=True):
@@ -367,7 +367,7 @@ def test_who_has_several_rows_is_asked_and_the_answer_works(tmp_path: Path) -> N
     pandas.DataFrame(table).to_csv(tmp_path / "visits.csv", index=False)
     line = ["audit", "table", str(tmp_path / "visits.csv"), "--quasi", "age,sex", "--quiet"]
     line += ["--sensitive", "dx", "--person", "pid", "--out", str(tmp_path / "run")]
-    assert run([*line, "--group", "sex", "--gate", "unique[every sex]<=0.0001"]) == 1
+    assert run([*line, "--group", "sex", "--rule", "unique[every sex]<=0.0001"]) == 1
     found = json.loads((tmp_path / "run" / "findings.json").read_text())
     assert found["table"]["people"] == 60 and found["data"]["people"] == 60
     assert not [one for one in found["checks"] if one["name"] == "input: persons"]
@@ -391,7 +391,7 @@ def test_every_level_of_a_group_is_counted_and_the_worst_decides() -> None:
         {"age": age, "sex": sex, "ill": age % 3},
         ["age"],
         "ill",
-        settings=TableSettings(ks=(2,), group=("sex",), gate=rules),
+        settings=TableSettings(ks=(2,), group=("sex",), rule=rules),
     )
     alone = np.array([np.count_nonzero(age == one) == 1 for one in age])
     for candidate in found.candidates[:1]:
@@ -410,12 +410,12 @@ def test_every_level_of_a_group_is_counted_and_the_worst_decides() -> None:
     frame = found.to_frame()
     assert "groups[sex=f].unique" in set(frame["metric"])
     with pytest.raises(InputError, match="is not declared. Add --group town"):
-        TableSettings(gate=("unique[every town]<=0.1",))
+        TableSettings(rule=("unique[every town]<=0.1",))
     with pytest.raises(InputError, match="no row has sex=x"):
         audit_table(
             {"age": age, "sex": sex},
             ["age"],
-            settings=TableSettings(group=("sex",), gate=("unique[sex=x]<=0.1",)),
+            settings=TableSettings(group=("sex",), rule=("unique[sex=x]<=0.1",)),
         )
 
 

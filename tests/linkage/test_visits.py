@@ -83,7 +83,7 @@ def test_people_of_one_fact_are_looked_for():
     rows = [(person, person) for person in range(900)]
     rows += [(900 + p, 900 + i) for p in range(100) for i in rng.permutation(14)[:12]]
     found = audit_records(
-        columns(rows, "person", "item"), "person", "item", gate=("top-1<=0.3",),
+        columns(rows, "person", "item"), "person", "item", rule=("top-1<=0.3",),
         targets=100, save=False, quiet=True,
     )  # fmt: skip
     assert found.verdict["outcome"] == "fail"

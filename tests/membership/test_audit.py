@@ -155,7 +155,7 @@ def linear(path, models=8, seed=0, data=None, **settings):
 
 
 def test_sklearn_audit_end_to_end(tmp_path):
-    document = checked(linear(tmp_path / "run", gate=("auc<=0.999",), release="weighted"))
+    document = checked(linear(tmp_path / "run", rule=("auc<=0.999",), release="weighted"))
     assert [one["name"] for one in document["candidates"]] == [
         "baseline",
         "weighted",

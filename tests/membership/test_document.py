@@ -44,7 +44,7 @@ def npz(made, tmp_path_factory):
 @pytest.fixture(scope="module")
 def few(made):
     """What two attacks find, judged by every rule of `GATES`."""
-    return checked(audit_scores("x", made, replace(FEW, gate=tuple(GATES))))
+    return checked(audit_scores("x", made, replace(FEW, rule=tuple(GATES))))
 
 
 def test_scores_file_end_to_end(npz):
@@ -161,7 +161,7 @@ def test_rules(few):
 
 
 def test_a_rule_at_an_unusual_rate_is_measured(made):
-    document = checked(audit_scores("x", made, replace(FEW, gate=("tpr@0.05<=0.9",))))
+    document = checked(audit_scores("x", made, replace(FEW, rule=("tpr@0.05<=0.9",))))
     assert document["rules"][0]["evidence"]["value"] is not None
     assert "0.05" in document["candidates"][0]["attacks"]["lira-online"]["tpr"]
     assert document["verdict"]["outcome"] == "pass"
@@ -169,7 +169,7 @@ def test_a_rule_at_an_unusual_rate_is_measured(made):
 
 def test_undecided_is_said(made, few):
     gate = (f"tpr@0.01<={few['candidates'][0]['risk']['value']}",)
-    document = checked(audit_scores("x", made, replace(FEW, gate=gate)))
+    document = checked(audit_scores("x", made, replace(FEW, rule=gate)))
     assert document["verdict"]["outcome"] == "not-enough-evidence"
     assert "not enough evidence" in document["verdict"]["words"][0]
 

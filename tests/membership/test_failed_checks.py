@@ -1,4 +1,4 @@
-"""A failed self-check voids what it checks: headline, gate, frontier, `lethe check`."""
+"""A failed self-check voids what it checks: headline, rule, frontier, `lethe check`."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ from lethe.membership.measure import judged, run_attacks, strongest_metric
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.obfuscation import BASELINE
 
-BOTH = AuditSettings(models=8, attack=("lira-online", "loss-threshold"), gate=("auc<=0.95",))
+BOTH = AuditSettings(models=8, attack=("lira-online", "loss-threshold"), rule=("auc<=0.95",))
 
 
 def failing(*names):
@@ -61,13 +61,13 @@ def test_an_attack_that_failed_its_null_audit_is_out_of_headline_gate_and_fronti
 
 
 def test_with_no_attack_left_there_is_not_enough_evidence(made, monkeypatch, tmp_path, capsys):
-    """Null audit failed, yet "meets every criterion", `--gate` and `lethe check` exit 0."""
+    """Null audit failed, yet "meets every criterion", `--rule` and `lethe check` exit 0."""
     path = tmp_path / "scores.npz"
     np.savez(path, signals=made.signals, members=made.members)
     asked = ["audit", "scores", str(path), "--attack", "lira-online", "--quiet", "--out"]
-    assert lethe([*asked, str(tmp_path / "fine"), "--gate", "auc<=0.9"]) == 0
+    assert lethe([*asked, str(tmp_path / "fine"), "--rule", "auc<=0.9"]) == 0
     monkeypatch.setattr(checks, "null_audit", failing("lira-online"))
-    for name, gate in (("ruled", ["--gate", "auc<=0.9"]), ("bare", [])):
+    for name, gate in (("ruled", ["--rule", "auc<=0.9"]), ("bare", [])):
         assert lethe([*asked, str(tmp_path / name), *gate]) == 3
         document = json.loads((tmp_path / name / "findings.json").read_text())
         assert document["verdict"]["outcome"] == "not-enough-evidence"

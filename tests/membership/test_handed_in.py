@@ -49,7 +49,7 @@ def test_membership_in_another_order_stops(order):
 def test_a_waiver_lets_membership_in_another_order_pass():
     members = paired(16, 500)
     moved = shadows(np.roll(members, 1, axis=1), signals(members, 0, 1.5))
-    asked = AuditSettings(attack=("lira-online",), gate=("auc<=0.9",))
+    asked = AuditSettings(attack=("lira-online",), rule=("auc<=0.9",))
     document = audit_scores("x", moved, asked).to_json()
     assert document["verdict"]["outcome"] == "not-enough-evidence"
     accepted = dataclasses.replace(asked, accept=("membership-order",))
@@ -104,7 +104,7 @@ def test_members_that_features_tell_stop_the_verdict_of_a_fitted_model(kind):
     for drawn in ("random", kind):
         members = split(drawn, X, rng)
         fitted = LogisticRegression().fit(X[members], y[members])
-        found = lethe.audit(fitted, X, y, members=members, gate="auc<=0.5", **QUIET)
+        found = lethe.audit(fitted, X, y, members=members, rule="auc<=0.5", **QUIET)
         outcomes[drawn] = [one for one in found.checks if "members-drawn-alike" in one["name"]]
     assert not outcomes["random"]
     (check,) = outcomes[kind]
@@ -137,7 +137,7 @@ def test_sorted_scores_stop(axis):
     """They keep no membership, and passed."""
     members = paired(8, 200, 1)
     made = shadows(members, np.sort(signals(members, 1, 2.0), axis=axis))
-    asked = AuditSettings(attack=("lira-offline", "loss-threshold"), gate=("auc<=0.6",))
+    asked = AuditSettings(attack=("lira-offline", "loss-threshold"), rule=("auc<=0.6",))
     assert audit_scores("x", made, asked).verdict["outcome"] == "not-enough-evidence"
 
 
@@ -149,7 +149,7 @@ def test_copies_that_are_members_where_others_are_not_earn_no_pass(models, jitte
     phi = signals(members, 2, 1.5)
     twice = np.hstack([phi, phi + jitter * np.random.default_rng(0).normal(size=phi.shape)])
     made = shadows(np.hstack([members, ~members]), twice)
-    asked = AuditSettings(attack=("lira-offline", "loss-threshold"), gate=("auc<=0.99",))
+    asked = AuditSettings(attack=("lira-offline", "loss-threshold"), rule=("auc<=0.99",))
     document = audit_scores("x", made, asked).to_json()
     assert document["verdict"]["outcome"] == "not-enough-evidence"
     (check,) = [one for one in document["checks"] if one["name"] == "input: copies"]
@@ -163,7 +163,7 @@ def test_near_copies_of_the_data_are_measured_both_ways():
     features = rng.normal(size=(300, 4))
     features = np.vstack([features, features + 1e-4])
     made = shadows(members, signals(members, 2, 1.5))
-    asked = AuditSettings(attack=("lira-offline",), gate=("auc<=0.99",))
+    asked = AuditSettings(attack=("lira-offline",), rule=("auc<=0.99",))
     outcomes = [
         audit_scores("x", models, asked, features=features).to_json()["verdict"]["outcome"]
         for models in (made, dataclasses.replace(made, groups=np.arange(600)))

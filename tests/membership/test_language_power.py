@@ -67,7 +67,7 @@ def watched(plan: TextCanaries) -> dict:
 
 
 def audited(table, plan, model, base, seen=None, rules=RULES, **options) -> Findings:
-    settings = LanguageSettings(gate=rules, prefix=4, suffix=4, **options)
+    settings = LanguageSettings(rule=rules, prefix=4, suffix=4, **options)
     given = Given(scores=model, base_scores=base)
     return audit_language_model(given, table, settings, plan=plan, seen=seen)
 

@@ -18,7 +18,7 @@ RULES = ("auc<=0.6", "tpr@0.1<=0.15", "tpr@0.01<=0.03", "tau@0.1<=0.5")
 
 
 def outcomes(made, rules=RULES, **settings):
-    asked = AuditSettings(attack=("lira-online", "loss-threshold"), gate=rules, **settings)
+    asked = AuditSettings(attack=("lira-online", "loss-threshold"), rule=rules, **settings)
     document = audit_scores("x", made, asked).to_json()
     return {one["rule"]: one["outcome"] for one in document["rules"]}, document
 
@@ -135,7 +135,7 @@ def test_what_sets_whole_models_apart_hides_no_leak(name):
     apart = dataclasses.replace(leaky, signals=phi)
     for attack in ("lira-ranked", "loss-threshold", "lira-online"):
         document = audit_scores(
-            "x", apart, AuditSettings(attack=(attack,), gate=("auc<=0.6",))
+            "x", apart, AuditSettings(attack=(attack,), rule=("auc<=0.6",))
         ).to_json()
         assert document["verdict"]["outcome"] != "pass", attack
         if attack == "lira-ranked":
@@ -174,7 +174,7 @@ def test_a_blinded_audit_passes_no_rule_that_it_failed(name, seed):
 def test_scores_that_point_the_wrong_way_are_attacked_from_both_sides():
     leaky = made(1, 1.5)
     wrong = dataclasses.replace(leaky, signals=-leaky.signals)
-    asked = AuditSettings(attack=("loss-threshold",), gate=("auc<=0.6", "auc<=0.99"))
+    asked = AuditSettings(attack=("loss-threshold",), rule=("auc<=0.6", "auc<=0.99"))
     document = audit_scores("x", wrong, asked).to_json()
     assert [one["outcome"] for one in document["rules"]] == ["not-enough-evidence"] * 2
     (check,) = [one for one in document["checks"] if one["name"] == "direction of scores"]

@@ -67,9 +67,9 @@ def test_odd_numbers_of_models_are_rounded_up(asked, built):
             "noise_convention='means' must be one of 'mean', 'record'. Did you mean 'mean'?",
         ),
         ({"variance": "per_record"}, "variance='per_record' .* Did you mean 'per-record'?"),
-        ({"gate": ("tpr<=1",)}, "rule 'tpr<=1': write tpr@0.01."),
-        ({"gate": ("auk<=1",)}, "unknown metric 'auk'"),
-        ({"gate": ("tpr@2<=1",)}, r"FPR of a rule=2.0 must be in \(0, 1\)."),
+        ({"rule": ("tpr<=1",)}, "rule 'tpr<=1': write tpr@0.01."),
+        ({"rule": ("auk<=1",)}, "unknown metric 'auk'"),
+        ({"rule": ("tpr@2<=1",)}, r"FPR of a rule=2.0 must be in \(0, 1\)."),
         ({"alpha": 0, "noise": 0}, "alpha=0 and noise=0 leave nothing to compare"),
     ],
 )
@@ -96,7 +96,7 @@ def test_bad_mitigation_settings_are_refused_before_anything_is_trained(wrong, m
 
 
 def test_rates_of_the_gate_are_measured():
-    made = AuditSettings(gate=("tpr@0.05<=0.2", "tau@0.001<=2", "auc<=0.6"))
+    made = AuditSettings(rule=("tpr@0.05<=0.2", "tau@0.001<=2", "auc<=0.6"))
     assert made.fprs() == (0.1, 0.05, 0.01, 0.001)
     assert [str(rule) for rule in made.rules()] == [
         "tpr@0.05 <= 0.2",

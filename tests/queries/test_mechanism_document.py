@@ -48,7 +48,7 @@ def test_the_verdict(scale: float, claim: Claim, runs: int, outcome: str, said: 
 
 
 def test_a_limit_passes_a_rule_only_where_it_could_have_failed() -> None:
-    findings = found(gate=("epsilon-lower<=0.01", "epsilon-lower<=5"), scale=4.0, runs=400)
+    findings = found(rule=("epsilon-lower<=0.01", "epsilon-lower<=5"), scale=4.0, runs=400)
     outcomes = {entry["rule"]: entry["outcome"] for entry in findings.rules}
     # True epsilon 1/4: 400 runs could not show twice 0.01, nor exclude it; all show it is below 5?
     assert outcomes["epsilon-lower <= 0.01"] == "not-enough-evidence"

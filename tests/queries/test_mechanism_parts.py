@@ -44,9 +44,9 @@ def test_claims_in_words_and_from_options() -> None:
         (lambda: users_pairs(lambda: [([1], [2]), 5], "p.py:f"), "entry 2"),
         (lambda: users_pairs(lambda: 1 / 0, "p.py:f"), "p.py:f fails"),
         (lambda: MechanismSettings(runs=99), "runs"),
-        (lambda: MechanismSettings(gate=("mu-lower<=1",)), "claim --mu"),
-        (lambda: MechanismSettings(gate=("width(reuse)<=1",)), "no width"),
-        (lambda: MechanismSettings(gate=("tpr@0.1<=1",)), "unknown metric"),
+        (lambda: MechanismSettings(rule=("mu-lower<=1",)), "claim --mu"),
+        (lambda: MechanismSettings(rule=("width(reuse)<=1",)), "no width"),
+        (lambda: MechanismSettings(rule=("tpr@0.1<=1",)), "unknown metric"),
     ],
 )
 def test_wrong_input_is_named(made, said: str) -> None:
@@ -55,7 +55,7 @@ def test_wrong_input_is_named(made, said: str) -> None:
 
 
 def test_the_claim_is_a_rule() -> None:
-    texts = [str(rule) for rule in MechanismSettings(Claim("mu", 0.5), gate=("reuse<=1",)).rules()]
+    texts = [str(rule) for rule in MechanismSettings(Claim("mu", 0.5), rule=("reuse<=1",)).rules()]
     assert texts == ["mu-lower <= 0.5", "reuse <= 1"]
     assert MechanismSettings().rules() == []
 

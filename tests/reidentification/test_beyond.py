@@ -61,7 +61,7 @@ def found() -> Findings:
         radius_points=20,
         score_norm=True,
         mitigations=MITIGATIONS,
-        gate=RULES,
+        rule=RULES,
     )
     assert asked.verification  # a rule on it asks for it
     return audit_released([model], asked, other=Released("v2", turned, made["user_ids"]))

@@ -31,7 +31,7 @@ PEOPLE = population()
 @pytest.fixture(scope="module")
 def findings():
     features = np.c_[PEOPLE["representations"][:, 1:3], np.ones(len(PEOPLE["labels"]))]
-    settings = quick(gate=("lift<=2", "bound<=0.9"), release="noise-2", norm=3.0, diameter=60.0)
+    settings = quick(rule=("lift<=2", "bound<=0.9"), release="noise-2", norm=3.0, diameter=60.0)
     return audit_embeddings(**PEOPLE, features=features, settings=settings)
 
 
@@ -63,7 +63,7 @@ def test_what_was_handed_in_is_left_alone(findings):
 
 def test_the_same_call_gives_the_same_bytes(findings):
     features = np.c_[PEOPLE["representations"][:, 1:3], np.ones(len(PEOPLE["labels"]))]
-    settings = quick(gate=("lift<=2", "bound<=0.9"), release="noise-2", norm=3.0, diameter=60.0)
+    settings = quick(rule=("lift<=2", "bound<=0.9"), release="noise-2", norm=3.0, diameter=60.0)
     again = audit_embeddings(**PEOPLE, features=features, settings=settings)
     assert again.to_bytes() == findings.to_bytes()
 

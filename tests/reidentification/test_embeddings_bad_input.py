@@ -117,7 +117,7 @@ def test_models_of_other_people_are_refused():
     [
         ({"sigmas": (-1.0,)}, "sigma"),
         ({"metric": "whitened"}, "metric"),
-        ({"gate": ("tpr@0.1<=0.5",)}, "unknown metric"),
+        ({"rule": ("tpr@0.1<=0.5",)}, "unknown metric"),
         ({"known": "a"}, "both periods"),
         ({"lift": 1.0}, "lift"),
         ({"averaged": (0,)}, "averaged"),

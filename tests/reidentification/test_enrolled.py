@@ -53,7 +53,7 @@ def top_1(vectors, owner, attacker):
 )
 def test_what_the_mean_hides_is_the_headline(people_of, best, least):
     vectors, owner = people_of()
-    asked = quick(**FAST, gate=("top-1<=0.05",))
+    asked = quick(**FAST, rule=("top-1<=0.05",))
     found = audit_embeddings(vectors.astype("float32"), owner, settings=asked)
     base = found.candidates[0]
     by = {row["attack"]: row["estimate"]["value"] for row in base["risk_from"]["results"]}

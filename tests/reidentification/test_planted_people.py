@@ -20,7 +20,7 @@ FAST = {"plays": 0, "radius_points": 5, "refine": 0, "surface": (), "sigmas": (1
 
 
 def audited(vectors, owner, rule="top-1<=0.1", **changed):
-    asked = quick(**{**FAST, "gate": (rule,), **changed})
+    asked = quick(**{**FAST, "rule": (rule,), **changed})
     return audit_embeddings(vectors, owner, settings=asked)
 
 
@@ -101,7 +101,7 @@ def test_vectors_that_do_not_serve_their_labels_pass_nothing():
     weight = np.ones(16)
     labels = (vectors @ weight > 0).astype(int)
     rng = np.random.default_rng(1)
-    asked = quick(**FAST, gate=("top-1<=0.1",))
+    asked = quick(**FAST, rule=("top-1<=0.1",))
     shuffled = vectors[rng.permutation(len(vectors))]
     found = audit_embeddings(shuffled, owner, labels, (weight, 0.0), settings=asked)
     assert found.rules[0]["outcome"] not in (PASS, FAIL)

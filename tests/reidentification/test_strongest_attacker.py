@@ -303,7 +303,7 @@ def telling():
     people["representations"][:, 0] = 4 * rng.standard_normal(60)[owner]
     people["representations"][:, 0] += 1e-3 * rng.standard_normal(len(owner))
     people["labels"] = (people["representations"][:, 0] > 0).astype(int)
-    asked = quick(**{**FAST, "draws": 6, "sigmas": (20.0,)}, gate=("lift<=2",))
+    asked = quick(**{**FAST, "draws": 6, "sigmas": (20.0,)}, rule=("lift<=2",))
     return audit_embeddings(**people, settings=asked)
 
 
@@ -328,7 +328,7 @@ def test_a_gate_on_subspace_noise_fails(telling):
     people["representations"][:, 0] = 4 * np.random.default_rng(5).standard_normal(60)[owner]
     people["labels"] = (people["representations"][:, 0] > 0).astype(int)
     release = named(telling, "subspace-noise")["name"]
-    asked = quick(**{**FAST, "sigmas": (20.0,)}, gate=("lift<=2",), release=release)
+    asked = quick(**{**FAST, "sigmas": (20.0,)}, rule=("lift<=2",), release=release)
     found = audit_embeddings(**people, settings=asked)
     assert [row["outcome"] for row in found.rules] == ["fail"]
 
@@ -387,7 +387,7 @@ def test_a_rule_that_a_sample_cannot_decide_says_how_many_it_takes():
     rng = np.random.default_rng(8)
     nothing = population(users=40, spread=0.0)
     nothing["representations"] = rng.standard_normal(nothing["representations"].shape)
-    found = audit_embeddings(**nothing, settings=quick(**FAST, gate=("lift<=2", "top-1<=0.01")))
+    found = audit_embeddings(**nothing, settings=quick(**FAST, rule=("lift<=2", "top-1<=0.01")))
     assert [row["outcome"] for row in found.rules] == [UNDECIDED] * 2
     assert found.verdict["outcome"] == UNDECIDED
     said = [text for text in found.verdict["words"] if "it needs" in text]

@@ -123,7 +123,7 @@ def test_widths():
 def test_what_was_refused_or_not_tested():
     assert "could not be measured: too few" in ruled("auc <= 0.6", evidence={"refused": "too few"})
     said = ruled("tpr@0.0001 <= 0.5")
-    assert "Audit again with --gate 'tpr@0.0001 <= 0.5'." in said
+    assert "Audit again with --rule 'tpr@0.0001 <= 0.5'." in said
     assert "nothing against itself" in ruled("utility-loss <= 0.01", "baseline")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from lethe.errors import InputError
 from lethe.membership.settings import AuditSettings
-from lethe.runs.run import ASKED, perform, scores_name
+from lethe.runs.run import perform, scores_name
 from lethe.runs.settings import Run, audit_of, keywords_of
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def audit(
         if holdout_by is not None:
             raise InputError("holdout_by is for models that are trained; members= trains none.")
         return _fitted(model, how, given, members, chosen)
-    if engine == "by-hand" and ASKED.get() is None:
+    if engine == "by-hand" and how.asked is None:
         raise InputError(
             "engine='by-hand' trains by `lethe shadow`, which needs a run that `lethe audit model` "
             "began. In Python use lethe.membership.by_hand."

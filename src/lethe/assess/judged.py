@@ -200,7 +200,7 @@ class Judged:
         """All in one sentence or two."""
         found = "was not measured" if self.evidence is None else f"is {self.evidence}"
         if self.outcome == NOT_TESTED and self.rule.fpr is not None:
-            found += f"; audit with --gate '{self.rule}' to have it"
+            found += f"; audit with --rule '{self.rule}' to have it"
         parts = [f"{self.rule.quantity} of {self.candidate} ({self.subject}) {found}."]
         parts += [
             f"{text[:1].upper()}{text[1:].rstrip('.')}."

@@ -262,7 +262,7 @@ def outcome_words(verdict: Verdict) -> str:
         PASS: f"{release} meets every criterion that was fixed before the run.",
         FAIL: f"{release} breaks a criterion that was fixed before the run.",
         UNDECIDED: f"There is not enough evidence to decide about '{verdict.release}'.",
-        NOT_TESTED: "No criterion was set, so nothing passes or fails; --gate sets one.",
+        NOT_TESTED: "No criterion was set, so nothing passes or fails; --rule sets one.",
     }[verdict.outcome]
 
 

@@ -88,7 +88,7 @@ def _trained(command: str, target: str, given: dict[str, Any]) -> Findings:
         # Half of what a small audit takes is torch being imported, here and in the workers.
         modules = ("lethe.training.chunks", "lethe.training.calibrate")
         imported = preloading(modules, workers or default_workers())
-    kept = ("workers", "memory", "engine", "engine_option", "out", "quiet")
+    kept = ("workers", "memory", "engine", "engine_option", "out", "quiet", "asked")
     names = (*kept, *(entry.name for entry in fields(AuditSettings)))
     keywords = {name: given[name] for name in names if given.get(name) is not None}
     with imported:

@@ -78,7 +78,7 @@ AUDITS = {
         (
             "lethe audit scores scores.npz",
             "lethe audit scores scores.csv --signal loss",
-            "lethe audit scores scores.npz --attack rmia-online lira-online --gate 'auc<=0.6'",
+            "lethe audit scores scores.npz --attack rmia-online lira-online --rule 'auc<=0.6'",
         ),
         ("lethe.api.models:audit_scores",),
         leave=(
@@ -259,7 +259,7 @@ def audited(
     """Call an audit with what was typed, print its result; the exit code."""
     from lethe.cli.options import command_line, merged
     from lethe.cli.options import show as shown
-    from lethe.runs.run import ASKED, Asked, code_of
+    from lethe.runs.run import Asked, code_of
 
     audit = AUDITS[kind]
     config, context, as_json, quiet = map(given.pop, ("config", "context", "as_json", "quiet"))
@@ -287,11 +287,8 @@ def audited(
 
     named = {} if subject is None else {"file" if "file" in audit.about else "target": subject}
     written = {"command": f"audit {kind}", **named, **options}
-    token = ASKED.set(Asked(command_line(), written, context, show))
-    try:
-        return code_of(function(subject, **arguments, quiet=bool(quiet)))
-    finally:
-        ASKED.reset(token)
+    asked = Asked(command_line(), written, context, show)
+    return code_of(function(subject, **arguments, quiet=bool(quiet), asked=asked))
 
 
 def split_names(given: Sequence[str] | str | None) -> tuple[str, ...]:
@@ -307,7 +304,7 @@ def split_names(given: Sequence[str] | str | None) -> tuple[str, ...]:
 def _pairs(option: str, listed: Sequence[str], form: str) -> dict[str, str]:
     """KEY=VALUE, each key once."""
     pairs: dict[str, str] = {}
-    for text in listed:
+    for text in [listed] if isinstance(listed, str) else listed:
         key, sign, value = str(text).partition("=")
         if not sign or not key or key in pairs:
             raise InputError(f"{option}={text!r} must be {form}.")

@@ -196,7 +196,7 @@ def report(
     /,
     *,
     dataset: Dataset = None,
-    gate: list[str] | None = None,
+    rule: list[str] | None = None,
     head: list[str] | None = None,
     anchor: Path | None = None,
     out: Path | None = None,
@@ -207,7 +207,7 @@ def report(
     """Write findings.json and report.html about what was answered and what it cost.
 
     Args:
-        gate: Rule that sets the exit code, such as "spent<=1.0"; may be repeated. Metrics: spent,
+        rule: Rule that sets the exit code, such as "spent<=1.0"; may be repeated. Metrics: spent,
             share, delta, queries, raises.
         head: Hash that was kept elsewhere; see `lethe budget verify`.
         anchor: File of `lethe budget anchor --to`; without one, the guarantee assumes that the
@@ -223,11 +223,11 @@ def report(
     from lethe.runs.run import Asked, code_of, documents, run_folder, running
     from lethe.training.fingerprint import digest
 
-    given = {"dataset": dataset, "gate": gate, "head": head, "anchor": anchor, "out": out}
+    given = {"dataset": dataset, "rule": rule, "head": head, "anchor": anchor, "out": out}
     _, options = merged(given, config)
     with _opened(where, options.get("anchor") and Path(options["anchor"])) as ledger:
         name = options["dataset"] or ledger.only_dataset()
-        findings = findings_on(ledger, name, options["gate"] or (), options["head"] or ())
+        findings = findings_on(ledger, name, options["rule"] or (), options["head"] or ())
     bound = digest("ledger", name, findings.reproduction["head"])
     folder = run_folder(options["out"], Path(name).stem, bound)
     # A ledger's URL may hold a password, so the place is not written down.
@@ -416,12 +416,13 @@ def _registered(
 ) -> Registered:
     """What is registered, or is now."""
     from lethe.cli.register import registered
+    from lethe.data.source import File
     from lethe.errors import InputError
     from lethe.queries.registration import SUFFIX, find, keeper_of
 
     known = data.suffix == SUFFIX or keeper_of(data, table).exists()
     if not known or schema is not None or prepared is not None:
-        return registered(data, schema, prepared, table=table)
+        return registered(File(data, table), schema, prepared)
     found = find(data, table)
     if not found.is_unchanged():
         raise InputError(

@@ -35,7 +35,7 @@ def check(
         runs: Run folders, or files findings.json.
         rule: Rule such as "tpr@0.001<=0.05"; may be repeated. It judges the runs whose kind of
             release has its metric. [the rules of the runs themselves]
-        rules: TOML file with a table [rules], or with gate = [...].
+        rules: TOML file with a table [rules], or with rule = [...].
         release: Candidate to judge. [the one that the run judged]
         junit: Write JUnit XML here, one test case a rule.
         sarif: Write SARIF 2.1.0 here.

@@ -59,7 +59,7 @@ _NAMES = {
     "Private training": (
         "epsilon delta clip dp_batch_size dp_epochs dp_learning_rate dp_optimizer local_epsilon"
     ),
-    "Stopping and rules": "gate until release accept confidence precision pilot",
+    "Stopping and rules": "rule until release accept confidence precision pilot",
     "Running": (
         "workers seed memory engine engine_option device keep_records write_release out config "
         "context as_json quiet"
@@ -86,7 +86,7 @@ class RunOptions:
     as_json: bool = False
 
 
-REPEATED = ("gate", "until", "query", "engine_option", "slices", "head", "also", "attribute")
+REPEATED = ("rule", "until", "query", "engine_option", "slices", "head", "also", "attribute")
 """Lists that take one value each time they are given; others take several at once too."""
 SPELLED = {"slices": "--slice", "from_date": "--from", "as_json": "--json"}
 """Options that Python or a file spells otherwise."""
@@ -188,8 +188,8 @@ def merged(
 ) -> tuple[Any, dict[str, Any]]:
     """What a command is about, and its options, those of the command line over those of a file.
 
-    A table `[rules]` in the file stands for `gate`; it stays beside it under ``rules``, for the
-    names and reasons, unless the command line has a gate of its own.
+    A table `[rules]` in the file stands for `rule`; it stays beside it under ``rules``, for the
+    names and reasons, unless the command line has a rule of its own.
 
     Args:
         given: options; None where not given.
@@ -207,12 +207,12 @@ def merged(
     if needs and not subject:
         lacks = "" if config is None else f"; {config} names none with target = or file ="
         raise InputError(f"lethe {needs}{lacks}.")
-    if "rules" in table and "gate" in given:
+    if "rules" in table and "rule" in given:
         criteria = criteria_in(table, str(config))
         rules = table.pop("rules")
-        if options["gate"] is None:
+        if options["rule"] is None:
             options["rules"] = rules
-            table["gate"] = [criterion.text for criterion in criteria]
+            table["rule"] = [criterion.text for criterion in criteria]
     check_known_keys(str(config), table, given)
     return subject, {**options, **{k: v for k, v in table.items() if options[k] is None}}
 

@@ -172,7 +172,7 @@ class PilotOptions:
 
 
 NOT_OF_PLANS = (
-    *("gate", "until", "release", "accept", "keep_records", "margin"),
+    *("rule", "until", "release", "accept", "keep_records", "margin"),
     *("memory", "engine", "engine_option"),
 )
 Options = options_for(

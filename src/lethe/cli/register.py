@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lethe.cli.options import Delimiter, Encoding, TableName
 
 if TYPE_CHECKING:
+    from lethe.data.source import File
     from lethe.queries.registration import Registered
 
 HEAD = """Schema of {name}: what each column is. It becomes public: answers and synthetic rows are
@@ -80,27 +81,23 @@ def register(
         prepared: Place of the typed copy: personal data, for its owner alone. [DATA.rows]
         keeper: Place of the keeper's file, which holds the key of the data's hash. [DATA.keeper]
     """
-    found = registered(data, schema, prepared, keeper, table, delimiter, encoding)
+    from lethe.data.source import File
+
+    found = registered(File(data, table, delimiter, encoding), schema, prepared, keeper)
     print(f"{found.name}: {len(found.schema)} columns, registered in {found.keeper}.")
     return 0
 
 
 def registered(
-    data: Path,
-    schema: Path | None,
-    prepared: Path | None = None,
-    keeper: Path | None = None,
-    table: str | None = None,
-    delimiter: str = ",",
-    encoding: str = "utf-8",
+    file: File, schema: Path | None, prepared: Path | None = None, keeper: Path | None = None
 ) -> Registered:
     """Register data, saying beforehand what a typed copy takes."""
     from lethe.data.schema import Schema
-    from lethe.data.source import File, in_place
+    from lethe.data.source import in_place
     from lethe.errors import InputError
     from lethe.queries.registration import register as settle
 
-    file = File(data, table, delimiter, encoding)
+    data = file.path
     place = schema_of(data) if schema is None else schema
     if schema is None and not place.exists():
         raise InputError(

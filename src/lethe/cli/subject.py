@@ -1,4 +1,4 @@
-"""What `lethe audit model`, `plan` and `shadow` are about, and their options: data, recipe."""
+"""What `lethe audit model`, `text`, `plan` and `shadow` are about: records, and their recipe."""
 
 from __future__ import annotations
 
@@ -16,26 +16,13 @@ if TYPE_CHECKING:
     from lethe.training.recipe import Recipe
 
 
-# What `lethe audit text` is about: texts, their encoder, and how one autocoder is trained.
-
-
-def load_text_subject(
+def _load_texts(
     target: str,
     options: Mapping[str, Any],
     settings: AuditSettings,
-    say: Callable[[str], None] | None = None,
+    say: Callable[[str], None] | None,
 ) -> tuple[Dataset, Recipe]:
-    """Read the texts, turn them into vectors (once; they are kept), and build the recipe.
-
-    Args:
-        target: csv or parquet file.
-        options: all options of the command; None where not given.
-        settings: of the audit.
-        say: progress.
-
-    Raises:
-        InputError: a column, a text or the encoder is not there, or an option does not fit.
-    """
+    """Read the texts of an autocoder, turn them into vectors once, and build the recipe."""
     from lethe.data.text import CACHE, encode, find_encoder, load_narratives
     from lethe.errors import InputError
     from lethe.training.models import load_recipe
@@ -89,7 +76,7 @@ def load_subject(
         say: progress, where reading takes minutes.
     """
     if options.get("command") == "audit text":
-        return load_text_subject(target, options, settings, say)
+        return _load_texts(target, options, settings, say)
     from dataclasses import replace
 
     from lethe.data.columns import missing

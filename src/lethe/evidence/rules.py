@@ -1,4 +1,4 @@
-"""Decision rules, one grammar for `--gate`, `--rule`, `--until` and `[rules]`.
+"""Decision rules, one grammar for `--rule`, `--until` and `[rules]`.
 
 ``METRIC[@FPR] <= X`` or ``width(METRIC[@FPR]) <= X``. A rule passes when the *upper* limit
 meets it, fails when the *lower* limit breaks it, and otherwise there is not enough evidence. Of
@@ -401,7 +401,7 @@ def _refuse(text: str) -> NoReturn:
         raise InputError(
             f"{text!r} is a verdict, not a width. Stopping as soon as a verdict looks good makes "
             "it wrong far more often than its interval says (25 % instead of 5 % in simulation); "
-            f"stopping on a width does not. Ask for 'width({metric})<=0.01' and judge with --gate."
+            f"stopping on a width does not. Ask for 'width({metric})<=0.01' and judge with --rule."
         )
     raise InputError(
         f"{text!r} is not of the form width(METRIC[@FPR]) <= X, METRIC[@FPR] within X or "

@@ -242,7 +242,7 @@ class RowsSubject(Subject):
                 "queries": list(settings.queries),
                 **_model(settings),
                 **({"accept": list(settings.accept)} if settings.accept else {}),
-                "gate": list(settings.gate),
+                "rule": list(settings.rule),
             },
             libraries=("numpy", "scipy"),
             sections={"table": {**plain(section), "words": self.plain_words()}},

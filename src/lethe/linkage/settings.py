@@ -31,7 +31,7 @@ class CommonSettings:
             the held-out rows as the release writes them. At most one of queries, predict and
             utility_model may be given.
         held_out: share of the rows (or facts) that those two are tested on.
-        gate: rule that sets the exit code, such as "unique<=0.01" or "top-1<=0.05"; may be
+        rule: rule that sets the exit code, such as "unique<=0.01" or "top-1<=0.05"; may be
             repeated. See the metrics of each kind of audit in its documentation.
         release: candidate that the rules judge, such as k-5.
         accept: checks of the input that shall not stop the verdict, by name, such as identifiers;
@@ -48,14 +48,14 @@ class CommonSettings:
     predict: str | None = None
     utility_model: str | Callable[..., Any] | None = None
     held_out: float = 0.3
-    gate: tuple[str, ...] = ()
+    rule: tuple[str, ...] = ()
     release: str = "baseline"
     accept: tuple[str, ...] = ()
     keep_records: bool = False
 
     def rules(self) -> list[Rule]:
-        """The gate's rules, read."""
-        return [parse_rule(text, self.metrics) for text in self.gate]
+        """The rules, read."""
+        return [parse_rule(text, self.metrics) for text in self.rule]
 
     def check(self) -> None:
         """Refuse values out of range.
@@ -153,7 +153,7 @@ class TableSettings(CommonSettings):
             raise InputError("schema must be a Schema: lethe.data.schema.Schema.load(FILE).")
 
     def rules(self) -> list[Rule]:
-        """The gate's rules, read."""
+        """The rules, read."""
         rules = super().rules()
         for rule in rules:
             every = rule.group.startswith("every ")

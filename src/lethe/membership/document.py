@@ -392,7 +392,7 @@ class ModelSubject(Subject):
                 "holdout": settings.holdout,
                 "attack": list(settings.attack),
                 "variance": settings.variance,
-                "gate": list(settings.gate),
+                "rule": list(settings.rule),
                 **({"accept": list(settings.accept)} if settings.accept else {}),
                 "spec": None if spec is None else spec.hash(),
                 **self.extra,

@@ -304,7 +304,7 @@ def plan(
     """
     asked = check_asked(pilot, precision)
     # As rules of the audit, so that the rates they name are measured.
-    wide = replace(settings, gate=(*settings.gate, *(str(one.rule) for one in asked)))
+    wide = replace(settings, rule=(*settings.rule, *(str(one.rule) for one in asked)))
     built, _ = build_candidates(settings, recipe)
     trained = sum(not isinstance(mitigation, EarlyStopping) for mitigation in built)
     measured, cost = run_pilot(

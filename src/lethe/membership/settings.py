@@ -51,11 +51,11 @@ class AuditSettings:
         augmented_queries: changed copies of each record that models are asked about too, where the
             recipe augments its pictures; lira-queries reads them. 0 for none.
         variance: variance rule of LiRA: auto, pooled, pooled-total, per-record or shrunken.
-        gate: rule that sets the exit code, such as "tpr@0.001<=0.05"; may be repeated. Metrics:
+        rule: rule that sets the exit code, such as "tpr@0.001<=0.05"; may be repeated. Metrics:
             tpr@FPR, tau@FPR, auc, top-t, utility-loss, and width(...) of each.
         until: stop training as soon as an interval is narrow enough: "width(tpr@0.01)<=0.01"
             (limits at most 0.01 apart), "tpr@0.01 within 0.005" or "tpr@0.001 within 20%" (of the
-            value); may be repeated, then all must hold. Only widths: a verdict belongs in gate.
+            value); may be repeated, then all must hold. Only widths: a verdict belongs in rule.
             Whatever number of models that takes, the audit is valid, and goes on if you ask for
             more.
         release: candidate that the rules judge.
@@ -93,7 +93,7 @@ class AuditSettings:
     attack: tuple[str, ...] = ("auto",)
     augmented_queries: int = 8
     variance: str = "auto"
-    gate: tuple[str, ...] = ()
+    rule: tuple[str, ...] = ()
     until: tuple[str, ...] = ()
     release: str = "baseline"
     accept: tuple[str, ...] = ()
@@ -159,8 +159,8 @@ class AuditSettings:
             )
 
     def rules(self) -> list[Rule]:
-        """The gate's rules, read."""
-        return [parse_rule(text) for text in self.gate]
+        """The rules, read."""
+        return [parse_rule(text) for text in self.rule]
 
     def widths(self) -> list[Precision]:
         """The widths at which training stops, read."""

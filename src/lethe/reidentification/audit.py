@@ -150,7 +150,7 @@ class VectorsSubject(Subject):
                 "plays": settings.plays,
                 "metric": settings.metric,
                 "min_rows": settings.min_rows,
-                "gate": list(settings.gate),
+                "rule": list(settings.rule),
                 **_limits_set(settings),
                 **asked_further(settings),
             },

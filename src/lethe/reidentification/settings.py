@@ -56,7 +56,7 @@ class EmbeddingSettings:
         radius_points: rows with certified radii, at most.
         alpha: chance that a certificate by draws is wrong, a point.
         margin: utility loss that counts as none.
-        gate: rule that sets the exit code, such as "lift<=2" or "bound<=0.01"; may be repeated.
+        rule: rule that sets the exit code, such as "lift<=2" or "bound<=0.01"; may be repeated.
             Metrics: lift and top-1 of the strongest attacker, bound (on every attacker's Top-1, one
             vector), utility-loss, and width(...) of each; with verification eer and min-cllr (as
             "eer>=0.4"), d-sys and disclosure; with an attribute attribute-gain.
@@ -104,7 +104,7 @@ class EmbeddingSettings:
     radius_points: int = 3000
     alpha: float = 0.001
     margin: float = 0.01
-    gate: tuple[str, ...] = ()
+    rule: tuple[str, ...] = ()
     release: str = "baseline"
     verification: bool = False
     score_norm: bool = False
@@ -171,5 +171,5 @@ class EmbeddingSettings:
         return self.workers or default_workers()
 
     def rules(self) -> list[Rule]:
-        """The gate's rules, read."""
-        return [parse_rule(text, EMBEDDING_METRICS) for text in self.gate]
+        """The rules, read."""
+        return [parse_rule(text, EMBEDDING_METRICS) for text in self.rule]

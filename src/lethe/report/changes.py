@@ -22,7 +22,7 @@ Json = Mapping[str, Any]
 
 _MOST_NAMED = 3
 _MOST_TIMES = 1_000
-# Metrics that another `--gate` alone does not get measured.
+# Metrics that another `--rule` alone does not get measured.
 _NEEDS_MORE = {
     "journalist",
     "utility-loss",

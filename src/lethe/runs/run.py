@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,10 +36,6 @@ class Asked:
     show: Callable[[Findings, Path], None] | None = None
 
 
-ASKED: ContextVar[Asked | None] = ContextVar("ASKED", default=None)
-"""Set by the command line around an audit; None where it is called from Python."""
-
-
 @contextmanager
 def running(
     folder: Path, bound: str, asked: Asked, quiet: bool
@@ -59,11 +54,11 @@ def running(
     with RunFolder(folder, bound, asked.typed) as run, Progress(quiet) as progress:
         criteria = criteria_in(asked.options, "audit.toml")
         run.settle("rules", [criterion.to_json() for criterion in criteria])
-        # [rules] holds the gate already, with names and reasons; a table must stand last.
+        # [rules] holds all of them already, with names and reasons; a table must stand last.
         flat = {key: value for key, value in asked.options.items() if key != "rules"}
         named = asked.options.get("rules")
         if named:
-            flat["gate"] = [criterion.text for criterion in criteria if not criterion.name]
+            flat["rule"] = [criterion.text for criterion in criteria if not criterion.name]
         text = to_toml(flat) + ("" if not named else f"\n[rules]\n{to_toml(named)}")
         run.write("audit.toml", text.encode())
         yield run, progress
@@ -91,8 +86,8 @@ def perform(
         notes: what was changed on reading.
     """
     claims = tuple(map(str, getattr(settings, "claimed", tuple)()))
-    rules = {"gate": [*settings.gate, *claims]}
-    asked = ASKED.get() or Asked(f"lethe.{command}(...)", {"command": f"lethe.{command}", **rules})
+    rules = {"rule": [*settings.rule, *claims]}
+    asked = how.asked or Asked(f"lethe.{command}(...)", {"command": f"lethe.{command}", **rules})
     # A claim is a rule too, and is fixed before the run like any other.
     asked = replace(asked, options={**asked.options, **rules}) if claims else asked
     with (

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from lethe.assess.judged import Criterion
+    from lethe.runs.run import Asked
 
 Settings = TypeVar("Settings", bound="DataclassInstance")
 Function = TypeVar("Function", bound="Callable[..., Any]")
@@ -42,15 +43,15 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
-    """The rules among options, those of `[rules]` before those of `gate`."""
+    """The rules among options, those of `[rules]` before those of `rule`."""
     from lethe.assess.judged import Criterion, read_criteria
 
     named = table.get("rules") or {}
-    listed = table.get("gate") or ()
+    listed = table.get("rule") or ()
     listed = (listed,) if isinstance(listed, str) else listed
     if not isinstance(named, Mapping) or not all(isinstance(text, str) for text in listed):
         raise InputError(
-            f'{where}: [rules] must be a table of rules, and gate a list such as ["auc <= 0.6"].'
+            f'{where}: [rules] must be a table of rules, and rule a list such as ["auc <= 0.6"].'
         )
     criteria = read_criteria(named, f"{where}, [rules]")
     known = {criterion.text for criterion in criteria}
@@ -87,6 +88,7 @@ class Run:
     out: Path | str | None = None
     save: bool = True
     quiet: bool = False
+    asked: Asked | None = None  # by a command; no keyword for people
 
 
 def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
@@ -97,10 +99,11 @@ def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
         *own, keywords = signature.parameters.values()
         lines, listed = [], {argument.name: argument for argument in own}
         for source in (kind, Run):
-            words, hints = descriptions(source), get_type_hints(source)
+            words = descriptions(source)
+            hints = get_type_hints(source, localns={"Asked": Any})
             for entry in fields(source):
                 name, usual = entry.name, None if entry.default is MISSING else entry.default
-                if name not in listed:
+                if name in words and name not in listed:
                     listed[name] = keywords.replace(
                         name=name, kind=keywords.KEYWORD_ONLY, default=usual, annotation=hints[name]
                     )
@@ -133,7 +136,7 @@ def keywords_of(
     >>> keywords_of(AuditSettings, {"attack": "lira-online"})[1].attack
     ('lira-online',)
     """
-    run = {name: keywords[name] for name in descriptions(Run) if name in keywords}
+    run = {entry.name: keywords[entry.name] for entry in fields(Run) if entry.name in keywords}
     known = [entry.name for entry in fields(kind)]
     for key in keywords:
         if key not in run and (key not in known or key in more):

@@ -43,7 +43,7 @@ _SETTINGS = (
     "samples",
     "chance",
     "precision",
-    "gate",
+    "rule",
 )
 _COMBINED = attack(
     COMBINED,

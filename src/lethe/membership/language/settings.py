@@ -36,7 +36,7 @@ class LanguageSettings:
         batch: texts a step of the same.
         claimed_epsilon: epsilon that the training claims, judged by canaries of one repetition.
         claimed_delta: of the claim and of bounds on epsilon; also of private defences.
-        gate: rule that sets the exit code, such as "tpr@0.01<=0.05", "extraction<=0.001" or
+        rule: rule that sets the exit code, such as "tpr@0.01<=0.05", "extraction<=0.001" or
             "epsilon-lower<=8"; may be repeated.
         release: candidate that the rules judge.
         accept: members-drawn-alike, so that texts which alone tell members from others do not stop
@@ -62,7 +62,7 @@ class LanguageSettings:
     batch: int = 16
     claimed_epsilon: float | None = None
     claimed_delta: float = 1e-5
-    gate: tuple[str, ...] = ()
+    rule: tuple[str, ...] = ()
     release: str = "baseline"
     accept: tuple[str, ...] = ()
     keep_records: bool = False
@@ -94,8 +94,8 @@ class LanguageSettings:
         self.rules()
 
     def rules(self) -> list[Rule]:
-        """The gate's rules, read."""
-        return [parse_rule(text, LANGUAGE_METRICS) for text in self.gate]
+        """The rules, read."""
+        return [parse_rule(text, LANGUAGE_METRICS) for text in self.rule]
 
     def fprs(self) -> tuple[float, ...]:
         """The false positive rates to report: the usual ones and those of the rules."""

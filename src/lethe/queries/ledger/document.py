@@ -26,7 +26,7 @@ _MOST_POINTS = 200
 
 
 def findings_on(
-    ledger: Ledger, dataset: str, gate: Sequence[str] = (), heads: Sequence[str] = ()
+    ledger: Ledger, dataset: str, rule: Sequence[str] = (), heads: Sequence[str] = ()
 ) -> Findings:
     """The findings on a data set's budget.
 
@@ -34,7 +34,7 @@ def findings_on(
         InputError: a rule that cannot be read, or no such data set.
         Damaged: the accounts cannot be trusted.
     """
-    rules = [parse_rule(text, QUERY_METRICS) for text in gate]
+    rules = [parse_rule(text, QUERY_METRICS) for text in rule]
     status, entries = ledger.status(dataset), list(ledger.entries(dataset))
     checked = ledger.verify(heads)
     subject = LedgerSubject(
@@ -44,7 +44,7 @@ def findings_on(
         checked,
         bool(heads) or ledger.anchored,
         () if heads else rollback_assumption(ledger),
-        gate,
+        rule,
     )
     return run(subject, rules, SO_FAR)
 
@@ -59,7 +59,7 @@ class LedgerSubject(Subject):
     checked: Verification  # whether the chain is whole
     anchored: bool  # whether a head that was kept elsewhere was compared
     assumed: Sequence[str]  # what the proof rests on beside the mechanisms
-    gate: Sequence[str]  # rules, as they were written
+    rule: Sequence[str]  # rules, as they were written
 
     def candidates(self) -> Sequence[Candidate]:
         return ()
@@ -132,7 +132,7 @@ class LedgerSubject(Subject):
             reproduction={
                 "seed": None,
                 "confidence": CONFIDENCE,
-                "gate": list(self.gate),
+                "rule": list(self.rule),
                 "head": status.head,
                 "entries": status.entries,
             },

@@ -468,7 +468,7 @@ class MechanismSubject(Subject):
                 "runs": runs,
                 "claim": str(claim),
                 "relation": settings.relation,
-                "gate": [str(rule) for rule in settings.rules()],
+                "rule": [str(rule) for rule in settings.rules()],
                 "note": "a mechanism that draws from the system's entropy answers anew each time",
             },
             libraries=("numpy", "scipy", "scikit-learn", "opendp"),

@@ -87,7 +87,7 @@ class MechanismSettings:
             place.
         runs: on each input of each pair, at least 100.
         confidence: of all limits together.
-        gate: further rule that sets the exit code, such as "epsilon-lower<=0.5"; may be repeated.
+        rule: further rule that sets the exit code, such as "epsilon-lower<=0.5"; may be repeated.
             Metrics: epsilon-lower, rho-lower or mu-lower, as claimed, and reuse.
         seed: of the seeds that the mechanism is given.
     """
@@ -96,7 +96,7 @@ class MechanismSettings:
     relation: str = "add/remove"
     runs: int = 10_000
     confidence: float = 0.95
-    gate: tuple[str, ...] = ()
+    rule: tuple[str, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class MechanismSettings:
         return f"{self.claim.measure}-lower"
 
     def rules(self) -> list[Rule]:
-        """Those of the claim, and those of the gate."""
+        """Those of the claim, and those of `rule`."""
         claimed = self.claimed()
         return claimed + [rule for rule in self._of_gate() if rule not in claimed]
 
@@ -134,4 +134,4 @@ class MechanismSettings:
         return rules
 
     def _of_gate(self) -> list[Rule]:
-        return [parse_rule(text, MECHANISM_METRICS) for text in self.gate]
+        return [parse_rule(text, MECHANISM_METRICS) for text in self.rule]
