@@ -11,8 +11,9 @@ rest of these files, whose data may have been made by a cached function. A mutan
 notices is printed with its difference and has *survived*; some survivors change nothing (a speed,
 a word, an equal value), which only a reader can tell.
 
-`map` runs the suite over a copy whose functions report and writes `map.jsonl` to the work folder; without it,
-and for functions that run in child processes only, the test files that import the module stand in.
+`map` runs the suite over a copy whose functions report and writes `map.jsonl` to the work folder;
+without it, and for functions that run in child processes only, the test files that import the
+module stand in.
 `results.jsonl` there has a line for every mutant that was tried, and another run goes on after it.
 `--tests` takes the tests of another checkout, so that two suites are compared on equal mutants.
 """
@@ -30,12 +31,14 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -55,8 +58,9 @@ OPERATORS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.Pow: "
 LOGIC = {ast.And: "or", ast.Or: "and"}
 TWINS = {"min": "max", "max": "min", "any": "all", "all": "any", "floor": "ceil", "ceil": "floor"}
 SYMMETRIC = {"min", "max", "minimum", "maximum", "isclose", "allclose", "array_equal", "lcm"}
-SMALLEST_LIMIT, SLOWER = 180.0, 8.0
-"""Seconds that the tests of a mutant have at least, and how many times their usual time."""
+LIMIT, SLOWER, WAITING = 120.0, 8.0, 30.0
+"""Processor seconds that the tests of a mutant have at least, how many times their usual ones, and
+how many times as long on the clock, which a busy machine stretches."""
 
 
 @dataclass(frozen=True)
@@ -260,7 +264,7 @@ def drawn(source: Path, count: int, rooms: list[str], seed: int) -> list[Mutant]
 
 
 class Marked(ast.NodeTransformer):
-    """Functions that report their name when they are called; a trace would take ten times longer."""
+    """Functions that report their name when they are called; a trace would be ten times slower."""
 
     def __init__(self, path: str) -> None:
         self.path, self.scope = path, [""]
@@ -406,8 +410,22 @@ class Tests:
         return sorted(found, key=lambda file: (stem not in file, len(self.texts[file])))
 
 
-HEAVY = ("hypothesis", "numpy", "scipy.stats", "pyarrow.parquet", "pandas", "sklearn", "torch")
+HEAVY = ("numpy", "scipy.stats", "pyarrow.parquet", "pandas", "sklearn", "torch")
 """Loaded once in the process that forks: each mutant's tests start with them."""
+
+
+def in_child(tests: list[str], source: Path, root: Path, said: Path, limit: float) -> int:
+    """Run the tests on a copy of the source, with what they say in a file."""
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
+    with said.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.chdir(root)
+    os.environ.update(environment(source))
+    sys.path[:0] = [str(source)]
+    quick = ["-o", f"addopts={OPTIONS}", "--no-header", "-p", "no:cacheprovider", "--tb=no"]
+    return int(pytest.main([*quick, *tests]))
 
 
 def run_tests(tests: list[str], source: Path, root: Path, limit: float) -> str | None:
@@ -417,18 +435,16 @@ def run_tests(tests: list[str], source: Path, root: Path, limit: float) -> str |
     said = source.parent / "said"
     child = os.fork()
     if child == 0:
-        os.setsid()
-        with said.open("wb") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        os.chdir(root)
-        os.environ.update(environment(source))
-        sys.path[:0] = [str(source)]
-        quick = ["-o", f"addopts={OPTIONS}", "--no-header", "-p", "no:cacheprovider", "--tb=no"]
-        code = pytest.main([*quick, *tests])
-        sys.stdout.flush()
-        os._exit(int(code))
-    end = time.monotonic() + limit
+        code = 99  # whatever goes wrong ends here, and not in the parent's code
+        try:
+            code = in_child(tests, source, root, said, limit)
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+    end = time.monotonic() + WAITING * limit
     while True:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
@@ -438,8 +454,13 @@ def run_tests(tests: list[str], source: Path, root: Path, limit: float) -> str |
             os.waitpid(child, 0)
             return "did not end"
         time.sleep(0.05)
-    if os.waitstatus_to_exitcode(status) in (0, 5):
+    code = os.waitstatus_to_exitcode(status)
+    if code in (0, 5):
         return None
+    if code == -signal.SIGXCPU:
+        return "did not end"
+    if code in (3, 4, 99):
+        raise RuntimeError(said.read_text(errors="replace"))
     lines = said.read_text(errors="replace").splitlines()
     failed = [line for line in lines if line.startswith(("FAILED", "ERROR"))]
     return (failed or lines or ["ended"])[-1][:200]
@@ -483,7 +504,7 @@ def main() -> None:
     parser.add_argument("--tests", type=Path, default=ROOT, help="the checkout whose tests run")
     parser.add_argument("--work", type=Path, default=WORK, help="map and results")
     parser.add_argument("--workers", type=int, default=2, help="of map")
-    parser.add_argument("--limit", type=float, default=SMALLEST_LIMIT, help="seconds at least")
+    parser.add_argument("--limit", type=float, default=LIMIT, help="processor seconds")
     parser.add_argument("--again", action="store_true", help="try survivors once more")
     parser.add_argument("--list", action="store_true", help="print the mutants, run nothing")
     asked = parser.parse_args()

@@ -12,7 +12,6 @@ import subprocess
 import sys
 
 import pytest
-from command import command
 
 from lethe.cli import run
 from lethe.cli.budget import bar
@@ -319,8 +318,8 @@ print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr)
     assert done.stderr.strip() == "[]"
 
 
-def test_in_a_process_of_its_own(tmp_path):
-    made = command("budget", "create", tmp_path / "b.db", "--dataset", "x", "--epsilon", "1")
-    assert made.returncode == 0, made.stderr
-    again = command("budget", "create", tmp_path / "b.db", "--dataset", "x", "--epsilon", "1")
-    assert again.returncode == 2 and "already" in again.stderr
+def test_a_data_set_is_entered_once(tmp_path, told):
+    words = ("create", tmp_path / "b.db", "--dataset", "x", "--epsilon", "1")
+    assert told(*words)[0] == 0
+    code, _, err = told(*words)
+    assert code == 2 and "already" in err

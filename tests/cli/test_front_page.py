@@ -38,17 +38,18 @@ def test_the_page_teaches_releases_and_exit_codes_within_the_width_of_a_terminal
     assert max(map(len, page.splitlines())) <= 90
 
 
-@pytest.mark.parametrize("arguments", [[], ["--help"], ["-h"], ["--debug", "--help"]])
-def test_the_page_needs_no_parser(arguments: list[str]) -> None:
+def test_the_page_needs_no_parser() -> None:
+    asked = [[], ["--help"], ["-h"], ["--debug", "--help"]]
     code = (
-        f"import sys; from lethe.cli import run; code = run({arguments!r}); "
+        f"import sys; from lethe.cli import run; codes = [run(words) for words in {asked!r}]; "
         "seen = [m for m in ('cyclopts', 'numpy', 'rich', 'lethe.cli.app') if m in sys.modules]; "
-        "print(seen, file=sys.stderr); sys.exit(code)"
+        "print(codes, seen, file=sys.stderr)"
     )
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, check=True
     )
-    assert done.stdout == front_page() and done.stderr.strip() == "[]"
+    assert done.stdout == len(asked) * front_page()
+    assert done.stderr.strip() == f"{[0] * len(asked)} []"
 
 
 def test_one_command_does_not_import_the_others() -> None:
@@ -67,7 +68,6 @@ def test_one_command_does_not_import_the_others() -> None:
     [
         ("check", "none"),
         ("audit", "model", "none.csv", "--label", "y"),
-        ("audit", "model", "rows.csv", "--label", "z"),
         ("audit", "embeddings", "none.npz"),
         ("audit", "table", "none.csv"),
     ],
@@ -117,7 +117,7 @@ def test_json_is_the_findings_and_nothing_else(
 
 def test_completion_for_a_shell(tmp_path: Path) -> None:
     script = tmp_path / "lethe.bash"
-    done = command("--install-completion", "--shell", "bash", "--output", script)
+    done = inside("--install-completion", "--shell", "bash", "--output", script)
     assert done.returncode == 0, done.stderr
     words = script.read_text()
     assert all(one.name in words for one in LISTED) and "--rule" in words

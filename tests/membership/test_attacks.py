@@ -217,8 +217,8 @@ def test_a_new_attack_is_one_function_and_one_line_of_the_registry(monkeypatch):
 
     example = Attack("distance", "Above OUT", "nobody", "models without it", score_by_distance)
     monkeypatch.setitem(ATTACKS, "distance", example)
-    members = paired(8, 400, 16)
-    whole = audit(members, 16, gaps(400, 16, 1.5))
+    members = paired(8, 200, 16)
+    whole = audit(members, 16, gaps(200, 16, 1.5))
     settings = AuditSettings(attack=("distance", "loss-threshold"))
     for targets in (None, whole.select(np.arange(8) < 4)):
         document = audit_scores("example", whole, settings, targets=targets).to_json()

@@ -266,7 +266,7 @@ def test_repeats_equal_counting_each_value(cells, monkeypatch):
 
 def test_the_null_audit_of_what_learns_is_as_wide_as_its_chance():
     """Both halves of the records are off together: over 12 draws z has a deviation of about 1."""
-    made = audit(8, 160)
+    made = audit(8, 100)
     z = []
     for seed in range(12):
         found = null_audit(made, "learned-ratio", seed).estimate

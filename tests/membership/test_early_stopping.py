@@ -150,7 +150,7 @@ def test_the_choice_is_counted_in_every_limit(run):
 
 
 def test_limits_of_a_chosen_release_are_those_of_a_smaller_error_each():
-    asked = audit(16, 300), ("lira-online", "loss-threshold"), (0.1,)
+    asked = audit(8, 150), ("lira-online", "loss-threshold"), (0.1,)
     chosen, plain = run_attacks(*asked, among=5), run_attacks(*asked)
     strict = run_attacks(*asked, confidence=0.99)
     for name, result in chosen.items():

@@ -58,7 +58,7 @@ def test_no_attack_sees_the_external_records(tmp_path) -> None:
         external=None,
     )
     attacks = ("lira-online", "rmia-offline", "rmia-online", "base-online", "quantile")
-    asked = {"attack": attacks, "mitigations": ("none",), "holdout": 0.3}
+    asked = {"attack": attacks, "mitigations": ("none",), "holdout": 0.3, "models": 8}
     one = audited(tmp_path / "with", data, LINEAR, **asked)
     two = audited(tmp_path / "without", alone, LINEAR, **asked)
     same = ("attacks", "risk", "vulnerability", "train_utility", "strongest_attack")

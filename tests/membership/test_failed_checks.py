@@ -111,7 +111,7 @@ def test_two_records_give_no_rate(records, tmp_path):
 
 def test_no_valid_attack_lies_above_the_risk():
     """The contract over the document of an audit: limits of all attacks hold at once."""
-    document = audit_scores("x", audit(16, 300), AuditSettings(attack=("auto",))).to_json()
+    document = audit_scores("x", audit(8, 150), AuditSettings(attack=("auto",))).to_json()
     for candidate in document["candidates"]:
         risk = candidate["risk"]
         for result in candidate["risk_from"]["results"]:
@@ -120,7 +120,7 @@ def test_no_valid_attack_lies_above_the_risk():
         for shown in candidate["attacks"].values():
             assert shown["auc"]["low"] <= candidate["measures"]["auc"]["low"]
             assert shown["auc"]["high"] <= candidate["measures"]["auc"]["high"]
-    results = run_attacks(audit(16, 300), ("lira-online", "loss-threshold"))
+    results = run_attacks(audit(8, 150), ("lira-online", "loss-threshold"))
     wide = dataclasses.replace(
         results["loss-threshold"],
         auc=Estimate(0.5, 0.1, 1.0, 0.95, "made up", 9),

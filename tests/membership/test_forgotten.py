@@ -57,20 +57,20 @@ def alone(*rows):
 
 
 def test_nobody_without_a_trace_is_called_distinguishable() -> None:
-    """Family-wise over 5 persons and 2 attacks: 2.5 % of 120 runs at most."""
+    """Family-wise over 5 persons and 2 attacks: 2.5 % of 80 runs at most."""
     wrong = 0
-    for seed in range(120):
+    for seed in range(80):
         found = judge_people(run(0.5, seed=seed), both, alone(0, 1, 2, 3, 4))
         wrong += any(one.verdict == DISTINGUISHABLE for one in found.persons)
-    assert wrong <= most(120, 0.025)
+    assert wrong <= most(80, 0.025)
 
 
 def test_a_group_without_a_trace_is_rarely_called_distinguishable() -> None:
     wrong = 0
-    for seed in range(150):
+    for seed in range(75):
         group = judge_people(run(0.5, seed=seed), phi, alone(*range(10))).group
         wrong += group.verdict == DISTINGUISHABLE
-    assert wrong <= most(150, 0.025)
+    assert wrong <= most(75, 0.025)
 
 
 @pytest.mark.parametrize("auc", [0.9, MARGIN])

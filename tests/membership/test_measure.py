@@ -315,7 +315,7 @@ def test_no_change_of_risk_is_covered():
     runs = 30
     inside = {0.1: 0, None: 0}
     for seed in range(runs):
-        before, after = (run_attacks(s, ONE, (0.1,)) for s in before_and_after(8, 150, seed))
+        before, after = (run_attacks(s, ONE, (0.1,)) for s in before_and_after(8, 100, seed))
         for fpr in inside:
             found = risk_change(after, before, fpr, 0.95)
             inside[fpr] += found.low <= 0 <= found.high
