@@ -374,6 +374,22 @@ def test_only_shares_are_printed_in_percent(kind: str) -> None:
     assert [str(cells[2]) for _, cells in rows] == ["2.5"] * len(texts)
 
 
+def test_rounds_of_removal_are_printed_where_the_page_speaks_at_another_rate() -> None:
+    """The page failed: a round has a risk at the frontier's rate and at no other."""
+    plain = document("model")
+    base = plain["candidates"][0]
+    nothing = base["risk"] | {"value": 0.01, "low": 0.0, "high": 0.3}
+    base |= {"risk": nothing, "measures": base["measures"] | {"tpr@0.01": nothing}}
+    base["shown"] = [{"fpr": 0.1, "estimate": base["measures"]["tpr@0.1"]}]
+    t = base["vulnerability"]["top_t"]
+    counts = {"removed": 2, "stayed": 98, "newly_exposed": 1, "attack": "lira-online"}
+    base["onion"] = [counts | {"risk": nothing, "top_t": t, "change": t}]
+    release = read(Findings.from_json(plain), MANIFEST)
+    (section,) = (one for one in release.sections if one.id == "exposed")
+    (rounds,) = (part for part in section.parts if "exposed next" in getattr(part, "title", ""))
+    assert "10 %" in release.first.verdict and str(rounds.rows[0][1][2]) == "1.00 % 0 to 30.0 %"
+
+
 def test_extraction_speaks_where_membership_cannot() -> None:
     from documents import GOLDEN
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -83,14 +82,3 @@ class Refusal:
 
 
 Measured = Estimate | Refusal
-
-
-def measured_of(document: Mapping[str, Any] | None) -> Measured | None:
-    """An estimate or a refusal of `findings.json`; None for null."""
-    if document is None:
-        return None
-    if "refused" in document:
-        return Refusal(document["refused"])
-    return Estimate(
-        *(document[key] for key in ("value", "low", "high", "confidence", "method", "n"))
-    )

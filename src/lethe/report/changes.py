@@ -10,7 +10,7 @@ from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.assess.verdict import decide
 from lethe.errors import InputError
 from lethe.evidence.document import CandidateRow
-from lethe.evidence.estimate import Estimate, Measured, Refusal, measured_of
+from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.plain import read
 from lethe.evidence.rules import FAIL, PASS, Rule, judge, parse_rule
@@ -62,7 +62,7 @@ def _sentences(findings: Findings, entry: Json) -> list[str]:
         rule = parse_rule(entry["rule"], metrics_of(findings))
     except InputError:
         return [say("change.unreadable")]
-    found = measured_of(entry["evidence"])
+    found = read(Measured, entry["evidence"])
     if entry.get("reason"):
         return [f"{entry['reason'][:1].upper()}{entry['reason'][1:].rstrip('.')}."]
     outcome = judge(rule, found)
@@ -254,7 +254,7 @@ def _evidence(findings: Findings, candidate: Json, rule: Rule) -> Measured | Non
     """What is known of a candidate; older or bare findings may lack what the metric needs."""
     try:
         return evidence_of(findings, candidate, rule)
-    except (KeyError, InputError):
+    except (KeyError, TypeError, InputError):
         return None
 
 
