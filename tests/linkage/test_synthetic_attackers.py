@@ -257,7 +257,7 @@ def test_encoded_copies_are_found_and_encoded_strangers_are_not(kind: str) -> No
 
 
 def hidden(original: Rows, made: Rows, control: Rows, confidence: float = 0.99) -> Estimate:
-    near = nearness(*decoded(*mix(original, made, control)), 2000)
+    near = nearness(decoded(*mix(original, made, control)), 2000)
     found = in_pairs(near.main, near.control, confidence).excess
     assert isinstance(found, Estimate)
     return found
@@ -347,7 +347,7 @@ def test_an_honest_control_hardly_ever_stops_the_verdict() -> None:
     for seed in range(200):
         rows = three("normal", 400, 500 + seed)
         original, control, made = mix(*rows)
-        found = {"closest": nearness(*ranked(original, made, control), 400)}
+        found = {"closest": nearness(ranked(original, made, control), 400)}
         checks = file_checks((original, made, control), (rows[0], rows[2], rows[1]), found, seed)
         stopped += [check.name for check in checks if check.effect == "stops"]
     assert len(stopped) <= 2, stopped

@@ -164,17 +164,16 @@ def _is_key(name: str, columns: Mapping[str, Column]) -> bool:
 
 
 def _repeated_rows(columns: Mapping[str, Column]) -> str:
-    """Whole rows that recur, where a column that tells most of them apart recurs with them."""
+    """Whole rows that recur with a column that tells most apart, or each as often as others."""
     codes = [encode(column).codes[:_HEAD].astype(np.int64) for column in columns.values()]
     varied = [one for one in codes if len(one) and one.min() < one.max()]
     if not varied:
         return ""
     number = np.unique(np.stack(varied, axis=1), axis=0, return_counts=True)[1]
     rows, different = len(varied[0]), len(number)
-    if different >= _FEWEST and np.gcd.reduce(number) > 1:
-        return f"each of {different:,} different rows, several times"
     most = max(len(np.unique(one)) for one in varied) if len(varied) > 2 else 0
-    if different < _FEWEST or not most > _ALIKE * different or not different < _ALIKE * rows:
+    alone = most > _ALIKE * different and different < _ALIKE * rows
+    if different < _FEWEST or not (alone or np.gcd.reduce(number) > 1):
         return ""
     return f"{different:,} different rows in {rows:,}"
 

@@ -106,14 +106,13 @@ def alone(table: Mixed) -> Bool:
     return np.stack(found, axis=1)
 
 
-def nearness(
-    original: Mixed, synthetic: Mixed, control: Mixed, most: int, seed: int = 0
-) -> Outcomes:
+def nearness(tables: Sequence[Mixed], most: int, seed: int = 0) -> Outcomes:
     """Distances of all rows, or of `most` rows of a file drawn at random, to the nearest synthetic.
 
     0 = identical, 1 = unlike in every column; numbers lie in [0, 1], as `Quantiles` or `decoded`
     puts them.
     """
+    original, synthetic, control = tables
     rng, every = np.random.default_rng([seed, 89]), range(len(original.names))
     rows = [rng.permutation(len(table))[:most] for table in (original, control)]
     mine, theirs = (

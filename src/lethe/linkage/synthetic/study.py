@@ -113,7 +113,7 @@ def study_synthetic(
     most = max(FEWEST, _CELLS // (2 * len(made) * len(made.names)))
     outcomes = {
         IDENTICAL: identical_rows(*files, seed, sure),
-        "closest": nearness(*ranked(*files), most, seed),
+        "closest": nearness(ranked(*files), most, seed),
     }
     if SINGLE in knows:
         outcomes[SINGLE] = single_values(*files, seed)
@@ -134,7 +134,7 @@ def study_synthetic(
     }
     runs |= {name: partial(run, made) for name, run in further.items()}
     if ENCODED in knows:
-        hidden = nearness(*decoded(*files), min(most, _PAIRS), seed)
+        hidden = nearness(decoded(*files), min(most, _PAIRS), seed)
         runs[ENCODED] = partial(in_pairs, hidden.main, hidden.control, sure)
 
     def part() -> Risk:

@@ -241,8 +241,8 @@ class LanguageSubject(LanguageNumbers, Subject):
         status = "fail" if self.refused else "pass"
         found = [check("blind classifier", status, detail, None, blind.auc)]
         if blind.tells and not self.refused:
-            words = {"status": "warn", "detail": f"--accept {DRAWN_ALIKE}: {detail}"}
-            found = [{**found[0], **words, "effect": "accepted"}]
+            waived = {"status": "warn", "detail": f"--accept {DRAWN_ALIKE}: {detail}"}
+            found = [{**found[0], **waived, "effect": "accepted"}]
         odd = [f"{one.name}: {name}" for one in study.releases for name in one.found.permuted]
         odd += [
             f"{one.name}, {view}: {name}"
