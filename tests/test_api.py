@@ -265,7 +265,7 @@ def test_one_model_says_what_its_attacker_could_have_seen_and_who_was_not_tried(
     assert "without models to compare this one with" in said and "others were not tried" in said
     assert "could have seen" in said and "Low risk" not in said
     constant = lethe.audit_scores(np.zeros(600), inside, save=False, quiet=True)
-    assert "could have seen" not in str(constant) and "told from chance" in str(constant)
+    assert "says nothing" in " ".join(str(constant).split())
 
 
 def test_one_model_that_knows_nothing_passes_its_checks():
@@ -398,8 +398,6 @@ def test_copies_for_a_pipeline_by_names_are_those_of_the_file(tmp_path, monkeypa
 
 def test_every_setting_can_be_given_by_its_name():
     """No argument of an audit that holds data hides a setting of the same name."""
-    import inspect
-
     from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
     from lethe.membership.settings import AuditSettings
     from lethe.reidentification.settings import EmbeddingSettings
@@ -412,8 +410,9 @@ def test_every_setting_can_be_given_by_its_name():
         (lethe.audit_table, TableSettings, {"population"}),
         (lethe.audit_vectors, EmbeddingSettings, set()),
     ):
-        parameters = inspect.signature(audit).parameters.values()
-        named = {each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY}
+        code = audit.__code__
+        last = code.co_argcount + code.co_kwonlyargcount
+        named = set(code.co_varnames[code.co_posonlyargcount : last])
         assert {field.name for field in dataclasses.fields(kind)} & named == handed_on, audit
     rng, users = np.random.default_rng(0), np.arange(10).repeat(6)
     vectors = rng.normal(size=(10, 4))[users] + rng.normal(size=(60, 4)) / 9
