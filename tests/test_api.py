@@ -407,7 +407,7 @@ def test_every_setting_can_be_given_by_its_name():
         (lethe.audit_records, RecordSettings, set()),
         (lethe.audit_scores, AuditSettings, set()),
         (lethe.audit_synthetic, SyntheticSettings, set()),
-        (lethe.audit_table, TableSettings, {"population"}),
+        (lethe.audit_table, TableSettings, {"population", "schema"}),
         (lethe.audit_vectors, EmbeddingSettings, set()),
     ):
         code = audit.__code__
