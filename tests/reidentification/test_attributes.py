@@ -140,3 +140,13 @@ def test_refusals_name_how_many_people_it_takes():
     gaps = np.where(owner < 20, "", people(users=300)[2][: len(owner)])
     with pytest.raises(NotMeasurable, match="40 people"):
         people_of("sex", gaps, owner)
+
+
+def test_an_attribute_that_shows_in_the_spread_alone_is_found():
+    """People of one mean, some of whom vary more: their mean says nothing, how they vary does."""
+    rng = np.random.default_rng(0)
+    kind, owner = rng.integers(0, 2, 300), np.repeat(np.arange(300), 10)
+    rows = rng.standard_normal((3000, 8)) * np.where(kind, 1.6, 1.0)[owner][:, None]
+    known = people_of("kind", kind[owner], owner)
+    assert infer(rows, known).gain.low > 0.35
+    assert abs(infer(rows, people_of("kind", rng.permutation(kind)[owner], owner)).gain.value) < 0.1

@@ -81,7 +81,7 @@ def test_a_safe_release_passes_and_says_what_could_have_been_seen(release):
         assert {one.kind for one in plants} == set(KINDS)
         assert smallest_seen(plants, "top-1", 1 / 200) is not None
     screen = Vectors(found.to_json()).worst(found.candidates[0])
-    assert screen.level == "not-above-chance" and "would have seen" in screen.group
+    assert screen.level == "not-above-chance" and "would have been seen" in screen.group
     assert "Which of the two is not known" in screen.group  # exact vectors could tell everybody
     assert next(row for row in found.checks if row["name"] == "power")["status"] == "pass"
 

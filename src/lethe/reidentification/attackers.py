@@ -58,7 +58,6 @@ _CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
-_DENSITIES = 2  # draws of noise that a density is played on: every row is compared with every one
 _ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
 
 
@@ -360,7 +359,7 @@ def tallies(
     """Every attacker of a panel on some draws of one release and on its views.
 
     An attacker whose interval is within 1 % of its lift draws no more; looking in between moves
-    the estimate by less than that.
+    the estimate by less than that. A density, which compares all rows, gets one draw.
 
     Args:
         draws: of each draw the sight that metrics are learned on (the same object for several
@@ -399,7 +398,7 @@ def tallies(
             if (run.attacker.vectors != 1 or single is None or number < single)
             and (not run.attacker.dense or number < enough[run.attacker.vectors == 1])
             and (run.attacker.vectors != 1 or number < enough[True])
-            and (run.attacker.metric != DENSITY or number < _DENSITIES)
+            and (run.attacker.metric != DENSITY or not number)
             and not run.tally.precise
         ]
         if not asked:

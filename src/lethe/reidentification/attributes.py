@@ -1,8 +1,8 @@
 """What released vectors give away of an attribute: inferred person by person, people disjoint.
 
-Each person is the mean of all released rows of theirs. Attacks are learned on the people of other
-folds: regularised logistic regression, a small network, and, where the attribute was erased, one
-that knows that what was erased balances out.
+Each person is the mean of all released rows of theirs, and for one attack how they spread about
+it. Attacks are learned on the people of other folds: regularised logistic regression, a small
+network, and, where the attribute was erased, one that knows that what was erased balances out.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ SEEN = 0.1
 _LEAST = 10  # people of a class
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 LOGISTIC, NETWORK, BALANCE = "logistic regression", "small network", "balance of the erased"
+SPREAD = "logistic regression, spread too"
 _INPUT = 0.995
 
 
@@ -63,6 +64,16 @@ class People:
         return np.stack(
             [np.bincount(self.owner[known], column, len(self.place)) for column in table.T], axis=1
         )
+
+    def apart(self, rows: NDArray[Any]) -> Float:
+        """(n, c) distance of each coordinate to the mean of the person's rows; 0 of nobody's."""
+        table, known = np.asarray(rows, np.float64).reshape(len(rows), -1), self.owner >= 0
+        owner, found = self.owner[known], np.zeros_like(table)
+        counts = np.bincount(owner, minlength=len(self.place))
+        for column, values in enumerate(table[known].T):
+            mean = np.bincount(owner, values, len(self.place)) / counts
+            found[known, column] = np.abs(values - mean[owner])
+        return found
 
     def means(self, rows: NDArray[Any]) -> Float:
         """(p, c) mean of the rows (n, c) of each person, in units of its spread over people."""
@@ -179,7 +190,7 @@ def _balanced(x: Float, y: Index, new: Float, classes: int, seed: int) -> Float:
     return np.clip(found, 1e-6, 1)
 
 
-_ATTACKS = {LOGISTIC: _logistic, NETWORK: _network, BALANCE: _balanced}
+_ATTACKS = {LOGISTIC: _logistic, NETWORK: _network, SPREAD: _logistic, BALANCE: _balanced}
 
 
 def predicted(table: Float, people: People, attack: str, seed: int = 0) -> Float:
@@ -224,7 +235,11 @@ class Inferred:
 
 
 def _table_of(rows: NDArray[Any], people: People, attack: str) -> Float:
-    return people.sums(rows) if attack == BALANCE else people.means(rows)
+    """(p, c) what an attack reads of each person."""
+    if attack == BALANCE:
+        return people.sums(rows)
+    found = people.means(rows)
+    return np.hstack([found, people.means(people.apart(rows))]) if attack == SPREAD else found
 
 
 def outcome(attack: str, chances: Float, people: People, confidence: float) -> Inferred:
@@ -349,7 +364,8 @@ def infer(
         features: (n, p) inputs of the model.
         erased: whether the release had the attribute erased, which one attacker uses.
     """
-    names = (LOGISTIC, NETWORK, *((BALANCE,) if erased else ()))
+    several = len(people.owner[people.owner >= 0]) > len(people.place)
+    names = (LOGISTIC, NETWORK, *((SPREAD,) if several else ()), *((BALANCE,) if erased else ()))
     sure = family_confidence(confidence, 2 * len(names))
     table = people.means(rows)
     chances = {name: predicted(_table_of(rows, people, name), people, name, seed) for name in names}

@@ -45,6 +45,7 @@ _OWN_MEAN = 9.0  # squared deviations beyond which a person's mean is not drawn 
 _PAIRS = 4e7  # of probes and enrolled rows, up to which a density is played under noise
 _BINS, _WIDTHS = 32, (0, 1, 3, 9)  # of a coordinate; bins that a value counts in
 _PRIORS = 4.0 ** np.arange(-2, 7)  # rows that everybody's shares count for
+_MODELS = 100  # enrolled rows whose likelihood chooses how far covariances are pooled
 _POOLED = 4.0 ** np.arange(0, 6)  # rows that the pooled covariance counts for
 _CELLS = 1 << 25  # numbers in all covariances, or in all histograms
 _AT_ONCE = 1 << 20  # numbers of a table of guesses
@@ -204,9 +205,12 @@ def _density(held: _Rows) -> Score:
     usual = float(held.spread().mean())
     some = np.flatnonzero(held.counts[held.user] > 1)
     some = some[:: -(-len(some) // _SAMPLE)]
-    near = held.nearness(held.rows[some])
-    near[np.arange(len(some)), some] = -np.inf
-    near = np.where(held.user[some][:, None] == held.user, near, -np.inf)
+    user = held.user[some]
+    mine = held.starts[user][:, None] + np.arange(held.counts[user].max())
+    others = (np.arange(mine.shape[1]) < held.counts[user][:, None]) & (mine != some[:, None])
+    mine = np.minimum(mine, len(held.rows) - 1)
+    near = np.take_along_axis(held.nearness(held.rows[some]), mine, axis=1)
+    near = np.where(others, near, -np.inf)
     dimensions = held.rows.shape[1]
 
     def likelihood(variance: float) -> float:
@@ -394,7 +398,7 @@ def _covariance(held: _Rows) -> Score:
     between = np.maximum(held.means.var(axis=0) - (1 / held.counts).mean(), 1e-6)
     scatter = np.stack([part.T @ part for part in np.split(held.within, held.starts[1:])])
     some = np.flatnonzero(held.counts[held.user] > 2)
-    some = some[:: -(-len(some) // _SAMPLE)] if len(some) else some
+    some = some[:: -(-len(some) // _MODELS)] if len(some) else some
     if not len(some):
         raise NotMeasurable("needs people with three enrolled rows.")
     user, number = held.user[some], held.counts[held.user[some]][:, None].astype(float)

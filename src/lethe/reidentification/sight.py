@@ -33,7 +33,7 @@ RANKS, DIRECTIONS = "ranks", "directions"
 """What may be read of vectors: normal scores within a period, or unit length about the middle."""
 _DRIFT = 5.0  # standard errors between the means of two periods, from which on both are centred
 _RIDGE = 1e-3
-_QUIET, _ROUNDING = 0.03, 10.0  # sd of a direction to the loudest one's; precisions of a number
+_QUIET, _ROUNDING = 0.03, 10.0  # sd of a direction, coordinates having 1; precisions of a number
 _TURNED = 0.9  # share of the squared distance that a turn of other people must leave at most
 _KEPT = 0.95  # share of between-person variance that LDA keeps
 
@@ -114,10 +114,11 @@ def recentred(sight: Sight) -> Sight:
 
     The shift is that of all people together: whose vectors are whose is not needed for it.
     """
-    people, _ = pooled(sight.probes, sight.owner, ALL)
-    shift = people.mean(axis=0) - sight.gallery.mean(axis=0)
-    error = np.sqrt(sum(each.var(axis=0) / len(each) for each in (people, sight.gallery)))
-    if not (np.abs(shift) > _DRIFT * error + 1e-12 * np.abs(sight.gallery).max()).any():
+    shift = sight.probes.mean(axis=0) - sight.rows.mean(axis=0)
+    rows = [np.bincount(owner) for owner in (sight.user, sight.owner)]
+    share = sum(float((number**2.0).sum() / number.sum() ** 2) for number in rows)
+    error = sight.rows.std(axis=0) * np.sqrt(share) + 1e-12 * np.abs(sight.gallery).max()
+    if not (np.abs(shift) > _DRIFT * error).any():
         return sight
     return replace(sight, probes=sight.probes - shift)
 
@@ -131,11 +132,12 @@ def evened(sight: Sight) -> Sight:
     centre, deviation = rows.mean(axis=0), rows.std(axis=0)
     if sight.noise is not None or len(rows) <= 3 * dimensions or not deviation.all():
         return sight
-    _, size, turn = np.linalg.svd((rows - centre) / deviation, full_matrices=False)
+    scaled = (rows - centre) / deviation
+    if np.linalg.eigvalsh(scaled.T @ scaled)[0] > _QUIET**2 * len(rows):
+        return sight
+    _, size, turn = np.linalg.svd(scaled, full_matrices=False)
     single = bool((rows == rows.astype(np.float32)).all())
     kept = size > _ROUNDING * np.finfo(np.float32 if single else np.float64).eps * size[0]
-    if size[kept].min() > _QUIET * size[0]:
-        return sight
     matrix = (turn[kept] / size[kept, None]).T * np.sqrt(len(rows)) / deviation[:, None]
     rows, gallery, probes = (
         (table - centre) @ matrix for table in (rows, sight.gallery, sight.probes)
