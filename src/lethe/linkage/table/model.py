@@ -109,7 +109,7 @@ class _Column:
         self.groups, self.of_pair = groups, groups[codes]  # (levels,), (P,)
         self.size = int(groups.max()) + 1
         self.place: Float = np.zeros(len(groups))  # (levels,) no line for categories
-        if given.kind == "ordered":
+        if given.ordered:
             self.place = np.arange(len(groups)) - len(groups) / 2
         self.middle = np.bincount(groups, self.place) / np.bincount(groups)
         self.level, self.slope = np.zeros((self.size, 1)), np.zeros(1)

@@ -343,7 +343,8 @@ def population_uniqueness(
     Assumes: The sample is drawn at random from the population, and class sizes follow Pitman's
         model (Pitman 1995; Hoshino 2001). The interval is one for the share that is realised in the
         population: error of the fit (delta method on the logit) and chance of the rows themselves,
-        share (1 - share) / unique rows. It does not cover a wrong model.
+        share (1 - share) / unique rows. It reaches farther by what the model is wrong for the
+        sample itself, thinned as the population was; it covers no other wrong model.
 
     Args:
         sizes: (C,) rows in each equivalence class of the sample, all at least 1.
@@ -384,11 +385,31 @@ def population_uniqueness(
     value = float(expit(stay))
     by_chance = 1 / (alone * max(value * (1 - value), 0.25 / alone))
     spread = float(np.hypot(_spread(point, counts, rows, people), np.sqrt(by_chance)))
-    low, high = float(expit(stay - z * spread)), float(expit(stay + z * spread))
+    wrong = _misfit(counts, rows / people)
+    low, high = (
+        float(expit(stay + sign * (z * spread + max(sign * wrong, 0.0)))) for sign in (-1, 1)
+    )
     of_uniques = Estimate(value, low, high, confidence, where, rows)
     share = alone / rows
     of_rows = Estimate(value * share, low * share, high * share, confidence, where, rows)
     return PopulationUniqueness(of_uniques, of_rows, model, alpha, theta, population)
+
+
+def _misfit(sizes: NDArray[np.integer], share: float) -> float:
+    """Logit by which unique rows of a thinned sample stay unique in it more than the model says."""
+    from scipy.stats import binom
+
+    size, times = np.unique(sizes, return_counts=True)
+    thinned = np.arange(1, int(size.max()) + 1)
+    expected = binom.pmf(thinned[:, None], size, share) @ times
+    left = np.repeat(thinned, np.rint(expected).astype(np.int64))
+    unique, total = float(times[size == 1].sum() * share / expected[0]), int(left.sum())
+    try:
+        if not 0 < unique < 1 - 1e-9 or len(left) < 2 or not 0 < (left == 1).sum() < total:
+            return 0.0
+        return float(logit(unique)) - _stays(_fit(left), total, float(sizes.sum()))
+    except NotMeasurable:
+        return 0.0
 
 
 def log_likelihood(alpha: float, theta: float, sizes: NDArray[np.integer]) -> float:

@@ -51,6 +51,7 @@ class Hierarchy:
     steps: tuple[Codes, ...]
     kind: str
     labels: tuple[NDArray[Any], ...] = ()
+    ordered: bool = False  # whether the values are numbers or times
 
     def at(self, step: int) -> Codes:
         """(rows,) codes of the groups on a step."""
@@ -97,7 +98,7 @@ def hierarchy(
         if groups.max() < steps[-1].max():
             steps.append(groups)
     small = tuple(step.astype(narrow(int(step.max()) + 1)) for step in steps)
-    return Hierarchy(name, read.codes, small, kind)
+    return Hierarchy(name, read.codes, small, kind, ordered=kind == "ordered")
 
 
 def _own(name: str, read: Coded, given: Any) -> Hierarchy:
@@ -128,7 +129,9 @@ def _own(name: str, read: Coded, given: Any) -> Hierarchy:
             steps.append(groups)
             written.append(np.array(column, object))
     small = tuple(step.astype(narrow(int(step.max()) + 1)) for step in steps)
-    return Hierarchy(name, read.codes, small, "own", tuple(written))
+    return Hierarchy(
+        name, read.codes, small, "own", tuple(written), read.values.dtype.kind in "iufM"
+    )
 
 
 def recode(

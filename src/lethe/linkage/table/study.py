@@ -214,6 +214,9 @@ def warnings_of(study: TableStudy) -> list[tuple[str, str]]:
             found.append((one.name, "all rows have the same value; it identifies nobody"))
         if gaps := _gaps(study.table, one.name):
             found.append((one.name, f"{gaps} values are missing; missing counts as a value"))
+    if study.table.sensitive and (gaps := _gaps(study.table, study.table.sensitive)):
+        text = f"{gaps} values are missing, which counts as a value that is guessed; leave those "
+        found.append((study.table.sensitive, f"{text}rows out to see what is learnt of the others"))
     return found
 
 
