@@ -87,7 +87,12 @@ def files(draw: st.DrawFn) -> str:
 
 
 @settings(max_examples=20)
-@given(files(), st.sampled_from(["all", "first", "last"]), st.sampled_from([None, "much"]), st.booleans())
+@given(
+    files(),
+    st.sampled_from(["all", "first", "last"]),
+    st.sampled_from([None, "much"]),
+    st.booleans(),
+)
 def test_both_ways_give_the_same_facts(
     text: str, keep: str, value: str | None, timed: bool
 ) -> None:

@@ -136,8 +136,7 @@ def test_fitting_answers_only_where_all_facts_fit_that_can_be_right() -> None:
 def test_false_matches_are_shared_out_among_the_attackers() -> None:
     def links(numbers):
         ahead = np.asarray(numbers, float)
-        none = np.full(len(ahead), np.nan)
-        return Links(np.zeros(len(ahead), int), ahead, none, none, none, 9)
+        return Links(np.zeros(len(ahead), int), ahead)
 
     absent = {"fitting": links(np.arange(599.0)), "scoreboard-rh": links(np.arange(599.0)[::-1])}
     found = share_out(absent, 0.01)

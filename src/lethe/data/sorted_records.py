@@ -202,7 +202,7 @@ def _median(stage: Stage) -> float:
 def _collected(
     stage: Stage, name: str, options: Sequence[str], keep: str, notes: list[str], memory: int
 ) -> SortedRatings:
-    """Stream the sorted facts into arrays; of repeated ones all, or the first that comes, are kept."""
+    """Stream the sorted facts into arrays; all, or the first that comes of repeated ones."""
     facts = stage.number("SELECT count(*) FROM kept")
     names = {option: _names(stage, options.index(option)) for option in ("person", "item")}
     values = np.zeros(0)

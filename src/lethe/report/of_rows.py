@@ -21,7 +21,6 @@ from lethe.report.first_screen import (
 )
 from lethe.report.numbers import (
     Cell,
-    amount,
     fixed,
     grouped,
     number,
@@ -338,27 +337,16 @@ class Records(Rows):
                     one["attacker"],
                     Cell("estimate", grouped(one["targets"])),
                     *(share(one[key]) for key in _KEYS),
-                    Cell("none") if one["bits"] is None else amount(one["bits"]["gained"]),
                 ],
             )
             for one in section["adversaries"]
         ]
-        keys = ("known", "attacker", "people", *_KEYS, "bits")
+        keys = ("known", "attacker", "people", *_KEYS)
         heads = [say(f"records.head.{key}", phi=phi) for key in keys]
         table = Table(say("records.adversaries"), heads, rows, say("records.note", phi=phi))
-        published = [
-            (
-                say("records.facts", n=one["facts"]),
-                [Cell("estimate", str(one["days"])), Cell("estimate", percent(one["top_1"]))],
-            )
-            for one in section["published"]
-        ]
-        heads = [say(f"records.head.{key}") for key in ("known", "days", "top_1")]
         folded: list[Part] = [table, *self._drawn("thresholds")]
         if section["false_matches"] is not None:
             folded.append(self._calibrated())
-        note = say("records.published.note", people=grouped(section["people"]))
-        folded.append(Table(say("records.published"), heads, published, note))
         return [*self._drawn("facts"), Folded(say("records.adversaries"), folded)]
 
     def _calibrated(self) -> Table:
@@ -408,9 +396,6 @@ class Records(Rows):
             (say("auxiliary.shared"), grouped(found["people_with_a_shared_item"])),
             (say("auxiliary.known"), say("not_told") if known is None else grouped(known)),
         ]
-        if (clear := found["clear"]) is not None:
-            label = say("auxiliary.clear", phi=f"{clear['eccentricity']:.3g}")
-            lines.append((label, say("auxiliary.after", n=grouped(clear["known_pairs"]))))
         rows = [(one["name"], _sure(one)) for one in found["attackers"]]
         if found["together"] is not None:
             cells = [Cell("none"), *_answers(found["together"])]

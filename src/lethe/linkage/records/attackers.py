@@ -185,8 +185,6 @@ def _others(facts: Facts, items: Int, count: int, rng: np.random.Generator) -> I
     mine = np.zeros(facts.items, bool)
     mine[items] = True
     free = facts.facts - int(facts.support[mine].sum())
-    if free < 1:
-        raise InputError("a target has every item, so no fact can be wrong. Take right=total.")
     # The k-th fact about another item, without a list of them all.
     ends = np.cumsum(np.where(mine, 0, facts.support))
     rank = rng.integers(0, free, count)
@@ -245,7 +243,8 @@ ATTACKERS: Mapping[str, Attacker] = {
         Attacker(
             "likelihood",
             "The record under which the known facts are most likely, its length included",
-            "maximum likelihood under the stated sampling; no other attacker can do better in it",
+            "maximum likelihood under the stated sampling; of one person at a time no other "
+            "attacker can do better in it",
             "how facts were drawn, how far they may be off, how many may be wrong, and the "
             "mitigation",
         ),
@@ -289,21 +288,19 @@ def look(
     known: Mapping[str, Known],
     boards: Mapping[str, Board],
     *,
-    true: Int | None = None,
     hidden: tuple[Int, Int] | None = None,
-    entropy: bool = False,
 ) -> dict[str, Links]:
     """Look for targets with each attacker.
 
     Args:
         known: by attacker, what is known of each target.
         boards: by attacker, how records are scored.
-        true: see `link`; so are `hidden` and `entropy`.
+        hidden: see `link`.
     """
     found: dict[str, Links] = {}
     for name, board in boards.items():
         if isinstance(board, Scoreboard):
-            found[name] = link(facts, known[name], board, true=true, hidden=hidden, entropy=entropy)
+            found[name] = link(facts, known[name], board, hidden=hidden)
         elif name not in found:
             links = read(facts, known[name], board, hidden=hidden)
             # Both readings of the same facts are made at once.

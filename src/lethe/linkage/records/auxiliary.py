@@ -74,9 +74,6 @@ class Auxiliary:
         phi: from where on each answers; None = never, for there are too few people to set it.
         answered: by threshold, share of people for whom Scoreboard-RH names a record.
         points: of Scoreboard-RH by threshold, right and wrong; None without the truth.
-        clear: largest eccentricity of a wrong answer of Scoreboard-RH, and how many known pairs
-            are named beyond it. Found afterwards, so no threshold that anybody would have set.
-            None without the truth.
     """
 
     name: str  # of the auxiliary table
@@ -90,7 +87,6 @@ class Auxiliary:
     sure: Answers  # what that comes to
     answered: dict[float, Measured]
     points: list[Point] | None
-    clear: tuple[float, int] | None
     aim: Aim | None  # the known pairs, as an adversary of each candidate; None without the truth
 
 
@@ -130,7 +126,7 @@ def link_auxiliary(
     more = len(boards) + closed_world(len(inside), facts.people)
     size = simulated + (more if len(inside) >= FEWEST else 0)
     sure = family_confidence(settings.confidence, max(size, 1))
-    links = look(facts, aim.known_by, boards, true=pairs)
+    links = look(facts, aim.known_by, boards)
     calibrated = _calibrated(facts, aim, settings)
     phi = phi_of(calibrated, settings.phi)
     by = {
@@ -160,7 +156,6 @@ def link_auxiliary(
             for least in PHIS
         },
         None if known_pairs is None else curve(board, known_pairs, PHIS, sure),
-        None if known_pairs is None else _clear(board, known_pairs),
         None if known_pairs is None else _of_pairs(aim, known_pairs, inside, aux.name, facts),
     )
 
@@ -282,12 +277,6 @@ def pairs_of(found: Auxiliary, ratings: Release) -> list[dict[str, str | float |
 def _shared(known: Known) -> Known:
     """Known facts about items of the release alone."""
     return known.take([span[known.item[span] != NOT_RELEASED] for span in known.spans()])
-
-
-def _clear(links: Links, true: Int) -> tuple[float, int]:
-    right = (links.best == true) & (true >= 0)
-    wrong = float(links.eccentricity[~right].max(initial=0.0))
-    return wrong, int((links.eccentricity[right] > wrong).sum())
 
 
 def _places(names: NDArray[np.str_], among: NDArray[np.str_]) -> Int:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from lethe.data.sorted_records import Release
 from lethe.evidence.estimate import Estimate, Measured, Refusal
@@ -36,7 +36,7 @@ from lethe.linkage.records.attackers import (
 )
 from lethe.linkage.records.facts import Facts, Float, Int, Known, without
 from lethe.linkage.records.likelihood import Blur, Sampling, blur_of
-from lethe.linkage.records.mitigations import MONTH, Change, Coarsened, Sheet, first_of_pairs
+from lethe.linkage.records.mitigations import MONTH, Change, Coarsened, Sheet, holders
 from lethe.linkage.records.planted import plants_of
 from lethe.linkage.records.scoreboard import NO_MATCH, Links
 from lethe.linkage.settings import RecordSettings
@@ -241,13 +241,13 @@ def measure(
     mitigated = made.sheet is not sheet
     sure, blur = family_of(aims, settings, mitigated), blur_of(sheet, made)
     facts, owner = released(made)
-    repeats = made.owner is not None and first_of_pairs(sheet) < len(sheet.item)
+    repeats = made.owner is not None and holders(sheet).sum() < len(sheet.item)
     first = aims[0]
     results: list[AttackResult] = []
     right: dict[str, tuple[str, NDArray[np.bool_]]] = {}
     links: dict[str, Links] = {}
     shown: dict[str, Float] = {}  # (Q,) of each attack: share of the facts that it reads
-    alike = _NearlyEqual(sheet, made, facts)
+    alike = _both_have(sheet, facts)
     held, whole = facts.lengths(), np.bincount(sheet.person, minlength=sheet.people)
     for aim in aims:
         boards = aim.boards(settings, blur, not mitigated or aim is first)
@@ -329,45 +329,36 @@ def measure(
     return release
 
 
-@dataclass(frozen=True, eq=False)
-class _NearlyEqual:
-    """What another's record tells of a person whose own is nearly equal (homogeneity)."""
+def _both_have(sheet: Sheet, facts: Facts) -> Callable[[Int, Int], Float]:
+    """Facts that a target and a named record both have, of all that either has; 0 below 0.8.
 
-    sheet: Sheet
-    made: Coarsened
-    facts: Facts  # of `made`
+    Facts are the same by item and value. So another's record tells as much, where it is nearly
+    equal (homogeneity).
+    """
+    before, now = sheet.item.astype(np.int64), facts.item
+    value = facts.values_at(slice(None))
+    if value is not None and sheet.value is not None:
+        codes = np.unique(np.concatenate([sheet.value, value]), return_inverse=True)[1]
+        before, now = (
+            item * len(codes) + code
+            for item, code in zip((before, now), np.split(codes, [len(before)]), strict=True)
+        )
+    marks = np.unique(np.concatenate([before, now]), return_inverse=True)[1]
+    held = [
+        csr_array((np.ones(len(who)), (who, mark)), shape=(people, marks.max() + 1))
+        for who, mark, people in (
+            (sheet.person, marks[: len(before)], sheet.people),
+            (facts.person, marks[len(before) :], facts.people),
+        )
+    ]
 
-    @cached_property
-    def _held(self) -> tuple[Int, Int, Int]:
-        """Marks of what each has, by person: of the original; of the release, where each begins."""
-        before, order = self.sheet, np.argsort(self.facts.person, kind="stable")
-        value = self.facts.values_at(order)
-        now = _marks(self.facts.item[order], None if before.value is None else value)
-        start = np.concatenate([[0], np.cumsum(self.facts.lengths())])
-        code = _marks(before.item, None if value is None else before.value)
-        key = np.unique(code * before.people + before.person)
-        return key, now, start
+    def share(targets: Int, named: Int) -> Float:
+        mine, theirs = held[0][targets], held[1][named]
+        both = mine.minimum(theirs).sum(axis=1)
+        of_either = both / np.maximum(mine.sum(axis=1) + theirs.sum(axis=1) - both, 1)
+        return np.where(of_either >= _NEARLY, of_either, 0.0)
 
-    def __call__(self, targets: Int, named: Int) -> Float:
-        """(Q,) facts that both have, of all that either has; 0 where that is below 0.8."""
-        if not len(targets):
-            return np.zeros(0)
-        key, now, start = self._held
-        size = (start[1:] - start[:-1])[named]
-        at = np.repeat(start[named] - np.cumsum(size) + size, size) + np.arange(size.sum())
-        sought = now[at] * self.sheet.people + np.repeat(targets, size)
-        place = np.minimum(np.searchsorted(key, sought), len(key) - 1)
-        owner = np.repeat(np.arange(len(targets)), size)
-        both = np.bincount(owner, key[place] == sought, len(targets))
-        whole = np.bincount(self.sheet.person, minlength=self.sheet.people)[targets]
-        share = both / np.maximum(whole + size - both, 1)
-        return np.where(share >= _NEARLY, np.minimum(share, 1.0), 0.0)
-
-
-def _marks(item: NDArray[Any], value: Float | None) -> Int:
-    """A number of each fact, the same for the same item and value."""
-    mark = item.astype(np.int64)
-    return mark if value is None else mark * 4099 + np.round(value * 16).astype(np.int64) % 4099
+    return share
 
 
 def _if_linked(measured: Measured) -> list[AttackResult]:

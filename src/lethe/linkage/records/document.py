@@ -29,15 +29,6 @@ from lethe.linkage.settings import RecordSettings
 from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]
-PUBLISHED: list[Json] = [
-    {"facts": "2", "days": 3, "top_1": 0.680},
-    {"facts": "3 of 4", "days": 3, "top_1": 0.906},
-    {"facts": "6 of 8", "days": 3, "top_1": 0.996},
-    {"facts": "2", "days": 14, "top_1": 0.432},
-    {"facts": "3 of 4", "days": 14, "top_1": 0.773},
-    {"facts": "6 of 8", "days": 14, "top_1": 0.986},
-]
-"""Netflix Prize, 480,189 people: best guess right, in an independent reproduction of the paper."""
 _LIMITS = (
     "Simulated adversaries know facts of the release itself, drawn at random. What people "
     "really tell elsewhere is not drawn at random.",
@@ -47,6 +38,7 @@ _LIMITS = (
     "follows a person over time loses: queries or a utility model show how much.",
     "Attackers allow for how far a mitigation moves values and times; one who knows more "
     "of it may do better.",
+    "Times are read to the day. Exact ones link pseudonyms that change, by what falls together.",
 )
 
 
@@ -90,7 +82,7 @@ class RecordSubject(RowsSubject):
                 "knowledge": f"{first.name}; others beside it, and exact names of items",
                 "access": "the whole release",
                 "budget": f"every record is scored for each of {len(first.aim.targets)} people, by "
-                f"{len(ATTACKERS)} attackers",
+                f"{len(first.by) + first.aim.sampling.closed} attackers",
                 "unit": "person",
             },
             data={
@@ -323,7 +315,6 @@ def _section(study: RecordStudy, settings: RecordSettings) -> Json:
             for simulated in study.simulated
             for name in simulated.by
         ],
-        "published": PUBLISHED,
         "curve": rh.points,
         "needed": {"shares": study.needed.identified, "half": study.needed.half},
         "unicity": {m: one.share for m, one in study.unicity.items()},
@@ -350,7 +341,6 @@ def _adversary(simulated: Simulated, name: str, settings: RecordSettings) -> Jso
             "match": looked.sure.recall,
             "abstention": looked.sure.abstention,
         },
-        "bits": simulated.bits if name == "scoreboard-rh" else None,
     }
 
 
@@ -363,9 +353,6 @@ def _auxiliary(aux: Auxiliary) -> Json:
         "known_pairs": None if aux.true is None else int((aux.true >= 0).sum()),
         "answered": [{"phi": phi, "share": one} for phi, one in sorted(aux.answered.items())],
         "curve": aux.points,
-        "clear": None
-        if aux.clear is None
-        else {"eccentricity": aux.clear[0], "known_pairs": aux.clear[1]},
         "attackers": [
             {
                 "name": name,
@@ -380,7 +367,7 @@ def _auxiliary(aux: Auxiliary) -> Json:
 
 def _people(first: Simulated, study: RecordStudy) -> list[Json]:
     """The people looked for, those whose record stands out most first."""
-    targets, rh = first.aim.targets, first.by["scoreboard-rh"].links
+    targets = first.aim.targets
     links = first.by[first.strongest].links
     right = links.best == targets
     standing = np.where(right, links.eccentricity, -1.0)
@@ -392,7 +379,6 @@ def _people(first: Simulated, study: RecordStudy) -> list[Json]:
             "facts": int(held[targets[at]]),
             "named": bool(right[at]),
             "eccentricity": float(links.eccentricity[at]),
-            "bits_missing": float(rh.surprise[at]) if np.isfinite(rh.surprise[at]) else None,
             "facts_needed": int(study.needed.needed[at]) or None,
         }
         for rank, at in enumerate(np.argsort(-standing, kind="stable").tolist(), start=1)

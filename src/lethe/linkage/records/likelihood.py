@@ -257,10 +257,9 @@ def read(
         _stand(target, record, score, lot, part, best["fitting"], ahead["fitting"])
         enough = np.bincount(target, fits >= most[target], len(count)) > 0
         ahead["fitting"][part] *= enough
-    none = np.full(len(known), np.nan)
     if sampling.closed:
         best["assigned"], ahead["assigned"] = _assigned(joint), np.zeros(len(known))
-    return {name: Links(best[name], ahead[name], none, none, none, facts.people) for name in best}
+    return {name: Links(best[name], ahead[name]) for name in best}
 
 
 def _assigned(score: Float) -> Int:

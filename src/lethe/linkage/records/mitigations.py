@@ -120,15 +120,10 @@ def two_values(sheet: Sheet) -> Coarsened:
 def without_rare(sheet: Sheet, support: int) -> Coarsened:
     """Items that fewer than `support` people have are left out."""
     check_at_least("support", support, 1)
-    return as_it_is(sheet.take(_holders(sheet)[sheet.item] >= support))
+    return as_it_is(sheet.take(holders(sheet)[sheet.item] >= support))
 
 
-def first_of_pairs(sheet: Sheet) -> int:
-    """How many pairs of a person and an item there are."""
-    return int(_holders(sheet).sum())
-
-
-def _holders(sheet: Sheet) -> Int:
+def holders(sheet: Sheet) -> Int:
     """(items,) people who have each item."""
     pairs = np.unique(sheet.person.astype(np.int64) * sheet.items + sheet.item)
     return np.bincount(pairs % sheet.items, minlength=sheet.items)
@@ -142,7 +137,7 @@ def without_popular(sheet: Sheet, share: float) -> Coarsened:
     Raises NotMeasurable: no other item is left.
     """
     check_between("share", share, 0, 1, open_low=True, open_high=True)
-    held = _holders(sheet)
+    held = holders(sheet)
     count = max(1, round(share * int((held > 0).sum())))
     top = np.zeros(sheet.items, bool)
     top[np.argsort(-held, kind="stable")[:count]] = True

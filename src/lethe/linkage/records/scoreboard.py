@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import stdtrit
 
 from lethe.errors import (
     InputError,
@@ -56,35 +55,22 @@ class Links:
     """The best record for each target, and how far it stands out.
 
     Attributes:
-        eccentricity: (Q,) (highest - second) / deviation; 0 where several share the highest, and
-            where all scores are equal.
-        deviation: (Q,) standard deviation of the scores over all N records, zeros included,
-            divisor N.
-        entropy: (Q,) bits left in the answer p ~ exp(score / deviation); log2(N) where all scores
-            are equal.
-        surprise: (Q,) -log2 p of the true record: bits that are missing for certainty. NaN
-            where the truth is not given, or is not in the release.
+        eccentricity: (Q,) of Scoreboard-RH (highest - second) / deviation over all N records,
+            zeros included; 0 where several share the highest, and where all scores are equal.
     """
 
     best: Int  # (Q,) the record of the highest score; NO_MATCH (-1) where several share it
     eccentricity: Float
-    deviation: Float
-    entropy: Float
-    surprise: Float
-    people: int  # N
 
     def matched(self, phi: float = 1.5) -> Int:
         """(Q,) the best record where its eccentricity is at least `phi`, else NO_MATCH."""
         return np.where((self.best >= 0) & (self.eccentricity >= phi), self.best, NO_MATCH)
 
 
-_OF_TARGETS = ("best", "eccentricity", "deviation", "entropy", "surprise")
-
-
 def joined(parts: Sequence[Links]) -> Links:
     """Several linkages as one; their releases may differ by a few people."""
-    columns = [np.concatenate([getattr(part, name) for part in parts]) for name in _OF_TARGETS]
-    return Links(columns[0], columns[1], columns[2], columns[3], columns[4], parts[0].people)
+    best, ahead = ([getattr(part, key) for part in parts] for key in ("best", "eccentricity"))
+    return Links(np.concatenate(best), np.concatenate(ahead))
 
 
 def link(
@@ -92,46 +78,29 @@ def link(
     known: Known,
     board: Scoreboard = RH,
     *,
-    true: NDArray[np.int64] | None = None,
     hidden: tuple[Int, Int] | None = None,
-    entropy: bool = True,
 ) -> Links:
     """Look for each target among all released records.
 
     Args:
         known: what the adversary knows of each target.
-        true: (Q,) the record of each target, NO_MATCH for people who are not released; used for
-            `Links.surprise` only.
         hidden: (Q,) the person of each target and (N,) the person behind each record: the target's
             own records are then as empty as if they were a person's who shares no item; None =
             nothing is hidden.
-        entropy: False leaves `Links.entropy` and `Links.surprise` out (NaN), which takes about
-            as long as the scores.
 
     Raises InputError: items or persons that the release does not have, or fewer than 2 records.
     """
     check_known(facts, known)
-    targets = np.full(len(known), NO_MATCH) if true is None else np.asarray(true)
-    if targets.shape != (len(known),) or (targets >= facts.people).any():
-        raise InputError(f"true needs {len(known)} records below {facts.people}, or -1.")
-    table = np.concatenate(
+    return joined(
         [
-            _judged(
-                _table(facts, known, pairs_of(facts, known, part, hidden), board),
-                part,
-                targets,
-                entropy,
-            )
+            _standing(_table(facts, known, pairs_of(facts, known, part, hidden), board))
             for part in parts_of(facts, known)
-        ],
-        axis=1,
+        ]
     )
-    best, (eccentricity, deviation, left, surprise) = table[0].astype(np.int64), table[1:]
-    return Links(best, eccentricity, deviation, left, surprise, facts.people)
 
 
-def _standing(table: Float) -> tuple[Int, Float, Float, Float]:
-    """(targets,) best record, eccentricity, deviation and highest score of each row."""
+def _standing(table: Float) -> Links:
+    """Of each row of scores."""
     targets = np.arange(len(table))
     deviation, best = table.std(axis=1), table.argmax(axis=1)
     top = table[targets, best]
@@ -140,7 +109,7 @@ def _standing(table: Float) -> tuple[Int, Float, Float, Float]:
     second = rest.max(axis=1)
     alone = top - second > 64 * np.finfo(np.float64).eps * np.abs(top)
     ahead = np.divide(top - second, deviation, out=np.zeros(len(top)), where=alone)
-    return np.where(alone, best, NO_MATCH), ahead, deviation, top
+    return Links(np.where(alone, best, NO_MATCH), ahead)
 
 
 def check_known(facts: Facts, known: Known) -> None:
@@ -259,32 +228,6 @@ def _similarity(facts: Facts, known: Known, at: Int, place: Int, board: Scoreboa
     return np.where(none, 1.0, both)
 
 
-def _judged(record_scores: Float, part: slice, true: Int, entropic: bool) -> Float:
-    """(5, targets) best, eccentricity, deviation, entropy and surprise; see `stand_out`."""
-    targets = np.arange(len(record_scores))
-    best, ahead, deviation, top = _standing(record_scores)
-    table = np.full((5, len(targets)), np.nan)
-    table[:3] = best, ahead, deviation
-    if not entropic:
-        return table
-    for at in targets:
-        chance = _softmax(record_scores[at], float(deviation[at]))
-        some = chance[chance > 0]
-        table[3, at] = max(0.0, float(-(some * np.log2(some)).sum()))
-        own = int(true[part.start + at])
-        if own >= 0 and chance[own] > 0:
-            table[4, at] = -np.log2(chance[own])
-    return table
-
-
-def _softmax(record_scores: Float, deviation: float) -> Float:
-    top = float(record_scores.max())
-    if deviation <= 64 * np.finfo(np.float64).eps * abs(top):
-        return np.full(len(record_scores), 1 / len(record_scores))
-    weights = np.exp((record_scores - top) / deviation)
-    return np.asarray(weights / weights.sum(), dtype=np.float64)
-
-
 # What a linkage comes to: recall, precision and abstention, apart, at every threshold.
 
 PHIS = (0.0, 0.13, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
@@ -354,42 +297,6 @@ def curve(
     return points
 
 
-@dataclass(frozen=True)
-class Bits:
-    """What is left to guess, in bits; intervals are for targets drawn at random (t)."""
-
-    prior: float  # log2(N), before anything is known
-    left: Estimate  # mean entropy of the answer. A confident wrong answer leaves few bits too.
-    gained: Estimate  # prior - left
-
-
-def bits(links: Links, confidence: float = 0.95) -> Bits:
-    """Bits that the linkage leaves, and those it gains, in the entropic answer.
-
-    Args:
-        links: made with their entropy.
-
-    Raises NotMeasurable: fewer than 2 targets.
-    """
-    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    if len(links.entropy) < 2 or np.isnan(links.entropy).any():
-        raise NotMeasurable("mean bits need at least 2 targets, scored with their entropy.")
-    prior = float(np.log2(links.people))
-    return Bits(
-        prior,
-        _mean(links.entropy, prior, confidence),
-        _mean(prior - links.entropy, prior, confidence),
-    )
-
-
-def _mean(values: Float, most: float, confidence: float) -> Estimate:
-    value, count = float(np.mean(values)), len(values)
-    half = float(stdtrit(count - 1, (1 + confidence) / 2) * np.std(values, ddof=1) / np.sqrt(count))
-    value = min(max(value, 0.0), most)  # a rounding may leave the range
-    low, high = max(value - half, 0.0), min(value + half, most)
-    return Estimate(value, low, high, confidence, "t over targets", count)
-
-
 @dataclass(frozen=True, eq=False)
 class FactsNeeded:
     """How many facts identify a person.
@@ -431,7 +338,7 @@ def facts_needed(
     most = int(counts[0])
     # One target for each number of facts: the first m of them.
     part = known.take([span[:m] for span in known.spans() for m in range(1, most + 1)])
-    best = link(facts, part, entropy=False).best if look is None else look(part)
+    best = link(facts, part).best if look is None else look(part)
     named = best.reshape(-1, most) == np.asarray(true)[:, None]
     # Reversed, the run of names up to the last fact.
     lasting = np.cumprod(named[:, ::-1], axis=1).sum(axis=1)

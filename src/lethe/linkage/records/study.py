@@ -42,18 +42,15 @@ from lethe.linkage.records.mitigations import Change, Sheet, as_it_is, changes
 from lethe.linkage.records.scoreboard import (
     NO_MATCH,
     PHIS,
-    Bits,
     FactsNeeded,
     Links,
     Point,
-    bits,
     curve,
     facts_needed,
     joined,
 )
 from lethe.linkage.records.unicity import Unicity, WorstCase, unicity, worst_case
 from lethe.linkage.settings import RecordSettings
-
 
 _MISSED = 0.02  # share of people with too few facts for all others, from which one fact is known
 
@@ -85,7 +82,6 @@ class Simulated:
     aim: Aim  # what is known of whom
     adversary: Adversary  # how it was drawn
     by: Mapping[str, Looked]  # what came of it, by attacker
-    bits: Bits  # left and gained, by Scoreboard-RH
 
     @property
     def name(self) -> str:
@@ -240,7 +236,7 @@ def _simulated(
     aim: Aim, adversary: Adversary, facts: Facts, settings: RecordSettings, sure: float
 ) -> Simulated:
     boards, targets = aim.boards(settings), aim.targets
-    links = look(facts, aim.known_by, boards, true=targets, entropy=True)
+    links = look(facts, aim.known_by, boards)
     absent = outside(facts, aim.known_by, targets, boards)
     calibrated = share_out(absent, settings.false_matches, settings.confidence)
     true = np.concatenate([targets, np.full(len(targets), NO_MATCH)])
@@ -256,7 +252,7 @@ def _simulated(
             made,
             curve(found, targets, [made.phi], sure)[0] if isinstance(made, Calibrated) else None,
         )
-    return Simulated(aim, adversary, by, bits(links["scoreboard-rh"], settings.confidence))
+    return Simulated(aim, adversary, by)
 
 
 def _unicity(facts: Facts, settings: RecordSettings, skipped: dict[str, str]) -> dict[int, Unicity]:
