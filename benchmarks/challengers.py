@@ -446,16 +446,14 @@ def table(folder: Path | None) -> Iterator[Play]:
     for name, rows, quasi, sensitive in table_sets(folder):
         found = lethe.audit_table(rows, quasi, sensitive, save=False, **QUIET)
         size = rows.groupby(quasi)[sensitive].transform("size")
-        headline, attack = first(found)
+        headline, _ = first(found, "marketer")
         code = OrdinalEncoder().fit_transform(rows[quasi].astype(str))
         places = NearestNeighbors(n_neighbors=1).fit(code).kneighbors(code)[1][:, 0]
         played = {
             "one row of those that fit": 1 / size.to_numpy(float),
             "nearest row": (places == np.arange(len(rows))).astype(float),
         }
-        yield Play(name, len(rows), "who a row is of", headline, attack, played)
-        measures = found.to_json()["candidates"][0]["measures"]
-        metric = next(key for key in ("guessed", "certain") if measures.get(key))
+        yield Play(name, len(rows), "who a row is of (marketer)", headline, "linkage", played)
         value = rows[sensitive]
         group = rows.groupby(quasi)[sensitive]
         if value.dtype.kind in "if" and value.nunique() > 20:
@@ -463,9 +461,9 @@ def table(folder: Path | None) -> Iterator[Play]:
             right = (value - middle).abs() <= 0.05 * value.abs()
         else:
             right = value == group.transform(lambda one: one.mode().iloc[0])
-        headline, attack = first(found, metric)
+        headline, _ = first(found, "guessed")
         played = {"commonest or middle value of those that fit": right.to_numpy(float)}
-        yield Play(name, len(rows), f"{sensitive} ({metric})", headline, metric, played)
+        yield Play(name, len(rows), f"{sensitive} (guessed)", headline, "best guess", played)
 
 
 # Synthetic rows: original people are told from control people by the synthetic rows alone.

@@ -17,7 +17,7 @@ from lethe.linkage.audit import audit_table
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.candidates import _inferred, agreement
 from lethe.linkage.table.domains import columns_of
-from lethe.linkage.table.dp_rows import DpRows, dp_rows
+from lethe.linkage.table.dp_rows import DpRows, dp_rows, measure
 from lethe.linkage.table.inference import Tolerance, secret_of
 from lethe.report import render
 from lethe.training.folder import RunFolder
@@ -155,3 +155,30 @@ def test_a_schema_must_declare_what_is_measured() -> None:
     typed = columns_of(SCHEMA, columns)
     with pytest.raises(InputError, match="need settings.schema"):
         audit_table(typed, ["age"])
+
+
+@pytest.mark.slow
+def test_two_hundred_games_against_the_proof_of_noisy_counts() -> None:
+    """Rows are drawn from noisy counts, so nobody tells a person from them better than from these.
+
+    The likelihood attacker knows all other rows and adds up what the person's own cells say; its
+    advantage is at most sqrt(rho / 2) (Pinsker; the divergence of rho-zCDP is at most rho).
+    """
+    rng, rho, sizes = np.random.default_rng(3), 0.5, (4, 3, 5)
+    scores: list[list[float]] = [[], []]
+    for _ in range(200):
+        others = [rng.integers(0, size, 60) for size in sizes]
+        target = [int(rng.integers(size)) for size in sizes]
+        for inside in (0, 1):
+            rows = [np.append(c, np.repeat(t, inside)) for c, t in zip(others, target, strict=True)]
+            measured = measure(rows, sizes, rho)
+            assert measured.rho <= rho
+            score = 0.0
+            for marginal in measured.marginals:
+                known = np.all([others[at] == target[at] for at in marginal.columns], axis=0)
+                noisy = marginal.counts[tuple(target[at] for at in marginal.columns)]
+                score += (noisy - known.sum() - 0.5) / marginal.scale**2
+            scores[inside].append(score)
+    guessed = [np.mean(np.array(side) > 0) for side in scores]
+    error = 3 * (sum(share * (1 - share) for share in guessed) / 200) ** 0.5
+    assert 0 < guessed[1] - guessed[0] <= (rho / 2) ** 0.5 + error

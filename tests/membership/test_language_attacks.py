@@ -51,8 +51,8 @@ def test_each_attack_is_what_its_paper_says_on_five_tokens():
     assert score("min-k++") == pytest.approx(-1)
     # Wrong guesses at tokens 2, 4 and 5: up 1 and 3, down 0.5.
     assert score("error-zone") == pytest.approx(4 / 4.5)
-    # Gains 1, 1, -1, -0.5, 3: pairs 2, 0, -1.5, 2.5; triples 1, -0.5, 1.5; fours 0.5, 2.5; all.
-    assert score("wbc") == pytest.approx((2.5 / 4 + 2 / 3 + 1 + 1) / 4)
+    # Gains 1, 1, -1, -0.5, 3: pairs 2, 0, -1.5, 2.5; triples 1, -0.5, 1.5; fours 0.5, 2.5.
+    assert score("wbc") == pytest.approx((2.5 / 4 + 2 / 3 + 1) / 3)
     assert score("informia") == pytest.approx((3.5 + 2) / 5)
 
 

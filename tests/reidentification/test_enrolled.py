@@ -16,7 +16,8 @@ from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, assigne
 from lethe.reidentification.family import ATTACKERS, FURTHER, Attacker
 from lethe.reidentification.gallery import split_rows
 from lethe.reidentification.scored import Scorer
-from lethe.reidentification.sight import folds, sight_of
+from lethe.reidentification.sight import ALL, folds, sight_of
+from lethe.reidentification.smoothing import smooth
 
 ROWS = [one for one in (*ATTACKERS, *FURTHER) if one.metric in ENROLLED]
 FAST = {"plays": 0, "radius_points": 20, "refine": 0, "surface": (), "sigmas": (1.0,)}
@@ -153,6 +154,37 @@ def test_two_hundred_games():
         game = rng.integers(3, 14), rng.integers(1, 6), rng.choice([0.0, 0.1, 1.0, 4.0])
         sigma, draws = float(np.exp(rng.uniform(-3, 2))), int(rng.integers(1, 5))
         check_game(seed, *game, sigma, draws, bool(rng.integers(2)))
+
+
+@pytest.mark.slow
+def test_two_hundred_games_of_all_vectors_together():
+    """Of four rows a person two are known and two are released together, to the whole family."""
+    rng, joined = np.random.default_rng(9), [one for one in ATTACKERS if one.vectors == ALL]
+    played = dict.fromkeys((one.name for one in joined), 0)
+    for seed in range(200):
+        users, dimension = int(rng.integers(6, 14)), int(rng.integers(2, 6))
+        sigma, clean = float(np.exp(rng.uniform(-2, 1))), bool(rng.integers(2))
+        drawn = people(seed, users, dimension, float(rng.choice([0.1, 1.0, 4.0])), rows=4)
+        bound = limit(drawn.together(), sigma, 1, 1, seed)
+        credit = {name: [] for name in played}
+        for copy in range(10):
+            noisy = smooth(drawn.rows, sigma, 1, seed + 1000 * copy)
+            if clean:
+                noisy[drawn.split.gallery_rows] = drawn.rows[drawn.split.gallery_rows]
+            sight, panel = sight_of(noisy, drawn.split), Panel(tuple(joined), folds(users, copy))
+            for attacker in joined:
+                try:
+                    seen = panel.seen(attacker, sight, sight)
+                    found = panel.credit(attacker, seen, panel.fits(attacker, seen))
+                except (InputError, NotMeasurable):
+                    continue
+                credit[attacker.name].append(found.mean())
+        for name, shares in credit.items():
+            if len(shares) == 10:
+                played[name] += 1
+                share = float(np.mean(shares))
+                assert share - leeway(share, 10 * users) <= bound, name
+    assert min(played.values()) >= 100, played
 
 
 def check_game(seed, users, dimension, apart, sigma, draws, clean):

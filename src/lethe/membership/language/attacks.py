@@ -174,8 +174,8 @@ def _auc(score: Float, member: NDArray[np.bool_]) -> float:
 
 SHARE = 0.2
 """Of the tokens that Min-K% looks at: 20 %, as in both papers."""
-WINDOWS = (2, 3, 4, 5, 8, 11, 15, 21, 29, 40)
-"""Window sizes of WBC in tokens: ten in geometric progression from 2 to 40, as in its paper."""
+WINDOWS = (2, 3, 4, 6, 9, 13, 18, 25, 32, 40)
+"""Window sizes of WBC in tokens, those of its authors' code (github.com/Stry233/WBC)."""
 COMBINED = "combined"
 
 
@@ -256,7 +256,8 @@ def window_votes(model: TokenScores, base: TokenScores | None, text: str) -> flo
     Chen et al. 2026 (arXiv:2601.02751): each window casts one vote, whatever the size of its gain,
     and the shares of all window sizes are averaged. So a few tokens with huge changes, which decide
     a mean, have few votes. A window in which nothing differs casts half a vote. A text shorter than
-    a window size has no vote of that size; one shorter than all is one window.
+    a window size has no vote of that size (in the authors' code it is one window of its own length,
+    so its sign counts once a size); one shorter than all is one window.
 
     >>> from lethe.membership.language.tokens import TokenScores
     >>> gain = np.array([1, 1, -3, 1], np.float32)
