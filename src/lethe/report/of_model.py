@@ -153,13 +153,13 @@ class Model(Room[ModelCandidate]):
         if self.base is None:
             return say("model.group.unmeasured")
         parts = [part.tpr_within for entry in self.base.slices for part in entry.slices]
-        rates = [self.base.vulnerability.top_auc, *parts]
+        rates = [*parts, self.base.vulnerability and self.base.vulnerability.top_auc]
         measured = any(getattr(rate, "value", None) is not None for rate in rates)
         return say("model.no_group" if measured else "model.group.unmeasured")
 
     @staticmethod
     def _most_exposed(candidate: ModelCandidate) -> str:
-        top = candidate.vulnerability.top_auc
+        top = candidate.vulnerability and candidate.vulnerability.top_auc
         if not isinstance(top, Estimate) or top.value is None or (top.low or 0.0) <= 0.5:
             return ""
         level = say(f"level.{severity(advantage(top), 0.0)}").lower()
@@ -186,7 +186,7 @@ class Model(Room[ModelCandidate]):
     def attacks(self) -> Sequence[Part]:
         shown = self.base or self.put_forward
         parts: list[Part] = [*_some(roc_chart(self.base, self.put_forward))]
-        if shown is not None:
+        if shown is not None and shown.attacks:
             parts.append(self._rates(say("model.rates"), shown))
         others = [one for one in self.document.candidates if one is not self.base and one.attacks]
         if others:
@@ -207,8 +207,8 @@ class Model(Room[ModelCandidate]):
 
     def exposed(self) -> Section:
         parts: list[Part] = [*_some(t_chart(self.base, self.put_forward))]
-        if listed := self.document.candidates:
-            rows = [(one.name, one.vulnerability) for one in listed]
+        listed = self.document.candidates
+        if rows := [(one.name, one.vulnerability) for one in listed if one.vulnerability]:
             columns = ("max_t", "top_t", "top_auc", "tracked")
             note = say("t.note", selection=rows[0][1].selection)
             first = say("options.option")
@@ -259,7 +259,7 @@ class Model(Room[ModelCandidate]):
         columns: list[Column] = [
             "label",
             (say("exposed.t"), lambda one: amount(Estimate(one.t, one.low, one.high, 0.95, "", 0))),
-            (say("exposed.auc"), lambda one: Cell("estimate", f"{one.auc:.3f}")),
+            (say("exposed.auc"), lambda one: auc(Estimate(one.auc, None, None, 0.95, "", 0))),
             (say("exposed.weight"), lambda one: Cell("estimate", "–")),
         ]
         rows = [(one.id, one) for one in records.exposed[:_MOST_EXPOSED]]
