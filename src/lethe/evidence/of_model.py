@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from lethe.evidence.document import CandidateRow, Document, Exposed
@@ -226,13 +226,14 @@ class Epsilons:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDetails:
-    """What was measured on a candidate beside its risk."""
+    """What was measured on a candidate beside its risk; nothing of it on a kind of one's own."""
 
-    shown: Sequence[Shown]
-    strongest_attack: str
-    models: int
-    attacks: Mapping[str, Rates]
-    vulnerability: MostExposed
+    always: ClassVar = ("shown",)
+    shown: Sequence[Shown] = ()
+    strongest_attack: str = ""
+    models: int = 0
+    attacks: Mapping[str, Rates] = field(default_factory=dict)
+    vulnerability: MostExposed | None = None
     train_utility: Utility | None = None
     onion: Sequence[OnionRound] = ()
     drift: Drift | None = None

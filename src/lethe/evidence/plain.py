@@ -127,7 +127,12 @@ def described(kind: Any) -> list[tuple[str, str, Any, Any]]:
     """Name, key, type and default (or `MISSING`) of each field of a result."""
     hints, keys = get_type_hints(kind, include_extras=True), getattr(kind, "keys", {})
     return [
-        (field.name, keys.get(field.name, field.name), hints[field.name], field.default)
+        (
+            field.name,
+            keys.get(field.name, field.name),
+            hints[field.name],
+            field.default if field.default_factory is MISSING else field.default_factory(),
+        )
         for field in fields(kind)
     ]
 

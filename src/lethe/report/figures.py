@@ -232,7 +232,8 @@ def _roc_line(
 
 
 def _histogram(candidate: ModelCandidate | None) -> Histogram | None:
-    shape = None if candidate is None else candidate.vulnerability.histogram
+    shown = candidate and candidate.vulnerability
+    shape = shown.histogram if shown else None
     return shape if shape and sum(shape.counts) > 0 else None
 
 

@@ -288,7 +288,7 @@ UNITS: Mapping[str, Callable[[Any], Cell | str]] = {
     "count": count,
     "number": number,
     "share_of": share_of,
-    "": str,
+    "": lambda value: "–" if value is None else str(value),
 }
 """How a table prints a field, by the unit that its type says."""
 

@@ -147,7 +147,7 @@ class Model(Room[ModelCandidate]):
         if self.base is None:
             return say("model.group.unmeasured")
         parts = [part.tpr_within for entry in self.base.slices for part in entry.slices]
-        rates = [self.base.vulnerability.top_auc, *parts]
+        rates = [*parts, self.base.vulnerability and self.base.vulnerability.top_auc]
         measured = any(getattr(rate, "value", None) is not None for rate in rates)
         return say("model.no_group" if measured else "model.group.unmeasured")
 
@@ -180,7 +180,7 @@ class Model(Room[ModelCandidate]):
     def attacks(self) -> Sequence[Part]:
         shown = self.base or self.put_forward
         parts: list[Part] = [*_some(roc_chart(self.base, self.put_forward))]
-        if shown is not None:
+        if shown is not None and shown.attacks:
             parts.append(self._rates(say("model.rates"), shown))
         others = [one for one in self.document.candidates if one is not self.base and one.attacks]
         if others:
@@ -201,8 +201,8 @@ class Model(Room[ModelCandidate]):
 
     def exposed(self) -> Section:
         parts: list[Part] = [*_some(t_chart(self.base, self.put_forward))]
-        if listed := self.document.candidates:
-            rows = [(one.name, one.vulnerability) for one in listed]
+        listed = self.document.candidates
+        if rows := [(one.name, one.vulnerability) for one in listed if one.vulnerability]:
             columns = ("max_t", "top_t", "top_auc", "tracked")
             note = say("t.note", selection=rows[0][1].selection)
             first = say("options.option")
@@ -253,7 +253,7 @@ class Model(Room[ModelCandidate]):
         columns: list[Column] = [
             "label",
             (say("exposed.t"), lambda one: amount(Estimate(one.t, one.low, one.high, 0.95, "", 0))),
-            (say("exposed.auc"), lambda one: Cell("estimate", f"{one.auc:.3f}")),
+            (say("exposed.auc"), lambda one: auc(Estimate(one.auc, None, None, 0.95, "", 0))),
             (say("exposed.weight"), lambda one: Cell("estimate", "–")),
         ]
         rows = [(one.id, one) for one in records.exposed[:_MOST_EXPOSED]]
