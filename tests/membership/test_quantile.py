@@ -44,7 +44,7 @@ def null_sd(members):
 
 def test_what_is_fitted_is_the_distribution_of_non_members():
     """Scores of fresh non-members are near standard normal, wherever the record stands."""
-    phi, population, features, outside, _ = audit(1, 4000, 3000, gap=0.0)
+    phi, population, features, outside, _ = audit(1, 4000, 1500, gap=0.0)
     score = quantile_scores(phi, population, features, outside)[0]
     assert abs(score.mean()) < 0.1 and 0.85 < score.std() < 1.2
     for easy in (features[:, 1] < -0.7, features[:, 1] > 0.7):
@@ -54,7 +54,7 @@ def test_what_is_fitted_is_the_distribution_of_non_members():
 
 
 def test_it_beats_one_threshold_and_comes_near_the_oracle():
-    phi, population, features, outside, members = audit(2, 4000, 3000)
+    phi, population, features, outside, members = audit(2, 4000, 1500)
     score = quantile_scores(phi, population, features, outside)
     best = norm.cdf(GAP / math.sqrt(2))  # who knows mean and deviation of every record
     plain = auc(members, phi)
@@ -113,11 +113,11 @@ def test_the_same_seed_repeats(monkeypatch):
 def test_labels_help_where_classes_differ():
     rng = np.random.default_rng(0)
     members = coins(1, 3000, 1)
-    labels, others = rng.integers(3, size=3000), rng.integers(3, size=1500)
+    labels, others = rng.integers(3, size=3000), rng.integers(3, size=700)
     names = np.array(["a", "b", "c"])
     phi = 4.0 * labels + rng.normal(size=(1, 3000)) + GAP * members
-    population = 4.0 * others + rng.normal(size=(1, 1500))
-    features, outside = rng.normal(size=(3000, 2)), rng.normal(size=(1500, 2))
+    population = 4.0 * others + rng.normal(size=(1, 700))
+    features, outside = rng.normal(size=(3000, 2)), rng.normal(size=(700, 2))
     blind = auc(members, quantile_scores(phi, population, features, outside))
     score = quantile_scores(phi, population, features, outside, names[labels], names[others])
     assert auc(members, score) > blind + 0.1
@@ -136,10 +136,10 @@ def test_regression_signals():
     """phi = -|error|/sd, with errors whose size depends on the record; members err half as much."""
     rng = np.random.default_rng(0)
     members = coins(2, 3000, 2)
-    features, outside = rng.normal(size=(3000, 3)), rng.normal(size=(1500, 3))
+    features, outside = rng.normal(size=(3000, 3)), rng.normal(size=(800, 3))
     phi = -np.abs(rng.normal(size=(2, 3000)) * np.exp(features[:, 0])) * np.where(members, 0.5, 1)
-    population = -np.abs(rng.normal(size=(2, 1500)) * np.exp(outside[:, 0]))
-    targets, others = rng.normal(size=3000), rng.normal(size=1500)
+    population = -np.abs(rng.normal(size=(2, 800)) * np.exp(outside[:, 0]))
+    targets, others = rng.normal(size=3000), rng.normal(size=800)
     score = quantile_scores(phi, population, features, outside, targets, others)
     assert auc(members, score) > auc(members, phi) + 4 * null_sd(members)
 
@@ -169,7 +169,7 @@ def test_pixels_become_components_and_labels_stay(monkeypatch):
 
 def test_a_few_boundless_signals_spoil_nothing():
     """Probabilities that round to 1 give signals of 1e38."""
-    phi, population, features, outside, members = audit(1, 2000, 1500)
+    phi, population, features, outside, members = audit(1, 2000, 800)
     calm = auc(members, quantile_scores(phi, population, features, outside))
     population[0, :8] = [3e38, -3e38] * 4
     wild = auc(members, quantile_scores(phi, population, features, outside))
