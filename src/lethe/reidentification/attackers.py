@@ -359,7 +359,8 @@ def tallies(
     """Every attacker of a panel on some draws of one release and on its views.
 
     An attacker whose interval is within 1 % of its lift draws no more; looking in between moves
-    the estimate by less than that. A density, which compares all rows, gets one draw.
+    the estimate by less than that. A density under noise, which compares all rows, gets one draw,
+    and is kept where it is shown there to find more than all others.
 
     Args:
         draws: of each draw the sight that metrics are learned on (the same object for several
@@ -398,7 +399,7 @@ def tallies(
             if (run.attacker.vectors != 1 or single is None or number < single)
             and (not run.attacker.dense or number < enough[run.attacker.vectors == 1])
             and (run.attacker.vectors != 1 or number < enough[True])
-            and (run.attacker.metric != DENSITY or not number)
+            and (run.attacker.metric != DENSITY or not run.attacker.clean_gallery or not number)
             and not run.tally.precise
         ]
         if not asked:
@@ -409,7 +410,23 @@ def tallies(
                 runs.remove(run)
                 if skipped is not None:
                     skipped[f"{run.attacker.name} on {run.tally.view}"] = why
-    return [run.tally for run in runs]
+    return _after_pilots([run.tally for run in runs], skipped)
+
+
+def _after_pilots(found: list[Tally], skipped: dict[str, str] | None) -> list[Tally]:
+    """Without densities that a draw of noise did not show above the others: few trials say little
+    of them, and would widen the limits of all."""
+    pilots = [t for t in found if t.attacker.metric == DENSITY and t.attacker.clean_gallery]
+    others = [tally for tally in found if tally not in pilots]
+    best = max((tally.lift(0.95).value or 0.0 for tally in others if tally.draws), default=0.0)
+    for tally in pilots:
+        if not tally.draws or (tally.lift(0.95).low or 0.0) > best:
+            continue
+        found.remove(tally)
+        if skipped is not None:
+            name = f"{tally.attacker.name} on {tally.view}"
+            skipped.setdefault(name, "on a draw of the noise it did not find more than others")
+    return found
 
 
 @dataclass(eq=False)

@@ -86,7 +86,7 @@ class Attacker:
             name = name.replace("all vectors", "" if joined == 1 else f"{joined} vectors")
             name = name.removesuffix(", ") or "clean gallery"
         # A fit to people as released would be made anew at every level of noise.
-        slow = self.metric == SOFTMAX and not clean_gallery
+        slow = self.metric in (SOFTMAX, DENSITY) and not clean_gallery
         return replace(
             self,
             name=name,
