@@ -17,7 +17,7 @@ from lethe.linkage.table.anonymity import Pairs
 from lethe.linkage.table.inference import Secret
 from lethe.linkage.table.recoding import Hierarchy
 
-_SWEEPS, _PAIRS, _VALUES, _BLOCK = 5, 8_000, 10, 100_000
+_SWEEPS, _PAIRS, _VALUES, _BLOCK = 5, 5_000, 10, 100_000
 
 
 def guessed_by_model(
