@@ -191,10 +191,10 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
             if any(steps) or not kept.all():  # or by all columns, where that is right more often
                 known = hierarchies, steps, kept, found, pairs, secret
                 for other in (guessed_by_model(*known, near=bool(within)), blind):
-                    for rows in (kept, ~kept):
-                        sums = (table.totals(np.where(rows, one, 0.0)) for one in (other, right))
+                    for part in (kept, ~kept):
+                        sums = (table.totals(np.where(part, one, 0.0)) for one in (other, right))
                         if np.greater(*sums).all():
-                            right[rows] = other[rows]
+                            right[part] = other[part]
             within += ", any value of a person"[2 * (not within) :] if persons else ""
             learnt.append(Learnt(certain, right, blind, within))
     measures, results, shares = reported(
