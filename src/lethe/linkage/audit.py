@@ -7,6 +7,7 @@ proof of privacy; nor is k-anonymity one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,6 @@ from lethe.data.sorted_records import Release
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
-from lethe.linkage.document import BASELINE
 from lethe.linkage.inputs import table_checks
 from lethe.linkage.records.document import RecordSubject
 from lethe.linkage.records.study import study_records
@@ -128,7 +128,8 @@ def audit_table(
     (say or _silent)(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
     study = study_table(table, settings)
     if beside and set(table.quasi) <= set(beside):
-        coarser = settings.release != BASELINE or settings.write_release is not None
+        decided = f"{settings.release} {settings.write_release}"
+        coarser = re.search(r"\b(coarser|k|without)-", decided) is not None
         checks += table_checks(beside, table.quasi, sensitive, person=person, coarser=coarser)
     if folder is not None:
         for made, rows in study.synthetic.items():

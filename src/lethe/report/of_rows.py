@@ -137,7 +137,9 @@ class Quasi(Rows):
         kind, _, near = attack.partition(", ")
         if kind not in _LEARNT or not found.level:  # refused: no other number speaks in its place
             return found
-        numbers = shown if near or "exact" not in shown else shown["exact"]
+        numbers = shown if near else shown.get("exact", shown)
+        if near == self._near():
+            numbers = shown.get("each_row", numbers)
         values = {
             name: share_words(numbers[name]["value"]) for name in ("certain", "guessed", "blind")
         }

@@ -165,11 +165,15 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
         varied = diversity(found, pairs, distance=settings.distance)
         further["t"] = counted(varied.t, people, sure)
         details |= {one: getattr(varied, one) for one in ("distinct_l", "entropy_l", "t", "alpha")}
-        for reach, within in [(None, ""), (secret.reach, secret.words)][: 1 + bool(secret.words)]:
-            guess = best_guess(found, pairs, reach, sure)
+        kinds = [("", False), (secret.words, False)][: 1 + bool(secret.words)]
+        if isinstance(table.counting, Persons):
+            kinds.append((secret.words, True))
+        for within, persons in kinds:
+            reach = secret.reach if within else None
+            guess = best_guess(found, pairs, reach, sure, persons=persons)
             low, high = guess.blind_values
             blind = (secret.codes >= low) & (secret.codes <= high)
-            if isinstance(table.counting, Persons):  # one of a person's values is enough
+            if persons and isinstance(table.counting, Persons):
                 blind = np.bincount(table.counting.of_row, blind)[table.counting.of_row] > 0
             # Of people without a row the adversary guesses by the column that says most.
             certain, right = np.zeros(len(kept), bool), np.zeros(len(kept))
@@ -187,10 +191,11 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
             if any(steps) or not kept.all():  # or by all columns, where that is right more often
                 known = hierarchies, steps, kept, found, pairs, secret
                 for other in (guessed_by_model(*known, near=bool(within)), blind):
-                    for rows in (kept, ~kept):
-                        sums = (table.totals(np.where(rows, one, 0.0)) for one in (other, right))
+                    for part in (kept, ~kept):
+                        sums = (table.totals(np.where(part, one, 0.0)) for one in (other, right))
                         if np.greater(*sums).all():
-                            right[rows] = other[rows]
+                            right[part] = other[part]
+            within += ", any value of a person"[2 * (not within) :] if persons else ""
             learnt.append(Learnt(certain, right, blind, within))
     measures, results, shares = reported(
         Reached(linked, alone, tuple(learnt)), table, context.groups, sure

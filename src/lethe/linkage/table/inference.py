@@ -163,7 +163,7 @@ def _numbers_in(cells: list[str]) -> NDArray[np.float64] | None:
 
 @dataclass(frozen=True, eq=False)
 class Guess:
-    """The best single guess of each class, right for a person who has the value in any row.
+    """The best single guess of each class.
 
     Attributes:
         certain: share of people in classes of which one guess is right for all.
@@ -184,12 +184,19 @@ class Guess:
 
 
 def best_guess(
-    classes: Classes, pairs: Pairs, reach: Int | None = None, confidence: float = 0.95
+    classes: Classes,
+    pairs: Pairs,
+    reach: Int | None = None,
+    confidence: float = 0.95,
+    *,
+    persons: bool = True,
 ) -> Guess:
     """Guess one value in each class so that it is right for as many of its people as possible.
 
     Args:
         reach: (levels,) see `Secret`; None where only equal values are right.
+        persons: whether a guess is right for a person with several rows who has the value in any of
+            them; else it is made for each row, and a person is the mean of their rows.
     """
     people, place = classes.people, pairs.of_row
     whole = np.bincount(pairs.value, pairs.count)
@@ -197,7 +204,7 @@ def best_guess(
     cells: _Cells = (pairs.of_class, pairs.value, pairs.count, None)
     everybody: _Cells = (np.zeros_like(there), there, whole[there], None)
     mass, of_row = classes.mass, classes.of_row
-    if classes.person is not None and classes.profile is not None:
+    if persons and classes.person is not None and classes.profile is not None:
         of_row, mass = classes.profile, np.bincount(classes.profile, classes.weight)
         rows = pairs.value[pairs.of_row], classes.person, classes.weight
         cells, place = _by_person(of_row, *rows)

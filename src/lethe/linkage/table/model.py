@@ -17,7 +17,7 @@ from lethe.linkage.table.anonymity import Pairs
 from lethe.linkage.table.inference import Secret
 from lethe.linkage.table.recoding import Hierarchy
 
-_SWEEPS, _PAIRS, _VALUES, _BLOCK = 5, 8_000, 10, 100_000
+_SWEEPS, _PAIRS, _VALUES, _BLOCK = 5, 5_000, 10, 100_000
 
 
 def guessed_by_model(
@@ -111,7 +111,8 @@ class _Column:
         self.place: Float = np.zeros(len(groups))  # (levels,) no line for categories
         if given.ordered:
             self.place = np.arange(len(groups)) - len(groups) / 2
-        self.middle = np.bincount(groups, self.place) / np.bincount(groups)
+        middle = np.bincount(groups, self.place) / np.bincount(groups)
+        self.middle = np.asarray(middle, dtype=np.float64)
         self.level, self.slope = np.zeros((self.size, 1)), np.zeros(1)
 
     def step(self, pull: Float, curve: Float, shrunk: float) -> Float:
@@ -146,7 +147,7 @@ class _Column:
 def _fit(columns: Sequence[_Column], wanted: Float, weight: Float, *, shares: bool) -> Float:
     """(K,) where all rows start; the columns take what they add."""
     total, values = weight.sum(), wanted.shape[1]
-    start = weight @ wanted / max(total, 1e-12)
+    start: Float = weight @ wanted / max(total, 1e-12)
     start = np.log(start + 0.5 / (total + 1)) if shares else start
     score = np.tile(start, (len(wanted), 1))
     curve = np.repeat(weight[:, None], values, axis=1)

@@ -169,7 +169,7 @@ class Learnt:
     certain: NDArray[np.bool_]  # (rows,) whether the class leaves one guess, the right one
     right: Float  # (rows,) chance that the guess is right
     blind: NDArray[Any]  # (rows,) chance that the best guess without quasi-identifiers is
-    within: str = ""  # the tolerance; empty where only the very value is right
+    within: str = ""  # what is right besides the very value; empty where nothing is
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,9 @@ def reported(
         )
         numbers = {"certain": certain, "guessed": guessed, "blind": blind}
         shares = {name: counted_share(value) for name, value in numbers.items()}
-        details |= {"exact": shares} if learnt is not reached.learnt[-1] else shares
+        details |= (
+            shares if learnt is reached.learnt[-1] else {"exact": details.get("exact", shares)}
+        )
         if blind == 1:  # the classes reveal nothing that the table as a whole does not
             continue
         near = f", {learnt.within}" if learnt.within else ""
