@@ -250,8 +250,7 @@ def audit_records(
         other: facts that an adversary really has, or an earlier release, with the same columns:
             who of it is in `data`?
         unit: of times that are numbers: ``days`` to ``nanoseconds``; ``auto`` tells by their size.
-        keep: of several facts of a person about an item, such as visits, ``all``, or the ``first``
-            or ``last``.
+        keep: ``all`` facts of a person about an item (visits), or the ``first`` or ``last``.
         settings: of `RecordSettings`, such as ``facts=4``: how many are known of a person.
 
     >>> import numpy as np
