@@ -112,7 +112,8 @@ def test_people_are_looked_for_in_a_release_without_them() -> None:
         part = known.of(np.array([at]))
         whole = np.zeros(facts.people)
         whole[kept] = scores(rest, part, 0, RH)
-        (best,), (ahead,), *_ = _standing(whole[None])
+        standing = _standing(whole[None])
+        (best,), (ahead,) = standing.best, standing.eccentricity
         found = seen["scoreboard-rh"]
         assert found.best[at] == best and found.eccentricity[at] == pytest.approx(ahead)
         for name, links in read(rest, part, adversary.sampling(facts)).items():

@@ -175,8 +175,6 @@ def test_more_facts_and_better_dates_name_more_people(records: Findings) -> None
     found = {one["name"]: one for one in rows if one["attacker"] == "scoreboard-rh"}
     dated, undated = found["3 of 4 facts, within 14 days"], found["3 of 4 facts, no dates"]
     assert dated["top_1"]["low"] > undated["top_1"]["high"]
-    assert dated["bits"]["gained"]["value"] > undated["bits"]["gained"]["value"]
-    assert dated["bits"]["prior"] == pytest.approx(np.log2(120))
     # With dates, who knows how many facts may be wrong does better than the sum of similarities.
     fitting = {one["name"]: one for one in rows if one["attacker"] == "fitting"}
     for name, one in found.items():
@@ -270,7 +268,6 @@ def test_a_second_release_of_the_same_people() -> None:
     told = found.table["auxiliary"]
     assert told["known_pairs"] == 35 and told["people"] == 65 and told["shared_items"] == 60
     assert told["curve"][0]["recall"]["value"] == 1.0
-    assert told["clear"]["known_pairs"] == 35
     # 80 released people cannot set a limit of one in a hundred; facts that all fit name each pair.
     by = {one["name"]: one for one in told["attackers"]}
     assert all("at least" in one["calibrated"]["refused"] for one in by.values())

@@ -236,7 +236,7 @@ def from_columns(
     Raises InputError: see `load_ratings`.
 
     >>> from_columns({"person": np.array([7, 7]), "item": np.array([1, 1])}).notes
-    ('1 facts repeat person and item: all are kept, as visits are.',)
+    ('1 facts repeat person and item; all are kept, as visits are.',)
     """
     lengths = {option: len(column) for option, column in columns.items()}
     if len(set(lengths.values())) != 1:
@@ -261,11 +261,7 @@ def from_columns(
     items, item = np.unique(as_text(columns["item"]), return_inverse=True)
     joint = person.astype(np.int64) * len(items) + item
     chosen = _kept(joint, time, keep)
-    if len(chosen) < len(person):
-        twice = len(person) - len(chosen)
-        notes.append(f"{twice} facts repeat person and item; of each the {keep} was kept.")
-    elif repeated := len(joint) - len(np.unique(joint)):
-        notes.append(repeated_note(repeated))
+    notes += repeats_in_words(len(joint) - len(np.unique(joint)), keep)
     return Ratings(
         name,
         person[chosen],
@@ -278,9 +274,10 @@ def from_columns(
     )
 
 
-def repeated_note(count: int) -> str:
+def repeats_in_words(count: int, keep: str) -> list[str]:
     """What is said of facts beyond the first of a person about an item."""
-    return f"{count} facts repeat person and item: all are kept, as visits are."
+    done = "all are kept, as visits are" if keep == "all" else f"of each the {keep} was kept"
+    return [f"{count} facts repeat person and item; {done}."] if count else []
 
 
 def _kept(joint: NDArray[np.int64], time: NDArray[np.int64] | None, keep: str) -> NDArray[np.int64]:

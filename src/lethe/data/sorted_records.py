@@ -19,7 +19,7 @@ from lethe.data.records import (
     finite_numbers,
     load_ratings,
     named_columns,
-    repeated_note,
+    repeats_in_words,
     said_of_zones,
     unit_of,
     whole_days,
@@ -228,10 +228,8 @@ def _collected(
     more: dict[str, Codes] = {option: np.empty(facts, kind) for option, kind in kinds.items()}
     held = np.zeros(len(names["item"]), np.int64)
     done, distinct = _stream(stage, options, keep, origin, who, more, held)
-    if distinct < facts and keep == "all":
-        notes.append(repeated_note(facts - distinct))
-    elif distinct < facts:
-        notes.append(f"{facts - done} facts repeat person and item; of each the {keep} was kept.")
+    notes += repeats_in_words(facts - distinct, keep)
+    if done < facts:
         who = _cut(who, done)
         more = {option: _cut(array, done) for option, array in more.items()}
     if "value" in more:
@@ -266,10 +264,7 @@ def _stream(
     more: Mapping[str, Codes],
     held: NDArray[np.int64],
 ) -> tuple[int, int]:
-    """Fill the arrays in the order of items and people, and count each item's facts.
-
-    Returns: How many are kept, and how many first ones of a person and item there are.
-    """
+    """Fill the arrays by item and person, count each item's facts: how many; how many pairs."""
     last, done, distinct = (-1, -1), 0, 0
     way = " DESC" if keep == "last" else ""
     day = f", d.day - {origin} AS day" if "time" in options else ""

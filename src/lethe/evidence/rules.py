@@ -75,7 +75,7 @@ TABLE_METRICS = {
 RECORD_METRICS = {
     "top-1": "share of people whose record the best guess names rightly",
     "match": "share of people whose record is named rightly beyond the threshold",
-    "exposed": "share of a person's facts in the record that the best guess rightly names, mean",
+    "exposed": "share of a person's facts in the record that is named (theirs, or alike), mean",
     "false-match": "share of people outside the release for whom a record is named",
     "utility-loss": "utility lost against the records as they are",
 }

@@ -247,7 +247,7 @@ def measure(
     right: dict[str, tuple[str, NDArray[np.bool_]]] = {}
     links: dict[str, Links] = {}
     shown: dict[str, Float] = {}  # (Q,) of each attack: share of the facts that it reads
-    alike = _both_have(sheet, facts)
+    alike: Callable[[Int, Int], Float] | None = None
     held, whole = facts.lengths(), np.bincount(sheet.person, minlength=sheet.people)
     for aim in aims:
         boards = aim.boards(settings, blur, not mitigated or aim is first)
@@ -259,8 +259,9 @@ def measure(
             hit = _named(found.best, owner) == aim.targets
             right[label] = aim.name, hit
             shown[label] = np.where(hit, held[found.best] / whole[aim.targets], 0.0)
-            if attacker == "likelihood":
-                missed = np.flatnonzero(~hit & (found.best >= 0))
+            missed = np.flatnonzero(~hit & (found.best >= 0))
+            if attacker == "likelihood" and len(missed):
+                alike = alike or _both_have(sheet, facts)
                 shown[label][missed] = alike(aim.targets[missed], found.best[missed])
             results.append(named_rightly(label, hit, aim.name, attacker, sure))
     count = len(first.targets)

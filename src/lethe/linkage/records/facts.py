@@ -48,7 +48,7 @@ class Facts:
     @cached_property
     def lead(self) -> NDArray[np.bool_]:
         """(facts,) whether a fact is the first of its person about its item."""
-        new = np.diff(self.person, prepend=-1) != 0
+        new: NDArray[np.bool_] = np.diff(self.person, prepend=-1) != 0
         new[self.start[:-1][self.support > 0]] = True
         return new
 

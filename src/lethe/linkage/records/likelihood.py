@@ -291,13 +291,13 @@ def _cells(facts: Facts, known: Known, pairs: Pairs, sampling: Sampling) -> tupl
         near *= sampling.countable[known.item[pairs.fact]]
     near = pairs.over_repeats(near, np.add)
     whole = np.bincount(pairs.of, near)
-    share = _habits(facts, sampling)
-    if share is not None:
+    part = _habits(facts, sampling)
+    if part is not None:
         # A fact that is elsewhere is about the items of the record, as often as the record has it.
         often = pairs.over_repeats(np.ones(len(pairs.place)), np.add)
         seen = np.bincount(pairs.of, often)
         when = np.divide(whole, seen, out=np.ones(len(seen)), where=whole > 0)
-        near = share * near + (1 - share) * often * when[pairs.of]
+        near = part * near + (1 - part) * often * when[pairs.of]
         whole = np.bincount(pairs.of, near)
     fit = near > 0
     # What the target's item says and a fact does not fit cannot be: neither right nor wrong.
