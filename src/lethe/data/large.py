@@ -360,17 +360,14 @@ def read_table(
     return grouped, (note,)
 
 
-def read_head(
-    path: Path, table: str | None = None, rows: int = 20_000, skip: Sequence[str | None] = ()
-) -> Columns:
+def read_head(path: Path, table: str | None = None, skip: Sequence[str | None] = ()) -> Columns:
     """Columns of the first rows of a table, all but those of `skip`; none of an archive.
 
     Columns of a kind that cannot be read are left out; of a .csv file all rows within 4 MiB count.
     """
     suffix = path.suffix.lower()
     if suffix == ".csv":
-        lines, left, head = csv_rows(path), _HEAD, []
-        header = next(lines, [])
+        header, left, head = next(lines := csv_rows(path), []), _HEAD, []
         wanted = [at for at, name in enumerate(header) if name not in skip]
         while wanted and left >= 0 and (part := list(islice(lines, 1000))):
             head += part
@@ -380,12 +377,12 @@ def read_head(
         return {}
     pa = require("pyarrow", "tables")
     if suffix in (".feather", ".arrow"):
-        head = arrow_table(path, lambda schema: schema.names)[:rows]
+        head = arrow_table(path, lambda schema: schema.names)[:_ROWS]
     else:
         with require("duckdb", "tables").connect(":memory:") as base:
             inside = f"read_parquet({text_sql(str(path))})"
             source = inside if suffix == ".parquet" else attached(base, path, table)
-            head = base.sql(f"FROM {source} LIMIT {int(rows)}").to_arrow_table()
+            head = base.sql(f"FROM {source} LIMIT {_ROWS}").to_arrow_table()
     columns = {}
     for name in (name for name in head.column_names if name not in skip):
         with contextlib.suppress(InputError):
@@ -394,7 +391,7 @@ def read_head(
     return columns
 
 
-_HEAD = 2**22
+_HEAD, _ROWS = 2**22, 20_000
 _TEXT = 64  # bytes of a text of Python beside its characters
 _AUDIT = 200  # bytes a row that counting its classes takes at most, measured at 776,000 rows
 

@@ -291,8 +291,7 @@ def noise_dp(
     return from_seeded_noise(label)
 
 
-_CELLS = 1 << 23  # scores whose plays are drawn at once
-_CACHED = 1 << 18  # and computed
+_CELLS, _CACHED = 1 << 23, 1 << 18  # scores whose plays are drawn at once, and computed at once
 
 
 def optimal_attacker(
@@ -350,8 +349,7 @@ def optimal_attacker(
         spread = np.zeros(count)
         if draws > 1 and np.ndim(sigma) == 1:
             spread = level[true] ** 2 * play.chisquare((draws - 1) * rows.shape[1], count)
-        fits = max(1, _CACHED // len(rows))  # what a processor holds is computed faster
-        for some in (slice(first, first + fits) for first in range(0, count, fits)):
+        for some in np.array_split(np.arange(count), min(count, 1 + count * len(rows) // _CACHED)):
             score = _log_joint(game, rows, mean[some], spread[some], level, draws)
             hits += int(_named(score, true[some], top, coins).sum())
     high = 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, confidence))
@@ -432,8 +430,7 @@ def _log_joint(
 ) -> Float:
     """(T, G) log chance of each user and what was seen, up to what all users share."""
     inverse = draws / (2 * level[game.owner] ** 2)
-    score = np.asarray(mean @ rows.T)
-    score *= 2 * inverse
+    score = np.asarray(mean @ rows.T) * (2 * inverse)
     score -= inverse * (rows**2).sum(axis=1)
     with np.errstate(divide="ignore"):
         score += np.log(game.weight)

@@ -114,9 +114,8 @@ ATTACKERS = (
         "nearest row, all vectors",
         "Nearest pair of an enrolled and a new vector",
         NEAREST,
-        False,
+        True,
         ALL,
-        noise=False,
     ),
     Attacker(
         "density, all vectors",

@@ -88,8 +88,7 @@ def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
     rng = np.random.default_rng([seed, 69])
     asked = np.unique(sight.owner)
     people = np.sort(rng.permutation(asked)[: min(_MOST_PEOPLE, max(1, len(asked) // 2))])
-    kept = np.isin(sight.owner, people)
-    alone = sight.asking(kept)
+    alone = sight.asking(np.isin(sight.owner, people))
     enrolled = np.flatnonzero(np.isin(sight.user, people))
     place = np.searchsorted(people, np.concatenate([sight.user[enrolled], alone.owner]))
     probes = slice(len(enrolled), None)
@@ -179,9 +178,8 @@ def plants(
 ) -> list[Plant]:
     """Leaks of several sizes in a release, with the strongest of what its attackers measure.
 
-    Attackers that learn from other people are left out: the others must see every kind. Once one
-    finds a leak as often as who knows it, the others do not look: what is measured is a maximum,
-    so fewer of them can only show less.
+    Attackers that learn from other people are left out: the others must see every kind. They look
+    until one finds a leak as often as who knows it: fewer of them can only show less.
 
     Args:
         panel: attackers of the release.
@@ -199,7 +197,7 @@ def plants(
     sizes = {min(size + 1, len(asked)) for size in sizes}
     able = [
         tally
-        for tally in sorted(tallies, key=lambda one: -one.hits.sum() / max(one.tries.sum(), 1))
+        for tally in sorted(tallies, key=lambda one: one.attacker.vectors == 1)
         if tally.view == RELEASE
         and tally.attacker.metric in _ON_PLANTS
         and not tally.attacker.normalised
@@ -207,10 +205,7 @@ def plants(
     found = []
     for twin in twins(sight, seed):
         looked: list[tuple[Tally, Float]] = []
-        fit = _MADE_FOR[twin.kind]
-        for tally in sorted(
-            able, key=lambda one: (one.attacker.metric not in fit, one.attacker.vectors == 1)
-        ):
+        for tally in sorted(able, key=lambda one: one.attacker.metric not in _MADE_FOR[twin.kind]):
             rate = _rates(panel, tally, twin.sight)
             if rate is not None:
                 looked.append((tally, rate))
@@ -222,12 +217,11 @@ def plants(
             best = max(measured, key=lambda lift: (lift.low or 0.0, lift.value or 0.0))
             share = size / len(asked)
             leak = share * twin.known + (1 - share) / users
-            top_1 = scaled(best, 1 / users)
             found.append(
                 Plant(
                     twin.kind,
                     {"top-1": leak, "lift": leak * users},
-                    {"top-1": replace(top_1, method="plant"), "lift": best},
+                    {"top-1": replace(scaled(best, 1 / users), method="plant"), "lift": best},
                 )
             )
     return found
@@ -235,10 +229,9 @@ def plants(
 
 def _rates(panel: Panel, tally: Tally, sight: Sight) -> NDArray[np.float64] | None:
     """(m,) share of the planted probes of each person that an attacker names; None: it cannot."""
-    attacker = tally.attacker
     try:
-        seen = panel.seen(attacker, sight, sight)
-        credit = panel.credit(attacker, seen, panel.fits(attacker, seen))
+        seen = panel.seen(tally.attacker, sight, sight)
+        credit = panel.credit(tally.attacker, seen, panel.fits(tally.attacker, seen))
     except (InputError, NotMeasurable):
         return None
     people, place = np.unique(seen.owner, return_inverse=True)

@@ -256,8 +256,7 @@ def window_votes(model: TokenScores, base: TokenScores | None, text: str) -> flo
     Chen et al. 2026 (arXiv:2601.02751): each window casts one vote, whatever the size of its gain,
     and the shares of all window sizes are averaged. So a few tokens with huge changes, which decide
     a mean, have few votes. A window in which nothing differs casts half a vote. A text shorter than
-    a window size has no vote of that size (in the authors' code it is one window of its own length,
-    so its sign counts once a size); one shorter than all is one window.
+    a window size has no vote of that size (the authors give it one); one shorter than all has one.
 
     >>> from lethe.membership.language.tokens import TokenScores
     >>> gain = np.array([1, 1, -3, 1], np.float32)
