@@ -1,10 +1,11 @@
 """Sphinx: the pages of this folder, and an API reference made from the docstrings."""
 
 import json
+import tempfile
 from importlib.metadata import version as installed
 from pathlib import Path
 
-from lethe.evidence.findings import Findings
+from lethe.evidence.findings import Findings, schema
 from lethe.report import render, render_several
 
 project = "Lethe"
@@ -36,7 +37,9 @@ napoleon_custom_sections = ["Guarantee", "Assumes"]
 
 html_theme = "furo"
 html_static_path = []
-html_extra_path = ["../src/lethe/evidence/findings.schema.json"]
+_EXTRA = Path(tempfile.mkdtemp())
+(_EXTRA / "findings.schema.json").write_text(json.dumps(schema(), indent=1))
+html_extra_path = [str(_EXTRA)]
 html_show_copyright = False
 html_show_sphinx = False
 

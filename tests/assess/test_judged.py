@@ -20,8 +20,9 @@ from lethe.assess.judged import (
     read_criteria,
 )
 from lethe.errors import InputError
-from lethe.evidence.estimate import measured_of
+from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
+from lethe.evidence.plain import read
 from lethe.evidence.rules import METRICS, METRICS_OF, Rule, parse_rule
 
 # Measured only where verification or an attribute is asked for.
@@ -65,7 +66,7 @@ def test_every_metric_has_evidence_on_every_candidate(kind: str) -> None:
             assert named, (candidate["name"], metric)
             for quantity in named:
                 rule = parse_rule(f"{quantity} <= 1", metrics_of(found))
-                stored = measured_of(candidate["measures"][quantity])
+                stored = read(Measured, candidate["measures"][quantity])
                 assert evidence_of(found, candidate, rule) == stored
 
 

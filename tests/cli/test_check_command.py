@@ -13,8 +13,9 @@ from small_runs import ALL_RULES, gates, language_run, rows_run, scores_run, vec
 
 from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.cli import run
-from lethe.evidence.estimate import Estimate, measured_of
+from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
+from lethe.evidence.plain import read
 from lethe.evidence.rules import parse_rule
 
 
@@ -48,7 +49,7 @@ def test_what_a_run_judged_is_what_its_findings_hold(runs: dict[str, Path], kind
     for entry, text in zip(whole.rules, ALL_RULES[kind], strict=True):
         [candidate] = judged_candidates(bare)
         found = evidence_of(bare, candidate, parse_rule(text, metrics))
-        stored = measured_of(entry["evidence"])
+        stored = read(Measured, entry["evidence"])
         if isinstance(stored, Estimate):
             assert isinstance(found, Estimate)
             for name in ("value", "low", "high"):

@@ -24,6 +24,9 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.findings import OPTIONAL, SCHEMA, Findings, schema
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.of_language import LanguageDocument
+from lethe.evidence.of_model import ModelDocument
+from lethe.evidence.plain import plain, read
 from lethe.evidence.risk import AttackResult
 
 GOLDEN = Path(__file__).parent / "golden" / "findings.json"
@@ -146,14 +149,15 @@ def test_the_schema_is_a_schema_and_lists_what_the_code_lists():
     assert set(document["properties"]) == names
     assert set(document["required"]) == names - set(OPTIONAL)
     assert document["properties"]["schema"]["const"] == document["$id"] == SCHEMA
-    release = document["properties"]["subject"]["properties"]["release"]["enum"]
+    release = document["$defs"]["SubjectRow"]["properties"]["release"]["enum"]
     assert release == ["model", "embeddings", "table", "queries", "language-model"]
-    made = document["$defs"]["guarantee"]["properties"]
+    made = document["$defs"]["Guarantee"]["properties"]
     assert made["kind"]["enum"] == list(guarantees.PROVEN + guarantees.NOT_PROVEN)
     assert made["relation"]["enum"] == list(guarantees.RELATIONS)
     assert made["unit"]["enum"] == list(guarantees.UNITS)
     outcomes = {rules.PASS, rules.FAIL, rules.UNDECIDED, rules.NOT_TESTED}
-    assert set(document["$defs"]["outcome"]["enum"]) == outcomes
+    for name in ("RuleRow", "VerdictRow"):
+        assert set(document["$defs"][name]["properties"]["outcome"]["enum"]) == outcomes
 
 
 @pytest.mark.parametrize("made", [minimal, full])
@@ -303,6 +307,27 @@ def test_a_missing_file_and_another_document_are_refused(tmp_path):
     (tmp_path / "list.json").write_bytes(b"[]")
     with pytest.raises(InputError, match="does not hold a findings document"):
         Findings.load(tmp_path / "list.json")
+
+
+def test_no_two_numbers_have_one_name():
+    """`{:g}` writes both as 0.123457."""
+    named = context({0.1234567: 1, 0.1234568: 2, 0.01: 3})
+    assert named == {"0.1234567": 1, "0.1234568": 2, "0.01": 3}
+
+
+@pytest.mark.parametrize("kind", ["model", "scores", "language"])
+def test_what_was_read_with_types_is_written_as_it_was(kind):
+    """Every number of a kind with types has a field: reading drops nothing."""
+    document = json.loads((GOLDEN.parents[2] / "golden" / f"{kind}.json").read_bytes())
+    of = LanguageDocument if kind == "language" else ModelDocument
+    again = plain(read(of, document), digits=8)
+    for before, after in zip(document["candidates"], again["candidates"], strict=True):
+        assert {**before, "equivalent": before.get("equivalent")} == {
+            **after,
+            "equivalent": after.get("equivalent"),
+        }
+    for part in {"data", "language", "records", "checks", "guarantees"} & {*again}:
+        assert again[part] == document[part], part
 
 
 if __name__ == "__main__":

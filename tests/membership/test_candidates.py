@@ -50,7 +50,7 @@ def test_only_what_is_named() -> None:
 def test_all_says_what_is_missing() -> None:
     built, skipped = build_candidates(AuditSettings(mitigations=("all",)), TORCH)
     assert {*STANDARD, *CHEAP, *OUTPUT} < {one.name for one in built}
-    lacking = {entry["name"]: entry["why"] for entry in skipped}
+    lacking = {entry.name: entry.why for entry in skipped}
     assert "--epsilon" in lacking["dp-sgd"] and "--local-epsilon" in lacking["swag-ppm"]
     everything = AuditSettings(mitigations=("all",), epsilon=(4.0,), delta=1e-5, local_epsilon=2.0)
     made = len(build_candidates(everything, TORCH)[0])
@@ -84,7 +84,7 @@ def test_what_is_refused(changes: dict[str, Any], words: str) -> None:
 
 def test_what_a_recipe_cannot_carry() -> None:
     built, skipped = build_candidates(AuditSettings(), ANY)
-    assert "uniform-noise" in {entry["name"] for entry in skipped}
+    assert "uniform-noise" in {entry.name for entry in skipped}
     assert "weighted" in [one.name for one in built]
     with pytest.raises(InputError, match="torch recipe"):
         build_candidates(AuditSettings(mitigations=("dp-sgd",), epsilon=(1.0,), delta=1e-5), ANY)

@@ -107,14 +107,14 @@ def test_fewer_than_16_models_are_refused_not_an_exception():
                 f"models={models}: selecting and reporting records needs at least 16 shadow models"
             )
         assert np.isfinite(found.all_models.t).all()
-        assert found.to_json()["top_t"]["refused"]
+        assert found.row().top_t.reason
     assert isinstance(expose(audit(16, 100)).top_t, Estimate)
 
 
 def test_constant_signals_are_refused():
     found = expose(shadows(paired(16, 20), np.zeros((16, 20))))
     assert "no record has a t-score" in found.top_t.reason
-    assert sum(found.to_json()["histogram"]["counts"]) == 0
+    assert sum(found.row().histogram.counts) == 0
 
 
 def test_records_that_lack_models_in_a_half_are_refused_not_an_exception():
@@ -128,7 +128,7 @@ def test_records_that_lack_models_in_a_half_are_refused_not_an_exception():
     assert isinstance(found.top_t, Refusal) and "lack three models" in found.top_t.reason
     assert found.selected.tolist() == [5]
     members = coins(20, 40, 3, 0.15)
-    assert expose(shadows(members, signals(members, 1, 2.0))).to_json()
+    assert expose(shadows(members, signals(members, 1, 2.0))).row()
     tracked = expose(audit(16, 60), np.array([3, 4]))
     assert tracked.selected.tolist() == [3, 4] and isinstance(tracked.top_t, Estimate)
 
@@ -158,9 +158,9 @@ def test_record_order_does_not_matter():
 
 def test_histogram_counts_every_record_once():
     made = audit(16, 200)
-    document = expose(made).to_json()
-    assert sum(document["histogram"]["counts"]) == 200
-    assert len(document["histogram"]["edges"]) == len(document["histogram"]["counts"]) + 1
+    shape = expose(made).row().histogram
+    assert sum(shape.counts) == 200
+    assert len(shape.edges) == len(shape.counts) + 1
 
 
 # Change between two trainings.

@@ -99,7 +99,7 @@ def test_curve_carries_the_band_that_holds_it_at_once():
     assert curve["band_low"] == low.tolist() and curve["band_high"] == high.tolist()
     assert (low <= curve["low"]).all() and (high >= curve["high"]).all()
     assert (high - low > np.subtract(curve["high"], curve["low"]) + 1e-6).mean() > 0.8
-    assert result.to_json()["roc"].keys() >= {"band_low", "band_high"}
+    assert result.row().roc.keys() >= {"band_low", "band_high"}
 
 
 def test_group_ids_are_the_clusters():

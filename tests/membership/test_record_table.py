@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from simulated import audit, gaps, paired, shadows, signals
 
 from lethe.errors import InputError
+from lethe.evidence.plain import plain
 from lethe.membership.document import exposed_records
 from lethe.membership.exposure import expose, vulnerability
 from lethe.membership.records import (
@@ -223,7 +224,7 @@ def test_the_file_keeps_its_columns_and_gets_the_new_ones(tmp_path, monkeypatch)
             (tmp_path / name).write_bytes(content)
             return tmp_path / name
 
-    old = exposed_records(measured, None, pseudonyms=False)
+    old = plain(exposed_records(measured, None, pseudonyms=False))
     features = np.random.default_rng(3).normal(size=(80, 3))
     monkeypatch.setattr("lethe.training.folder.find_spec", lambda name: None)
     assert write_records(Folder(), measured, None, features) == "records.csv"

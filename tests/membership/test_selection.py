@@ -49,7 +49,7 @@ def test_the_document_prints_those_limits():
     measured = measure(made, BASELINE, None, AuditSettings(attack=("loss-threshold",)))
     rows = exposed_records(measured, None)
     ranked = measured.exposure.ranked(0.95)
-    assert [row["low"] for row in rows] == ranked.low[ranked.order[:100]].tolist()
+    assert [row.low for row in rows] == ranked.low[ranked.order[:100]].tolist()
     few = expose(made.first(8)).ranked(0.95)  # no halves: limits hold for all records at once
     low, _ = expose(made.first(8)).all_models.limits(0.95)
     known = np.isfinite(few.t)

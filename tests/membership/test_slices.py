@@ -12,6 +12,7 @@ from simulated import paired, signals
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Refusal
+from lethe.evidence.plain import plain
 from lethe.evidence.roc import auc, tpr_at_fpr
 from lethe.membership.exposure import vulnerability
 from lethe.membership.scoring import score_all
@@ -47,7 +48,7 @@ def test_values_are_those_of_the_slice() -> None:
         rest = known & ~rows
         gap = one.auc.value - auc(members[rest], score[rest])
         assert one.difference.value == pytest.approx(gap)
-        assert one.to_json()["auc"]["low"] <= one.auc.value
+        assert plain(one)["auc"]["low"] <= one.auc.value
 
 
 def test_an_exposed_slice_is_found_and_the_pooled_threshold_hits_it() -> None:

@@ -148,8 +148,8 @@ def test_public_weights_give_each_record_its_epsilon() -> None:
     )
     assert alone * 0.999 <= epsilons[half] <= alone * 1.02
     shown = epsilon_histogram(epsilons, 10)
-    assert sum(shown["counts"]) == N == shown["n"]
-    assert shown["edges"][-1] == shown["max"] == float(epsilons.max())
+    assert sum(shown.counts) == N == shown.n
+    assert shown.edges[-1] == shown.max == float(epsilons.max())
 
 
 def test_weights_of_private_data_prove_nothing() -> None:

@@ -155,6 +155,7 @@ def candidate(name: str) -> Json:
             },
         },
         "risk_from": {"attack": "lira-online", "view": "release", "results": []},
+        "shown": [],
         "strongest_attack": "lira-online",
         "models": 64,
         "train_utility": estimate(min(utility + 0.021, 0.999), 0.0012, 0, 1),
@@ -173,10 +174,6 @@ def candidate(name: str) -> Json:
                 "records": 142 + at,
                 "utility": estimate(min(utility - 0.02 + 0.004 * ((7 * at) % 10), 0.998), 0.008),
                 "utility_loss": None if first else estimate(loss * (0.4 + at % 3), 0.006),
-                "mean_weight": 1.0 if first else 0.82 + 0.015 * at,
-                "tpr": {"refused": "fpr=0.01 needs at least 1000 non-members, got 812."}
-                if at == 9
-                else estimate(0.03 + 0.002 * at, 0.01, 0, 1),
             }
             for at, label in enumerate(CLASSES)
         ],

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 from documents import KINDS, MANIFEST, document, findings
 
+from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
+from lethe.evidence.guarantee import Guarantee
 from lethe.report.frontier_chart import points
 from lethe.report.of_model import Model
 from lethe.report.page import read, together
@@ -108,10 +110,10 @@ def test_a_proof_is_named_where_the_option_carries_one() -> None:
     claim = {"kind": "approx-dp", "parameters": {"epsilon": 4.0, "delta": 1e-5}, "proven": True}
     for one in plain["guarantees"]:
         if one["candidate"] == chosen:
-            one["guarantee"] |= {**claim, "relation": "add/remove", "unit": "person"}
+            one["guarantee"] |= {**claim, "relation": "add/remove", "unit": "user"}
     found = first("records", plain)
     assert found.cards[3].large.endswith("measured, with a proof")
-    assert any("epsilon 4, delta 1e-05, add/remove a person" in x for x in found.cards[3].lines)
+    assert any("epsilon 4, delta 1e-05, add/remove a user" in x for x in found.cards[3].lines)
     labels = {name: cells[0] for name, cells in found.options.rows}
     assert labels[chosen] == "proven: epsilon 4, recommended"
 
@@ -176,7 +178,10 @@ def test_an_option_shows_the_proof_of_what_was_measured_and_not_the_smallest():
     """A limit for people who are equally likely stood over rates of people who are not."""
     from lethe.report.first_screen import _label
 
-    own, other = ({"parameters": {"success": share}, "unit": "record"} for share in (0.3, 0.2))
+    own, other = (
+        Guarantee("identification-bound", {"success": share}, "none", "record")
+        for share in (0.3, 0.2)
+    )
     assert _label([own, other]) == "proven: at most 30 %"
 
 
@@ -238,7 +243,7 @@ def test_of_several_models_of_vectors_the_worst_speaks(worse: int) -> None:
 def test_an_epsilon_of_one_vector_is_not_that_of_a_person() -> None:
     from lethe.report.first_screen import _label
 
-    proofs = [{"parameters": {"epsilon": share}, "unit": "vector"} for share in (2, 1)]
+    proofs = [Guarantee("pure-dp", {"epsilon": x}, "replace-one", "vector") for x in (2, 1)]
     assert _label(proofs) == "proven of one vector: epsilon 2"
 
 
@@ -331,6 +336,22 @@ def test_only_shares_are_printed_in_percent(kind: str) -> None:
     assert [str(cells[2]) for _, cells in rows] == ["2.5"] * len(texts)
 
 
+def test_rounds_of_removal_are_printed_where_the_page_speaks_at_another_rate() -> None:
+    """The page failed: a round has a risk at the frontier's rate and at no other."""
+    plain = document("model")
+    base = plain["candidates"][0]
+    nothing = base["risk"] | {"value": 0.01, "low": 0.0, "high": 0.3}
+    base |= {"risk": nothing, "measures": base["measures"] | {"tpr@0.01": nothing}}
+    base["shown"] = [{"fpr": 0.1, "estimate": base["measures"]["tpr@0.1"]}]
+    t = base["vulnerability"]["top_t"]
+    counts = {"removed": 2, "stayed": 98, "newly_exposed": 1, "attack": "lira-online"}
+    base["onion"] = [counts | {"risk": nothing, "top_t": t, "change": t}]
+    release = read(Findings.from_json(plain), MANIFEST)
+    (section,) = (one for one in release.sections if one.id == "exposed")
+    (rounds,) = (part for part in section.parts if "exposed next" in getattr(part, "title", ""))
+    assert "10 %" in release.first.verdict and str(rounds.rows[0][1][2]) == "1.00 % 0 to 30.0 %"
+
+
 def test_extraction_speaks_where_membership_cannot() -> None:
     from documents import GOLDEN
 
@@ -347,4 +368,4 @@ def test_extraction_speaks_where_membership_cannot() -> None:
 def test_a_guess_that_is_always_right_is_written_out() -> None:
     from lethe.report.first_screen import share_sentence
 
-    assert share_sentence({"value": 1.0, "low": 1.0, "high": 1.0}, 1.0)[2] == "100 %"
+    assert share_sentence(Estimate(1.0, 1.0, 1.0, 0.95, "", 9), 1.0)[2] == "100 %"

@@ -103,5 +103,6 @@ def test_what_could_have_been_seen_stands_beside_the_denial() -> None:
     assert "is not measured" in said(plain) and "Not shown above chance" not in said(plain)
     plain["candidates"][0]["measures"]["extraction"] = {"refused": "no text has 40 tokens"}
     plain["candidates"][0]["extraction"] |= {"sides": []}
-    [note] = Language(plain)._extraction(plain["candidates"][0])
+    room = Language(plain)
+    [note] = room._extraction(room.document.candidates[0])
     assert "Extraction is not measured: no text has 40 tokens." in str(note)

@@ -20,13 +20,12 @@ def test_cards_and_options_speak_at_the_headlines_rate(gap):
     scores = rng.normal(size=members.shape) + 2 * rng.normal(size=600) + gap * members
     how = {"save": False, "quiet": True, "attack": "loss-threshold"}
     document = lethe.audit_scores(scores, members, **how).to_json()
-    (candidate,) = document["candidates"]
     room = Model(document)
-    rate = candidate["measures"][f"tpr@{room.fpr:g}"]
-    screen, value = first_screen(room, {}, None), share_words(rate["value"])
+    rate = room.judged.measures[f"tpr@{room.fpr:g}"]
+    screen, value = first_screen(room, {}, None), share_words(rate.value)
     assert f" {value} " in screen.headline
     assert screen.cards[1].large.startswith(value) and screen.cards[3].large.startswith(value)
     ((_, cells),) = screen.options.rows
     assert cells[1] == room.result_cell(rate)
     if gap < 1:
-        assert candidate["risk"] == candidate["measures"]["tpr@0.01"] != rate
+        assert room.judged.risk == room.judged.measures["tpr@0.01"] != rate

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from sample import document
 
 from lethe.evidence.findings import Findings
+from lethe.evidence.of_model import ModelDocument
+from lethe.evidence.plain import read
 from lethe.report import render
 from lethe.report.proven_measured import pairs, proven_beside_measured, shown_epsilon
 
@@ -27,12 +29,16 @@ def proved(epsilon=4.0, delta=1e-5, **numbers):
     return plain
 
 
+def typed(plain):
+    return read(ModelDocument, plain)
+
+
 def test_by_hand():
     """TPR 0.21 [0.11, 0.31] at FPR 0.1, delta 0.01: ln 1, ln 2, ln 3."""
     plain = proved(delta=0.01)
     rate = {"value": 0.21, "low": 0.11, "high": 0.31, "confidence": 0.95, "method": "", "n": 9}
     plain["candidates"][2]["measures"] = {"auc": rate, "tpr@0.1": rate}
-    (found,) = pairs(plain)
+    (found,) = pairs(typed(plain))
     assert found.name == "weighted" and found.proven == 4.0 and not found.contradicts
     assert found.low == pytest.approx(0, abs=1e-12)
     assert found.value == pytest.approx(math.log(2)) and found.high == pytest.approx(math.log(3))
@@ -47,12 +53,12 @@ def test_what_a_mechanism_at_its_limit_shows_is_its_epsilon(epsilon, fpr, delta)
 
 def test_every_rate_of_the_candidate_that_has_a_proof():
     plain = proved()
-    assert [(one.name, one.fpr) for one in pairs(plain)] == [
+    assert [(one.name, one.fpr) for one in pairs(typed(plain))] == [
         ("weighted", 0.1),
         ("weighted", 0.01),
         ("weighted", 0.001),
     ]
-    for one in pairs(plain):
+    for one in pairs(typed(plain)):
         tpr = plain["candidates"][2]["attacks"]["lira-online"]["tpr"][f"{one.fpr:g}"]
         assert one.low == max(0.0, math.log((tpr["low"] - 1e-5) / one.fpr))
 
@@ -65,7 +71,7 @@ def test_it_is_on_the_page_with_its_table():
 
 
 def test_a_proof_below_what_was_measured_is_called_wrong():
-    warning = proven_beside_measured(proved(epsilon=0.01))[0]
+    warning = proven_beside_measured(typed(proved(epsilon=0.01)))[0]
     assert "above the proven epsilon of weighted" in warning.text and warning.tone == "warning"
 
 
@@ -78,7 +84,7 @@ def test_nothing_is_shown_where_one_of_both_is_missing(kind):
         plain["guarantees"][2]["guarantee"]["parameters"] = {"mu": 1.0}
     else:
         plain["candidates"][2]["measures"] = {"tpr@0.1": {"refused": ""}}
-    assert proven_beside_measured(plain) == []
+    assert proven_beside_measured(typed(plain)) == []
 
 
 def test_many_candidates_keep_the_figure_small():
@@ -87,5 +93,5 @@ def test_many_candidates_keep_the_figure_small():
     for at in range(40):
         plain["candidates"].append({**row, "name": f"c{at}"})
         plain["guarantees"].append({**claim, "candidate": f"c{at}"})
-    chart, folded = proven_beside_measured(plain)
+    chart, folded = proven_beside_measured(typed(plain))
     assert len(folded.parts[0].rows) == 3 * 41 and len(chart.svg) < 40_000

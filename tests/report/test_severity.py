@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.report.severity import LEVELS, advantage, outcome, severity, worst_severity
 
 SHARES = st.floats(0, 1)
 
 
-def share(low: float | None, high: float | None) -> dict[str, float | None]:
-    return {"value": None, "low": low, "high": high}
+def share(low: float | None, high: float | None) -> Estimate:
+    return Estimate(None, low, high, 0.95, "", 9)
 
 
 @pytest.mark.parametrize(
@@ -44,8 +45,8 @@ def test_limits_that_rise_never_lower_it(
     assert LEVELS.index(before) <= LEVELS.index(after)
 
 
-@pytest.mark.parametrize("nothing", [None, {"refused": "too few"}, share(None, None)])
-def test_what_was_not_measured_has_no_severity(nothing: dict[str, float | None] | None) -> None:
+@pytest.mark.parametrize("nothing", [None, Refusal("too few"), share(None, None)])
+def test_what_was_not_measured_has_no_severity(nothing: Measured | None) -> None:
     assert severity(nothing, 0.01) == ""
 
 
@@ -55,11 +56,8 @@ def test_the_worst_of_several() -> None:
 
 
 def test_an_auc_counts_by_its_advantage() -> None:
-    assert advantage({"value": 0.75, "low": 0.5, "high": None}) == {
-        "value": 0.5,
-        "low": 0.0,
-        "high": None,
-    }
+    found = advantage(Estimate(0.75, 0.5, None, 0.95, "", 9))
+    assert (found.value, found.low, found.high) == (0.5, 0.0, None)
 
 
 @pytest.mark.parametrize(

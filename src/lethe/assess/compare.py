@@ -19,9 +19,10 @@ from typing import Any, NamedTuple
 
 from lethe.assess.judged import evidence_of, judged_candidates, kind_of, metrics_of
 from lethe.errors import InputError
-from lethe.evidence.estimate import Estimate, Measured, measured_of
+from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import CLAIMS
+from lethe.evidence.plain import plain, read
 from lethe.evidence.rules import AT_FPR, Rule
 
 Json = dict[str, Any]
@@ -52,17 +53,6 @@ class Change:
     difference: Estimate | None
     verdict: str
     worse: bool | None
-
-    def to_json(self) -> Json:
-        """Plain values."""
-        sides = {"before": self.before, "after": self.after, "difference": self.difference}
-        return {
-            "candidate": self.candidate,
-            "quantity": self.quantity,
-            **{key: None if one is None else one.to_json() for key, one in sides.items()},
-            "verdict": self.verdict,
-            "worse": self.worse,
-        }
 
 
 @dataclass(frozen=True)
@@ -100,18 +90,19 @@ class Comparison:
 
     def to_json(self) -> Json:
         """Plain values."""
-        return {
+        document: Json = {
             "release": self.kind,
-            "different_data": list(self.data),
+            "different_data": self.data,
             "method": METHOD,
             "settings": {key: {"before": a, "after": b} for key, (a, b) in self.settings.items()},
-            "only_before": list(self.only_before),
-            "only_after": list(self.only_after),
-            "changes": [one.to_json() for one in self.changes],
-            "rules": list(self.rules),
-            "guarantees": list(self.guarantees),
+            "only_before": self.only_before,
+            "only_after": self.only_after,
+            "changes": self.changes,
+            "rules": self.rules,
+            "guarantees": self.guarantees,
             "worse": self.worse,
         }
+        return dict(plain(document))
 
 
 def difference(before: Estimate, after: Estimate) -> Estimate | None:
@@ -171,19 +162,19 @@ def measures_of(findings: Findings, candidate: Mapping[str, Any]) -> dict[str, Q
         rule.quantity: Quantity(evidence_of(findings, candidate, rule), not rule.at_least)
         for rule in _rules_of(findings, candidate)
     }
-    risk = Quantity(measured_of(candidate.get("risk")), True)
+    risk = Quantity(read(Measured, candidate.get("risk")), True)
     if risk.measured is not None and risk not in found.values():
         found["risk"] = risk
     for name in ("utility", "train_utility", "accuracy"):
         if name in candidate:
-            found[name.replace("_", " ")] = Quantity(measured_of(candidate[name]), False)
+            found[name.replace("_", " ")] = Quantity(read(Measured, candidate[name]), False)
     for name in ("weighted", "macro"):
         if "f1" in candidate:
-            found[f"{name} F1"] = Quantity(measured_of(candidate["f1"][name]), False)
+            found[f"{name} F1"] = Quantity(read(Measured, candidate["f1"][name]), False)
     for row in candidate.get("per_class", ()):
-        found[f"utility of class {row['class']}"] = Quantity(measured_of(row["utility"]), False)
+        found[f"utility of class {row['class']}"] = Quantity(read(Measured, row["utility"]), False)
         if "tpr" in row:
-            found[f"tpr of class {row['class']}"] = Quantity(measured_of(row["tpr"]), True)
+            found[f"tpr of class {row['class']}"] = Quantity(read(Measured, row["tpr"]), True)
     return found
 
 

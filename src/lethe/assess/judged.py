@@ -15,8 +15,9 @@ from typing import Any
 
 from lethe.assess.verdict import decide
 from lethe.errors import InputError, check_known_keys, did_you_mean
-from lethe.evidence.estimate import Estimate, Measured, measured_of
+from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
+from lethe.evidence.plain import read
 from lethe.evidence.rules import (
     FAIL,
     MECHANISM_METRICS,
@@ -87,12 +88,11 @@ def evidence_of(findings: Findings, candidate: Mapping[str, Any], rule: Rule) ->
         return _of_mechanism(mechanism, rule)
     if findings.queries is not None:
         return counted(findings.queries["ledger"])[rule.metric]
+    found: Measured | None = read(Measured, candidate["measures"].get(rule.quantity))
     if findings.language is not None and rule.metric == "epsilon-lower":
-        found = measured_of(candidate["measures"].get(rule.quantity))
-        return lower_for_rule(
-            found, (findings.language["canaries"] or {}).get("reach", 0.0), rule.limit
-        )
-    return measured_of(candidate["measures"].get(rule.quantity))
+        reach = (findings.language["canaries"] or {}).get("reach", 0.0)
+        return lower_for_rule(found, reach, rule.limit)
+    return found
 
 
 def _mechanism(findings: Findings) -> Mapping[str, Any] | None:
@@ -103,7 +103,8 @@ def _mechanism(findings: Findings) -> Mapping[str, Any] | None:
 def _of_mechanism(mechanism: Mapping[str, Any], rule: Rule) -> Measured | None:
     """The lower limit; it passes a rule only if a planted leak was seen, of twice as much."""
     if rule.metric == "reuse":
-        return measured_of(mechanism["reuse"])
+        reuse: Measured = read(Measured, mechanism["reuse"])
+        return reuse
     claim, limit, less = mechanism["claim"], mechanism["limit"], mechanism["reach"]["too_small_by"]
     if rule.metric != f"{claim['measure']}-lower":
         return None
@@ -241,7 +242,7 @@ def judge_stored(findings: Findings, run: str) -> list[Judged]:
             run,
             entry["candidate"],
             parse_rule(entry["rule"], metrics_of(findings)),
-            measured_of(entry["evidence"]),
+            read(Measured, entry["evidence"]),
             Criterion(entry["rule"], entry.get("name", ""), entry.get("why", "")),
         )
         for entry in findings.rules
@@ -426,7 +427,7 @@ def _key(one: Judged) -> Key:
 def _against(one: Judged, entry: Mapping[str, Any] | None) -> Judged:
     if entry is None:
         return replace(one, note="not in the baseline file")
-    then = measured_of(entry["evidence"])
+    then = read(Measured, entry["evidence"])
     if got_worse(then, one.evidence):
         note = f"worse than in the baseline file, {then}, beyond both intervals"
         return replace(one, outcome=FAIL, note=note)

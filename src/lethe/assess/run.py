@@ -14,9 +14,11 @@ from typing import Any
 
 from lethe.assess.verdict import decide
 from lethe.errors import InputError, did_you_mean
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.document import AttackRow
+from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
+from lethe.evidence.plain import plain
 from lethe.evidence.rules import (
     FAIL,
     NOT_TESTED,
@@ -33,7 +35,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Facts:
-    """What a room says of its audit, beside the candidates.
+    """What a room says of its audit, beside the candidates: results that `plain` can write.
 
     Attributes:
         subject: release, name and summary, and what else describes it.
@@ -57,10 +59,10 @@ class Facts:
     """
 
     subject: Json
-    threat_model: Json
-    data: Json
-    attacks: Sequence[Json]
-    attacks_not_run: Sequence[Json]
+    threat_model: Any
+    data: Any
+    attacks: Sequence[Any]
+    attacks_not_run: Sequence[Any]
     utility: str
     risk: str
     operating_rule: str
@@ -69,10 +71,10 @@ class Facts:
     reproduction: Json
     libraries: Sequence[str]
     margin: float = 0.0
-    skipped: Sequence[Json] = ()
+    skipped: Sequence[Any] = ()
     keep_records: bool = False
-    exposed: Sequence[Json] = ()
-    sections: Mapping[str, Json] = field(default_factory=dict)
+    exposed: Sequence[Any] = ()
+    sections: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ class Subject(abc.ABC):
     def guarantees(self) -> Sequence[Json]:
         """What is proven, one entry a claim."""
         return [
-            {"candidate": one.name, "guarantee": guarantee.to_json()}
+            {"candidate": one.name, "guarantee": guarantee}
             for one in self.all_candidates
             for guarantee in (one.guarantee, *one.further)
         ]
@@ -164,12 +166,13 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
             f"There are: {', '.join(names)}."
         )
     documents = {one.name: _candidate(one, facts.margin) for one in candidates}
+    checks = plain(facts.checks)
     rulings = [
         Ruling(rule, name, decision.outcome, found, decision.reason)
         for name in judged
         for rule in rules
         for found in [subject.evidence(name, rule)]
-        for decision in [decide(rule, found, documents.get(name), facts.checks)]
+        for decision in [decide(rule, found, documents.get(name), checks)]
     ]
     outcomes = [ruling.outcome for ruling in rulings]
     if any(one.void for one in candidates if one.name in judged):
@@ -178,9 +181,7 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
     if rules:
         kept = {
             one.name: all(
-                decide(
-                    rule, subject.evidence(one.name, rule), documents[one.name], facts.checks
-                ).outcome
+                decide(rule, subject.evidence(one.name, rule), documents[one.name], checks).outcome
                 == PASS
                 for rule in rules
                 if not rule.on_width
@@ -197,35 +198,33 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
     verdict = Verdict(
         joint_outcome(outcomes), release, rulings, frontier, chosen, recommended, among
     )
-    return Findings(
-        subject=facts.subject,
-        threat_model=facts.threat_model,
-        data=facts.data,
-        attacks=facts.attacks,
-        attacks_not_run=facts.attacks_not_run,
-        baseline={"candidate": candidates[0].name} if candidates else None,
-        candidates=list(documents.values()),
-        frontier=_frontier(facts, verdict),
-        records={"kept": facts.keep_records, "exposed": facts.exposed},
-        checks=facts.checks,
-        rules=[ruling.to_json() for ruling in rulings],
-        verdict={
+    document = {
+        "subject": facts.subject,
+        "threat_model": facts.threat_model,
+        "data": facts.data,
+        "attacks": facts.attacks,
+        "attacks_not_run": facts.attacks_not_run,
+        "baseline": {"candidate": candidates[0].name} if candidates else None,
+        "candidates": list(documents.values()),
+        "frontier": _frontier(facts, verdict),
+        "records": {"kept": facts.keep_records, "exposed": facts.exposed},
+        "checks": checks,
+        "rules": rulings,
+        "verdict": {
             "outcome": verdict.outcome,
             "candidate": release if candidates else judged[0],
-            "words": list(subject.words(verdict)),
+            "words": subject.words(verdict),
         },
-        guarantees=subject.guarantees(),
-        limits=facts.limits,
-        context={},
-        reproduction={
+        "guarantees": subject.guarantees(),
+        "limits": facts.limits,
+        "context": {},
+        "reproduction": {
             **facts.reproduction,
             "versions": versions("lethe-privacy", *facts.libraries),
         },
-        representations=facts.sections.get("representations"),
-        table=facts.sections.get("table"),
-        queries=facts.sections.get("queries"),
-        language=facts.sections.get("language"),
-    )
+        **facts.sections,
+    }
+    return Findings(**plain(document))
 
 
 def _candidate(candidate: Candidate, margin: float) -> Json:
@@ -251,7 +250,7 @@ def _frontier(facts: Facts, verdict: Verdict) -> Json:
         else {
             "candidate": verdict.chosen,
             "among": verdict.among,
-            "risk": verdict.recommended.to_json(),
+            "risk": verdict.recommended,
         },
     }
 
@@ -276,18 +275,9 @@ def check(
 ) -> Json:
     """One self-check of an audit; `status` is pass, warn or fail."""
     row: Json = {"name": name, "candidate": candidate, "status": status, "detail": detail}
-    if estimate is None or isinstance(estimate, Refusal):
-        return row
-    assert isinstance(estimate, Estimate)
-    return {**row, "estimate": estimate.to_json()}
+    return {**row, "estimate": estimate.to_json()} if isinstance(estimate, Estimate) else row
 
 
-def attack(name: str, title: str, paper: str, threat: str, settings: Json | None = None) -> Json:
+def attack(name: str, title: str, paper: str, threat: str, settings: Json | None = None) -> Any:
     """One attack that was run."""
-    return {
-        "name": name,
-        "title": title,
-        "paper": paper,
-        "threat": threat,
-        "settings": settings or {},
-    }
+    return AttackRow(name, title, paper, threat, settings or {})

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lethe.evidence.estimate import Measured
+from lethe.evidence.plain import read
 from lethe.evidence.rules import PASS, UNDECIDED, Rule, judge
 from lethe.evidence.sight import Plant, blindness, smallest_seen
 
@@ -64,7 +65,7 @@ def decide(
     doubts = [*_failed_attacks(candidate), *_failed_checks(checks, name)]
     planted = None if candidate is None else candidate.get("plants")
     if not doubts and planted is not None and rule.metric not in PROVEN:
-        unseen = _unseen(rule, [Plant.of(one) for one in planted])
+        unseen = _unseen(rule, [read(Plant, one) for one in planted])
         doubts += [f"{unseen}: no pass without the power to fail"] if unseen else []
     return Decision(UNDECIDED, "; ".join(doubts)) if doubts else Decision(PASS)
 

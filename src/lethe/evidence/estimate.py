@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from lethe.errors import InputError, check_between
 
@@ -32,9 +31,9 @@ class Estimate:
     value: float | None
     low: float | None
     high: float | None
-    confidence: float
+    confidence: Annotated[float, ("exclusiveMinimum", 0), ("exclusiveMaximum", 1)]
     method: str
-    n: int
+    n: Annotated[int, ("minimum", 0)]
 
     def __post_init__(self) -> None:
         check_between("confidence", self.confidence, 0, 1, open_low=True, open_high=True)
@@ -54,14 +53,7 @@ class Estimate:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""
-        return {
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "confidence": self.confidence,
-            "method": self.method,
-            "n": self.n,
-        }
+        return dict(vars(self))
 
     def __str__(self) -> str:
         def show(number: float | None) -> str:
@@ -78,6 +70,7 @@ class Refusal:
     not measurable: fpr=0.001 needs at least 1000 distinct records
     """
 
+    keys: ClassVar = {"reason": "refused"}
     reason: str
 
     def to_json(self) -> dict[str, Any]:
@@ -89,14 +82,3 @@ class Refusal:
 
 
 Measured = Estimate | Refusal
-
-
-def measured_of(document: Mapping[str, Any] | None) -> Measured | None:
-    """An estimate or a refusal of `findings.json`; None for null."""
-    if document is None:
-        return None
-    if "refused" in document:
-        return Refusal(document["refused"])
-    return Estimate(
-        *(document[key] for key in ("value", "low", "high", "confidence", "method", "n"))
-    )

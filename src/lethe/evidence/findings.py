@@ -7,14 +7,13 @@ or inf: a value that cannot be given is null beside its limit, or `{"refused": w
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError, check_known_keys
+from lethe.evidence.plain import plain, schema_of
 
 if TYPE_CHECKING:
     import pandas
@@ -90,7 +89,7 @@ class Findings:
         """Plain JSON values, schema first, numbers rounded to 8 significant digits."""
         names = ["schema"] + [f.name for f in fields(self) if f.name != "schema"]
         names = [name for name in names if name not in OPTIONAL or getattr(self, name) is not None]
-        return {name: _plain(getattr(self, name), name) for name in names}
+        return {name: plain(getattr(self, name), name, 8) for name in names}
 
     def to_bytes(self) -> bytes:
         """The bytes of `findings.json`."""
@@ -221,28 +220,41 @@ class Findings:
 
 
 def schema() -> Json:
-    """The JSON Schema (draft 2020-12) of `findings.json`."""
-    text = resources.files("lethe.evidence").joinpath("findings.schema.json").read_text("utf-8")
-    loaded: Json = json.loads(text)
-    return loaded
+    """The JSON Schema (draft 2020-12) of `findings.json`, from the types of `lethe.evidence`."""
+    from lethe.evidence.document import CandidateRow, Document
+    from lethe.evidence.of_language import LanguageDetails, LanguageSection
+    from lethe.evidence.of_model import ModelDetails
+
+    known: Json = {}
+    schema_of(Document, known)
+    candidate = known[CandidateRow.__name__]["properties"]
+    for kind in (ModelDetails, LanguageDetails):
+        schema_of(kind, known)
+        candidate |= known.pop(kind.__name__)["properties"]
+    document = known.pop(Document.__name__)
+    properties = {
+        "schema": {"const": SCHEMA},
+        **document["properties"],
+        "candidates": {"type": "array", "items": {"$ref": f"#/$defs/{CandidateRow.__name__}"}},
+        "data": {"type": "object", "required": ["records", "fingerprint"]},
+        "reproduction": {"type": "object", "required": ["seed", "versions"]},
+        "representations": {"type": "object", "required": ["models", "rule"]},
+        "table": {"type": "object", "required": ["kind", "words"]},
+        "queries": {"type": "object", "required": ["words"]},
+        "language": schema_of(LanguageSection, known),
+    }
+    made = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": SCHEMA,
+        "title": "Findings of a Lethe privacy audit",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["schema", *document["required"]],
+        "properties": properties,
+        "$defs": known,
+    }
+    return dict(json.loads(json.dumps(made)))  # tuples are arrays
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is not JSON")
-
-
-def _plain(value: Any, where: str) -> Any:
-    """JSON values only; NumPy numbers become Python's, floats are rounded, NaN is refused."""
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item, f"{where}.{key}") for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item, f"{where}[{at}]") for at, item in enumerate(value)]
-    if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
-        value = value.item()
-    if value is None or isinstance(value, (bool, int, str)):
-        return value
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise InputError(f"{where}={value} cannot stand in findings; give null and a limit.")
-        return float(f"{value:.8g}")
-    raise InputError(f"{where} holds a {type(value).__name__}, which is not a JSON value.")

@@ -11,6 +11,7 @@ from typing import Any
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.plain import plain
 from lethe.evidence.risk import AttackResult, Risk, risk_of
 from lethe.evidence.sight import Plant
 
@@ -32,7 +33,8 @@ class Candidate:
         guarantee: what it proves.
         utility_loss: baseline utility minus this one, paired; None for the baseline itself.
         risk_change: this risk minus the baseline's, paired; negative = safer.
-        details: everything else that was measured, plain values for `findings.json`.
+        details: everything else that was measured, by key of `findings.json`, or a result whose
+            fields these keys are.
         measures: what rules may judge, by quantity as a rule writes it, such as ``tpr@0.01``;
             None where it was not measured.
         further: guarantees beside the first.
@@ -51,7 +53,7 @@ class Candidate:
     guarantee: Guarantee
     utility_loss: Estimate | None = None
     risk_change: Estimate | None = None
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Any = field(default_factory=dict)
     measures: Mapping[str, Measured | None] = field(default_factory=dict)
     further: Sequence[Guarantee] = ()
     among: int = 1
@@ -76,28 +78,25 @@ class Candidate:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""
-        return {
+        document = {
             "name": self.name,
             "mitigation": self.mitigation,
             "settings": dict(self.settings),
-            "utility": self.utility.to_json(),
-            "risk": self.risk.to_json(),
+            "utility": self.utility,
+            "risk": self.risk,
             "risk_from": {
                 "attack": self.strongest.attack if isinstance(self.strongest, Risk) else None,
                 "view": self.strongest.view if isinstance(self.strongest, Risk) else None,
                 "doubt": self.strongest.doubt if isinstance(self.strongest, Risk) else "",
-                "results": [result.to_json() for result in self.attacks],
+                "results": self.attacks,
             },
-            "utility_loss": None if self.utility_loss is None else self.utility_loss.to_json(),
-            "risk_change": None if self.risk_change is None else self.risk_change.to_json(),
-            "guarantee": self.guarantee.to_json(),
-            "measures": {
-                quantity: None if measured is None else measured.to_json()
-                for quantity, measured in self.measures.items()
-            },
-            **({} if self.plants is None else {"plants": [one.to_json() for one in self.plants]}),
-            **self.details,
+            "utility_loss": self.utility_loss,
+            "risk_change": self.risk_change,
+            "guarantee": self.guarantee,
+            "measures": self.measures,
+            **({} if self.plants is None else {"plants": self.plants}),
         }
+        return {**plain(document), **plain(self.details)}
 
 
 def floor(chance: float) -> float:

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from lethe.errors import check_at_least, check_choice
 
@@ -70,10 +70,10 @@ class Guarantee:
     False
     """
 
-    kind: str
+    kind: Annotated[str, ("enum", (*PROVEN, *NOT_PROVEN))]
     parameters: Mapping[str, float]
-    relation: str
-    unit: str
+    relation: Annotated[str, ("enum", RELATIONS)]
+    unit: Annotated[str, ("enum", UNITS)]
     assumptions: tuple[str, ...] = ()
     voided_by: tuple[str, ...] = ()
 

@@ -178,13 +178,9 @@ class Ruling:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""
-        document = {
-            "rule": str(self.rule),
-            "candidate": self.candidate,
-            "outcome": self.outcome,
-            "evidence": None if self.evidence is None else self.evidence.to_json(),
-        }
-        return {**document, "reason": self.reason} if self.reason else document
+        document = {**vars(self), "rule": str(self.rule)}
+        document["evidence"] = None if self.evidence is None else self.evidence.to_json()
+        return {key: value for key, value in document.items() if key != "reason" or value}
 
 
 def _show(number: float) -> str:

@@ -10,14 +10,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
+from lethe.evidence.document import NotRun
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.guarantee import empirical_only
+from lethe.evidence.of_model import EarlyStop
 from lethe.evidence.risk import AttackResult, family_confidence, labelled_as_family
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.checks import self_checked
-from lethe.membership.document import EarlyStop, Measurement
+from lethe.membership.document import Measurement
 from lethe.membership.exposure import expose, mean_change, newly_exposed
 from lethe.membership.measure import (
     risk_change,
@@ -67,7 +69,7 @@ def build_candidates(
     recipe: Recipe,
     extra: Sequence[Mitigation] = (),
     public: PublicWeights | None = None,
-) -> tuple[list[Mitigation], list[dict[str, str]]]:
+) -> tuple[list[Mitigation], list[NotRun]]:
     """Candidates that can be trained, the baseline first, and those that cannot, with why.
 
     Args:
@@ -89,7 +91,7 @@ def build_candidates(
     _check_used(settings)
     named = _implied(settings) if asked is None else asked
     built: list[Mitigation] = [BASELINE]
-    skipped: list[dict[str, str]] = []
+    skipped: list[NotRun] = []
     for name in _wanted(settings):
         missing = _missing(name, settings, recipe)
         made: list[Mitigation] = []
@@ -103,7 +105,7 @@ def build_candidates(
             told = getattr(mitigation, "at_a_bound", None)
             bound = None if public is None or told is None else told()
             if bound is not None:
-                skipped.append({"name": mitigation.name, "why": bound})
+                skipped.append(NotRun(mitigation.name, bound))
                 continue
             reason = _refused(mitigation, recipe)
             if reason is None:
@@ -112,7 +114,7 @@ def build_candidates(
                 reasons.append(reason)
         if reasons and name in named:
             raise InputError(f"mitigation {name!r}: {reasons[0]}.")
-        skipped += [{"name": name, "why": reason} for reason in reasons[:1]]
+        skipped += [NotRun(name, reason) for reason in reasons[:1]]
     for mitigation in extra:
         reason = _refused(mitigation, recipe)
         if reason is not None:

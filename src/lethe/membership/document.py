@@ -11,12 +11,27 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from lethe.assess.input_checks import InputCheck, stopped
-from lethe.assess.run import Facts, Subject, Verdict, attack, outcome_words, run
+from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
 from lethe.data.dataset import Dataset
+from lethe.evidence.document import AttackRow, NotRun, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, resting_on, where_people_have_several
+from lethe.evidence.of_model import (
+    ClassRow,
+    Drift,
+    EarlyStop,
+    ExposedRecord,
+    External,
+    ModelData,
+    ModelDetails,
+    Moved,
+    OnionRound,
+    Persons,
+    Shown,
+    SlicesBy,
+)
 from lethe.evidence.risk import risk_of
 from lethe.evidence.roc import tau_of
 from lethe.evidence.rules import Rule
@@ -34,7 +49,7 @@ from lethe.membership.measure import (
 )
 from lethe.membership.settings import AuditSettings
 from lethe.membership.text_tables import f1_tables
-from lethe.membership.utility import Drift, per_class, utility_name
+from lethe.membership.utility import per_class, utility_name
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.chunks import Spec
 from lethe.training.fingerprint import hash_array
@@ -45,22 +60,22 @@ from lethe.training.users_code import parameter_count
 # The words of a membership audit: threat model, attacks, limits, verdict.
 
 _BEYOND = [
-    {
-        "name": "attribute inference, inversion, extraction, reconstruction",
-        "why": "this audit asks whether a record was in the training set, nothing else",
-    },
-    {"name": "one-run canaries", "why": "they need a training of their own: lethe canaries"},
+    NotRun(
+        "attribute inference, inversion, extraction, reconstruction",
+        "this audit asks whether a record was in the training set, nothing else",
+    ),
+    NotRun("one-run canaries", "they need a training of their own: lethe canaries"),
 ]
 
 
-def attack_entry(name: str, variance: str) -> dict[str, Any]:
+def attack_entry(name: str, variance: str) -> AttackRow:
     """Entry of an attack that was run."""
     run = ATTACKS[name]
     settings = {"variance": variance} if run.variance else {}
-    return attack(name, run.title, run.paper, run.threat, settings)
+    return AttackRow(name, run.title, run.paper, run.threat, settings)
 
 
-def not_run(names: Iterable[str], available: Available) -> list[dict[str, str]]:
+def not_run(names: Iterable[str], available: Available) -> list[NotRun]:
     """Attacks that were not run, each with the reason.
 
     Args:
@@ -69,7 +84,7 @@ def not_run(names: Iterable[str], available: Available) -> list[dict[str, str]]:
     """
     done = set(names)
     listed = [
-        {"name": name, "why": ATTACKS[name].lacks(available) or "not asked for (--attack all)"}
+        NotRun(name, ATTACKS[name].lacks(available) or "not asked for (--attack all)")
         for name in ATTACKS
         if name not in done
     ]
@@ -104,28 +119,28 @@ def summary(name: str, shadows: Shadows, trained: bool) -> str:
     )
 
 
-def threat_model(shadows: Shadows) -> dict[str, str]:
+def threat_model(shadows: Shadows) -> ThreatModel:
     """Goal, knowledge, access, budget and unit of the attacker."""
     answers = {
         "classification": "class scores (logits or probabilities)",
         "regression": "predictions",
     }.get(shadows.task or "", "outputs of the model")
-    return {
-        "goal": "membership: was this record in the training set?",
-        "knowledge": "other records of the same population"
+    return ThreatModel(
+        goal="membership: was this record in the training set?",
+        knowledge="other records of the same population"
         if shadows.alone
         else "the training recipe, the mitigation and its weights, and other records of the same "
         "population",
-        "access": f"{answers} for chosen records; one query a record",
-        "budget": "no model beside the target; members and others count as drawn at random from "
+        access=f"{answers} for chosen records; one query a record",
+        budget="no model beside the target; members and others count as drawn at random from "
         "the same people"
         if shadows.alone
         else f"{shadows.models} shadow models trained like the target",
-        "unit": "one record"
+        unit="one record"
         if shadows.groups is None
         else "one person: all records of a person are in training together or not at all; "
         "rates count records, intervals and limits count persons",
-    }
+    )
 
 
 def limits(
@@ -253,28 +268,6 @@ MOST_RECORDS = 100
 
 
 @dataclass(frozen=True)
-class EarlyStop:
-    """The plain training cut at an epoch, as it was compared with other stops.
-
-    Attributes:
-        utility_loss: against the full training, with limits that hold for all stops at once.
-    """
-
-    epochs: int  # after which training ends
-    attack: str  # that it was compared under
-    risk: Measured  # of that attack, with limits that hold for all stops at once
-    utility: Estimate | None  # held-out accuracy, or R²; None if unknown
-    utility_loss: Estimate | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {
-            name: one.to_json() if isinstance(one, Estimate | Refusal) else one
-            for name, one in vars(self).items()
-        }
-
-
-@dataclass(frozen=True)
 class Measurement:
     """All that was measured on one candidate; see `audit.measure`.
 
@@ -299,14 +292,14 @@ class Measurement:
     risk: Measured  # of the strongest attack
     utility_loss: Estimate | None = None  # against the baseline, paired
     drift: Drift | None = None  # on records of another time, site or group
-    onion: Sequence[Mapping[str, Any]] = ()  # rounds of removing the most exposed
+    onion: Sequence[OnionRound] = ()  # rounds of removing the most exposed
     risk_change: Estimate | None = None  # against the baseline, paired
     moved: tuple[Measured, int, int] | None = None
     weights: NDArray[np.float32] | None = None  # (N,) weights that were trained with
     targeted: NDArray[np.float32] | None = None  # (N,) the audit's targeted weights
     before: Measurement | None = None  # the baseline's measurement
-    slices: Sequence[Mapping[str, Any]] = ()
-    persons: Mapping[str, Any] | None = None
+    slices: Sequence[SlicesBy] = ()
+    persons: Persons | None = None
     groups: Mapping[str, Measured] = field(default_factory=dict)  # what rules on groups judge
     among: int = 1  # releases that this one was chosen from, itself included; see `early_stopping`
     views: Mapping[str, dict[str, AttackRates]] = field(default_factory=dict)
@@ -329,7 +322,7 @@ class ModelSubject(Subject):
 
     name: str  # of the subject
     measured: Sequence[Measurement]  # the candidates, the baseline first
-    skipped: Sequence[Mapping[str, str]]
+    skipped: Sequence[NotRun]
     settings: AuditSettings  # of the audit
     data: Dataset | None = None  # the records, if the audit trained its shadow models
     spec: Spec | None = None  # of the baseline, likewise
@@ -380,7 +373,7 @@ class ModelSubject(Subject):
             risk=risk_name(plain.risk_fpr),
             operating_rule=operating_rule(settings.margin),
             margin=settings.margin,
-            skipped=[dict(one) for one in self.skipped],
+            skipped=self.skipped,
             keep_records=settings.keep_records,
             exposed=exposed_records(plain, classes, confidence=settings.confidence)
             if settings.keep_records
@@ -416,51 +409,37 @@ def _candidate(
 ) -> Candidate:
     classes = None if data is None else data.classes
     unknown = Estimate(None, None, None, settings.confidence, "not provided", 0)
-    details: dict[str, Any] = {
-        "shown": [
-            {"fpr": fpr, "estimate": found.to_json()}
-            for fpr, found in shown(one.results, one.among, one.views)
-        ],
-        "strongest_attack": one.best,
-        "models": one.shadows.models,
-        "attacks": {name: result.to_json() for name, result in one.results.items()},
-        "vulnerability": one.exposure.to_json(),
-    }
+    before = None if one.before is None else one.before.shadows
+    classed: list[ClassRow] | None = None
+    if classes:
+        known = one.utility is not None
+        classed = per_class(one.shadows, before, classes, settings.confidence) if known else []
+    tracked = moved = None
     if one.before is not None and one.before.exposure.selected is not None:
         tracked = expose(one.shadows, one.before.exposure.selected, settings.confidence).top_t
-        details["vulnerability"]["baseline_records_t"] = tracked.to_json()
-    if one.train_utility is not None:
-        details["train_utility"] = one.train_utility.to_json()
-    if one.onion:
-        details["onion"] = list(one.onion)
-    if one.drift is not None:
-        details["drift"] = one.drift.to_json()
-    if classes:
-        before = None if one.before is None else one.before.shadows
-        known = one.utility is not None
-        rows = per_class(one.shadows, before, classes, settings.confidence) if known else []
-        details["per_class"] = rows
-    f1 = f1_tables(
-        one.shadows, None if one.before is None else one.before.shadows, settings.confidence
-    )
-    if f1 is not None:
-        details["f1"] = f1
-    if one.stops:
-        details["stops"] = [stop.to_json() for stop in one.stops]
-    if one.slices:
-        details["slices"] = list(one.slices)
-    if one.persons is not None:
-        details["persons"] = dict(one.persons)
     if one.moved is not None:
         change, newly, others = one.moved
-        details["moved"] = {
-            "records": others,
-            "mean_change": change.to_json(),
-            "newly_exposed": newly,
-            "words": moved_words(change, newly, others),
-        }
+        moved = Moved(others, change, newly, moved_words(change, newly, others))
+    further: Mapping[str, Any] = {}
     if spec is not None and (data is None or not data.preparation.read_off):
-        details.update(one.mitigation.details(spec.pool))
+        further = one.mitigation.details(spec.pool)
+    details = ModelDetails(
+        shown=[Shown(fpr, rate) for fpr, rate in shown(one.results, one.among, one.views)],
+        strongest_attack=one.best,
+        models=one.shadows.models,
+        attacks={name: result.row() for name, result in one.results.items()},
+        vulnerability=one.exposure.row(tracked),
+        train_utility=one.train_utility,
+        onion=tuple(one.onion),
+        drift=one.drift,
+        per_class=classed,
+        f1=f1_tables(one.shadows, before, settings.confidence),
+        stops=tuple(one.stops),
+        slices=tuple(one.slices),
+        persons=one.persons,
+        moved=moved,
+        **further,
+    )
     chosen = dict(one.mitigation.settings)
     if one.weights is not None and spec is not None:
         chosen["mean_weight"] = float(one.weights[spec.pool].mean(dtype=np.float64))
@@ -523,42 +502,44 @@ def evidence(one: Measurement, rule: Rule) -> Measured | None:
     return _measures(one).get(rule.quantity)
 
 
-def _data(shadows: Shadows, data: Dataset | None, spec: Spec | None) -> dict[str, Any]:
-    people = shadows.records if shadows.groups is None else len(np.unique(shadows.groups))
-    document: dict[str, Any] = {
-        "records": shadows.records,
-        "people": people,
-        "pool": shadows.records,
-        "holdout": int(shadows.population.shape[1]),
-        "notes": list(shadows.notes),
-        "fingerprint": hash_array(shadows.members),
-    }
-    if data is not None and spec is not None:
-        document.update(
-            records=len(data.labels),
-            people=len(data.labels) if data.groups is None else len(np.unique(data.groups)),
-            pool_people=int(spec.pool.sum())
-            if spec.groups is None
-            else len(np.unique(spec.groups[spec.pool])),
-            features=int(np.prod(data.features.shape[1:])),
-            task=data.task,
-            source=data.source,
-            notes=list(data.notes),
-            fingerprint=hash_array(np.asarray(data.features)),
+def _data(shadows: Shadows, data: Dataset | None, spec: Spec | None) -> ModelData:
+    def people(groups: NDArray[Any] | None, records: int) -> int:
+        return records if groups is None else len(np.unique(groups))
+
+    held, pool = int(shadows.population.shape[1]), shadows.records
+    if data is None or spec is None:
+        return ModelData(
+            records=pool,
+            people=people(shadows.groups, pool),
+            pool=pool,
+            holdout=held,
+            notes=shadows.notes,
+            fingerprint=hash_array(shadows.members),
         )
-        if data.external is not None:
-            document["external"] = {
-                "by": data.external.by,
-                "records": int(data.external.rows.sum()),
-            }
-        if data.classes:
-            counts = np.bincount(data.labels.astype(np.int64), minlength=len(data.classes))
-            document.update(classes=list(data.classes), class_counts=counts.tolist())
-        else:
-            # No extremes: the largest target often belongs to a person one can name.
-            target = {"mean": float(data.labels.mean()), "sd": float(data.labels.std())}
-            document.update(target=target)
-    return document
+    external = data.external
+    classes, counts, target = data.classes or (), np.zeros(0, np.int64), None
+    if classes:
+        counts = np.bincount(data.labels.astype(np.int64), minlength=len(classes))
+    else:
+        # No extremes: the largest target often belongs to a person one can name.
+        target = {"mean": float(data.labels.mean()), "sd": float(data.labels.std())}
+    inside = None if spec.groups is None else spec.groups[spec.pool]
+    return ModelData(
+        records=len(data.labels),
+        people=people(data.groups, len(data.labels)),
+        pool=pool,
+        holdout=held,
+        notes=data.notes,
+        fingerprint=hash_array(np.asarray(data.features)),
+        pool_people=people(inside, int(spec.pool.sum())),
+        features=int(np.prod(data.features.shape[1:])),
+        task=data.task,
+        source=data.source,
+        external=external and External(external.by, int(external.rows.sum())),
+        classes=classes,
+        class_counts=tuple(counts.tolist()),
+        target=target,
+    )
 
 
 def exposed_records(
@@ -566,7 +547,7 @@ def exposed_records(
     classes: tuple[str, ...] | None,
     pseudonyms: bool = True,
     confidence: float = 0.95,
-) -> list[dict[str, Any]]:
+) -> list[ExposedRecord]:
     """The most exposed records, at most 100, with limits that allow for the ranking.
 
     Args:
@@ -577,7 +558,6 @@ def exposed_records(
     scores = one.exposure.all_models
     ranked = one.exposure.ranked(confidence)
     order, auc = ranked.order, ndtr(ranked.t)
-    columns = {name: getattr(ranked, name) for name in ("t", "se", "low", "high")}
     labels = one.shadows.labels
     rows = []
     for rank, row in enumerate(order[:MOST_RECORDS] if pseudonyms else order, start=1):
@@ -586,13 +566,7 @@ def exposed_records(
             label = classes[int(labels[row])] if classes else str(labels[row])
             if pseudonyms and one.shadows.task == "regression":
                 label = f"about {labels[row]:.2g}"  # an exact number can name its record
-        rows.append(
-            {
-                "id": f"record {rank}" if pseudonyms else str(one.shadows.ids[row]),
-                "label": label,
-                **{name: float(column[row]) for name, column in columns.items()},
-                "auc": float(auc[row]),
-                "tpr_at_0.001": float(scores.tpr[row]),
-            }
-        )
+        name = f"record {rank}" if pseudonyms else str(one.shadows.ids[row])
+        columns = (ranked.t, ranked.se, ranked.low, ranked.high, auc, scores.tpr)
+        rows.append(ExposedRecord(name, label, *(float(column[row]) for column in columns)))
     return rows

@@ -8,7 +8,6 @@ then (14 % with 4 models a side); against it spreads are drawn together (`Spread
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.of_model import Histogram, MostExposed
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.leave_one_out import Moments, moments, without_groups
@@ -230,17 +230,13 @@ class Exposure:
             self.top_t.n,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
+    def row(self, tracked: Measured | None = None) -> MostExposed:
+        """Its part of the findings; `tracked` is of the records most exposed at baseline."""
         t = self.all_models.t
         counts, _ = np.histogram(np.clip(t[np.isfinite(t)], _EDGES[0], _EDGES[-1]), _EDGES)
-        return {
-            "top_t": self.top_t.to_json(),
-            "max_t": self.max_t.to_json(),
-            "top_auc": self.top_auc().to_json(),
-            "selection": "records chosen on one half of the shadow models, reported on the other",
-            "histogram": {"edges": _EDGES.tolist(), "counts": counts.tolist()},
-        }
+        how = "records chosen on one half of the shadow models, reported on the other"
+        shape = Histogram(_EDGES.tolist(), counts.tolist())
+        return MostExposed(self.top_t, self.max_t, self.top_auc(), how, shape, tracked)
 
 
 def expose(

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from lethe.errors import NotMeasurable
 from lethe.evidence import risk as risks
 from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.of_model import Rates
 from lethe.evidence.risk import family_confidence, labelled_as_family
 from lethe.evidence.roc import Roc, auc_of, check_resolvable, rate_at, roc, smallest_fpr, tau_of
 from lethe.evidence.twoway import (
@@ -83,17 +83,17 @@ class AttackRates:
         """Where a metric stands in `replicates`."""
         return 0 if fpr is None else 1 + self.fprs.index(fpr)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {
-            "valid": not self.failed,
-            "why": self.failed,
-            "auc": self.auc.to_json(),
-            "tpr": {f"{fpr:g}": rate.to_json() for fpr, rate in self.tpr.items()},
-            "tau": {f"{fpr:g}": self.tau(fpr).to_json() for fpr in self.tpr},
-            "realised_fpr": {f"{fpr:g}": rate for fpr, rate in self.realised_fpr.items()},
-            "roc": self.curve,
-        }
+    def row(self) -> Rates:
+        """Its part of the findings."""
+        return Rates(
+            valid=not self.failed,
+            why=self.failed,
+            auc=self.auc,
+            tpr=self.tpr,
+            tau={fpr: self.tau(fpr) for fpr in self.tpr},
+            realised_fpr=self.realised_fpr,
+            roc=self.curve,
+        )
 
 
 def run_attacks(

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_between
 from lethe.evidence.estimate import Measured, Refusal
+from lethe.evidence.of_model import OnionRound
 from lethe.membership.document import Measurement
 from lethe.membership.exposure import (
     TOP_SHARE,
@@ -135,7 +136,7 @@ def onion(
     train: Callable[[Obfuscation, Weights], Shadows],
     chosen_on: int,
     say: Callable[[str], None],
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+) -> tuple[list[OnionRound], list[dict[str, Any]]]:
     """The rounds of an audit, and who is most exposed in each.
 
     Args:
@@ -155,17 +156,8 @@ def onion(
         risk = run_attacks(layer.stayed, *tried)[first.best].metric(first.risk_fpr)
         names += _most_exposed(number, layer.stayed, layer.exposure, confidence)
         top = layer.exposure.top_t
-        rows.append(
-            {
-                "removed": len(layer.removed),
-                "stayed": layer.stayed.records,
-                "attack": first.best,
-                "risk": risk.to_json(),
-                "top_t": top.to_json(),
-                "change": layer.change.to_json(),
-                "newly_exposed": layer.newly,
-            }
-        )
+        sizes = len(layer.removed), layer.stayed.records
+        rows.append(OnionRound(*sizes, first.best, risk, top, layer.change, layer.newly))
         say(
             f"onion {number}: {len(layer.removed)} records removed; {layer.newly} of the others "
             f"became more exposed, the 1 % most exposed of them have a mean t of {top}"

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
+from lethe.evidence.of_model import Persons
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import FEWEST_RECORDS, measure_scores
@@ -117,8 +118,8 @@ def person_level(
     confidence: float = 0.95,
     variance: str = "auto",
     seed: int = 0,
-) -> dict[str, Any] | None:
-    """One attack with the scores of each person's records added up, for `findings.json`.
+) -> Persons | None:
+    """One attack with the scores of each person's records added up.
 
     Scores that are log-likelihood ratios are summed; others are standardised first. Rates then
     count persons, each once.
@@ -155,11 +156,5 @@ def person_level(
         confidence,
         seed,
     )[attack]
-    return {
-        "attack": attack,
-        "persons": len(sizes),
-        "with_several_records": int((sizes > 1).sum()),
-        "most_records": int(sizes.max()),
-        "auc": found.auc.to_json(),
-        "tpr": {f"{fpr:g}": rate.to_json() for fpr, rate in found.tpr.items()},
-    }
+    several, most = int((sizes > 1).sum()), int(sizes.max())
+    return Persons(attack, len(sizes), several, most, found.auc, found.tpr)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from lethe.errors import InputError, check_between
+from lethe.evidence.plain import plain
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.document import Measurement, exposed_records
 from lethe.membership.exposure import Vulnerability, vulnerability
@@ -420,7 +421,7 @@ def write_records(
             on neighbours and duplicates are left out.
     """
     rows = [
-        {"rank": rank, **row, **more}
+        {"rank": rank, **plain(row), **more}
         for rank, (row, more) in enumerate(
             zip(
                 exposed_records(measured, classes, pseudonyms=False),

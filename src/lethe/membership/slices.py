@@ -14,7 +14,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from scipy.special import stdtr
 from lethe.errors import InputError, NotMeasurable, check_between, did_you_mean
 from lethe.evidence import risk as risks
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.of_model import Slice, SlicesBy
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.roc import RatePoint, auc_of, check_resolvable, rate_at, roc
 from lethe.evidence.rules import Rule
@@ -50,31 +51,6 @@ SMALLEST = 10
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Slice:
-    """What was measured on one slice.
-
-    Attributes:
-        p: of "no difference", corrected for the number of slices (Holm); None if not tested.
-    """
-
-    name: str  # value of the column
-    records: int  # how many records it has
-    auc: Measured  # within the slice
-    tpr: Measured  # TPR at the pooled threshold
-    fpr: Measured  # FPR of the slice at the pooled threshold
-    tpr_within: Measured  # TPR at the slice's own threshold
-    t: Measured  # mean t-score of its records
-    difference: Measured  # its AUC minus that of all other records
-    p: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        fields = ("auc", "tpr", "fpr", "tpr_within", "t", "difference")
-        measured = {name: getattr(self, name).to_json() for name in fields}
-        return {"name": self.name, "records": self.records, **measured, "p": self.p}
 
 
 def slice_metrics(
@@ -304,21 +280,20 @@ def who_bears(
     confidence: float = 0.95,
     variance: str = "auto",
     seed: int = 0,
-) -> list[dict[str, Any]]:
-    """Metrics of one attack on each value of some columns, for `findings.json`.
+) -> list[SlicesBy]:
+    """Metrics of one attack on each value of some columns.
 
     Args:
         fpr: of the pooled threshold; None where the audit resolves no rate, 10 % is tried then.
         columns: name to (N,) group of each record.
 
-    Returns: For each column its name, the FPR, and `slices`, see `Slice.to_json`; or why not.
+    Returns: For each column its groups, or why not.
     """
     if not columns:
         return []
-    scores = score(shadows, (attack,), variance, seed)[attack]
+    scores, fpr = score(shadows, (attack,), variance, seed)[attack], fpr or 0.1
     found = []
     for name, values in columns.items():
-        entry: dict[str, Any] = {"column": name, "attack": attack, "fpr": fpr or 0.1}
         try:
             cut = slice_metrics(
                 scores,
@@ -326,16 +301,16 @@ def who_bears(
                 shadows.members,
                 shadows.pairs,
                 np.asarray(values),
-                entry["fpr"],
+                fpr,
                 shadows.groups,
                 confidence,
                 seed,
             )
         except (InputError, NotMeasurable) as error:
-            found.append({**entry, "refused": str(error)})
+            found.append(SlicesBy(name, attack, fpr, refused=str(error)))
             continue
-        ordered = sorted(cut, key=lambda one: by_number(one.name))
-        found.append({**entry, "slices": [one.to_json() for one in ordered]})
+        ordered = tuple(sorted(cut, key=lambda one: by_number(one.name)))
+        found.append(SlicesBy(name, attack, fpr, ordered))
     return found
 
 

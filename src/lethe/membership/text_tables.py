@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.of_model import F1Row, F1Table
 from lethe.evidence.twoway import mean_spread, symmetric_estimate
 from lethe.membership.utility import people_of
 from lethe.training.shadows import Shadows
@@ -21,7 +22,7 @@ DRAWS = 100
 """Random answers that the class-prior model is averaged over."""
 
 
-def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> dict[str, Any] | None:
+def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> F1Table | None:
     """Weighted and macro F1 on held-out records, by class size, beside two blind models.
 
     F1 of a class is 2 TP / (2 TP + FP + FN), 0 where the model never hits it. Macro is the mean
@@ -32,8 +33,7 @@ def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> di
         before: the baseline's on the same splits, for paired losses; None for the baseline,
             which gets the blind models instead.
 
-    Returns: Plain values for the findings; None where predictions were not kept or nothing is held
-        out.
+    Returns: None where predictions were not kept or nothing is held out.
     """
     shadows, before = shadows.judged, None if before is None else before.judged
     found, truth = shadows.population_predicted, shadows.population_labels
@@ -50,34 +50,32 @@ def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> di
     parts = quarters(size, measured)
     masks = np.array([measured, *(chosen for _, chosen in parts)])
     rows = _rows(labels, found, old, masks, shadows.pairs, people, confidence)
-    table = {
-        **rows[0],
-        "classes": int(measured.sum()),
-        "held_out": len(labels),
-        "classes_not_measured": int(((size > 0) & ~measured).sum()),
-        "quarters": [
-            {
-                "name": name,
-                "smallest": int(size[chosen].min()),
-                "largest": int(size[chosen].max()),
-                "classes": int(chosen.sum()),
-                "records": int(size[chosen].sum()),
-                "held_out": int(held[chosen].sum()),
-                **row,
-            }
-            for (name, chosen), row in zip(parts, rows[1:], strict=True)
-        ],
-    }
+    blind: list[F1Row] = []
     if before is None:
         share = np.bincount(inside, minlength=classes) / len(inside)
-        table["blind"] = [
-            {
-                "name": name,
-                **_rows(labels, said, None, masks[:1], np.arange(len(said)), people, confidence)[0],
-            }
-            for name, said in _blind(share, len(labels))
-        ]
-    return table
+        for name, said in _blind(share, len(labels)):
+            each = np.arange(len(said))
+            (row,) = _rows(labels, said, None, masks[:1], each, people, confidence)
+            blind.append(F1Row(name=name, weighted=row["weighted"], macro=row["macro"]))
+    return F1Table(
+        **rows[0],
+        classes=int(measured.sum()),
+        held_out=len(labels),
+        classes_not_measured=int(((size > 0) & ~measured).sum()),
+        quarters=[
+            F1Row(
+                name=name,
+                smallest=int(size[chosen].min()),
+                largest=int(size[chosen].max()),
+                classes=int(chosen.sum()),
+                records=int(size[chosen].sum()),
+                held_out=int(held[chosen].sum()),
+                **row,
+            )
+            for (name, chosen), row in zip(parts, rows[1:], strict=True)
+        ],
+        blind=tuple(blind),
+    )
 
 
 def quarters(
@@ -165,12 +163,12 @@ def _rows(
     models: NDArray[np.intp],
     people: NDArray[Any],
     confidence: float,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, Measured]]:
     """For each set of classes both averages, and what they lost against the same splits before."""
     _, persons = np.unique(people, return_inverse=True)
     after = _table(labels, predicted, persons, chosen)
     gap = None if before is None else _table(labels, before, persons, chosen) - after
-    rows: list[dict[str, Any]] = [{} for _ in chosen]
+    rows: list[dict[str, Measured]] = [{} for _ in chosen]
     for row, classes, at in zip(rows, chosen, range(len(chosen)), strict=True):
         there = classes[labels]
         held, several = int(there.sum()), len(np.unique(persons[there]))
@@ -179,7 +177,7 @@ def _rows(
                 [] if gap is None else [(f"{average}_lost", gap, -1.0)]
             )
             for name, table, low in sides:
-                row[name] = _mean(table[kind, at], held, several, models, confidence, low).to_json()
+                row[name] = _mean(table[kind, at], held, several, models, confidence, low)
     return rows
 
 

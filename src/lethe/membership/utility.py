@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clustered_share
+from lethe.evidence.of_model import ClassRow, ComparedClass, Drift
 from lethe.evidence.twoway import mean_estimate, mean_spread
 from lethe.training.shadows import Shadows
 
 Merit = NDArray[np.bool_] | NDArray[np.floating]
-
-
-class Drift(NamedTuple):
-    """How much worse models are on records of another time, site or group.
-
-    Attributes:
-        near: utility on held-out records drawn at random from those that models train on.
-        loss: that utility minus the one on the other records; positive = worse there.
-    """
-
-    near: Estimate
-    loss: Estimate
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"random": self.near.to_json(), "loss": self.loss.to_json()}
 
 
 def utility_name(task: str | None) -> str:
@@ -127,8 +112,8 @@ def class_utility(shadows: Shadows, rows: NDArray[np.bool_], confidence: float) 
 
 def per_class(
     shadows: Shadows, before: Shadows | None, classes: tuple[str, ...], confidence: float
-) -> list[dict[str, Any]]:
-    """Utility of each class, and what it lost, as plain values; empty where labels are unknown.
+) -> list[ClassRow]:
+    """Utility of each class, and what it lost; empty where labels are unknown.
 
     Args:
         before: of the baseline; None for the baseline itself.
@@ -136,18 +121,14 @@ def per_class(
     labels, members = shadows.judged.population_labels, shadows.labels
     if labels is None or members is None:
         return []
-    rows = []
+    rows: list[ClassRow] = []
     for code, name in enumerate(classes):
-        held, inside = labels == code, members == code
-        row: dict[str, Any] = {
-            "class": name,
-            "records": int(inside.sum()),
-            "utility": class_utility(shadows, held, confidence).to_json(),
-        }
-        if before is not None:
-            loss = utility_loss(shadows, before, confidence, held)
-            row["utility_loss"] = None if loss is None else loss.to_json()
-        rows.append(row)
+        held, size = labels == code, int((members == code).sum())
+        found = name, size, class_utility(shadows, held, confidence)
+        if before is None:
+            rows.append(ClassRow(*found))
+        else:
+            rows.append(ComparedClass(*found, utility_loss(shadows, before, confidence, held)))
     return rows
 
 

@@ -9,12 +9,14 @@ from typing import Any
 from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.assess.verdict import decide
 from lethe.errors import InputError
-from lethe.evidence.estimate import Estimate, Measured, Refusal, measured_of
+from lethe.evidence.document import CandidateRow
+from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
+from lethe.evidence.plain import read
 from lethe.evidence.rules import FAIL, PASS, Rule, judge, parse_rule
 from lethe.report.catalogue import say
 from lethe.report.numbers import fixed, grouped
-from lethe.report.of_model import risk_fpr
+from lethe.report.severity import risk_fpr
 
 Json = Mapping[str, Any]
 
@@ -60,7 +62,7 @@ def _sentences(findings: Findings, entry: Json) -> list[str]:
         rule = parse_rule(entry["rule"], metrics_of(findings))
     except InputError:
         return [say("change.unreadable")]
-    found = measured_of(entry["evidence"])
+    found = read(Measured, entry["evidence"])
     if entry.get("reason"):
         return [f"{entry['reason'][:1].upper()}{entry['reason'][1:].rstrip('.')}."]
     outcome = judge(rule, found)
@@ -242,7 +244,8 @@ def _example(findings: Findings) -> Rule | None:
         claim = mechanism["claim"]
         return Rule(f"{claim['measure']}-lower", None, claim["value"] or 1.0)
     if "tpr" in metrics:
-        fpr = next(filter(None, map(risk_fpr, findings.candidates)), 0.01)
+        rates = (risk_fpr(read(CandidateRow, one)) for one in findings.candidates)
+        fpr = next(filter(None, rates), 0.01)
         return Rule("tpr", fpr, float(f"{min(5 * fpr, 0.5):.2g}"))
     return next((Rule(name, None, limit) for name, limit in _HABITS if name in metrics), None)
 
@@ -251,7 +254,7 @@ def _evidence(findings: Findings, candidate: Json, rule: Rule) -> Measured | Non
     """What is known of a candidate; older or bare findings may lack what the metric needs."""
     try:
         return evidence_of(findings, candidate, rule)
-    except (KeyError, InputError):
+    except (KeyError, TypeError, InputError):
         return None
 
 

@@ -6,17 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from lethe.evidence.document import CandidateRow, CheckRow, Document
 from lethe.evidence.findings import Findings
+from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.risk import RELEASE, AttackResult
 from lethe.report.catalogue import legal, questions, say, term
 from lethe.report.context_fields import Group, groups, run_facts
 from lethe.report.figures import parameter
-from lethe.report.first_screen import (
-    Room,
-    claim_of,
-    judged,
-    recommended,
-    risk_shown,
-)
+from lethe.report.first_screen import Room, claim_of
 from lethe.report.numbers import Cell, amount, facts, interval_methods, share, share_words
 from lethe.report.of_answers import Ledger, Mechanism
 from lethe.report.of_language import Language
@@ -25,13 +22,21 @@ from lethe.report.of_rows import Quasi, Records
 from lethe.report.of_synthetic import Synthetic
 from lethe.report.of_vectors import Vectors
 from lethe.report.proven_measured import proven_beside_measured
-from lethe.report.sections import Bullets, Facts, Folded, Part, Row, Section, Table, Words
+from lethe.report.sections import (
+    Bullets,
+    Column,
+    Facts,
+    Folded,
+    Part,
+    Section,
+    Table,
+    Words,
+    named,
+    table,
+)
 from lethe.report.severity import not_tested, outcome, rule_in_words
-from lethe.report.utility import Utility
 
 # Where each of the twenty fields of an audit document is in a page, or why it is not there.
-
-Json = Mapping[str, Any]
 
 # Of each of the twenty: ids of the sections that answer it, and the group of fields in it that
 # people fill in; empty = there is none.
@@ -77,17 +82,16 @@ class Field(NamedTuple):
 
 
 def twenty_fields(
-    blocks: Sequence[Group], document: Json, titles: Mapping[str, str]
+    blocks: Sequence[Group], document: Document[Any], titles: Mapping[str, str]
 ) -> list[Field]:
     """The twenty fields in order.
 
     Args:
         blocks: what people filled in, by group.
-        document: `Findings.to_json()`.
         titles: of every section that this report has, by its id.
     """
     missing = {block.key: sum(not given for _, _, given in block.rows) for block in blocks}
-    both = any(one["guarantee"]["proven"] for one in document["guarantees"])
+    both = any(one.guarantee.proven for one in document.guarantees)
     found = []
     for number, (sections, group) in enumerate(_FIELDS, start=1):
         where, note = "; ".join(titles[id_] for id_ in sections if id_ in titles), ""
@@ -101,7 +105,7 @@ def twenty_fields(
     return found
 
 
-def room_of(document: Json) -> Room:
+def room_of(document: Mapping[str, Any]) -> Room[Any]:
     """The room that knows what the numbers of a document mean: the one place that asks."""
     if document.get("representations"):
         return Vectors(document)
@@ -120,18 +124,17 @@ def room_of(document: Json) -> Room:
     return Model(document)
 
 
-def sections_of(room: Room, manifest: Json) -> list[Section]:
+def sections_of(room: Room[Any], manifest: Mapping[str, Any]) -> list[Section]:
     """Everything below the first screen, in order."""
-    document = room.document
     made = [
         _rules(room),
         _attacks(room),
         room.exposed(),
         _options(room),
         _proven(room),
-        _checks(document),
-        _untested(document),
-        _limits(document),
+        _checks(room.document.checks),
+        _untested(room.document),
+        _limits(room),
         _legal(room),
         Section(
             "questions",
@@ -144,35 +147,31 @@ def sections_of(room: Room, manifest: Json) -> list[Section]:
     return [*kept, *_appendix(room, manifest, kept)]
 
 
-def _rules(room: Room) -> Section | None:
+def _rules(room: Room[Any]) -> Section | None:
     """Acceptance limits, and what would change what they came to."""
     from lethe.assess.judged import metrics_of
     from lethe.report.changes import changes  # NumPy comes with both
 
-    document = room.document
-    if not document["rules"]:
+    rules = room.document.rules
+    if not rules:
         return None
-    findings = Findings.from_json(document)
+    findings = Findings.from_json(room.plain)
     metrics = metrics_of(findings)
     change: list[Part] = [Words(f"{rule}: {' '.join(said)}") for rule, said in changes(findings)]
-    rows = []
-    for rule in document["rules"]:
-        found = outcome(rule["outcome"], 1)
-        evidence = rule["evidence"]
-        metric = re.split(r"[@ )\[]", rule["rule"].removeprefix("width("))[0]
-        shares = Utility(document).shares if metric == "utility-loss" else metric not in _PLAIN
-        cell = share(evidence) if shares else amount(evidence)
-        words = rule_in_words(rule["rule"], metrics)
+    rows: list[tuple[str, list[Cell | str]]] = []
+    for rule in rules:
+        found = outcome(rule.outcome, 1)
+        metric = re.split(r"[@ )\[]", rule.rule.removeprefix("width("))[0]
+        shares = room.utility.shares if metric == "utility-loss" else metric not in _PLAIN
+        cell = share(rule.evidence) if shares else amount(rule.evidence)
         said = f"{found.mark} {say(f'outcome.{found.code}')}"
-        if rule.get("reason"):
-            said = f"{said}: {rule['reason']}"
-        rows.append((rule["rule"], [words, rule["candidate"], cell, said]))
+        if rule.reason:
+            said = f"{said}: {rule.reason}"
+        rows.append((rule.rule, [rule_in_words(rule.rule, metrics), rule.candidate, cell, said]))
     heads = [say(f"rules.{key}") for key in ("rule", "words", "option", "measured", "outcome")]
-    table = Table(say("rules.title"), heads, rows)
-    lead = say(
-        "rules.lead" if all(r.get("fixed", True) for r in document["rules"]) else "rules.late"
-    )
-    return Section("rules", say("rules.title"), lead, [table, Folded(say("rules.change"), change)])
+    lead = say("rules.lead" if all(rule.fixed for rule in rules) else "rules.late")
+    shown = Table(say("rules.title"), heads, rows)
+    return Section("rules", say("rules.title"), lead, [shown, Folded(say("rules.change"), change)])
 
 
 _PLAIN = {
@@ -195,186 +194,163 @@ _PLAIN = {
 """Metrics that are no shares, and so are not printed in percent."""
 
 
-def _attacks(room: Room) -> Section:
-    document = room.document
-    candidate = judged(document)
-    source = (candidate or {}).get("risk_from") or {}
-    results = source.get("results") or []
-    parts: list[Part] = [*room.attacks()]
-    if results:
-        rows = [
+def _attacks(room: Room[Any]) -> Section:
+    document, candidate, parts = room.document, room.judged, [*room.attacks()]
+    source = None if candidate is None else candidate.risk_from
+    if candidate is not None and source is not None and source.results:
+        columns: list[Column] = [
             (
-                one["attack"],
-                [
-                    say("attacks.as_released") if one["view"] == "release" else one["view"],
-                    room.result_cell(one["estimate"]),
-                    _counts(one),
-                ],
-            )
-            for one in results
+                say("attacks.on"),
+                lambda one: say("attacks.as_released") if one.view == RELEASE else one.view,
+            ),
+            (say(room.result_head), lambda one: room.result_cell(one.estimate)),
+            (say("attacks.counts"), _counts),
         ]
-        heads = [say("attack"), say("attacks.on"), say(room.result_head), say("attacks.counts")]
-        title = say("attacks.results", name=(candidate or {}).get("name", ""))
-        table = Table(title, heads, rows, say("attacks.results.note"))
-        parts.append(Folded(title, [table]) if len(rows) > 8 or room.attacks() else table)
-    if document["attacks"]:
-        rows = [
-            (
-                one["title"],
-                [one["paper"], one["threat"], say(f"criterion.{room.criterion(one['name'])}")],
-            )
-            for one in document["attacks"]
-        ]
-        heads = [say(f"attacks.{key}") for key in ("title", "paper", "threat", "criterion")]
-        named = [Table(say("attacks.run"), heads, rows)]
-        parts.append(Folded(say("attacks.run.n", n=len(rows)), named))
-    methods = interval_methods(document)
-    if methods:
+        title = say("attacks.results", name=candidate.name)
+        rows, note = [(one.attack, one) for one in source.results], say("attacks.results.note")
+        shown = table(title, say("attack"), rows, columns, note=note)
+        parts.append(Folded(title, [shown]) if len(shown.rows) > 8 or room.attacks() else shown)
+    if listed := document.attacks:
+        tests: Column = (
+            say("attacks.criterion"),
+            lambda one: say(f"criterion.{room.criterion(one.name)}"),
+        )
+        columns = ["paper", "threat", tests]
+        title, first = say("attacks.run"), say("attacks.title")
+        shown = table(title, first, [(one.title, one) for one in listed], columns, "attacks.")
+        parts.append(Folded(say("attacks.run.n", n=len(listed)), [shown]))
+    if methods := interval_methods(room.plain):
         parts.append(Folded(say("attacks.methods"), [Bullets(methods)]))
-    words = [*document["verdict"]["words"], *_room_words(document)]
-    if words:
+    if words := [*document.verdict.words, *room.words()]:
         parts.append(Folded(say("attacks.words"), [Bullets(list(dict.fromkeys(words)))]))
-    strongest = source.get("attack")
+    strongest = source and source.attack
     lead = say("attacks.lead", name=strongest) if strongest else say("attacks.lead.none")
     head = room.attacks_head
     return Section("attacks", say(f"{head}.heading"), lead, parts, say(f"nav.{head}"))
 
 
-def _room_words(document: Json) -> list[str]:
-    for key in ("table", "queries", "language"):
-        if document.get(key):
-            return list(document[key].get("words") or ())
-    models = (document.get("representations") or {}).get("models") or ()
-    return [text for model in models for text in model["words"]]
-
-
-def _counts(result: Json) -> str:
+def _counts(result: AttackResult) -> str:
     """Whether a result decides, and if not, why not."""
-    if result["valid"] and result["powered"]:
+    if result.valid and result.powered:
         return say("yes")
-    return f"{say('no')}: {result['why']}" if result["why"] else say("no")
+    return f"{say('no')}: {result.why}" if result.why else say("no")
 
 
-def _options(room: Room) -> Section | None:
-    document, utility = room.document, Utility(room.document)
-    options = document["candidates"]
+def _options(room: Room[Any]) -> Section | None:
+    utility, options, frontier = room.utility, room.document.candidates, room.document.frontier
     if not options:
         return None
-    frontier, best = document["frontier"], recommended(document)
-    rows: list[Row] = []
-    trained = any(one.get("train_utility") for one in options)
-    for one in options:
-        name = one["name"]
-        standing = [
-            say(f"standing.{key}")
-            for key, holds in (
-                ("recommended", one is best),
-                ("cheapest", name == frontier.get("cheapest_large_reduction")),
-                ("knee", name == frontier["knee"]),
-                ("pareto", name in frontier["pareto"]),
-            )
-            if holds
-        ]
-        within = say(f"within.{one.get('equivalent', 'none')}")
-        settings = "; ".join(f"{key} {value}" for key, value in facts(one["settings"]))
-        what = f"{one['mitigation']} ({settings})" if settings else one["mitigation"]
-        known = [utility.cell(one.get("train_utility"))] * trained + [utility.cell(one["utility"])]
-        cells: list[Cell | str] = [what, *known, within]
-        cells += [room.change_cell(one["risk_change"]), ", ".join(standing) or "–"]
-        rows.append((name, cells))
-    told = ("train", "utility") if trained else ("plain",)
-    keys = ("option", "what", *told, "within", "change", "standing")
-    margin = share_words(frontier["margin"]) if utility.shares else f"{frontier['margin']:g}"
-    heads = [say(f"options.{key}", name=utility.name, margin=margin) for key in keys]
-    note = say("options.note", rule=frontier["rule"])
-    table = Table(say("options.before_after"), heads, rows, note)
-    parts: list[Part] = [Folded(say("options.before_after"), [table]), *room.options()]
-    skipped = [(one["name"], one["why"]) for one in frontier.get("skipped") or ()]
-    if skipped:
+
+    def what(option: CandidateRow) -> str:
+        settings = "; ".join(f"{key} {value}" for key, value in facts(option.settings))
+        return f"{option.mitigation} ({settings})" if settings else option.mitigation
+
+    def standing(option: CandidateRow) -> str:
+        holds = {
+            "recommended": option is room.recommended,
+            "cheapest": option.name == frontier.cheapest_large_reduction,
+            "knee": option.name == frontier.knee,
+            "pareto": option.name in frontier.pareto,
+        }
+        return ", ".join(say(f"standing.{key}") for key in holds if holds[key]) or "–"
+
+    trained = any(option.train_utility for option in options)
+    margin = share_words(frontier.margin) if utility.shares else f"{frontier.margin:g}"
+    head = {"name": utility.name, "margin": margin}
+    columns: list[Column] = [
+        (say("options.what"), what),
+        *(
+            [(say("options.train", **head), lambda one: utility.cell(one.train_utility))]
+            if trained
+            else []
+        ),
+        (
+            say("options.utility" if trained else "options.plain", **head),
+            lambda one: utility.cell(one.utility),
+        ),
+        (say("options.within", **head), lambda one: say(f"within.{one.equivalent}")),
+        (say("options.change"), lambda one: room.change_cell(one.risk_change)),
+        (say("options.standing"), standing),
+    ]
+    note, title = say("options.note", rule=frontier.rule), say("options.before_after")
+    shown = table(title, say("options.option"), named(options), columns, note=note)
+    parts: list[Part] = [Folded(title, [shown]), *room.options()]
+    if frontier.skipped:
+        skipped = [(one.name, one.why) for one in frontier.skipped]
         parts.append(Folded(say("options.skipped"), [Facts(skipped)]))
-    lead = say("options.lead", risk=frontier["risk"], utility=frontier["utility"])
+    lead = say("options.lead", risk=frontier.risk, utility=frontier.utility)
     return Section("options", say("options.heading"), lead, parts, say("nav.options"))
 
 
-def _proven(room: Room) -> Section:
-    document = room.document
-    by_name = {one["name"]: one for one in document["candidates"]}
-    named = [one["candidate"] for one in document["guarantees"]]
-    proven = [one for one in document["guarantees"] if one["guarantee"]["proven"]]
-    rows: list[Row] = []
-    for one in proven:
-        candidate = by_name.get(one["candidate"])
-        measured = Cell("none") if candidate is None else share(risk_shown(room, candidate))
-        rows.append((one["candidate"], [claim_of(one["guarantee"]), measured]))
+def _proven(room: Room[Any]) -> Section:
+    claims = room.document.guarantees
+    proven = [one for one in claims if one.guarantee.proven]
+
+    def measured(name: str) -> Cell:
+        candidate = room.named(name)
+        return Cell("none") if candidate is None else share(room.risk_shown(candidate))
+
     parts: list[Part] = []
-    if rows:
-        heads = [say(f"proven.{key}") for key in ("option", "claim", "measured")]
-        parts.append(Table(say("proven.table"), heads, rows))
-    parts += proven_beside_measured(document)
-    every = [(one["candidate"], _guarantee(one["guarantee"])) for one in document["guarantees"]]
-    if every:
-        keys = ("option", "proof", "kind", "numbers", "assumes", "voided")
-        table = Table(say("proven.every"), [say(f"proven.{key}") for key in keys], every)
-        parts.append(Folded(say("proven.every"), [table]))
-    n = len({one["candidate"] for one in proven})
-    lead = say("proven.none")
     if proven:
-        lead = say("proven.lead", n=n, of=len(dict.fromkeys(named)))
+        columns: list[Column] = [
+            (say("proven.claim"), lambda one: claim_of(one.guarantee)),
+            (say("proven.measured"), lambda one: measured(one.candidate)),
+        ]
+        rows = [(one.candidate, one) for one in proven]
+        parts.append(table(say("proven.table"), say("proven.option"), rows, columns))
+    parts += proven_beside_measured(room.document)
+    if claims:
+        keys = ("option", "proof", "kind", "numbers", "assumes", "voided")
+        heads = [say(f"proven.{key}") for key in keys]
+        every = [(one.candidate, _guarantee(one.guarantee)) for one in claims]
+        parts.append(Folded(say("proven.every"), [Table(say("proven.every"), heads, every)]))
+    n, of = (len({one.candidate for one in listed}) for listed in (proven, claims))
+    lead = say("proven.lead", n=n, of=of) if proven else say("proven.none")
     return Section("proof", say("proven.heading"), lead, parts, say("nav.proven"))
 
 
-def _guarantee(guarantee: Json) -> list[Cell | str]:
+def _guarantee(guarantee: Guarantee) -> list[Cell | str]:
     numbers = ", ".join(
         f"{name.replace('_', ' ')} {parameter(name, value)}"
-        for name, value in guarantee["parameters"].items()
+        for name, value in guarantee.parameters.items()
     )
-    whom = [guarantee[key] for key in ("relation", "unit") if guarantee[key] != "none"]
-    kind = say(f"kind.{guarantee['kind']}")
+    whom = [text for text in (guarantee.relation, guarantee.unit) if text != "none"]
+    kind = say(f"kind.{guarantee.kind}")
     return [
-        say("yes" if guarantee["proven"] else "no"),
+        say("yes" if guarantee.proven else "no"),
         f"{kind} ({', '.join(whom)})" if whom else kind,
         numbers or "–",
-        "; ".join(guarantee["assumptions"]) or "–",
-        "; ".join(guarantee["voided_by"]) or "–",
+        "; ".join(guarantee.assumptions) or "–",
+        "; ".join(guarantee.voided_by) or "–",
     ]
 
 
-def _checks(document: Json) -> Section:
-    checks = document["checks"]
-    odd = [one for one in checks if one["status"] != "pass"]
-    heads = [say(f"checks.{key}") for key in ("check", "option", "status", "detail")]
+def _checks(checks: Sequence[CheckRow]) -> Section:
+    odd = [one for one in checks if one.status != "pass"]
+    passed = [one for one in checks if one.status == "pass"]
+    columns: list[Column] = [
+        (say("checks.option"), lambda one: one.candidate or say("checks.all")),
+        (say("checks.status"), lambda one: say(f"checks.{one.status}")),
+        (
+            say("checks.detail"),
+            lambda one: f"{one.detail} ({amount(one.estimate)})" if one.estimate else one.detail,
+        ),
+    ]
 
-    def table(listed: Sequence[Json]) -> Table:
-        rows = [
-            (
-                one["name"],
-                [
-                    one["candidate"] or say("checks.all"),
-                    say(f"checks.{one['status']}"),
-                    _detail(one),
-                ],
-            )
-            for one in listed
-        ]
-        return Table(say("checks.title"), heads, rows)
+    def listed(some: Sequence[CheckRow]) -> Table:
+        return table(say("checks.title"), say("checks.check"), named(some), columns)
 
     parts: list[Part] = []
     if odd:
-        shown = table(odd)
-        parts.append(shown if len(odd) <= 6 else Folded(say("checks.odd", n=len(odd)), [shown]))
-    if len(odd) < len(checks):
-        passed = [one for one in checks if one["status"] == "pass"]
-        parts.append(Folded(say("checks.passed", n=len(passed)), [table(passed)]))
-    lead = say("checks.lead", n=len(checks) - len(odd), of=len(checks))
+        few = len(odd) <= 6
+        parts.append(listed(odd) if few else Folded(say("checks.odd", n=len(odd)), [listed(odd)]))
+    if passed:
+        parts.append(Folded(say("checks.passed", n=len(passed)), [listed(passed)]))
+    lead = say("checks.lead", n=len(passed), of=len(checks))
     return Section("checks", say("checks.title"), lead if checks else say("checks.none"), parts)
 
 
-def _detail(check: Json) -> str:
-    found = check.get("estimate")
-    return f"{check['detail']} ({amount(found)})" if found else str(check["detail"])
-
-
-def _untested(document: Json) -> Section:
+def _untested(document: Document[Any]) -> Section:
     said = not_tested(document)
     short, rest = said[:4], said[4:]
     parts: list[Part] = [Bullets(short)] if short else []
@@ -384,26 +360,26 @@ def _untested(document: Json) -> Section:
     return Section("not-run", say("untested.title"), lead, parts, say("nav.untested"))
 
 
-def _limits(document: Json) -> Section:
-    listed = [say("limits.lower"), *document["limits"], say("limits.again")]
+def _limits(room: Room[Any]) -> Section:
+    listed = [say("limits.lower"), *room.document.limits, say("limits.again")]
     parts: list[Part] = [Folded(say("limits.all", n=len(listed)), [Bullets(listed)])]
-    if not document["rules"]:
+    if not room.document.rules:
         from lethe.report.changes import changes  # NumPy comes with it
 
-        said = [text for _, texts in changes(Findings.from_json(document)) for text in texts]
+        said = [text for _, texts in changes(Findings.from_json(room.plain)) for text in texts]
         if said:
             parts.append(Folded(say("rules.example"), [Bullets(said)]))
     return Section("limits", say("limits.title"), say("limits.lead"), parts)
 
 
-def _legal(room: Room) -> Section:
+def _legal(room: Room[Any]) -> Section:
     heads = [say(f"legal.{key}") for key in ("source", "asks", "here", "people")]
     rows = list(legal().items())
     three: dict[str, list[str]] = {"singling": [], "linking": [], "inference": []}
-    for one in room.document["attacks"]:
-        kind = room.criterion(one["name"])
+    for one in room.document.attacks:
+        kind = room.criterion(one.name)
         for key in three if kind == "all" else [kind]:
-            three[key].append(one["title"])
+            three[key].append(one.title)
     mapped = [
         (say(f"criterion.{key}"), _few(found) or say("legal.not_tried"))
         for key, found in three.items()
@@ -425,8 +401,10 @@ def _few(names: Sequence[str], most: int = 4) -> str:
     return f"{shown}, {say('and_more', n=len(names) - most)}" if len(names) > most else shown
 
 
-def _appendix(room: Room, manifest: Json, before: Sequence[Section]) -> list[Section]:
-    document = room.document
+def _appendix(
+    room: Room[Any], manifest: Mapping[str, Any], before: Sequence[Section]
+) -> list[Section]:
+    document = room.plain
     blocks = groups(document, manifest)
     absent = sum(not given for block in blocks for _, _, given in block.rows)
     parts: list[Part] = [
@@ -439,7 +417,7 @@ def _appendix(room: Room, manifest: Json, before: Sequence[Section]) -> list[Sec
     ]
     titles = {section.id: section.title for section in before}
     titles |= {id_: say(f"{id_}.title") for id_ in ("fields", "reproduction", "glossary")}
-    fields = twenty_fields(blocks, document, titles)
+    fields = twenty_fields(blocks, room.document, titles)
     heads = [say(f"fields.{key}") for key in ("field", "where", "missing")]
     rows = [(f"{one.number}. {one.title}", [one.where, one.note]) for one in fields]
     settings: list[Part] = [

@@ -137,9 +137,9 @@ def groups(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Gro
     return [*blocks, Group("further", rest)] if rest else blocks
 
 
-def given_risk(document: Mapping[str, Any]) -> str:
+def given_risk(context: Mapping[str, Any]) -> str:
     """The residual risk in the words of people; empty if they gave none."""
-    named = {_ALIASES.get(name, name): plain(item) for name, item in _flat(document["context"])}
+    named = {_ALIASES.get(name, name): plain(item) for name, item in _flat(context)}
     return named.get("residual_risk", "")
 
 

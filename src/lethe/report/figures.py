@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_model import Epsilons, Histogram, ModelCandidate
 from lethe.report.catalogue import say
 from lethe.report.numbers import grouped, percent
 from lethe.report.sections import Chart, Part, Words
@@ -16,15 +18,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Json = Mapping[str, Any]
-
 _SIZE = (460.0, 270.0)
 _MARGINS = (52.0, 20.0, 10.0, 40.0)
 _POINTS = 90
 _MOST_CLASSES = 20
 
 
-def roc_chart(baseline: Json | None, other: Json | None) -> Chart | None:
+def roc_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> Chart | None:
     """Log-log ROC of the strongest attack before and after, with bands; None without a curve.
 
     A band holds the whole curve at once, or, in findings without one, each point by itself.
@@ -41,8 +41,8 @@ def roc_chart(baseline: Json | None, other: Json | None) -> Chart | None:
         axes.annotate(
             say("chart.guess"), (low, low), (26, 4), textcoords="offset points", fontsize=8
         )
-        _roc_line(axes, before, "before", low, (5, 2), slots.put((baseline or {}).get("name", "")))
-        _roc_line(axes, after, "after", low, (), slots.put((other or {}).get("name", "")))
+        _roc_line(axes, before, "before", low, (5, 2), slots.put(baseline.name if baseline else ""))
+        _roc_line(axes, after, "after", low, (), slots.put(other.name if other else ""))
         axes.set_xscale("log")
         axes.set_yscale("log")
         decades = [tick for tick in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0) if tick >= low * 0.99]
@@ -57,7 +57,7 @@ def roc_chart(baseline: Json | None, other: Json | None) -> Chart | None:
     return chart(say("chart.roc"), "roc", "roc-", say("chart.roc.label"), draw)
 
 
-def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
+def t_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> Chart | None:
     """Distribution of the t-scores before and after; None where none was computed."""
     import numpy as np
 
@@ -68,21 +68,21 @@ def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
 
     def draw(slots: Slots) -> Figure:
         figure, axes = new_axes(*_SIZE, _MARGINS)
-        filled: Json = {"fill": True, "alpha": 0.45, "lw": 0}
-        line: Json = {"lw": 1.6}
+        filled: dict[str, Any] = {"fill": True, "alpha": 0.45, "lw": 0}
+        line: dict[str, Any] = {"lw": 1.6}
         drawn = ((other, after, "after", filled), (baseline, before, "before", line))
         for candidate, shape, colour, style in drawn:
             if candidate is not None and shape is not None:
                 axes.stairs(
-                    np.maximum(shape["counts"], 0.1),
-                    shape["edges"],
+                    np.maximum(shape.counts, 0.1),
+                    shape.edges,
                     baseline=0.1,
                     color=COLOURS[colour],
-                    label=slots.put(candidate["name"]),
+                    label=slots.put(candidate.name),
                     **style,
                 )
         axes.set_yscale("log")
-        most = max(max(shape["counts"]) for shape in known)
+        most = max(max(shape.counts) for shape in known)
         ticks = [10**power for power in range(8) if 10**power <= most * 1.5]
         axes.set_yticks(ticks, [f"{tick:,}" for tick in ticks])
         axes.minorticks_off()
@@ -94,7 +94,7 @@ def t_chart(baseline: Json | None, other: Json | None) -> Chart | None:
     return chart(say("chart.ts"), "exposure", "t-", say("chart.ts"), draw)
 
 
-def class_chart(before: Json, after: Json | None) -> Chart | None:
+def class_chart(before: ModelCandidate, after: ModelCandidate | None) -> Chart | None:
     """Utility of each class before and after, with intervals; the classes that lose most on top.
 
     Args:
@@ -104,7 +104,7 @@ def class_chart(before: Json, after: Json | None) -> Chart | None:
     rows = [(name, [first, second]) for name, first, second in _class_rows(before, after)]
     if not rows:
         return None
-    series = [("before", "s", before["name"]), ("after", "o", (after or {}).get("name", ""))]
+    series = [("before", "s", before.name), ("after", "o", after.name if after else "")]
     draw = partial(
         _intervals,
         rows,
@@ -114,29 +114,25 @@ def class_chart(before: Json, after: Json | None) -> Chart | None:
     return chart(say("chart.classes"), "classes", "class-", say("chart.classes.label"), draw)
 
 
-def group_chart(candidate: Json | None) -> Chart | None:
-    """Members recognised in each group, with intervals; the most exposed on top.
-
-    Args:
-        candidate: with ``slices``, a list of columns with their groups.
-    """
+def group_chart(candidate: ModelCandidate) -> Chart | None:
+    """Members recognised in each group, with intervals; the most exposed on top."""
     found = [
-        (f"{entry['column']} {row['name']}", row["tpr"])
-        for entry in (candidate or {}).get("slices") or ()
-        for row in entry.get("slices", ())
-        if row["tpr"].get("value") is not None
+        (f"{entry.column} {row.name}", row.tpr)
+        for entry in candidate.slices
+        for row in entry.slices
+        if isinstance(row.tpr, Estimate) and row.tpr.value is not None
     ]
-    if candidate is None or not found:
+    if not found:
         return None
-    found.sort(key=lambda row: -row[1]["value"])
+    found.sort(key=lambda row: -(row[1].value or 0.0))
     rows = [(name, [rate]) for name, rate in found[:_MOST_CLASSES]]
-    series = [("before", "s", candidate["name"])]
+    series = [("before", "s", candidate.name)]
     draw = partial(_intervals, rows, series, along=say("chart.groups.x"), shares=True)
     return chart(say("chart.groups"), "groups", "group-", say("chart.groups.label"), draw)
 
 
 def _intervals(
-    rows: Sequence[tuple[str, Sequence[Json | None]]],
+    rows: Sequence[tuple[str, Sequence[Estimate | None]]],
     series: Sequence[tuple[str, str, str]],
     slots: Slots,
     *,
@@ -160,13 +156,13 @@ def _intervals(
         shift = 0.3 * at - 0.15 if len(series) > 1 else 0.0
         for place, (_, estimates) in zip(places, rows, strict=True):
             one = estimates[at]
-            if one is None:
+            if one is None or one.value is None:
                 continue
-            ends = [one["value"] if one[s] is None else one[s] for s in ("low", "high")]
+            ends = [one.value if end is None else end for end in (one.low, one.high)]
             height = place + shift
             axes.plot(ends, [height, height], color=COLOURS[colour], lw=1.3, alpha=0.75)
             label = "" if place else slots.put(name)
-            axes.plot([one["value"]], [height], marker, ms=5, color=COLOURS[colour], label=label)
+            axes.plot([one.value], [height], marker, ms=5, color=COLOURS[colour], label=label)
     axes.set_yticks(places, [slots.put(name) for name, _ in rows])
     axes.set_ylim(len(rows) - 0.4, -0.6)
     if shares:
@@ -178,37 +174,44 @@ def _intervals(
     return figure
 
 
-def _class_rows(before: Json, after: Json | None) -> list[tuple[str, Any, Any]]:
-    def utilities(candidate: Json | None) -> dict[str, Any]:
+def _class_rows(
+    before: ModelCandidate, after: ModelCandidate | None
+) -> list[tuple[str, Estimate | None, Estimate | None]]:
+    def utilities(candidate: ModelCandidate | None) -> dict[str, Estimate]:
         return {
-            row["class"]: row["utility"]
-            for row in (candidate or {}).get("per_class") or ()
-            if row["utility"].get("value") is not None
+            row.name: row.utility
+            for row in (candidate and candidate.per_class) or ()
+            if isinstance(row.utility, Estimate) and row.utility.value is not None
         }
 
     first, second = utilities(before), utilities(after)
     rows = [(name, first.get(name), second.get(name)) for name in {**first, **second}]
 
-    def gain(row: tuple[str, Any, Any]) -> float:
-        return round(row[2]["value"] - row[1]["value"], 9) if row[1] and row[2] else 0.0
+    def gain(row: tuple[str, Estimate | None, Estimate | None]) -> float:
+        ends = [one.value for one in row[1:] if one is not None and one.value is not None]
+        return round(ends[1] - ends[0], 9) if len(ends) == 2 else 0.0
 
     # Ties keep the order of the findings; a stable sort does that.
     return sorted(rows, key=gain)[:_MOST_CLASSES]
 
 
-def _curve(candidate: Json | None) -> Json | None:
-    listed = (candidate or {}).get("attacks") or {}
-    attack = listed.get((candidate or {}).get("strongest_attack"))
-    return attack["roc"] if attack and len(attack["roc"]["fpr"]) > 1 else None
+def _curve(candidate: ModelCandidate | None) -> Mapping[str, Sequence[float]] | None:
+    attack = None if candidate is None else candidate.attacks.get(candidate.strongest_attack)
+    return attack.roc if attack and len(attack.roc["fpr"]) > 1 else None
 
 
-def _smallest(curve: Json) -> float:
+def _smallest(curve: Mapping[str, Sequence[float]]) -> float:
     positive = [fpr for fpr in curve["fpr"] if fpr > 0]
     return max(10.0 ** math.floor(math.log10(min(positive, default=1e-3)) + 1e-9), 1e-5)
 
 
 def _roc_line(
-    axes: Axes, curve: Json | None, colour: str, low: float, dashes: tuple[float, ...], label: str
+    axes: Axes,
+    curve: Mapping[str, Sequence[float]] | None,
+    colour: str,
+    low: float,
+    dashes: tuple[float, ...],
+    label: str,
 ) -> None:
     import numpy as np
 
@@ -228,17 +231,18 @@ def _roc_line(
     axes.plot(fpr, tpr, color=COLOURS[colour], lw=1.7, dashes=dashes, label=label)
 
 
-def _histogram(candidate: Json | None) -> Json | None:
-    shape = ((candidate or {}).get("vulnerability") or {}).get("histogram")
-    return shape if shape and sum(shape["counts"]) > 0 else None
+def _histogram(candidate: ModelCandidate | None) -> Histogram | None:
+    shown = candidate and candidate.vulnerability
+    shape = shown.histogram if shown else None
+    return shape if shape and sum(shape.counts) > 0 else None
 
 
-def _filled_range(known: Sequence[Json]) -> tuple[float, float]:
+def _filled_range(known: Sequence[Histogram]) -> tuple[float, float]:
     """The part of the axis where some record lies; empty bins at the ends are cut."""
     filled = [
-        shape["edges"][at : at + 2]
+        shape.edges[at : at + 2]
         for shape in known
-        for at, count in enumerate(shape["counts"])
+        for at, count in enumerate(shape.counts)
         if count > 0
     ]
     return min(low for low, _ in filled), max(high for _, high in filled)
@@ -249,16 +253,16 @@ def _filled_range(known: Sequence[Json]) -> tuple[float, float]:
 _SPREAD_SIZE, _SPREAD_MARGINS = (420.0, 220.0), (52.0, 8.0, 8.0, 40.0)
 
 
-def epsilon_chart(name: str, found: Json, at: int) -> list[Part]:
+def epsilon_chart(name: str, found: Epsilons, at: int) -> list[Part]:
     """A histogram of the epsilon of every record of a candidate, and its quartiles in words."""
-    quartiles = {key: parameter("epsilon", found[key]) for key in ("min", "median", "max")}
-    said = say("epsilons.words", n=grouped(found["n"]), **quartiles)
+    quartiles = {key: parameter("epsilon", getattr(found, key)) for key in ("min", "median", "max")}
+    said = say("epsilons.words", n=grouped(found.n), **quartiles)
     title = say("epsilons.title", name=name)
 
     def draw(slots: Slots) -> Figure:
         figure, axes = new_axes(*_SPREAD_SIZE, _SPREAD_MARGINS)
-        axes.stairs(found["counts"], found["edges"], fill=True, color=COLOURS["after"], lw=0)
-        axes.set_xlim(0, found["edges"][-1])
+        axes.stairs(found.counts, found.edges, fill=True, color=COLOURS["after"], lw=0)
+        axes.set_xlim(0, found.edges[-1])
         axes.set_ylim(0, None)
         axes.set_xlabel(say("chart.epsilon"))
         axes.set_ylabel(say("chart.records"))

@@ -9,10 +9,15 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Generic
 
 from lethe.data.schema import MADE_PUBLIC
+from lethe.evidence.document import C, CandidateRow, Document, RuleRow
+from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.plain import read
 from lethe.report.catalogue import say
 from lethe.report.context_fields import given_risk
 from lethe.report.numbers import (
@@ -27,7 +32,6 @@ from lethe.report.sections import Chart, Mark, Row, Section, Table
 from lethe.report.severity import Outcome, advantage, outcome, severity, worst_severity
 from lethe.report.utility import Utility
 
-Json = Mapping[str, Any]
 _ON_PAPER = 9
 
 
@@ -51,7 +55,7 @@ class Worst:
     detail: str
     level: str
     group: str = ""
-    share: Json | None = None
+    share: Measured | None = None
 
 
 @dataclass(frozen=True)
@@ -112,13 +116,16 @@ class First:
         return " ".join([said, *self.detail])
 
 
-class Room(abc.ABC):
+class Room(abc.ABC, Generic[C]):
     """What only the room of a kind of release can say of its findings.
 
     Attributes:
-        document: `Findings.to_json()`.
+        plain: `Findings.to_json()`.
+        document: the same with types.
+        utility: how utility is named and printed.
     """
 
+    reads: type[Document[Any]]
     kind: str = ""
     risk_head: str = ""
     glossary: Sequence[str] = ()
@@ -126,24 +133,86 @@ class Room(abc.ABC):
     attacks_head: str = "attacks"
     none_fits: str = "tried.none"
 
-    def __init__(self, document: Json) -> None:
-        self.document = document
+    def __init__(self, plain: Mapping[str, Any]) -> None:
+        self.plain = plain
+        self.document: Document[C] = read(self.reads, plain)
+        self.utility = Utility(self.document.frontier.utility)
+
+    def named(self, name: str | None) -> C | None:
+        """The candidate of a name."""
+        return next((one for one in self.document.candidates if one.name == name), None)
+
+    def short_name(self, candidate: C) -> str:
+        """The name of a candidate without its model, where several were audited side by side."""
+        return candidate.name
+
+    @cached_property
+    def judged(self) -> C | None:
+        """The candidate that the rules judged, or else the release as it is now.
+
+        Where several models were audited the rules judge one of each: the worst of them.
+        """
+
+        def worse(candidate: C) -> list[float]:
+            found = self.share_of(candidate)
+            ends = (getattr(found, end, None) for end in ("low", "value"))
+            return [-math.inf if end is None else end for end in ends]
+
+        base = self.document.baseline
+        name = self.document.verdict.candidate or (base and base.candidate)
+        named = [x for x in self.document.candidates if name in (x.name, self.short_name(x))]
+        return max(named, key=worse) if named else self.base
+
+    @cached_property
+    def base(self) -> C | None:
+        """The release as it is now; of several models that of the first."""
+        baseline = self.document.baseline
+        return self.named(None if baseline is None else baseline.candidate)
+
+    def base_of(self, candidate: C) -> C | None:
+        """The release as it is now, of the model that the candidate belongs to."""
+        return self.base
+
+    @cached_property
+    def recommended(self) -> C | None:
+        """The option to take; never the baseline. None where none is within the utility limit."""
+        found = self.named(self.document.frontier.operating_point)
+        return None if found is None or found is self.base_of(found) else found
+
+    @property
+    def put_forward(self) -> C | None:
+        """The recommended option, else the cheapest large reduction, else None."""
+        return self.recommended or self.named(self.document.frontier.cheapest_large_reduction)
+
+    def proofs(self, name: str) -> list[Guarantee]:
+        """Guarantees of a candidate that prove something."""
+        claims = self.document.guarantees
+        return [one.guarantee for one in claims if one.candidate == name and one.guarantee.proven]
+
+    def risk_shown(self, candidate: C) -> Measured | None:
+        """The risk of an option as every picture and table prints it.
+
+        Limits of the recommended one allow for having been chosen among several.
+        """
+        chosen, found = self.document.frontier.recommended, self.share_of(candidate)
+        if chosen and chosen.candidate == candidate.name and found is candidate.risk:
+            return chosen.risk
+        return found
 
     @property
     def chance(self) -> float:
         """What a random guess reaches, in the unit of `share_of`."""
         return 0.0
 
-    def share_of(self, candidate: Json) -> Json | None:
+    def share_of(self, candidate: C) -> Measured | None:
         """The risk of a candidate as a share; None or a refusal where there is none."""
-        found: Json | None = candidate["risk"]
-        return found
+        return candidate.risk
 
-    def result_cell(self, found: Json) -> Cell:
+    def result_cell(self, found: Measured) -> Cell:
         """The result of an attack, in the room's primary metric."""
         return share(found)
 
-    def change_cell(self, found: Json | None) -> Cell:
+    def change_cell(self, found: Measured | None) -> Cell:
         """A change of that metric."""
         return share(found)
 
@@ -151,8 +220,12 @@ class Room(abc.ABC):
         """Which of WP216's three an attack tests: singling, linking, inference, or all."""
         return "inference"
 
+    def words(self) -> Sequence[str]:
+        """What was found, in the plain words of the section; may be empty."""
+        return ()
+
     @abc.abstractmethod
-    def worst(self, candidate: Json | None) -> Worst:
+    def worst(self, candidate: C | None) -> Worst:
         """The worst number on the candidate that is judged; None where there are none."""
 
     @abc.abstractmethod
@@ -163,7 +236,7 @@ class Room(abc.ABC):
     def exposed(self) -> Section:
         """Records and groups at risk."""
 
-    def beyond(self, candidate: Json) -> str:
+    def beyond(self, candidate: C) -> str:
         """What else an option reveals that its share does not count; may be empty."""
         return ""
 
@@ -192,24 +265,23 @@ class Room(abc.ABC):
         return None
 
 
-def first_screen(room: Room, manifest: Json, chart: Chart | None) -> First:
+def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | None) -> First:
     """The first screen of one release."""
-    document = room.document
-    candidate = judged(document)
-    found = room.worst(candidate)
-    limits, on = document["rules"], _judged_option(room, candidate)
+    document, candidate = room.document, room.judged
+    found, on = room.worst(candidate), _judged_option(room)
     large, lines = room.released()
-    share_now = found.share or (None if candidate is None else room.share_of(candidate)) or {}
+    share_now = found.share or (None if candidate is None else room.share_of(candidate))
+    ends = [getattr(share_now, end, None) for end in ("value", "high")]
     return First(
         kind=say(room.kind),
-        name=document["subject"]["name"],
-        source=_source(document, manifest),
-        outcome=outcome(document["verdict"]["outcome"], len(limits)),
+        name=document.subject.name,
+        source=_source(room, manifest),
+        outcome=outcome(document.verdict.outcome, len(document.rules)),
         level=worst_severity([found.level]),
         headline=found.headline,
         detail=[
-            *filter(None, (on, found.detail, found.group, _limits(document))),
-            *(one["detail"] for one in document["checks"] if one.get("effect", "mends") != "mends"),
+            *filter(None, (on, found.detail, found.group, _limits(room))),
+            *(check.detail for check in document.checks if check.effect not in ("", "mends")),
         ],
         cards=[
             Card(say("card.released"), large, lines),
@@ -218,131 +290,65 @@ def first_screen(room: Room, manifest: Json, chart: Chart | None) -> First:
             _remaining(room),
         ],
         chart=chart or room.chart(),
-        options=options_table(room) if document["candidates"] else room.beside(),
-        size=share_now.get("value") or share_now.get("high") or 0.0,
+        options=options_table(room) if document.candidates else room.beside(),
+        size=ends[0] or ends[1] or 0.0,
     )
 
 
-def judged(document: Json) -> Json | None:
-    """The candidate that the rules judged, or else the release as it is now.
-
-    Where several models were audited side by side the rules judge one of each: the worst of them.
-    """
-
-    def worse(candidate: Json) -> list[float]:
-        found = candidate.get("top_1") or candidate["risk"]
-        ends = (found.get(end) for end in ("low", "value"))
-        return [-math.inf if end is None else end for end in ends]
-
-    name = document["verdict"]["candidate"] or (document["baseline"] or {}).get("candidate")
-    named = [one for one in document["candidates"] if name in (one["name"], _bare(document, one))]
-    return max(named, key=worse) if named else baseline_of(document)
-
-
-def _bare(document: Json, candidate: Json) -> str:
-    """The name of a candidate without its model, where several were audited side by side."""
-    name = str(candidate["name"])
-    several = len((document.get("representations") or {}).get("models") or ()) > 1
-    return name.partition(": ")[2] if several else name
-
-
-def baseline_of(document: Json, candidate: Json | None = None) -> Json | None:
-    """The release as it is now; of several models that of the candidate's, without it the first."""
-    name = (document["baseline"] or {}).get("candidate")
-    if candidate is not None and name and _bare(document, candidate) != candidate["name"]:
-        name = f"{candidate['name'].partition(': ')[0]}: {name.partition(': ')[2]}"
-    return next((one for one in document["candidates"] if one["name"] == name), None)
-
-
-def _judged_option(room: Room, candidate: Json | None) -> str:
+def _judged_option(room: Room[Any]) -> str:
     """What was judged, where it is not the one release as it is now."""
-    base = None if candidate is None else baseline_of(room.document, candidate)
+    candidate = room.judged
+    base = None if candidate is None else room.base_of(candidate)
     if candidate is None or base is None:
         return ""
     if candidate is not base:
-        return say("first.option", name=candidate["name"], before=_value(room, base))
-    several = candidate["name"] != _bare(room.document, candidate)
-    return say("first.model", name=candidate["name"]) if several else ""
+        return say("first.option", name=candidate.name, before=_value(room, base))
+    several = candidate.name != room.short_name(candidate)
+    return say("first.model", name=candidate.name) if several else ""
 
 
-def recommended(document: Json) -> Json | None:
-    """The option to take; never the baseline. None where none is within the utility limit."""
-    name = document["frontier"]["operating_point"]
-    found = next((one for one in document["candidates"] if one["name"] == name), None)
-    return None if found is None or found is baseline_of(document, found) else found
-
-
-def put_forward(document: Json) -> Json | None:
-    """The recommended option, else the cheapest large reduction, else None."""
-    name = document["frontier"].get("cheapest_large_reduction")
-    large = next((one for one in document["candidates"] if one["name"] == name), None)
-    return recommended(document) or large
-
-
-def share_sentence(share_now: Json | None, chance: float) -> tuple[str, str, str]:
+def share_sentence(share_now: Measured | None, chance: float) -> tuple[str, str, str]:
     """A share, its interval and chance in words; all empty where it was not measured."""
-    if share_now is None or "refused" in share_now:
+    if not isinstance(share_now, Estimate):
         return "", "", ""
-    value = share_now["value"]
+    value = share_now.value
     said = share_words(value) if value is not None else range_words(share_now)
     guess = f"{significant(100 * chance, 2)} %"
     return said, range_words(share_now) if value is not None else "", guess
 
 
-def interval_sentence(document: Json, found: Json) -> str:
+def interval_sentence(room: Room[Any], found: Estimate) -> str:
     """``95 % interval 6.3 to 8.5 %``; empty for a share that was counted.
 
     Limits at a higher confidence are those that hold for several attacks at once at the audit's.
     """
     words = range_words(found)
-    if not words or found.get("value") is None:
+    if not words or found.value is None:
         return ""
-    confidence = document["reproduction"].get("confidence", found.get("confidence", 0.95))
+    confidence = room.document.reproduction.get("confidence", found.confidence)
     return say("first.interval", confidence=percent(confidence), range=words)
 
 
-def proven_of(document: Json, name: str) -> list[Json]:
-    """Guarantees of a candidate that prove something."""
-    return [
-        one["guarantee"]
-        for one in document["guarantees"]
-        if one["candidate"] == name and one["guarantee"]["proven"]
-    ]
-
-
-def options_table(room: Room) -> Table:
+def options_table(room: Room[Any]) -> Table:
     """Every option with its risk and its utility lost, paired."""
-    document, utility = room.document, Utility(room.document)
-    best, sheet = recommended(document), _first_sheet(document)
+    best, sheet = room.recommended, _first_sheet(room)
     rows: list[Row] = []
     found: list[Mark] = []
-    for one in document["candidates"]:
-        risk = risk_shown(room, one)
-        high = (risk or {}).get("high")
+    for one in room.document.candidates:
+        risk = room.risk_shown(one)
+        high = getattr(risk, "high", None)
         limit = "" if high is None else f"{high:.8g}"
-        found.append(Mark(limit, one is best, one["name"] not in sheet))
-        marks = [_label(proven_of(document, one["name"]))]
-        marks += [say("label.recommended")] * (one is best)
-        cells: list[Cell | str] = [
-            ", ".join(marks),
-            share(risk),
-            utility.loss_cell(one["utility_loss"]),
-        ]
-        rows.append((one["name"], cells))
-    return Table(
-        say("options.table"),
-        [
-            say("options.option"),
-            say("options.label"),
-            say(room.risk_head),
-            utility.lost,
-        ],
-        rows,
-        marks=found,
-    )
+        found.append(Mark(limit, one is best, one.name not in sheet))
+        marks = [_label(room.proofs(one.name))] + [say("label.recommended")] * (one is best)
+        cells: list[Cell | str] = [", ".join(marks), share(risk)]
+        cells.append(room.utility.loss_cell(one.utility_loss))
+        rows.append((one.name, cells))
+    keys = ("options.option", "options.label", room.risk_head)
+    heads = [*map(say, keys), room.utility.lost]
+    return Table(say("options.table"), heads, rows, marks=found)
 
 
-def _label(proofs: Sequence[Json]) -> str:
+def _label(proofs: Sequence[Guarantee]) -> str:
     """Whether an option is measured only, or what is proven of what was measured.
 
     Of several proofs the option's own, which comes first: the others assume other chances (such as
@@ -352,69 +358,57 @@ def _label(proofs: Sequence[Json]) -> str:
     if not proofs:
         return say("label.measured")
     if is_within_schema(proofs[0]):
-        plain = {**proofs[0], "assumptions": []}
+        plain = replace(proofs[0], assumptions=())
         return say("claim.within", claim=_label([plain, *proofs[1:]]))
-    limits = [one for one in proofs if "success" in one["parameters"]]
+    limits = [one for one in proofs if "success" in one.parameters]
     if limits:
-        key = "label.proven.vector" if limits[0]["unit"] == "vector" else "label.proven.share"
-        return say(key, limit=share_words(limits[0]["parameters"]["success"]))
-    spent = [one for one in proofs if "epsilon" in one["parameters"]]
+        key = "label.proven.vector" if limits[0].unit == "vector" else "label.proven.share"
+        return say(key, limit=share_words(limits[0].parameters["success"]))
+    spent = [one for one in proofs if "epsilon" in one.parameters]
     if spent:
-        key = "label.proven.vector" if spent[0]["unit"] == "vector" else "label.proven"
-        return say(f"{key}.epsilon", epsilon=f"{spent[0]['parameters']['epsilon']:.3g}")
+        key = "label.proven.vector" if spent[0].unit == "vector" else "label.proven"
+        return say(f"{key}.epsilon", epsilon=f"{spent[0].parameters['epsilon']:.3g}")
     return say("label.proven")
 
 
-def risk_shown(room: Room, candidate: Json) -> Json | None:
-    """The risk of an option as every picture and table prints it.
-
-    Limits of the recommended one allow for having been chosen among several.
-    """
-    chosen, found = room.document["frontier"].get("recommended") or {}, room.share_of(candidate)
-    if chosen.get("candidate") == candidate["name"] and found is candidate["risk"]:
-        found = chosen["risk"]
-    return found
-
-
-def _first_sheet(document: Json) -> set[str]:
+def _first_sheet(room: Room[Any]) -> set[str]:
     """The options that the first sheet of paper has room for, beside the lines to sign."""
-    frontier, names = document["frontier"], [one["name"] for one in document["candidates"]]
-    first = [(baseline_of(document) or {}).get("name"), (recommended(document) or {}).get("name")]
-    wanted = [*first, frontier.get("cheapest_large_reduction"), frontier["knee"]]
-    ordered = dict.fromkeys([*wanted, *frontier["pareto"], *names])
+    frontier, names = room.document.frontier, [one.name for one in room.document.candidates]
+    first = [one and one.name for one in (room.base, room.recommended)]
+    wanted = [*first, frontier.cheapest_large_reduction, frontier.knee]
+    ordered = dict.fromkeys([*wanted, *frontier.pareto, *names])
     return set([name for name in ordered if name in names][:_ON_PAPER])
 
 
-def claim_of(guarantee: Json) -> str:
+def claim_of(guarantee: Guarantee) -> str:
     """What a guarantee says in short: the kind, its leading numbers, and whom it protects.
 
-    >>> claim_of({"kind": "approx-dp", "parameters": {"epsilon": 4.0, "delta": 1e-05},
-    ...           "relation": "add/remove", "unit": "record"})
+    >>> claim_of(Guarantee("approx-dp", {"epsilon": 4.0, "delta": 1e-05}, "add/remove", "record"))
     'approximate differential privacy, epsilon 4, delta 1e-05, add/remove a record'
     """
     from lethe.report.figures import parameter
 
     numbers = [
-        f"{name.replace('_', ' ')} {parameter(name, guarantee['parameters'][name])}"
+        f"{name.replace('_', ' ')} {parameter(name, guarantee.parameters[name])}"
         for name in ("epsilon", "delta", "mu", "rho", "success", "users")
-        if name in guarantee["parameters"]
+        if name in guarantee.parameters
     ]
-    whom = [guarantee[key] for key in ("relation", "unit") if guarantee[key] != "none"]
+    whom = [text for text in (guarantee.relation, guarantee.unit) if text != "none"]
     if len(whom) == 2:
         whom = [say("claim.whom", relation=whom[0], unit=whom[1])]
-    claim = ", ".join([say(f"kind.{guarantee['kind']}"), *numbers, *whom])
+    claim = ", ".join([say(f"kind.{guarantee.kind}"), *numbers, *whom])
     return say("claim.within", claim=claim) if is_within_schema(guarantee) else claim
 
 
-def is_within_schema(guarantee: Json) -> bool:
+def is_within_schema(guarantee: Guarantee) -> bool:
     """Whether a claim covers only people within a schema that was read off the rows."""
-    return any(text.startswith(MADE_PUBLIC) for text in guarantee.get("assumptions", ()))
+    return any(text.startswith(MADE_PUBLIC) for text in guarantee.assumptions)
 
 
-def _source(document: Json, manifest: Json) -> list[str]:
+def _source(room: Room[Any], manifest: Mapping[str, Any]) -> list[str]:
     runs = manifest.get("runs") or [manifest]
     date = str(runs[-1].get("finished") or manifest.get("created") or "")[:10]
-    versions = document["reproduction"].get("versions") or {}
+    versions = room.document.reproduction.get("versions") or {}
     version = manifest.get("versions", {}).get("lethe-privacy") or versions.get("lethe-privacy")
     run = str(manifest.get("audit") or "")[:8]
     return [
@@ -424,18 +418,18 @@ def _source(document: Json, manifest: Json) -> list[str]:
     ]
 
 
-def _limits(document: Json) -> str:
+def _limits(room: Room[Any]) -> str:
     """What the acceptance limits came to, in one sentence."""
-    rules = document["rules"]
+    rules = room.document.rules
     if not rules:
         return say("limits.none")
-    by = [rule["outcome"] for rule in rules]
+    by = [rule.outcome for rule in rules]
     if set(by) == {"pass"}:
-        base = (baseline_of(document) or {}).get("name")
-        names = dict.fromkeys(rule["candidate"] for rule in rules)
+        base = room.base and room.base.name
+        names = dict.fromkeys(rule.candidate for rule in rules)
         name = ", ".join(say("limits.as_is") if one == base else one for one in names)
         key = "limits.met" if len(by) > 1 else "limits.met.one"
-        met = say(key, n=len(by), rule=rules[0]["rule"], name=name)
+        met = say(key, n=len(by), rule=rules[0].rule, name=name)
         return f"{met} {_late(rules)}".rstrip()
     said = [_late(rules)]
     for code in ("fail", "not-enough-evidence", "not-tested"):
@@ -444,53 +438,57 @@ def _limits(document: Json) -> str:
     return " ".join(filter(None, [*said[1:], said[0]]))
 
 
-def _late(rules: Sequence[Json]) -> str:
+def _late(rules: Sequence[RuleRow]) -> str:
     """That limits were set when the result could be known; empty where none was."""
-    late = sum(not rule.get("fixed", True) for rule in rules)
+    late = sum(not rule.fixed for rule in rules)
     return say("limits.late", some=late, n=len(rules)) if late else ""
 
 
-def _tried(room: Room) -> Card:
+def _tried(room: Room[Any]) -> Card:
     """What was tried against the risk, and what it costs."""
-    document, utility = room.document, Utility(room.document)
-    options = [one for one in document["candidates"] if one is not baseline_of(document, one)]
+    utility, listed = room.utility, room.document.candidates
+    options = [one for one in listed if one is not room.base_of(one)]
     if not options:
         return Card(say("card.tried"), say("tried.nothing"), [say("tried.how")])
-    best, other = recommended(document), put_forward(document)
-    base = baseline_of(document, other or judged(document))
+    best, other = room.recommended, room.put_forward
+    named = other or room.judged
+    base = room.base if named is None else room.base_of(named)
     count = say("tried.count", n=len(options)) if len(options) > 1 else say("tried.count.one")
     if best is not None:
-        lost = best["utility_loss"]
-        key = "tried.costs" if lost["value"] >= 0 else "tried.gains"
+        lost = best.utility_loss
+        key = "tried.costs" if lost.value >= 0 else "tried.gains"
         lines = [say(key, loss=utility.loss(lost)), count]
-        return Card(say("card.tried"), f"{best['name']}: {_value(room, best)}", lines)
+        return Card(say("card.tried"), f"{best.name}: {_value(room, best)}", lines)
     if other is not None and base is not None:
         lines = [
             say(
                 "tried.cheapest",
-                name=other["name"],
+                name=other.name,
                 before=_value(room, base),
                 after=_ranged(room, other),
                 merit=utility.name,
-                was=utility.words(base["utility"]["value"]),
-                now=utility.words(other["utility"]["value"]),
+                was=utility.words(base.utility.value),
+                now=utility.words(other.utility.value),
             ),
             count,
         ]
         return Card(say("card.tried"), say(room.none_fits), lines)
-    known = [one for one in options if _known(room.share_of(one))]
-    known = [one for one in known if baseline_of(document, one) is base]
+
+    def value_of(option: CandidateRow) -> float | None:
+        return getattr(room.share_of(option), "value", None)
+
+    known = [one for one in options if value_of(one) is not None and room.base_of(one) is base]
     if not known or base is None:
         return Card(say("card.tried"), say("tried.unmeasured"), [count])
-    least = min(known, key=lambda one: float((room.share_of(one) or {})["value"]))
-    was, now = ((room.share_of(one) or {}).get("value") for one in (base, least))
+    least = min(known, key=lambda one: value_of(one) or 0.0)
+    was, now = value_of(base), value_of(least) or 0.0
     # Halved, and yet not put forward: its cost is not known.
     halves = was is not None and now <= was / 2 < was
     lowers = "tried.least" if was is None or now < was else "tried.none_lower"
     lines = [
         say(
             "tried.lowest" if halves else lowers,
-            name=least["name"],
+            name=least.name,
             before=_value(room, base),
             after=_ranged(room, least),
         ),
@@ -499,63 +497,55 @@ def _tried(room: Room) -> Card:
     return Card(say("card.tried"), say("tried.no_price" if halves else "tried.no_help"), lines)
 
 
-def _known(found: Json | None) -> bool:
-    return found is not None and found.get("value") is not None
-
-
-def _value(room: Room, candidate: Json) -> str:
+def _value(room: Room[Any], candidate: CandidateRow) -> str:
     """The risk of an option as the table of options has it."""
     said = share_sentence(room.share_of(candidate), room.chance)[0]
     return said or say("unmeasured")
 
 
-def _ranged(room: Room, candidate: Json) -> str:
+def _ranged(room: Room[Any], candidate: CandidateRow) -> str:
     """The same with its interval, which may hold that of the release as it is."""
-    found, said = room.share_of(candidate) or {}, _value(room, candidate)
-    words = range_words(found) if _known(found) else ""
-    return f"{said} ({words})" if words else said
+    said, words, _ = share_sentence(room.share_of(candidate), room.chance)
+    return f"{said} ({words})" if words else said or say("unmeasured")
 
 
-def _remaining(room: Room) -> Card:
+def _remaining(room: Room[Any]) -> Card:
     """What is left if the option put forward is taken, and who accepts it."""
-    document = room.document
     given = room.remaining()
     if given is not None:
         large, lines = given
     else:
-        best = recommended(document) or judged(document)
+        best = room.recommended or room.judged
         if best is None:
             return Card(say("card.remaining"), say("unmeasured"), [], sign=True)
-        found = risk_shown(room, best)
-        proofs = proven_of(document, best["name"])
+        found, proofs = room.risk_shown(best), room.proofs(best.name)
         value = share_sentence(found, room.chance)[0] or say("unmeasured")
         key = "remaining.proven" if proofs else "remaining.measured"
-        if proofs and proofs[0]["unit"] == "vector":
+        if proofs and proofs[0].unit == "vector":
             key = "remaining.proven.vector"
         large = say(key, value=value)
-        as_is = best is baseline_of(document, best)
-        key = "remaining.as_is" if as_is else "remaining.with"
-        lines = [say(key, name=best["name"])]
-        if found and "refused" not in found and (words := range_words(found)):
-            lines[0] = say(f"{key}.range", name=best["name"], range=words)
+        key = "remaining.as_is" if best is room.base_of(best) else "remaining.with"
+        lines = [say(key, name=best.name)]
+        if isinstance(found, Estimate) and (words := range_words(found)):
+            lines[0] = say(f"{key}.range", name=best.name, range=words)
         lines += [room.beyond(best), *(f"{claim_of(one)}." for one in proofs[:1])]
-    if words := given_risk(document):
+    if words := given_risk(room.document.context):
         lines = [words, *lines]
     names = [
-        str(one.get("title", one["name"]))
-        for one in document["attacks_not_run"]
-        if not one["why"].startswith("not asked for")
+        one.title or one.name
+        for one in room.document.attacks_not_run
+        if not one.why.startswith("not asked for")
     ][:3]
     if names:
         lines = [*lines, say("remaining.untested", names=", ".join(names))]
     return Card(say("card.remaining"), large, lines, sign=True)
 
 
-def severity_of(room: Room, candidate: Json | None) -> str:
+def severity_of(room: Room[Any], candidate: CandidateRow | None) -> str:
     """Severity of the share that a candidate is judged on."""
     if candidate is None:
         return ""
     found = room.share_of(candidate)
-    if room.risk_head == "risk.auc" and found is not None and "refused" not in found:
+    if room.risk_head == "risk.auc" and isinstance(found, Estimate):
         return severity(advantage(found), 0.0)
     return severity(found, room.chance)

@@ -7,24 +7,18 @@ the same points are a matplotlib figure too.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from lethe.evidence.estimate import Estimate
 from lethe.report import static_svg as svg
 from lethe.report.catalogue import say
-from lethe.report.first_screen import (
-    Room,
-    baseline_of,
-    proven_of,
-    recommended,
-    risk_shown,
-)
+from lethe.report.first_screen import Room
 from lethe.report.numbers import share, share_words, significant
 from lethe.report.sections import Chart
 from lethe.report.static_svg import COLOURS, DASHES, Slots, as_figure, new_axes
-from lethe.report.utility import Utility
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -211,46 +205,41 @@ class Axis:
         return round_numbers(self.low, self.high, wanted)
 
 
-def points(room: Room) -> list[Point]:
+def points(room: Room[Any]) -> list[Point]:
     """The options that can stand on the plane."""
-    document, utility = room.document, Utility(room.document)
-    base, best = baseline_of(document), recommended(document)
     found = []
-    for at, one in enumerate(document["candidates"]):
-        risk = risk_shown(room, one)
-        lost = one["utility_loss"]
-        nothing = {"value": 0.0, "low": 0.0, "high": 0.0}
-        lost = nothing if one is base and lost is None else lost
-        if not risk or risk.get("value") is None or not lost or lost["value"] is None:
+    for at, one in enumerate(room.document.candidates):
+        risk, lost = room.risk_shown(one), one.utility_loss
+        if one is room.base and lost is None:
+            lost = Estimate(0.0, 0.0, 0.0, 0.95, "", 0)
+        if not (isinstance(risk, Estimate) and isinstance(lost, Estimate)):
             continue
-        proven = bool(proven_of(document, one["name"]))
+        if risk.value is None or lost.value is None:
+            continue
+        proven = bool(room.proofs(one.name))
         label = say("label.proven" if proven else "label.measured")
-        said = say(
-            "chart.point",
-            name=one["name"],
-            risk=share(risk),
-            lost=utility.loss(lost),
-            label=label,
-        )
-        found.append(Point(at, one["name"], _ends(risk), _ends(lost), proven, one is best, said))
+        words = {"risk": share(risk), "lost": room.utility.loss(lost), "label": label}
+        said = say("chart.point", name=one.name, **words)
+        best = one is room.recommended
+        found.append(Point(at, one.name, _ends(risk), _ends(lost), proven, best, said))
     return found
 
 
-def frontier_chart(room: Room) -> Chart | None:
+def frontier_chart(room: Room[Any]) -> Chart | None:
     """The chart for a wide page and for a phone; None if no option tried has both numbers."""
     drawn = points(room)
-    base = (baseline_of(room.document) or {}).get("name")
+    base = room.base and room.base.name
     priced = any(point.name != base for point in drawn)
-    if not drawn or (len(room.document["candidates"]) > 1 and not priced):
+    if not drawn or (len(room.document.candidates) > 1 and not priced):
         return None
     wide, narrow = _draw(room, drawn, 620, 380), _draw(room, drawn, 360, 400)
     draw = partial(as_figure, partial(_figure, room, drawn))
     return Chart(say("chart.frontier"), "frontier", wide, draw, narrow)
 
 
-def _ends(found: Mapping[str, Any]) -> tuple[float, float, float]:
-    value = float(found["value"])
-    low, high = (value if found[key] is None else float(found[key]) for key in ("low", "high"))
+def _ends(found: Estimate) -> tuple[float, float, float]:
+    value = found.value or 0.0
+    low, high = (value if end is None else end for end in (found.low, found.high))
     return low, value, high
 
 
@@ -265,7 +254,7 @@ def _risk_axis(drawn: Sequence[Point], chance: float, start: float, end: float) 
     return Axis(1.06 * lower, max(upper, chance) * 1.06 or 1.0, start, end)
 
 
-def _draw(room: Room, drawn: Sequence[Point], width: int, height: int) -> str:
+def _draw(room: Room[Any], drawn: Sequence[Point], width: int, height: int) -> str:
     narrow = width < 500
     frame = Box(62, 30, width - 14, height - 76)
     x, y = _axes(room, drawn, frame)
@@ -293,9 +282,9 @@ def _draw(room: Room, drawn: Sequence[Point], width: int, height: int) -> str:
     )
 
 
-def _figure(room: Room, drawn: Sequence[Point], slots: Slots) -> Figure:
+def _figure(room: Room[Any], drawn: Sequence[Point], slots: Slots) -> Figure:
     """The wide chart in matplotlib: the same axes, marks, intervals and places of names."""
-    utility, (width, height) = Utility(room.document), (620.0, 400.0)
+    utility, (width, height) = room.utility, (620.0, 400.0)
     frame = Box(62, 12, width - 14, height - 78)
     x, y = _axes(room, drawn, frame)
     figure, axes = new_axes(width, height, (62.0, 14.0, 12.0, 78.0))
@@ -378,7 +367,7 @@ def _note(
     )
 
 
-def _axes(room: Room, drawn: Sequence[Point], frame: Box) -> tuple[Axis, Axis]:
+def _axes(room: Room[Any], drawn: Sequence[Point], frame: Box) -> tuple[Axis, Axis]:
     """Risk to the right, utility lost downwards."""
     x = _risk_axis(drawn, room.chance, frame.left, frame.right)
     low = min(point.lost[0] for point in drawn)
@@ -387,8 +376,8 @@ def _axes(room: Room, drawn: Sequence[Point], frame: Box) -> tuple[Axis, Axis]:
     return x, Axis(low - pad, high + pad, frame.top, frame.bottom)  # less lost = further up
 
 
-def _grid(room: Room, x: Axis, y: Axis, frame: Box, narrow: bool) -> str:
-    utility, parts = Utility(room.document), []
+def _grid(room: Room[Any], x: Axis, y: Axis, frame: Box, narrow: bool) -> str:
+    utility, parts = room.utility, []
     for tick in y.ticks(5):
         at = y(tick)
         said = significant(100 * tick, 3) if utility.shares else significant(tick, 3)

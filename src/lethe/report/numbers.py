@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.plain import read
 from lethe.report.catalogue import say
 
 _RATE_DECIMALS = 4
@@ -51,28 +54,31 @@ def fixed(number: float, decimals: int, exact: bool = True) -> str:
 
 
 def measured(
-    quantity: Mapping[str, Any] | None,
-    words: Callable[[float], str],
-    interval: Callable[[Mapping[str, Any]], str],
+    quantity: Measured | None, words: Callable[[float], str], interval: Callable[[Estimate], str]
 ) -> Cell:
-    """An estimate or refusal of the findings as a table cell.
+    """An estimate or refusal as a table cell.
 
     Args:
         words: of the value.
         interval: of the limits, which stand alone where there is no value; may be empty.
     """
+    quantity = _typed(quantity)
     if quantity is None:
         return Cell("none")
-    if "refused" in quantity:
-        return Cell("refused", reason=str(quantity["refused"]))
+    if isinstance(quantity, Refusal):
+        return Cell("refused", reason=quantity.reason)
     limits = interval(quantity)
-    if quantity["value"] is None:
+    if quantity.value is None:
         return Cell("estimate", limits) if limits else Cell("none")
-    return Cell("estimate", words(quantity["value"]), limits)
+    return Cell("estimate", words(quantity.value), limits)
 
 
-def _bracketed(quantity: Mapping[str, Any], decimals: int) -> str:
-    value, low, high = quantity["value"], quantity["low"], quantity["high"]
+def _typed(quantity: Any) -> Any:
+    return read(Measured, quantity) if isinstance(quantity, Mapping) else quantity
+
+
+def _bracketed(quantity: Estimate, decimals: int) -> str:
+    value, low, high = quantity.value, quantity.low, quantity.high
     ends = ["–" if end is None else fixed(end, decimals, exact=False) for end in (low, high)]
     if low is None and high is None:
         return ""
@@ -81,10 +87,10 @@ def _bracketed(quantity: Mapping[str, Any], decimals: int) -> str:
     return say("at_least", value=ends[0]) if high is None else say("at_most", value=ends[1])
 
 
-def rate(quantity: Mapping[str, Any] | None) -> Cell:
+def rate(quantity: Measured | None) -> Cell:
     """A share, rate, AUC or accuracy.
 
-    >>> str(rate({"value": 0.052, "low": 0.046, "high": None}))
+    >>> str(rate(Estimate(0.052, 0.046, None, 0.95, "", 100)))
     '0.0520 [0.0460, –]'
     """
     return measured(
@@ -124,7 +130,7 @@ def plain(value: Any) -> str:
         return f"{value:.8g}"
     if isinstance(value, Mapping):
         if is_measured(value):
-            return str(rate(value))
+            return str(rate(read(Measured, value)))
         return ", ".join(f"{name} {plain(item)}" for name, item in value.items())
     if isinstance(value, (list, tuple)):
         shown = ", ".join(plain(item) for item in value[:_LONGEST_LIST])
@@ -164,23 +170,24 @@ def share_words(share: float, digits: int = 2) -> str:
     return f"{sign}{text} %"
 
 
-def range_words(quantity: Mapping[str, Any], digits: int = 2) -> str:
+def range_words(quantity: Estimate, digits: int = 2) -> str:
     """An interval of a share: ``6.3 to 8.5 %``; empty where it was counted or has no limits.
 
-    >>> range_words({"value": 0.075, "low": 0.0629, "high": 0.0854})
+    >>> range_words(Estimate(0.075, 0.0629, 0.0854, 0.95, "", 100))
     '6.3 to 8.5 %'
-    >>> range_words({"value": 0.01, "low": 4e-7, "high": 0.17})
+    >>> range_words(Estimate(0.01, 4e-7, 0.17, 0.95, "", 100))
     '0 to 17 %'
-    >>> range_words({"value": 0.9999, "low": 0.9995, "high": 0.99999})
+    >>> range_words(Estimate(0.9999, 0.9995, 0.99999, 0.95, "", 100))
     'over 99.9 %'
     """
-    value, low, high = (quantity[key] for key in ("value", "low", "high"))
+    quantity = _typed(quantity)
+    value, low, high = quantity.value, quantity.low, quantity.high
     if low is None and high is None or low == value == high:
         return ""
+    if high is None:
+        return say("at_least", value=share_words(low or 0.0, digits))
     if low is None:
         return say("at_most", value=share_words(high, digits))
-    if high is None:
-        return say("at_least", value=share_words(low, digits))
     # A lower limit that is next to nothing says nothing more than 0 does.
     low = 0.0 if 0 < low < _NOTHING else low
     first, last = share_words(low, digits), share_words(high, digits)
@@ -189,10 +196,10 @@ def range_words(quantity: Mapping[str, Any], digits: int = 2) -> str:
     return say("range", low=first.removesuffix(" %"), high=last)
 
 
-def share(quantity: Mapping[str, Any] | None) -> Cell:
+def share(quantity: Measured | None) -> Cell:
     """A share or a difference of shares as a table cell, in percent.
 
-    >>> str(share({"value": 0.0751, "low": 0.0629, "high": 0.0854}))
+    >>> str(share(Estimate(0.0751, 0.0629, 0.0854, 0.95, "", 100)))
     '7.51 % 6.29 to 8.54 %'
     """
     return measured(
@@ -224,19 +231,62 @@ def significant(value: float, digits: int = 3) -> str:
     return f"−{text}" if value < 0 else text
 
 
-def amount(quantity: Mapping[str, Any] | None, digits: int = 3) -> Cell:
+def amount(quantity: Measured | None, digits: int = 3) -> Cell:
     """A measured number that is no share (lift, t, bits, epsilon) as a table cell."""
 
-    def interval(quantity: Mapping[str, Any]) -> str:
-        low, high = (quantity[key] for key in ("low", "high"))
+    def interval(quantity: Estimate) -> str:
+        low, high = quantity.low, quantity.high
         ends = ["" if end is None else significant(end, digits) for end in (low, high)]
-        if not any(ends) or low == quantity["value"] == high:
+        if not any(ends) or low == quantity.value == high:
             return ""
         if all(ends):
             return say("range", low=ends[0], high=ends[1])
         return say("at_least", value=ends[0]) if ends[0] else say("at_most", value=ends[1])
 
     return measured(quantity, lambda value: significant(value, digits), interval)
+
+
+def decimals(quantity: Measured | None, places: int = 3, counted: bool = False) -> Cell:
+    """A measured number that is no share, with fixed decimals: a utility, a loss, an AUC.
+
+    Args:
+        counted: whether limits that are the number itself are printed, too.
+    """
+
+    def interval(quantity: Estimate) -> str:
+        low, value, high = (
+            "" if end is None else fixed(end, places, exact=False)
+            for end in (quantity.low, quantity.value, quantity.high)
+        )
+        silent = not (low and value and high) or (low == value == high and not counted)
+        return "" if silent else say("range", low=low, high=high)
+
+    return measured(quantity, lambda value: fixed(value, places, exact=False), interval)
+
+
+auc = partial(decimals, counted=True)
+"""An AUC as a table cell: no share, three digits."""
+
+
+def count(number: float | None) -> Cell:
+    """A count with thousands separators as a table cell."""
+    return Cell("none") if number is None else Cell("estimate", grouped(number))
+
+
+def share_of(value: float | None) -> Cell:
+    """A bare share as a table cell, in percent."""
+    return Cell("none") if value is None else Cell("estimate", share_words(value, 3))
+
+
+UNITS: Mapping[str, Callable[[Any], Cell | str]] = {
+    "share": share,
+    "auc": auc,
+    "amount": amount,
+    "count": count,
+    "number": number,
+    "": lambda value: "–" if value is None else str(value),
+}
+"""How a table prints a field, by the unit that its type says."""
 
 
 def is_measured(value: Any) -> bool:

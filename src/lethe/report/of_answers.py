@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lethe.evidence.document import PlainCandidate, PlainDocument
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
 from lethe.report.first_screen import Card, Room, Worst, is_within_schema
@@ -69,9 +70,10 @@ def allowed_table(epsilon: float, delta: float) -> Table:
     )
 
 
-class Mechanism(Room):
+class Mechanism(Room[PlainCandidate]):
     """Lower limits on the privacy loss of a mechanism."""
 
+    reads = PlainDocument
     kind = "kind.mechanism"
     risk_head = "risk.epsilon"
     glossary = ("neighbours", "epsilon", "delta", "lower_limit", "event")
@@ -80,9 +82,12 @@ class Mechanism(Room):
     def criterion(self, attack: str) -> str:
         return "all"
 
-    def __init__(self, document: Json) -> None:
-        super().__init__(document)
-        self.section = document["queries"]["mechanism"]
+    def __init__(self, plain: Json) -> None:
+        super().__init__(plain)
+        self.section = plain["queries"]["mechanism"]
+
+    def words(self) -> Sequence[str]:
+        return self.plain["queries"].get("words") or ()
 
     @property
     def contradicted(self) -> bool:
@@ -90,15 +95,15 @@ class Mechanism(Room):
         claim = self.section["claim"]["value"]
         return claim is not None and self.section["limit"]["low"] > claim
 
-    def worst(self, candidate: Json | None) -> Worst:
+    def worst(self, candidate: PlainCandidate | None) -> Worst:
         claim, limit = self.section["claim"], self.section["limit"]
         low = f"{math.floor(1000 * limit['low']) / 1000:.3g}"  # never more than was shown
         key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
         if claim["value"] is None:
             key = "mechanism.open"
         head = say(key, measure=claim["measure"], low=low, claim=claim["words"])
-        rules = [rule for rule in self.document["rules"] if rule["rule"].startswith("reuse")]
-        if not self.contradicted and any(rule["outcome"] == "fail" for rule in rules):
+        rules = [rule for rule in self.document.rules if rule.rule.startswith("reuse")]
+        if not self.contradicted and any(rule.outcome == "fail" for rule in rules):
             head = say("mechanism.reused", value=f"{self.section['reuse']['value']:.2f}")
         return Worst(
             head,
@@ -106,7 +111,7 @@ class Mechanism(Room):
             say("mechanism.by", pair=self.section["worst"], runs=grouped(self.section["runs"])),
             say(
                 "mechanism.detail",
-                confidence=percent(self.document["reproduction"]["confidence"]),
+                confidence=percent(self.document.reproduction["confidence"]),
                 relation=self.section["relation"],
             ),
             "",
@@ -115,7 +120,7 @@ class Mechanism(Room):
     def released(self) -> tuple[str, list[str]]:
         claim = self.section["claim"]
         key = "mechanism.released" if claim["value"] is not None else "mechanism.unclaimed"
-        return say(key, claim=claim["words"]), [self.document["subject"]["name"]]
+        return say(key, claim=claim["words"]), [self.document.subject.name]
 
     def tried(self) -> Card:
         reach = self.section["reach"]
@@ -196,9 +201,10 @@ class Mechanism(Room):
         return Section("exposed", title, lead, [Facts(rows)], say("nav.who"))
 
 
-class Ledger(Room):
+class Ledger(Room[PlainCandidate]):
     """What was answered, paid and is left."""
 
+    reads = PlainDocument
     kind = "kind.ledger"
     risk_head = "risk.epsilon"
     glossary = ("neighbours", "epsilon", "delta", "rho", "budget", "chain")
@@ -207,16 +213,19 @@ class Ledger(Room):
     def criterion(self, attack: str) -> str:
         return "all"
 
-    def __init__(self, document: Json) -> None:
-        super().__init__(document)
-        self.section = document["queries"]["ledger"]
+    def __init__(self, plain: Json) -> None:
+        super().__init__(plain)
+        self.section = plain["queries"]["ledger"]
 
-    def worst(self, candidate: Json | None) -> Worst:
+    def words(self) -> Sequence[str]:
+        return self.plain["queries"].get("words") or ()
+
+    def worst(self, candidate: PlainCandidate | None) -> Worst:
         section = self.section
         spent, budget = self._amount(section["spent"]), self._amount(section["budget"])
         unit = say(f"ledger.unit.{section['unit']}")
         whom = say(f"ledger.whom.{section['unit']}")
-        if any(is_within_schema(one["guarantee"]) for one in self.document["guarantees"]):
+        if any(is_within_schema(one.guarantee) for one in self.document.guarantees):
             whom = say("claim.within", claim=whom)
         key = "ledger.headline" if section["queries"] else "ledger.unasked"
         key = "ledger.headline.one" if section["queries"] == 1 else key

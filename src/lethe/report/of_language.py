@@ -5,23 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.of_language import (
+    BlindRates,
+    CanaryRow,
+    LanguageCandidate,
+    LanguageDocument,
+    Pattern,
+    TextAttack,
+    TextGroup,
+)
 from lethe.evidence.rules import Rule
-from lethe.evidence.sight import Plant, smallest_seen
+from lethe.evidence.sight import smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Room,
     Worst,
-    baseline_of,
     interval_sentence,
-    judged,
     severity_of,
     share_sentence,
 )
 from lethe.report.numbers import (
     Cell,
-    amount,
+    auc,
     fixed,
     grouped,
     number,
@@ -30,94 +38,99 @@ from lethe.report.numbers import (
     share_words,
     significant,
 )
-from lethe.report.sections import Chart, Folded, Part, Row, Section, Table, Words, personal
+from lethe.report.sections import (
+    Chart,
+    Column,
+    Folded,
+    Part,
+    Section,
+    Table,
+    Words,
+    named,
+    personal,
+    table,
+)
 from lethe.report.severity import advantage, judged_rates, severity
 from lethe.report.static_svg import COLOURS, Slots, chart, figure_of_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Json = Mapping[str, Any]
 
-
-def _power(document: Json, candidate: Json) -> float | None:
+def _power(document: LanguageDocument, candidate: LanguageCandidate) -> float | None:
     """The smallest planted leak that was told from chance, at the rate of the headline."""
-    plants = [Plant.of(one) for one in candidate.get("plants") or ()]
-    fpr = float(document["language"]["fpr"])
-    return smallest_seen(plants, Rule("tpr", fpr, 0.0).quantity, fpr)
+    fpr = document.language.fpr
+    return smallest_seen(candidate.plants or (), Rule("tpr", fpr, 0.0).quantity, fpr)
 
 
-def _elsewhere(candidate: Json) -> Json | None:
-    """The AUC of the strongest attack where it lies above chance; None where it does not."""
-    auc = candidate["measures"].get("auc") or {}
-    return auc if (auc.get("low") or 0.0) > 0.5 else None
-
-
-def _nothing_shown(document: Json, candidate: Json) -> bool:
+def _nothing_shown(document: LanguageDocument, candidate: LanguageCandidate | None) -> bool:
     """Whether no quantity lies above chance, and a planted leak would have."""
+    if candidate is None:
+        return False
     rates = judged_rates(candidate)
-    low = all((rate.get("low") or 0.0) <= fpr for fpr, rate in rates.items())
-    auc = (candidate["measures"].get("auc") or {}).get("low")
-    measured = auc is not None and auc <= 0.5 and low
+    low = all((getattr(rate, "low", None) or 0.0) <= fpr for fpr, rate in rates.items())
+    area = candidate.estimate("auc")
+    measured = area is not None and area.low is not None and area.low <= 0.5 and low
     return measured and _power(document, candidate) is not None
 
 
-ABSENCE: Mapping[str, Callable[[Json, Json], bool]] = {
+ABSENCE: Mapping[str, Callable[[LanguageDocument, LanguageCandidate | None], bool]] = {
     "language.none": _nothing_shown,
-    "language.extracted.base": lambda document, _: bool(document["language"]["base"]),
-    "language.refused": lambda document, _: bool(document["language"]["refused"]),
-    "language.blind.fail": lambda document, _: bool(document["language"]["blind"]["tells"]),
+    "language.extracted.base": lambda document, _: document.language.base,
+    "language.refused": lambda document, _: bool(document.language.refused),
+    "language.blind.fail": lambda document, _: document.language.blind.tells,
 }
 """Sentences that deny something, with the evidence that each needs."""
 
 
-def has_evidence(key: str, document: Json, candidate: Json) -> bool:
+def has_evidence(key: str, document: LanguageDocument, candidate: LanguageCandidate | None) -> bool:
     """Whether the findings hold what a sentence of absence needs."""
     return ABSENCE[key](document, candidate)
 
 
-def _or_unmeasured(value: float | None) -> str:
+def _or_unmeasured(found: Measured) -> str:
+    value = found.value if isinstance(found, Estimate) else None
     return say("unmeasured") if value is None else share_words(value)
 
 
-class Language(Room):
+class Language(Room[LanguageCandidate]):
     """A language model that was fine-tuned on texts of people."""
 
+    reads = LanguageDocument
+    document: LanguageDocument
     kind = "kind.language"
     risk_head = "risk.recognised"
     glossary = ("member", "tpr", "fpr", "auc", "epsilon", "delta", "lower_limit")
 
-    def __init__(self, document: Json) -> None:
-        super().__init__(document)
-        self.section: Json = document["language"]
-        self.base = baseline_of(document)
-
     @property
     def chance(self) -> float:
-        return float(self.section["fpr"])
+        return self.document.language.fpr
 
     def criterion(self, attack: str) -> str:
         return "inference" if attack == "extraction" else "singling"
 
-    def worst(self, candidate: Json | None) -> Worst:
-        detail = self._extracted(candidate)
+    def words(self) -> Sequence[str]:
+        return self.document.language.words
+
+    def worst(self, candidate: LanguageCandidate | None) -> Worst:
+        section, detail = self.document.language, self._extracted(candidate)
         found = None if candidate is None else self.share_of(candidate)
         value, _, chance = share_sentence(found, self.chance)
-        if candidate is None or found is None or not value:
+        if candidate is None or not isinstance(found, Estimate) or not value:
             key = "language.refused"
-            if not has_evidence(key, self.document, candidate or {}):
+            if not has_evidence(key, self.document, candidate):
                 key = "language.unmeasured"
-            reason = self.section["refused"] or str((found or {}).get("refused", ""))
+            reason = section.refused or (found.reason if isinstance(found, Refusal) else "")
             plain = Worst(say(key), say("unmeasured"), "", f"{reason}." if reason else "", "")
             return self._worst_extracted(candidate, plain) if detail and candidate else plain
-        level, unit = severity_of(self, candidate), self.section["unit"]
+        level, unit = severity_of(self, candidate), section.unit
         headline = say("language.headline", value=value, chance=chance, unit=unit)
-        lines = [interval_sentence(self.document, found)]
-        if level == "not-above-chance" and (auc := _elsewhere(candidate)) is not None:
-            numbers = {key: fixed(auc[key], 3) for key in ("value", "low", "high")}
+        lines, area = [interval_sentence(self, found)], candidate.estimate("auc")
+        if level == "not-above-chance" and area is not None and (area.low or 0.0) > 0.5:
+            numbers = {key: fixed(getattr(area, key), 3) for key in ("value", "low", "high")}
             headline = say("language.elsewhere", unit=unit, **numbers)
             lines.insert(0, say("language.at", value=value, fpr=share_words(self.chance)))
-            level = severity(advantage(auc), 0.0)
+            level = severity(advantage(area), 0.0)
         elif level == "not-above-chance":
             size = _power(self.document, candidate)
             if size is None or not has_evidence("language.none", self.document, candidate):
@@ -125,266 +138,228 @@ class Language(Room):
             else:
                 headline = say("language.none", value=value, chance=chance, unit=unit)
                 lines.append(say("language.power", size=share_words(size)))
-        attack = (candidate.get("risk_from") or {}).get("attack") or ""
-        titles = {one["name"]: one["title"] for one in self.document["attacks"]}
+        attack = candidate.risk_from.attack or ""
+        attack = self.document.titles.get(attack, attack)
         said = ". ".join(text for text in (*lines, detail) if text)
         return Worst(
             headline,
             say("language.short", value=value),
-            say("language.by", attack=titles.get(attack, attack), fpr=share_words(self.chance)),
+            say("language.by", attack=attack, fpr=share_words(self.chance)),
             f"{said}." if said else "",
             level,
             self._personal(candidate),
         )
 
-    def _worst_extracted(self, candidate: Json, plain: Worst) -> Worst:
+    def _worst_extracted(self, candidate: LanguageCandidate, plain: Worst) -> Worst:
         """Extraction speaks where membership cannot."""
-        found = candidate["measures"]["extraction"]
-        control = candidate["extraction"]["control"].get("value")
-        said = (interval_sentence(self.document, found), plain.headline.rstrip("."), plain.detail)
+        found, control = candidate.estimate("extraction"), candidate.extraction.control
+        assert found is not None and found.value is not None
+        said = (interval_sentence(self, found), plain.headline.rstrip("."), plain.detail)
         return replace(
             plain,
             headline=f"{self._extracted(candidate)}.",
-            short=say("language.extracted.short", value=share_words(found["value"])),
+            short=say("language.extracted.short", value=share_words(found.value)),
             detail=". ".join(text for text in said if text),
-            level=severity(found, control or 0.0),
+            level=severity(found, getattr(control, "value", None) or 0.0),
             group=self._personal(candidate),
             share=found,
         )
 
-    def beyond(self, candidate: Json) -> str:
+    def beyond(self, candidate: LanguageCandidate) -> str:
         return self._extracted(candidate)
 
-    def _extracted(self, candidate: Json | None) -> str:
-        found = ((candidate or {}).get("measures") or {}).get("extraction") or {}
-        if found.get("value") is None:
+    def _extracted(self, candidate: LanguageCandidate | None) -> str:
+        found = None if candidate is None else candidate.estimate("extraction")
+        if candidate is None or found is None or found.value is None:
             return ""
         key = "language.extracted.base"
-        if not has_evidence(key, self.document, candidate or {}):
+        if not has_evidence(key, self.document, candidate):
             key = "language.extracted"
-        control = ((candidate or {})["extraction"]["control"]).get("value")
-        return say(key, value=share_words(found["value"]), control=_or_unmeasured(control))
+        control = _or_unmeasured(candidate.extraction.control)
+        return say(key, value=share_words(found.value), control=control)
 
-    def _personal(self, candidate: Json) -> str:
+    def _personal(self, candidate: LanguageCandidate) -> str:
         """The pattern that comes out of most training texts beyond others; empty without any."""
-        listed = [one for one in candidate["extraction"]["patterns"] if one["member"].get("value")]
+
+        def value(found: Measured) -> float:
+            return getattr(found, "value", None) or 0.0
+
+        listed = [one for one in candidate.extraction.patterns if value(one.member)]
         if not listed:
             return ""
-
-        def beyond(one: Json) -> float:
-            return float(one["member"]["value"]) - float(one["other"].get("value") or 0)
-
-        most = max(listed, key=beyond)
-        value, other = (most[side].get("value") for side in ("member", "other"))
-        numbers = {"value": share_words(value), "control": _or_unmeasured(other)}
-        return say("language.personal", name=most["name"], **numbers)
+        most = max(listed, key=lambda one: value(one.member) - value(one.other))
+        control = _or_unmeasured(most.other)
+        said = share_words(value(most.member))
+        return say("language.personal", name=most.name, value=said, control=control)
 
     def released(self) -> tuple[str, list[str]]:
-        data = self.document["data"]
-        lines = [say("language.others", n=grouped(data["others"]))]
-        if "people" in data:
-            lines.append(say("language.people", n=grouped(data["people"])))
-        lines.append(say("language.tokens", n=grouped(data["tokens"])))
-        return say("language.released", n=grouped(data["members"])), lines
+        data = self.document.data
+        lines = [say("language.others", n=grouped(data.others))]
+        if data.people is not None:
+            lines.append(say("language.people", n=grouped(data.people)))
+        lines.append(say("language.tokens", n=grouped(data.tokens)))
+        return say("language.released", n=grouped(data.members)), lines
 
     def attacks(self) -> Sequence[Part]:
-        blind = self.section["blind"]
-        shown = judged(self.document) or self.base
-        p = significant(blind["p_value"], 2)
-        note = say(
-            "language.rates.note",
-            fpr=share_words(self.chance),
-            by=blind["by"],
-            auc=str(_auc(blind["auc"])),
-            p=p,
-        )
+        blind, shown = self.document.language.blind, self.judged
+        p, fpr = significant(blind.p_value, 2), share_words(self.chance)
+        note = say("language.rates.note", fpr=fpr, by=blind.by, auc=str(auc(blind.auc)), p=p)
         parts: list[Part] = []
-        if has_evidence("language.blind.fail", self.document, shown or {}):
+        if has_evidence("language.blind.fail", self.document, shown):
             parts.append(Words(say("language.blind.fail", p=p), "warning"))
-        rates = [say("model.tpr_at", fpr=percent(float(fpr))) for fpr in self._fprs()]
-        heads = [say("attack"), *rates, "AUC", say("language.head.excess")]
-        cells = [share(blind["tpr"].get(fpr)) for fpr in self._fprs()]
-        cells += [_auc(blind["auc"]), Cell("none")]
-        rows = [*self._rows(shown), (say("language.blind", by=blind["by"]), cells)]
-        parts.append(Table(say("language.rates"), heads, rows, note))
-        others = [
-            Table(one["name"], heads, self._rows(one))
-            for one in self.document["candidates"]
-            if one is not shown
+        columns: list[Column] = [
+            (say("model.tpr_at", fpr=percent(fpr)), partial(_tpr, fpr))
+            for fpr in sorted(blind.tpr, reverse=True)
         ]
+        columns += [
+            ("AUC", lambda one: auc(one.auc)),
+            (say("language.head.excess"), lambda one: share(getattr(one, "excess", None))),
+        ]
+        title, first, titles = say("language.rates"), say("attack"), self.document.titles
+        tables: dict[str, list[tuple[str, TextAttack | BlindRates]]] = {
+            one.name: [(titles.get(key, key), rates) for key, rates in one.text_attacks.items()]
+            for one in self.document.candidates
+        }
+        rows = [] if shown is None else tables.pop(shown.name)
+        rows.append((say("language.blind", by=blind.by), blind))
+        parts.append(table(title, first, rows, columns, note=note))
+        others = [table(name, first, listed, columns) for name, listed in tables.items()]
         return [*parts, *([Folded(say("language.rates.others"), others)] if others else [])]
 
-    def _fprs(self) -> list[str]:
-        return sorted(self.section["blind"]["tpr"], key=lambda fpr: -float(fpr))
-
-    def _rows(self, candidate: Json | None) -> list[Row]:
-        titles = {one["name"]: one["title"] for one in self.document["attacks"]}
-        rows: list[Row] = []
-        for name, one in ((candidate or {}).get("text_attacks") or {}).items():
-            cells = [share(one["tpr"].get(fpr)) for fpr in self._fprs()]
-            rows.append((titles.get(name, name), [*cells, _auc(one["auc"]), share(one["excess"])]))
-        return rows
-
     def exposed(self) -> Section:
-        shown = judged(self.document) or self.base or {}
-        parts: list[Part] = [*self._extraction(shown), *self._canaries(shown), *self._marks()]
-        records = self.document["records"]
-        if not records["kept"]:
+        shown, records = self.judged, self.document.records
+        parts: list[Part] = []
+        if shown is None:
+            parts.append(Words(say("language.no_extraction", reason=""), "note"))
+        else:
+            parts += [*self._extraction(shown), *self._canaries(shown.canaries)]
+        parts += self._marks()
+        if not records.kept:
             parts.append(Words(say("exposed.not_kept"), "note"))
-        elif records["exposed"]:
-            rows: list[Row] = [
-                (str(one["id"]), [one["attack"], number(one["score"], 4), one.get("marked", "")])
-                for one in records["exposed"]
+        else:
+            columns: list[Column] = [
+                (say("attack"), lambda one: one.attack),
+                (say("language.head.score"), lambda one: number(one.score, 4)),
+                (say("language.head.marked"), lambda one: one.marked),
             ]
-            unit = say(f"language.unit.{self.section['unit']}")
-            heads = [
-                unit,
-                say("attack"),
-                *map(say, ("language.head.score", "language.head.marked")),
-            ]
-            parts += personal(say("exposed.list"), say("exposed.personal"), heads, rows)
+            unit = say(f"language.unit.{self.document.language.unit}")
+            rows = [(one.id, one) for one in records.exposed]
+            listed = table(say("exposed.list"), unit, rows, columns)
+            parts += personal(say("exposed.personal"), listed)
         lead = say("language.exposed")
         return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
 
-    def _extraction(self, candidate: Json) -> list[Part]:
-        found = candidate.get("extraction") or {"sides": []}
-        if not found["sides"] or not found["sides"][0]["texts"]:
-            reason = ((candidate.get("measures") or {}).get("extraction") or {}).get("refused", "")
+    def _extraction(self, candidate: LanguageCandidate) -> list[Part]:
+        found, asked = candidate.extraction, self.document.language.extraction
+        if not found.sides or not found.sides[0].texts:
+            why = candidate.measures.get("extraction")
+            reason = why.reason if isinstance(why, Refusal) else ""
             return [Words(say("language.no_extraction", reason=reason), "note")]
-        asked = self.section["extraction"]
-        member, other = found["sides"]
-        control = {row["name"]: row["share"] for row in other["rows"]}
+        member, other = found.sides
+        control = {row.name: row.share for row in other.rows}
 
-        def of_fewer(row: Json) -> str:
-            n = row["share"].get("n")
-            fewer = n is not None and n < member["texts"]
-            return say("language.of", name=row["name"], n=grouped(n)) if fewer else row["name"]
+        def of_fewer(name: str, share: Measured) -> str:
+            n = share.n if isinstance(share, Estimate) else None
+            fewer = n is not None and n < member.texts
+            return say("language.of", name=name, n=grouped(n or 0)) if fewer else name
 
-        rows: list[Row] = [
-            (of_fewer(row), [share(row["share"]), share(control.get(row["name"]))])
-            for row in member["rows"]
+        columns: list[Column] = [
+            (say("language.head.member", n=grouped(member.texts)), lambda one: share(one.share)),
+            (
+                say("language.head.other", n=grouped(other.texts)),
+                lambda one: share(control.get(one.name)),
+            ),
         ]
-        heads = [say("language.head.way")]
-        heads += [
-            say(f"language.head.{side['side']}", n=grouped(side["texts"]))
-            for side in (member, other)
-        ]
-        title = say("language.extraction", prefix=asked["prefix"], suffix=asked["suffix"])
-        note = say("language.extraction.note", chance=percent(asked["chance"]))
+        rows = [(of_fewer(row.name, row.share), row) for row in member.rows]
+        title = say("language.extraction", prefix=asked.prefix, suffix=asked.suffix)
+        note = say("language.extraction.note", chance=percent(asked.chance))
         parts: list[Part] = []
         if (drawn := self.extraction_chart(candidate)) is not None:
             parts.append(drawn)
-        parts.append(Table(title, heads, rows, note))
-        if found["groups"]:
-            rows = [
-                (one["name"], [Cell("estimate", grouped(one["texts"])), share(one["share"])])
-                for one in found["groups"]
-            ]
-            heads = [say(f"language.head.{key}") for key in ("group", "n", "share")]
-            parts.append(
-                Folded(say("language.groups"), [Table(say("language.groups"), heads, rows)])
-            )
-        if found["patterns"]:
-            parts.append(self._patterns(found["patterns"], max(asked["samples"])))
+        parts.append(table(title, say("language.head.way"), rows, columns, note=note))
+        if found.groups:
+            title, first = say("language.groups"), say("language.head.group")
+            groups = named(found.groups)
+            shown = table(title, first, groups, ("texts", "share"), "language.head.")
+            parts.append(Folded(title, [shown]))
+        if found.patterns:
+            parts.append(self._patterns(found.patterns, max(asked.samples)))
         return parts
 
     @staticmethod
-    def _patterns(found: Sequence[Json], n: int) -> Table:
-        rows: list[Row] = [
-            (
-                one["name"],
-                [
-                    Cell("estimate", grouped(one["members"])),
-                    share(one["member"]),
-                    Cell("estimate", grouped(one["others"])),
-                    share(one["other"]),
-                ],
-            )
-            for one in found
+    def _patterns(found: Sequence[Pattern], n: int) -> Table:
+        title, note = say("language.patterns"), say("language.patterns.note", n=grouped(n))
+        columns: list[Column] = [
+            "members",
+            (say("language.head.out"), lambda one: share(one.member)),
+            "others",
+            (say("language.head.control_out"), lambda one: share(one.other)),
         ]
-        keys = ("pattern", "in", "out", "control", "control_out")
-        heads = [say(f"language.head.{key}") for key in keys]
-        note = say("language.patterns.note", n=grouped(n))
-        return Table(say("language.patterns"), heads, rows, note)
+        first = say("language.head.pattern")
+        return table(title, first, named(found), columns, "language.head.", note)
 
-    def _canaries(self, candidate: Json) -> list[Part]:
-        told = self.section["canaries"]
-        listed = candidate.get("canaries") or []
+    def _canaries(self, listed: Sequence[CanaryRow]) -> list[Part]:
+        told = self.document.language.canaries
         if told is None or not listed:
             return []
-        rows: list[Row] = [
-            (
-                str(one["repetitions"]),
-                [
-                    Cell("estimate", grouped(one["canaries"])),
-                    Cell("estimate", grouped(one["inserted"])),
-                    _low(one["epsilon"].get("binomial"), one["note"]),
-                    _low(one["epsilon"].get("tradeoff"), one["note"]),
-                    number(one["largest"]),
-                    amount(one["exposure"]),
-                    number(one["most_exposure"]),
-                    share(one["extracted"]),
-                    share(one["control"]),
-                ],
-            )
-            for one in listed
+        columns: list[Column] = [
+            "canaries",
+            "inserted",
+            (say("language.head.epsilon"), partial(_bound, form="binomial")),
+            (say("language.head.tradeoff"), partial(_bound, form="tradeoff")),
+            "largest",
+            "exposure",
+            "most_exposure",
+            (say("language.head.share"), lambda one: share(one.extracted)),
+            (say("language.head.out_control"), lambda one: share(one.control)),
         ]
-        keys = ("copies", "canaries", "planted", "epsilon", "tradeoff", "largest", "exposure")
-        heads = [say(f"language.head.{key}") for key in (*keys, "most", "share", "out_control")]
-        title = say("language.canaries", **{key: told[key] for key in ("inserted", "canaries")})
-        note = say("language.canaries.note", delta=f"{told['delta']:g}")
-        parts: list[Part] = [Table(title, heads, rows, note)]
-        if told["claim"] is not None:
-            tone = "warning" if told["claim"]["verdict"] == "contradicts" else ""
-            parts.append(Words(told["claim"]["words"], tone))
+        title = say("language.canaries", inserted=told.inserted, canaries=told.canaries)
+        note = say("language.canaries.note", delta=f"{told.delta:g}")
+        rows, first = [(str(one.repetitions), one) for one in listed], say("language.head.copies")
+        parts: list[Part] = [table(title, first, rows, columns, "language.head.", note)]
+        if told.claim is not None:
+            tone = "warning" if told.claim.verdict == "contradicts" else ""
+            parts.append(Words(told.claim.words, tone))
         return parts
 
     def _marks(self) -> list[Part]:
         """Shares of tokens that the token-level attack marks, in training texts and others."""
-        marks = self.section.get("marks")
+        marks = self.document.language.marks
         if marks is None:
             return []
-        rows: list[Row] = [
-            (say(f"language.marks.{side}"), [share(marks[side])]) for side in ("member", "other")
-        ]
-        heads = [say("language.head.group_of"), say("language.head.tokens")]
-        note = say("language.marks.note", rest=percent(1 - marks["rate"]))
-        return [Table(say("language.marks"), heads, rows, note)]
+        rows = [(say("language.marks.member"), marks.member)]
+        rows.append((say("language.marks.other"), marks.other))
+        columns: list[Column] = [(say("language.head.tokens"), share)]
+        note = say("language.marks.note", rest=percent(1 - marks.rate))
+        first = say("language.head.group_of")
+        return [table(say("language.marks"), first, rows, columns, note=note)]
 
     def options(self) -> Sequence[Part]:
-        rows: list[Row] = []
-        for one in self.document["candidates"]:
-            measures = one["measures"]
-            cells: list[Cell | str] = [
-                share(measures.get("extraction")),
-                _low(measures.get("epsilon-lower"), ""),
-            ]
-            rows.append((one["name"], cells))
-        heads = [
-            say("options.option"),
-            say("language.head.extracted"),
-            say("language.head.epsilon"),
+        columns: list[Column] = [
+            (say("language.head.extracted"), lambda one: share(one.measures.get("extraction"))),
+            (say("language.head.epsilon"), lambda one: _low(one.measures.get("epsilon-lower"))),
         ]
-        title = say("language.options")
-        return [Folded(title, [Table(title, heads, rows)])]
+        title, rows = say("language.options"), named(self.document.candidates)
+        return [Folded(title, [table(title, say("options.option"), rows, columns)])]
 
-    def extraction_chart(self, candidate: Json) -> Chart | None:
+    def extraction_chart(self, candidate: LanguageCandidate) -> Chart | None:
         """Extracted shares of training texts by copies and length."""
-        groups = candidate["extraction"]["groups"]
-        if not any((one["share"].get("value") or 0) > 0 for one in groups):
+        groups = candidate.extraction.groups
+        if not any(getattr(one.share, "value", None) for one in groups):
             return None
         draw = partial(_extraction_figure, groups)
         label = say("chart.extraction.label")
         return chart(say("chart.extraction"), "extraction", "extraction-", label, draw)
 
 
-def _extraction_figure(groups: Sequence[Json], slots: Slots) -> Figure | None:
-    figure, axes = figure_of_rows([slots.put(one["name"], 30) for one in groups])
-    for at, one in enumerate(groups):
-        found = one["share"]
-        axes.plot([found["low"], found["high"]], [-at, -at], color=COLOURS["after"], lw=1.6)
-        axes.plot([found["value"]], [-at], "o", ms=5, color=COLOURS["after"])
-    top = max(one["share"]["high"] for one in groups)
+def _extraction_figure(groups: Sequence[TextGroup], slots: Slots) -> Figure | None:
+    figure, axes = figure_of_rows([slots.put(one.name, 30) for one in groups])
+    shares = [one.share for one in groups if isinstance(one.share, Estimate)]
+    for at, found in enumerate(shares):
+        low, value, high = (end or 0.0 for end in (found.low, found.value, found.high))
+        axes.plot([low, high], [-at, -at], color=COLOURS["after"], lw=1.6)
+        axes.plot([value], [-at], "o", ms=5, color=COLOURS["after"])
+    top = max(found.high or 0.0 for found in shares)
     ticks = [at * top / 4 for at in range(5)]
     axes.set_xticks(ticks, [share_words(tick) for tick in ticks])
     axes.set_xlim(-top / 50, top * 1.02)
@@ -392,15 +367,17 @@ def _extraction_figure(groups: Sequence[Json], slots: Slots) -> Figure | None:
     return figure
 
 
-def _auc(found: Json) -> Cell:
-    ends = say("range", low=fixed(found["low"], 3), high=fixed(found["high"], 3))
-    return Cell("estimate", fixed(found["value"], 3), ends)
+def _tpr(fpr: float, one: TextAttack | BlindRates) -> Cell:
+    return share(one.tpr.get(fpr))
 
 
-def _low(found: Json | None, why: str) -> Cell:
+def _bound(row: CanaryRow, form: str) -> Cell:
+    refused = Refusal(row.note) if row.note else None
+    return _low(row.epsilon.get(form, refused))
+
+
+def _low(found: Measured | None) -> Cell:
     """A lower limit on epsilon."""
-    if found is None:
-        return Cell("refused", reason=why) if why else Cell("none")
-    if "refused" in found:
-        return Cell("refused", reason=str(found["refused"]))
-    return number(found["low"])
+    if isinstance(found, Refusal):
+        return Cell("refused", reason=found.reason)
+    return Cell("none") if found is None else number(found.low)

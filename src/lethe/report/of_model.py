@@ -3,501 +3,400 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.of_model import (
+    F1Row,
+    F1Table,
+    ModelCandidate,
+    ModelDocument,
+    Persons,
+    Rates,
+    Slice,
+    SlicesBy,
+)
 from lethe.evidence.rules import Rule
-from lethe.evidence.sight import Plant, smallest_seen
+from lethe.evidence.sight import smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.figures import class_chart, epsilon_chart, group_chart, roc_chart, t_chart
 from lethe.report.first_screen import (
     Room,
     Worst,
-    baseline_of,
     interval_sentence,
-    judged,
-    put_forward,
-    recommended,
     severity_of,
     share_sentence,
 )
 from lethe.report.numbers import (
+    UNITS,
     Cell,
     amount,
+    auc,
     fixed,
     grouped,
-    number,
     percent,
     range_words,
     share,
     share_words,
 )
-from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words, personal
-from lethe.report.severity import advantage, severity
-from lethe.report.utility import Utility
-
-Json = Mapping[str, Any]
+from lethe.report.sections import (
+    Bullets,
+    Chart,
+    Column,
+    Folded,
+    Part,
+    Section,
+    Table,
+    Words,
+    named,
+    personal,
+    table,
+)
+from lethe.report.severity import advantage, risk_fpr, severity
 
 _MOST_CLASSES, _MOST_EXPOSED = 500, 100
 
 
-class Model(Room):
+class Model(Room[ModelCandidate]):
     """A trained model, or scores of one."""
 
+    reads = ModelDocument
+    document: ModelDocument
     kind = "kind.model"
     glossary = ("member", "tpr", "fpr", "auc", "tau", "t", "shadow")
 
-    def __init__(self, document: Json) -> None:
-        super().__init__(document)
-        self.base = baseline_of(document)
-        self.best = put_forward(document)
-        self.fpr = next(filter(None, map(risk_fpr, document["candidates"])), None)
+    def __init__(self, plain: Mapping[str, Any]) -> None:
+        super().__init__(plain)
+        self.fpr = next(filter(None, map(risk_fpr, self.document.candidates)), None)
         self.quantity = ""  # that all of the page speaks of, where it is not the frontier's
-        candidate = judged(document)
-        elsewhere = (candidate or {}).get("shown")
+        candidate = self.judged
         # The limits of a recommended option allow for the choice at the frontier's rate alone.
-        fixed = recommended(document) is not None
-        if elsewhere and not fixed and severity_of(self, candidate) == "not-above-chance":
-            self.fpr = elsewhere[0]["fpr"]
-            self.quantity = _quantity(self.fpr)
+        if candidate is not None and candidate.shown and self.recommended is None:
+            if severity_of(self, candidate) == "not-above-chance":
+                self.fpr = candidate.shown[0].fpr
+                self.quantity = _quantity(self.fpr)
         self.risk_head = "risk.recognised" if self.fpr else "risk.auc"
 
-    def share_of(self, candidate: Json) -> Json | None:
-        if not self.quantity:
-            return super().share_of(candidate)
-        found: Json | None = candidate["measures"].get(self.quantity)
-        return found
+    def share_of(self, candidate: ModelCandidate) -> Measured | None:
+        return candidate.measures.get(self.quantity) if self.quantity else candidate.risk
 
     @property
     def chance(self) -> float:
         return self.fpr or 0.5
 
-    def worst(self, candidate: Json | None) -> Worst:
+    def worst(self, candidate: ModelCandidate | None) -> Worst:
         if candidate is None:
             return Worst(say("model.nothing"), say("unmeasured"), "", "", "")
         found = self.share_of(candidate)
         value, _, chance = share_sentence(found, self.chance)
-        if not value or found is None:
-            reason = (found or {}).get("refused", "")
-            return Worst(say("model.refused"), say("unmeasured"), "", str(reason), "")
-        level, detail = severity_of(self, candidate), [interval_sentence(self.document, found)]
+        if not value or not isinstance(found, Estimate):
+            reason = found.reason if isinstance(found, Refusal) else ""
+            return Worst(say("model.refused"), say("unmeasured"), "", reason, "")
+        level, detail = severity_of(self, candidate), [interval_sentence(self, found)]
         key = "model.headline" if self.fpr else "model.auc"
         if self.fpr:
             detail.append(say("model.at", fpr=share_words(self.fpr)))
-        if level == "not-above-chance" and (listed := candidate.get("shown")):
-            shown, fpr = listed[0]["estimate"], listed[0]["fpr"]  # at another rate
+        if level == "not-above-chance" and candidate.shown:
+            shown, fpr = candidate.shown[0].estimate, candidate.shown[0].fpr  # at another rate
             level = severity(shown if fpr else advantage(shown), fpr or 0.0)
         elif level == "not-above-chance":
             key, level, said = self._absence(candidate, level)
             detail.append(said)
-        threat = self.document["threat_model"]
+        threat = self.document.threat_model
         return Worst(
             say(key, value=value, chance=chance),
             say("model.short", value=value),
-            say("model.by", access=threat["access"].split(";")[0], budget=threat["budget"]),
+            say("model.by", access=threat.access.split(";")[0], budget=threat.budget),
             ", ".join(text for text in detail if text) + ".",
             level,
             self._group(candidate),
         )
 
-    def _absence(self, candidate: Json, level: str) -> tuple[str, str, str]:
+    def _absence(self, candidate: ModelCandidate, level: str) -> tuple[str, str, str]:
         """Sentence, severity and evidence where no attack found anything.
 
         That nothing was found is news only where a planted leak was.
         """
-        plants = [Plant.of(one) for one in candidate.get("plants") or ()]
-        size = smallest_seen(plants, _quantity(self.fpr), self.chance)
-        alone = candidate.get("models") == 1
+        size = smallest_seen(candidate.plants or (), _quantity(self.fpr), self.chance)
+        alone = candidate.models == 1
         if size is None:
             return "model.alone" if alone else "model.blind", "", say("first.blind")
-        seen = {"value": size, "low": size, "high": size}
+        seen = Estimate(size, size, size, 0.95, "", 0)
         power = say("first.power", size=share_sentence(seen, 0.0)[0])
         return ("model.alone", "", power) if alone else ("model.none", level, power)
 
-    def _group(self, candidate: Json) -> str:
+    def _group(self, candidate: ModelCandidate) -> str:
         """The most exposed group and the most exposed 1 % of records, where they stand out."""
         listed = self._worst_slice(candidate), self._most_exposed(candidate)
         return " ".join(text for text in listed if text)
 
     @staticmethod
-    def _worst_slice(candidate: Json) -> str:
+    def _worst_slice(candidate: ModelCandidate) -> str:
         """The group with the highest lower limit, where it lies above what all records reach."""
         shown = []
-        for entry in candidate.get("slices") or ():
-            whole = candidate["measures"].get(Rule("tpr", entry["fpr"], 0.0).quantity) or {}
-            usual = max(whole.get("value") or 0.0, entry["fpr"])
-            for part in entry.get("slices", ()):
-                rate = part["tpr_within"]
-                if (rate.get("low") or 0.0) > usual:
-                    shown.append((rate["low"], entry, part))
+        for entry in candidate.slices:
+            whole = candidate.estimate(Rule("tpr", entry.fpr, 0.0).quantity)
+            usual = max((whole and whole.value) or 0.0, entry.fpr)
+            for part in entry.slices:
+                rate = part.tpr_within
+                if isinstance(rate, Estimate) and (rate.low or 0.0) > usual:
+                    shown.append((rate.low or 0.0, f"{entry.column} = {part.name}", rate, entry))
         if not shown:
             return ""
-        _, entry, part = max(shown, key=lambda one: one[0])
-        rate = part["tpr_within"]
-        return say(
-            "model.group.slice",
-            name=f"{entry['column']} = {part['name']}",
-            value=share_words(rate["value"]),
-            fpr=share_words(entry["fpr"]),
-            range=range_words(rate),
-        )
+        _, name, rate, entry = max(shown, key=lambda one: one[0])
+        value, fpr = share_words(rate.value or 0.0), share_words(entry.fpr)
+        return say("model.group.slice", name=name, value=value, fpr=fpr, range=range_words(rate))
 
     def _no_group(self) -> str:
         """That no group stands out, if groups or records were measured at all."""
-        base: Json = self.base or {}
-        measured = ((base.get("vulnerability") or {}).get("top_auc") or {}).get("value") is not None
-        parts = [part for entry in base.get("slices") or () for part in entry.get("slices", ())]
-        measured |= any(part["tpr_within"].get("value") is not None for part in parts)
+        if self.base is None:
+            return say("model.group.unmeasured")
+        parts = [part.tpr_within for entry in self.base.slices for part in entry.slices]
+        rates = [*parts, self.base.vulnerability and self.base.vulnerability.top_auc]
+        measured = any(getattr(rate, "value", None) is not None for rate in rates)
         return say("model.no_group" if measured else "model.group.unmeasured")
 
     @staticmethod
-    def _most_exposed(candidate: Json) -> str:
-        auc = (candidate.get("vulnerability") or {}).get("top_auc") or {}
-        if auc.get("value") is None or auc.get("low") is None or auc["low"] <= 0.5:
+    def _most_exposed(candidate: ModelCandidate) -> str:
+        top = candidate.vulnerability and candidate.vulnerability.top_auc
+        if not isinstance(top, Estimate) or top.value is None or (top.low or 0.0) <= 0.5:
             return ""
-        level = severity(advantage(auc), 0.0)
-        if auc["low"] > 0.99:
-            return say("model.group.certain", level=say(f"level.{level}").lower())
-        ends = {key: f"{auc[key]:.2f}" for key in ("value", "low", "high")}
-        return say("model.group", level=say(f"level.{level}").lower(), **ends)
+        level = say(f"level.{severity(advantage(top), 0.0)}").lower()
+        if (top.low or 0.0) > 0.99:
+            return say("model.group.certain", level=level)
+        ends = {key: f"{getattr(top, key):.2f}" for key in ("value", "low", "high")}
+        return say("model.group", level=level, **ends)
 
     def released(self) -> tuple[str, list[str]]:
-        data, subject = self.document["data"], self.document["subject"]
-        records = data.get("pool", data.get("records"))
-        task = say(f"model.task.{data.get('task', 'any')}")
+        data, parameters = self.document.data, self.document.subject.parameters
+        records = data.records if data.pool is None else data.pool
+        task = say(f"model.task.{data.task}")
         large = say("model.released", task=task, n=grouped(records)) if records else task
         lines = []
-        if "classes" in data:
-            lines.append(say("model.classes", n=grouped(len(data["classes"]))))
-        if subject.get("parameters"):
-            lines.append(say("model.parameters", n=grouped(subject["parameters"])))
-        people = data.get("pool_people", data.get("people"))
+        if data.classes:
+            lines.append(say("model.classes", n=grouped(len(data.classes))))
+        if parameters:
+            lines.append(say("model.parameters", n=grouped(parameters)))
+        people = data.people if data.pool_people is None else data.pool_people
         if people and people != records:  # without a column of people each record counts as one
             lines.append(say("model.people", n=grouped(people)))
         return large, lines
 
     def attacks(self) -> Sequence[Part]:
-        rows = self._attack_rows(self.base or self.best)
-        parts: list[Part] = [*_some(roc_chart(self.base, self.best))]
-        if rows:
-            parts.append(Table(say("model.rates"), self._rate_heads(), rows))
-        folded: list[Part] = [
-            Table(one["name"], self._rate_heads(), self._attack_rows(one))
-            for one in self.document["candidates"]
-            if one is not self.base and one.get("attacks")
-        ]
-        if folded:
+        shown = self.base or self.put_forward
+        parts: list[Part] = [*_some(roc_chart(self.base, self.put_forward))]
+        if shown is not None and shown.attacks:
+            parts.append(self._rates(say("model.rates"), shown))
+        others = [one for one in self.document.candidates if one is not self.base and one.attacks]
+        if others:
+            folded = [self._rates(one.name, one) for one in others]
             parts.append(Folded(say("model.rates.others"), folded))
         return parts
 
-    def _rates(self) -> list[str]:
-        """Every FPR that some attack was read at, the largest first."""
-        seen = {
-            fpr
-            for candidate in self.document["candidates"]
-            for attack in (candidate.get("attacks") or {}).values()
-            for fpr in attack["tpr"]
-        }
-        return sorted(seen, key=lambda fpr: -float(fpr))
-
-    def _rate_heads(self) -> list[str]:
-        rates = [say("model.tpr_at", fpr=percent(float(fpr))) for fpr in self._rates()]
-        return [say("attack"), *rates, "AUC"]
-
-    def _attack_rows(self, candidate: Json | None) -> list[Row]:
-        titles = {attack["name"]: attack["title"] for attack in self.document["attacks"]}
-        rows: list[Row] = []
-        for name, attack in ((candidate or {}).get("attacks") or {}).items():
-            cells: list[Cell | str] = [self._rate(attack, fpr) for fpr in self._rates()]
-            rows.append((titles.get(name, name), [*cells, plain_auc(attack["auc"])]))
-        return rows
-
-    @staticmethod
-    def _rate(attack: Json, fpr: str) -> Cell:
-        """A TPR, with the FPR at which its tied scores begin where they decide the rate."""
-        cell, realised = share(attack["tpr"].get(fpr)), attack["realised_fpr"].get(fpr)
-        if realised is None or abs(realised - float(fpr)) <= 0.05 * float(fpr):
-            return cell
-        tied = say("model.tied", interval=cell.interval, fpr=share_words(realised))
-        return Cell(cell.kind, cell.value, tied)
+    def _rates(self, title: str, candidate: ModelCandidate) -> Table:
+        """Every attack at every FPR that some attack was read at, the largest first."""
+        listed = [one for other in self.document.candidates for one in other.attacks.values()]
+        fprs = sorted({fpr for one in listed for fpr in one.tpr}, reverse=True)
+        columns: list[Column] = [
+            (say("model.tpr_at", fpr=percent(fpr)), partial(_rate, fpr=fpr)) for fpr in fprs
+        ]
+        titles = self.document.titles
+        rows = [(titles.get(name, name), one) for name, one in candidate.attacks.items()]
+        return table(title, say("attack"), rows, [*columns, _AUC])
 
     def exposed(self) -> Section:
-        parts: list[Part] = [*_some(t_chart(self.base, self.best))]
-        listed = [one for one in self.document["candidates"] if one.get("vulnerability")]
-        if listed:
-            heads = ("t.max", "t.top", "t.auc", "t.tracked")
-            rows = [(one["name"], _vulnerability(one["vulnerability"])) for one in listed]
-            note = say("t.note", selection=listed[0]["vulnerability"]["selection"])
-            parts.append(
-                Table(say("t.table"), [say("options.option"), *map(say, heads)], rows, note)
-            )
-        parts += self._onion()
-        parts += self._groups()
+        parts: list[Part] = [*_some(t_chart(self.base, self.put_forward))]
+        listed = self.document.candidates
+        if rows := [(one.name, one.vulnerability) for one in listed if one.vulnerability]:
+            columns = ("max_t", "top_t", "top_auc", "tracked")
+            note = say("t.note", selection=rows[0][1].selection)
+            first = say("options.option")
+            parts.append(table(say("t.table"), first, rows, columns, "t.", note))
+        if self.base is not None:
+            parts += [*self._onion(self.base), *self._groups(self.base)]
         parts += self._listed()
         group = self._group(self.base) if self.base else ""
         return Section(
             "exposed", say("exposed.title"), group or self._no_group(), parts, say("nav.who")
         )
 
-    def _onion(self) -> list[Part]:
-        base: Json = self.base or {}
-        rows: list[Row] = []
-        for place, one in enumerate(base.get("onion") or (), start=1):
-            counts = [Cell("estimate", grouped(one[key])) for key in ("removed", "stayed")]
-            found = self.share_of(one)
-            risk = share(found) if self.fpr else plain_auc(found)
-            newly = Cell("estimate", grouped(one["newly_exposed"]))
-            cells: list[Cell | str] = [*counts, risk, amount(one["top_t"]), newly]
-            rows.append((str(place), [*cells, amount(one["change"])]))
-        if not rows:
+    def _onion(self, base: ModelCandidate) -> list[Part]:
+        if not base.onion:
             return []
-        told = ("round", "removed", "stayed"), ("top", "newly", "change")
-        before, after = ([say(f"onion.{key}") for key in keys] for keys in told)
-        heads = [*before, say(self.risk_head), *after]
-        return [Table(say("onion.table"), heads, rows, say("onion.note"))]
+        rate = risk_fpr(base)  # of the rounds, whatever the page speaks of
+        head = "risk.recognised" if rate else "risk.auc"
+        risk: Column = (say(head), lambda one: share(one.risk) if rate else auc(one.risk))
+        columns = ["removed", "stayed", risk, "top_t", "newly_exposed", "change"]
+        rows = [(str(place), one) for place, one in enumerate(base.onion, start=1)]
+        title, note = say("onion.table"), say("onion.note")
+        return [table(title, say("onion.round"), rows, columns, "onion.", note)]
 
-    def _groups(self) -> list[Part]:
-        base: Json = self.base or {}
+    def _groups(self, base: ModelCandidate) -> list[Part]:
         parts: list[Part] = []
-        if found := base.get("persons"):
-            heads = [say("model.tpr_at", fpr=percent(float(fpr))) for fpr in found["tpr"]]
-            cells = [*map(share, found["tpr"].values()), plain_auc(found["auc"])]
+        if found := base.persons:
+            columns: list[Column] = [
+                (say("model.tpr_at", fpr=percent(fpr)), partial(_rate, fpr=fpr))
+                for fpr in found.tpr
+            ]
             note = say(
                 "persons.note",
-                several=grouped(found["with_several_records"]),
-                n=grouped(found["persons"]),
-                most=grouped(found["most_records"]),
+                several=grouped(found.with_several_records),
+                n=grouped(found.persons),
+                most=grouped(found.most_records),
             )
-            heads = [say("attack"), *heads, "AUC"]
-            parts.append(Table(say("persons.table"), heads, [(found["attack"], cells)], note))
-        tables: list[Part] = [_slice(entry) for entry in base.get("slices") or ()]
-        if tables:
-            shown = [*_some(group_chart(base)), Words(say("slices.note")), *tables]
+            rows, title = [(found.attack, found)], say("persons.table")
+            parts.append(table(title, say("attack"), rows, [*columns, _AUC], note=note))
+        if base.slices:
+            shown = [*_some(group_chart(base)), Words(say("slices.note")), *map(_by, base.slices)]
             parts.append(Folded(say("slices.title"), shown))
         return parts
 
     def _listed(self) -> list[Part]:
-        records = self.document["records"]
-        if not records["kept"]:
+        records = self.document.records
+        if not records.kept:
             return [Words(say("exposed.not_kept"), "note")]
-        rows: list[Row] = []
-        for one in records["exposed"][:_MOST_EXPOSED]:
-            interval = {key: one.get(key) for key in ("low", "high")}
-            weight = "–" if one.get("weight") is None else fixed(one["weight"], 3)
-            cells: list[Cell | str] = [
-                str(one.get("label", "–")),
-                amount({"value": one.get("t"), **interval}),
-                plain_auc(
-                    {
-                        "value": one.get("auc"),
-                        "low": one.get("auc_low"),
-                        "high": one.get("auc_high"),
-                    }
-                ),
-                Cell("estimate", weight),
-            ]
-            rows.append((str(one.get("id", "–")), cells))
-        heads = [say(f"exposed.{key}") for key in ("record", "label", "t", "auc", "weight")]
-        return personal(say("exposed.list"), say("exposed.personal"), heads, rows)
+        columns: list[Column] = [
+            "label",
+            (say("exposed.t"), lambda one: amount(Estimate(one.t, one.low, one.high, 0.95, "", 0))),
+            (say("exposed.auc"), lambda one: auc(Estimate(one.auc, None, None, 0.95, "", 0))),
+            (say("exposed.weight"), lambda one: Cell("estimate", "–")),
+        ]
+        rows = [(one.id, one) for one in records.exposed[:_MOST_EXPOSED]]
+        shown = table(say("exposed.list"), say("exposed.record"), rows, columns, "exposed.")
+        return personal(say("exposed.personal"), shown)
 
     def options(self) -> Sequence[Part]:
         parts: list[Part] = self._drift()
-        listed = [one for one in self.document["candidates"] if one.get("moved")]
-        if listed:
-            heads = [say(f"moved.{key}") for key in ("records", "change", "newly", "words")]
-            rows = [
-                (
-                    one["name"],
-                    [
-                        Cell("estimate", grouped(one["moved"]["records"])),
-                        amount(one["moved"]["mean_change"]),
-                        Cell("estimate", grouped(one["moved"]["newly_exposed"])),
-                        one["moved"]["words"],
-                    ],
-                )
-                for one in listed
-            ]
-            table = Table(say("moved.table"), [say("options.option"), *heads], rows)
-            parts.append(Folded(say("moved.title"), [Words(say("moved.note")), table]))
-        parts += [self._stops(one) for one in self.document["candidates"] if one.get("stops")]
-        parts += self._f1()
-        parts += self._classes()
-        for at, one in enumerate(self.document["candidates"]):
-            if one.get("epsilons"):
-                chart = epsilon_chart(one["name"], one["epsilons"], at)
-                parts.append(Folded(say("epsilons.title", name=one["name"]), chart))
+        listed = self.document.candidates
+        if rows := [(one.name, one.moved) for one in listed if one.moved]:
+            columns = ("records", "mean_change", "newly_exposed", "words")
+            shown = table(say("moved.table"), say("options.option"), rows, columns, "moved.")
+            parts.append(Folded(say("moved.title"), [Words(say("moved.note")), shown]))
+        parts += [self._stops(one) for one in listed if one.stops]
+        parts += [*self._f1(), *self._classes()]
+        for at, one in enumerate(listed):
+            if one.epsilons:
+                chart = epsilon_chart(one.name, one.epsilons, at)
+                parts.append(Folded(say("epsilons.title", name=one.name), chart))
         return parts
+
+    def _table(
+        self,
+        title: str,
+        first: str,
+        rows: Sequence[tuple[str, Any]],
+        columns: Sequence[Column],
+        heads: str,
+        note: str = "",
+    ) -> Table:
+        """A table with utilities, which are printed as the audit measures them."""
+        units = {**UNITS, "utility": self.utility.cell, "loss": self.utility.loss_cell}
+        return table(title, first, rows, columns, heads, note, units)
 
     def _drift(self) -> list[Part]:
         """What utility is judged on, where it is not on records drawn at random."""
-        external = self.document["data"].get("external")
-        if external is None or self.base is None or "drift" not in self.base:
+        external, found = self.document.data.external, self.base and self.base.drift
+        if external is None or not found:
             return []
-        found, utility = self.base["drift"], Utility(self.document)
-        words = say(
-            "options.drift",
-            by=external["by"],
-            n=grouped(external["records"]),
-            random=utility.words(found["random"]["value"]),
-            loss=utility.loss(found["loss"]),
-        )
-        return [Words(words)]
+        random, loss = self.utility.words(found.near.value or 0.0), self.utility.loss(found.loss)
+        n = grouped(external.records)
+        return [Words(say("options.drift", by=external.by, n=n, random=random, loss=loss))]
 
-    def _stops(self, candidate: Json) -> Part:
-        utility, stops = Utility(self.document), candidate["stops"]
-        titles = {attack["name"]: attack["title"] for attack in self.document["attacks"]}
-        best = candidate["settings"]["epochs"]
-        rows = [
-            (
-                f"{one['epochs']}{' ' + say('stops.best') if one['epochs'] == best else ''}",
-                [
-                    share(one["risk"]),
-                    utility.cell(one["utility"]),
-                    utility.loss_cell(one["utility_loss"]),
-                ],
-            )
-            for one in stops
-        ]
+    def _stops(self, candidate: ModelCandidate) -> Part:
+        stops, settings = candidate.stops, candidate.settings
+        best = {settings["epochs"]: f" {say('stops.best')}"}
+        rows = [(f"{one.epochs}{best.get(one.epochs, '')}", one) for one in stops]
         # Stops were compared at the frontier's rate, whatever the page speaks of.
         rate = risk_fpr(candidate)
         risk = say("model.tpr_at", fpr=percent(rate)) if rate else "AUC"
-        heads = [say("stops.epoch"), risk, utility.name]
-        attack = stops[0]["attack"]
-        note = say(
-            "stops.note",
-            full=candidate["settings"]["full_epochs"],
-            attack=titles.get(attack, attack),
-            n=len(stops),
-        )
-        title = say("stops.title", name=candidate["name"])
-        heads.append(utility.lost)
-        return Folded(title, [Table(title, heads, rows, note)])
+        columns: list[Column] = [
+            (risk, lambda one: share(one.risk)),
+            (self.utility.name, lambda one: self.utility.cell(one.utility)),
+            (self.utility.lost, lambda one: self.utility.loss_cell(one.utility_loss)),
+        ]
+        attack = self.document.titles.get(stops[0].attack, stops[0].attack)
+        note = say("stops.note", full=settings["full_epochs"], attack=attack, n=len(stops))
+        title = say("stops.title", name=candidate.name)
+        return Folded(title, [table(title, say("stops.epoch"), rows, columns, note=note)])
 
     def _f1(self) -> list[Part]:
-        known = [one for one in self.document["candidates"] if one.get("f1")]
+        known = [(one.name, one.f1) for one in self.document.candidates if one.f1]
         if not known:
             return []
-        first = known[0]["f1"]
-        blind = [(say("f1.blind", name=one["name"]), one) for one in first.get("blind", ())]
-        rows = [*((one["name"], one["f1"]) for one in known), *blind]
-        keys = ("weighted", "macro", "weighted_lost", "macro_lost")
-        heads = [say(f"f1.{key}") for key in keys]
-        note = say("f1.note", classes=grouped(first["classes"]))
-        if first["classes_not_measured"]:
-            note += " " + say("f1.missing", n=grouped(first["classes_not_measured"]))
-        tables = [
-            Table(
-                say("f1.all"),
-                [say("options.option"), *heads],
-                [(name, [share(one.get(key)) for key in keys]) for name, one in rows],
-                note,
-            )
+        first = known[0][1]
+        rows: list[tuple[str, F1Row | F1Table]] = [*known]
+        rows += [(say("f1.blind", name=one.name), one) for one in first.blind]
+        note = say("f1.note", classes=grouped(first.classes))
+        if first.classes_not_measured:
+            note += " " + say("f1.missing", n=grouped(first.classes_not_measured))
+        averages = ("weighted", "macro", "weighted_lost", "macro_lost")
+        whole = table(say("f1.all"), say("options.option"), rows, averages, "f1.", note)
+        columns: list[Column] = [(say("f1.sizes"), _sizes), "classes", "held_out", *averages]
+        quarters = [
+            table(say("f1.by_size", name=name), say("classes"), named(one.quarters), columns, "f1.")
+            for name, one in known
         ]
-        for one in known:
-            quarters = one["f1"]["quarters"]
-            parts = [say(f"f1.{key}") for key in ("sizes", "classes", "held_out", *keys)]
-            made = [(row["name"], _quarter(row, keys)) for row in quarters]
-            tables.append(
-                Table(say("f1.by_size", name=one["name"]), [say("classes"), *parts], made)
-            )
-        return [tables[0], Folded(say("f1.title"), tables[1:])]
+        return [whole, Folded(say("f1.title"), quarters)]
 
     def _classes(self) -> list[Part]:
-        listed = [one for one in self.document["candidates"] if one.get("per_class")]
+        listed = [one for one in self.document.candidates if one.per_class]
         if not listed:
             return []
-        shown = [one for one in listed if one in (self.base, self.best)] or listed[:1]
-        parts: list[Part] = [*_some(class_chart(self.base or listed[0], self.best))]
+        shown = [one for one in listed if one in (self.base, self.put_forward)] or listed[:1]
+        parts: list[Part] = [*_some(class_chart(self.base or listed[0], self.put_forward))]
         parts += [self._class_table(one) for one in shown]
         if left := len(listed) - len(shown):
             parts.append(Words(say("classes.left", n=left), "note"))
         return [Folded(say("classes.title"), parts)]
 
-    def _class_table(self, candidate: Json) -> Part:
-        utility, rows = Utility(self.document), candidate["per_class"]
-        smallest = sorted(range(len(rows)), key=lambda at: (rows[at]["records"], at))
+    def _class_table(self, candidate: ModelCandidate) -> Part:
+        rows = candidate.per_class or ()
+        smallest = sorted(range(len(rows)), key=lambda at: (rows[at].records, at))
         kept = [rows[at] for at in sorted(smallest[:_MOST_CLASSES])]
-        columns: list[tuple[str, Any]] = [
-            ("classes.records", lambda row: Cell("estimate", grouped(row["records"]))),
-            ("classes.utility", lambda row: utility.cell(row["utility"])),
-        ]
-        if any(row.get("utility_loss") for row in kept):
-            columns.append(("classes.lost", lambda row: utility.loss_cell(row.get("utility_loss"))))
-        if any("mean_weight" in row for row in kept):
-            columns.append(("classes.weight", lambda row: number(row.get("mean_weight"))))
-        if any("tpr" in row for row in kept):
-            columns.append(("classes.tpr", lambda row: share(row.get("tpr"))))
-        made = [(str(row["class"]), [cell(row) for _, cell in columns]) for row in kept]
-        heads = [say("classes.class"), *(say(key) for key, _ in columns)]
-        left = len(rows) - len(kept)
+        columns = ["records", "utility"]
+        columns += ["utility_loss"] * any(row.utility_loss for row in kept)
+        left, title = len(rows) - len(kept), say("classes.of", name=candidate.name)
         note = say("classes.more", n=grouped(left)) if left else ""
-        return Table(say("classes.of", name=candidate["name"]), heads, made, note)
+        return self._table(title, say("classes.class"), named(kept), columns, "classes.", note)
 
 
 def _quantity(fpr: float | None) -> str:
     return "auc" if fpr is None else Rule("tpr", fpr, 0.0).quantity
 
 
-def risk_fpr(candidate: Json) -> float | None:
-    """The FPR at which the candidate's risk was read, if it is such a rate at all."""
-    for quantity, measured in candidate["measures"].items():
-        if quantity.startswith("tpr@") and measured is not None and measured == candidate["risk"]:
-            return float(quantity.removeprefix("tpr@"))
-    return None
+_AUC: Column = ("AUC", lambda one: auc(one.auc))
 
 
-def plain_auc(found: Json | None) -> Cell:
-    """An AUC for a table: no share, three digits."""
-    if found is None or found.get("value") is None and "refused" not in found:
-        return Cell("none")
-    if "refused" in found:
-        return Cell("refused", reason=str(found["refused"]))
-    ends = [None if found[key] is None else f"{found[key]:.3f}" for key in ("low", "high")]
-    return Cell(
-        "estimate",
-        f"{found['value']:.3f}",
-        say("range", low=ends[0], high=ends[1]) if all(ends) else "",
-    )
+def _rate(attack: Rates | Persons, fpr: float) -> Cell:
+    """A TPR, with the FPR at which its tied scores begin where they decide the rate."""
+    cell, realised = share(attack.tpr.get(fpr)), getattr(attack, "realised_fpr", {}).get(fpr)
+    if realised is None or abs(realised - fpr) <= 0.05 * fpr:
+        return cell
+    tied = say("model.tied", interval=cell.interval, fpr=share_words(realised))
+    return Cell(cell.kind, cell.value, tied)
 
 
-def _vulnerability(found: Json) -> list[Cell | str]:
-    tracked = found.get("baseline_records_t", found["top_t"])
-    return [
-        amount(found["max_t"]),
-        amount(found["top_t"]),
-        plain_auc(found["top_auc"]),
-        amount(tracked),
-    ]
-
-
-def _slice(entry: Json) -> Part:
+def _by(entry: SlicesBy) -> Part:
     """Rates of the groups by one column."""
-    title = say("slices.table", column=entry["column"])
-    if entry.get("refused"):
-        return Bullets([f"{title}: {entry['refused']}"])
-    rows = []
-    for row in entry.get("slices", ()):
-        p = row["p"]
-        told = "–" if p is None else say("below", value="0.001") if p < 0.001 else fixed(p, 3)
-        cells: list[Cell | str] = [
-            Cell("estimate", grouped(row["records"])),
-            share(row["tpr"]),
-            share(row["fpr"]),
-            plain_auc(row["auc"]),
-            amount(row.get("t")),
-            Cell("estimate", told),
-        ]
-        rows.append((str(row["name"]), cells))
-    keys = ("records", "tpr", "fpr", "auc", "t", "p")
-    heads = [str(entry["column"]), *(say(f"slices.{key}") for key in keys)]
-    note = say("slices.threshold", attack=entry["attack"], fpr=percent(entry["fpr"]))
-    return Table(title, heads, rows, note)
+    title = say("slices.table", column=entry.column)
+    if entry.refused:
+        return Bullets([f"{title}: {entry.refused}"])
+    columns: list[Column] = ["records", "tpr", "fpr", "auc", "t", (say("slices.p"), _p)]
+    note = say("slices.threshold", attack=entry.attack, fpr=percent(entry.fpr))
+    return table(title, entry.column, named(entry.slices), columns, "slices.", note)
 
 
-def _quarter(row: Json, keys: Sequence[str]) -> list[Cell | str]:
-    ends = (grouped(row["smallest"]), grouped(row["largest"]))
+def _p(part: Slice) -> Cell:
+    p = part.p
+    said = "–" if p is None else say("below", value="0.001") if p < 0.001 else fixed(p, 3)
+    return Cell("estimate", said)
+
+
+def _sizes(row: F1Row) -> Cell:
+    ends = grouped(row.smallest or 0), grouped(row.largest or 0)
     sizes = ends[0] if ends[0] == ends[1] else say("range", low=ends[0], high=ends[1])
-    counts = [Cell("estimate", grouped(row[key])) for key in ("classes", "held_out")]
-    return [Cell("estimate", sizes), *counts, *(share(row.get(key)) for key in keys)]
+    return Cell("estimate", sizes)
 
 
 def _some(chart: Chart | None) -> list[Chart]:

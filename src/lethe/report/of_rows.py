@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
+from lethe.evidence.document import PlainCandidate, PlainDocument
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.plain import read
 from lethe.evidence.rules import PEOPLE_BY_GROUP
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Room,
     Worst,
-    baseline_of,
     interval_sentence,
-    judged,
     severity_of,
     share_sentence,
 )
@@ -32,6 +33,7 @@ from lethe.report.numbers import (
 )
 from lethe.report.sections import (
     Chart,
+    Column,
     Facts,
     Folded,
     Part,
@@ -39,6 +41,7 @@ from lethe.report.sections import (
     Table,
     Words,
     personal,
+    table,
 )
 from lethe.report.severity import HIGH_FROM
 from lethe.report.static_svg import charts_of_data
@@ -47,14 +50,18 @@ from lethe.report.table_figures import NAMED
 Json = Mapping[str, Any]
 
 
-class Rows(Room):
+class Rows(Room[PlainCandidate]):
     """What the three kinds share: the list of exposed people, and charts by name."""
 
+    reads = PlainDocument
     headline = ""
 
-    def __init__(self, document: Json) -> None:
-        super().__init__(document)
-        self.section = document["table"]
+    def __init__(self, plain: Json) -> None:
+        super().__init__(plain)
+        self.section = plain["table"]
+
+    def words(self) -> Sequence[str]:
+        return self.section.get("words") or ()
 
     @cached_property
     def charts(self) -> dict[str, Chart]:
@@ -64,18 +71,20 @@ class Rows(Room):
     def _drawn(self, *names: str) -> list[Part]:
         return [self.charts[name] for name in names if name in self.charts]
 
-    def _worst(self, candidate: Json | None, by: str, detail: str, **values: Any) -> Worst:
+    def _worst(
+        self, candidate: PlainCandidate | None, by: str, detail: str, **values: Any
+    ) -> Worst:
         found = None if candidate is None else self.share_of(candidate)
         value, _, chance = share_sentence(found, self.chance)
-        if candidate is None or found is None or not value:
-            reason = str((found or {}).get("refused", ""))
+        if candidate is None or not isinstance(found, Estimate) or not value:
+            reason = found.reason if isinstance(found, Refusal) else ""
             return Worst(say("rows.refused"), say("unmeasured"), by, reason, "")
         level = severity_of(self, candidate)
         key = f"{self.headline}.none" if level == "not-above-chance" else self.headline
-        if level == "not-above-chance" and (found["high"] is None or found["high"] >= HIGH_FROM):
+        if level == "not-above-chance" and (found.high is None or found.high >= HIGH_FROM):
             key, level = "rows.open", ""  # an interval that holds chance and a disaster is no news
             values["range"] = range_words(found)
-        interval = interval_sentence(self.document, found)
+        interval = interval_sentence(self, found)
         said = ". ".join(text.rstrip(".") for text in (interval, detail) if text)
         return Worst(
             say(key, value=value, chance=chance, **values),
@@ -87,15 +96,14 @@ class Rows(Room):
 
     def _people(self) -> list[Part]:
         """The most exposed people; personal data, only where it was asked for."""
-        records = self.document["records"]
-        if not records["kept"]:
+        records = self.document.records
+        if not records.kept:
             return [Words(say("exposed.not_kept"), "note")]
-        if not records["exposed"]:
-            return []
-        keys = [key for key in records["exposed"][0] if key not in ("rank", "id")]
-        rows = [(str(row["id"]), [_plain(row[key]) for key in keys]) for row in records["exposed"]]
-        heads = [say("exposed.person"), *(key.replace("_", " ") for key in keys)]
-        return personal(say("exposed.list"), say("exposed.personal"), heads, rows)
+        keys = [key for row in records.exposed[:1] for key in row if key not in ("rank", "id")]
+        columns: list[Column] = [(key.replace("_", " "), partial(_field, key)) for key in keys]
+        rows = [(str(row["id"]), row) for row in records.exposed]
+        shown = table(say("exposed.list"), say("exposed.person"), rows, columns)
+        return personal(say("exposed.personal"), shown)
 
 
 class Quasi(Rows):
@@ -115,16 +123,16 @@ class Quasi(Rows):
     def chance(self) -> float:
         return 1 / int(self.section.get("people", self.section["rows"]))
 
-    def worst(self, candidate: Json | None) -> Worst:
+    def worst(self, candidate: PlainCandidate | None) -> Worst:
         quasi = ", ".join(self.section["quasi"])
-        shown: Json = candidate or self.section["anonymity"]
+        shown: Json = self.section["anonymity"] if candidate is None else candidate.plain
         unique = (shown.get("unique") or {}).get("value")
         detail = []
         if unique is not None:
             words = {"value": share_words(unique), "people": self._people_word}
             detail = [say("table.unique", **words)]
         detail += self._certain(shown)
-        by, attack = say("table.by"), ((candidate or {}).get("risk_from") or {}).get("attack") or ""
+        by, attack = say("table.by"), (candidate and candidate.risk_from.attack) or ""
         found = self._worst(candidate, by, ", ".join(detail), quasi=quasi, people=self._people_word)
         found = replace(found, group=self._group(shown))
         kind, _, near = attack.partition(", ")
@@ -169,8 +177,8 @@ class Quasi(Rows):
         secret = self._secret(self._near())
         return [say("table.certain", value=share_words(value), secret=secret)] if value else []
 
-    def beyond(self, candidate: Json) -> str:
-        return " ".join(self._certain(candidate))
+    def beyond(self, candidate: PlainCandidate) -> str:
+        return " ".join(self._certain(candidate.plain))
 
     def released(self) -> tuple[str, list[str]]:
         section = self.section
@@ -179,7 +187,7 @@ class Quasi(Rows):
             lines.append(say("table.secret", name=section["sensitive"]))
         if "people" in section:
             lines.append(say("table.persons", n=grouped(section["people"])))
-        rows = (judged(self.document) or {}).get("released", section["rows"])
+        rows = (self.judged.plain if self.judged else {}).get("released", section["rows"])
         return say("table.released", n=grouped(rows)), lines
 
     def attacks(self) -> Sequence[Part]:
@@ -255,7 +263,7 @@ class Quasi(Rows):
                 found = [(say(f"table.near.{key}"), _text(near[key])) for key in keys]
                 parts.append(Facts(found, title=title))
             parts.append(Folded(say("table.diversity"), [Facts(lines)]))
-        if groups := (judged(self.document) or {}).get("groups"):
+        if groups := (self.judged.plain if self.judged else {}).get("groups"):
             named = [key for key in PEOPLE_BY_GROUP if key in groups[0]]
             levels = [
                 (one["name"], [number(one["people"], 9), *(share(one[key]) for key in named)])
@@ -268,7 +276,7 @@ class Quasi(Rows):
         )
 
     def options(self) -> Sequence[Part]:
-        listed, secret = self.document["candidates"], self.section["sensitive"]
+        listed, secret = self.plain["candidates"], self.section["sensitive"]
         columns: list[tuple[str, Callable[[Json], Cell | str]]] = [
             ("k", lambda one: number(one["k"], 9)),
             ("released", lambda one: Cell("estimate", grouped(one["released"]))),
@@ -305,11 +313,11 @@ class Records(Rows):
     def chance(self) -> float:
         return 1 / self.section["people"] if self.section["people"] else 0.0
 
-    def worst(self, candidate: Json | None) -> Worst:
-        attack = ((candidate or {}).get("risk_from") or {}).get("attack") or ""
+    def worst(self, candidate: PlainCandidate | None) -> Worst:
+        attack = (candidate and candidate.risk_from.attack) or ""
         known = attack.split(", ", 1)[1] if ", " in attack else attack
         half, detail = self.section["needed"].get("half"), ""
-        if half is not None and candidate is baseline_of(self.document):
+        if half is not None and candidate is self.base:
             detail = say("records.half" if half != 1 else "records.half.one", n=half)
         by = say("records.by", attack=attack) if attack else ""
         return self._worst(candidate, by, detail, known=known)
@@ -441,7 +449,7 @@ class Records(Rows):
             ("match", lambda one: share(one["match"])),
             ("false_match", lambda one: share(one["false_match"])),
         ]
-        title, listed = say("table.options"), self.document["candidates"]
+        title, listed = say("table.options"), self.plain["candidates"]
         note = say("records.options.note")
         return [Folded(title, [_columns(title, listed, "records.option.", columns, note)])]
 
@@ -464,11 +472,15 @@ def _columns(
 
 
 def _text(found: Json) -> str:
-    return str(share(found))
+    return str(share(read(Measured, found)))
 
 
 def _share(value: float | None) -> Cell:
     return Cell("none") if value is None else Cell("estimate", share_words(value, 3))
+
+
+def _field(key: str, row: Json) -> Cell | str:
+    return _plain(row[key])
 
 
 def _plain(value: Any) -> Cell | str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lethe.evidence.document import PlainCandidate
 from lethe.report.catalogue import say
 from lethe.report.first_screen import Worst
 from lethe.report.numbers import amount, facts, grouped, share, share_words
@@ -30,8 +31,8 @@ class Synthetic(Rows):
             return "linking"
         return "inference" if attack.startswith("inference") else "singling"
 
-    def worst(self, candidate: Json | None) -> Worst:
-        attack = ((candidate or {}).get("risk_from") or {}).get("attack") or ""
+    def worst(self, candidate: PlainCandidate | None) -> Worst:
+        attack = (candidate and candidate.risk_from.attack) or ""
         by = say("synthetic.by", attack=attack) if attack else ""
         found = self._worst(candidate, by, say("synthetic.excess"))
         people = [one for one in self.section.get("people", ()) if one["p"] < _RARE]
@@ -42,7 +43,8 @@ class Synthetic(Rows):
         copied = next((one for one in people if not one["share"]), None)
         shown = copied if copied and (named is None or _more_than_half(copied, named)) else named
         said = shown or min(people, key=lambda one: float(one["p"]))
-        most = 2 * (said["people"] - said["expected"]) >= candidate["risk"]["value"] * said["of"]
+        risk = candidate.plain["risk"]["value"]
+        most = 2 * (said["people"] - said["expected"]) >= risk * said["of"]
         words = say(
             "synthetic.people" if said["share"] else "synthetic.people.copied",
             people=grouped(said["people"]),

@@ -6,7 +6,10 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from lethe.evidence.sight import Plant, smallest_seen
+from lethe.evidence.document import PlainCandidate, PlainDocument
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.plain import read
+from lethe.evidence.sight import smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.embedding_figures import vector_charts
 from lethe.report.first_screen import (
@@ -19,37 +22,64 @@ from lethe.report.first_screen import (
 from lethe.report.numbers import (
     Cell,
     amount,
+    auc,
+    count,
     facts,
     grouped,
     number,
     percent,
     range_words,
     share,
+    share_of,
     share_words,
     significant,
 )
-from lethe.report.of_model import plain_auc
-from lethe.report.sections import Chart, Facts, Folded, Part, Row, Section, Table, Words, personal
+from lethe.report.sections import (
+    Chart,
+    Column,
+    Facts,
+    Folded,
+    Part,
+    Row,
+    Section,
+    Table,
+    Words,
+    personal,
+    table,
+)
 from lethe.report.vectors_further import also_found, further_charts, further_parts, of_candidates
 
 Json = Mapping[str, Any]
 _NEAR_ALL = 0.9  # a limit on every attacker from which on it says next to nothing
 
 
-class Vectors(Room):
+class Vectors(Room[PlainCandidate]):
     """Embeddings of people, of one model or of several."""
 
+    reads = PlainDocument
     kind = "kind.vectors"
     risk_head = "risk.identified"
     glossary = ("gallery", "top_k", "lift", "bits", "sigma", "mu", "exceeds", "radius")
     result_head = "vectors.head.lift"
     none_fits = "tried.both"
 
-    def __init__(self, document: Json) -> None:
-        super().__init__(document)
-        self.models = document["representations"]["models"]
-        listed, several = document["candidates"], len(self.models) > 1
+    def __init__(self, plain: Json) -> None:
+        super().__init__(plain)
+        self.models = plain["representations"]["models"]
+        listed, several = plain["candidates"], len(self.models) > 1
         self.mine = [of_candidates(model, listed, several) for model in self.models]
+
+    def words(self) -> Sequence[str]:
+        return [text for model in self.models for text in model["words"]]
+
+    def short_name(self, candidate: PlainCandidate) -> str:
+        return candidate.name.partition(": ")[2] if len(self.models) > 1 else candidate.name
+
+    def base_of(self, candidate: PlainCandidate) -> PlainCandidate | None:
+        base = self.base
+        if base is None or len(self.models) < 2:
+            return base
+        return self.named(f"{candidate.name.partition(': ')[0]}: {self.short_name(base)}")
 
     @cached_property
     def charts(self) -> list[dict[str, Chart]]:
@@ -61,64 +91,64 @@ class Vectors(Room):
 
     @property
     def chance(self) -> float:
-        return 1 / int(self.document["data"]["people_in_the_attack"])
+        return 1 / int(self.plain["data"]["people_in_the_attack"])
 
-    def share_of(self, candidate: Json) -> Json | None:
-        found: Json = candidate["risk"] if candidate.get("top_1") is None else candidate["top_1"]
+    def share_of(self, candidate: PlainCandidate) -> Measured | None:
+        top = candidate.plain.get("top_1")
+        found: Measured = candidate.risk if top is None else read(Measured, top)
         return found
 
-    def result_cell(self, found: Json) -> Cell:
+    def result_cell(self, found: Measured) -> Cell:
         return amount(found)
 
-    def change_cell(self, found: Json | None) -> Cell:
+    def change_cell(self, found: Measured | None) -> Cell:
         return amount(found)
 
     def criterion(self, attack: str) -> str:
         return "linking"
 
-    def worst(self, candidate: Json | None) -> Worst:
+    def worst(self, candidate: PlainCandidate | None) -> Worst:
         found = None if candidate is None else self.share_of(candidate)
         value, _, chance = share_sentence(found, self.chance)
-        if candidate is None or found is None or not value:
-            reason = str((found or {}).get("refused", ""))
+        if candidate is None or not isinstance(found, Estimate) or not value:
+            reason = found.reason if isinstance(found, Refusal) else ""
             return Worst(say("vectors.refused"), say("unmeasured"), "", reason, "")
-        source = candidate.get("risk_from") or {}
+        source, plain = candidate.risk_from, candidate.plain
         level = severity_of(self, candidate)
-        key, further = "vectors.headline", [also_found(self.models, candidate)]
+        key, further = "vectors.headline", [also_found(self.models, plain)]
         if level == "not-above-chance":
             key, seen = "vectors.none", self._seen(candidate)
             further.insert(0, seen)
             if not seen:
                 key, level = "vectors.blind", ""
-            if (candidate.get("bound") or 0) >= _NEAR_ALL:
-                further.append(say("vectors.why", bound=share_words(candidate["bound"])))
-        if (closed := candidate.get("closed_world")) is not None:
+            if (plain.get("bound") or 0) >= _NEAR_ALL:
+                further.append(say("vectors.why", bound=share_words(plain["bound"])))
+        if (closed := plain.get("closed_world")) is not None:
             found_closed = closed["top_1"]
             words = {
                 "value": share_words(found_closed["value"]),
                 "range": range_words(found_closed),
             }
             further.append(say("vectors.closed_world", **words))
-        results = [one for one in source.get("results", ()) if one["valid"] and one["powered"]]
+        results = [one for one in source.results if one.valid and one.powered]
         detail = say("vectors.among", n=len(results)) if len(results) > 1 else ""
-        said = [text for text in (interval_sentence(self.document, found), detail) if text]
+        said = [text for text in (interval_sentence(self, found), detail) if text]
         return Worst(
             say(key, value=value, chance=chance),
             say("vectors.short", value=value),
-            say("vectors.by", attack=_attacker(source)),
+            say("vectors.by", attack=_attacker(vars(source))),
             ", ".join(said) + "." if said else "",
             level,
             " ".join(filter(None, further)),
         )
 
-    def _seen(self, candidate: Json) -> str:
+    def _seen(self, candidate: PlainCandidate) -> str:
         """What the attacks could have seen, in a sentence; empty where they see no planted leak."""
-        plants = [Plant.of(one) for one in candidate.get("plants") or ()]
-        size = smallest_seen(plants, "top-1", self.chance)
+        size = smallest_seen(candidate.plants or (), "top-1", self.chance)
         return "" if size is None else say("vectors.power", size=share_words(size))
 
     def released(self) -> tuple[str, list[str]]:
-        data = self.document["data"]
+        data = self.plain["data"]
         sizes = " / ".join(str(size) for size in data["dimensions"].values())
         people, attacked = data["people"], data["people_in_the_attack"]
         key = "vectors.people" if people == attacked else "vectors.people.some"
@@ -148,7 +178,7 @@ class Vectors(Room):
                 [
                     *(share(one["top"][k]) for k in ranks),
                     amount(one["lift"]["1"]),
-                    plain_auc(one["mrr"]),
+                    auc(one["mrr"]),
                     amount(one["median_rank"]),
                     share(one["percentile"]),
                     amount(one["bits"]),
@@ -173,7 +203,7 @@ class Vectors(Room):
         return [*parts, Facts(_controls(model), title=say("vectors.controls"))]
 
     def _side_by_side(self) -> Table:
-        metric = self.document["representations"]["metric"]
+        metric = self.plain["representations"]["metric"]
         rows = []
         for model in self.models:
             attack = next(one for one in model["attacks"] if one["name"] == metric)
@@ -183,7 +213,7 @@ class Vectors(Room):
                 _attacker(model["levels"][0].get("strongest") or {}),
                 amount(model["levels"][0]["risk"]),
                 amount(attack["bits"]),
-                plain_auc(clean),
+                auc(clean),
                 _apart(model["geometry"].get("l2") or {}),
                 model["point"]["words"],
             ]
@@ -220,27 +250,21 @@ class Vectors(Room):
         )
 
     def _people(self) -> list[Part]:
-        records = self.document["records"]
-        if not records["kept"]:
+        records = self.document.records
+        if not records.kept:
             return [Words(say("exposed.not_kept"), "note")]
-        rows = [
-            (
-                str(row["id"]),
-                [
-                    Cell("estimate", grouped(row["probes"])),
-                    Cell("estimate", share_words(row["named"], 3)),
-                    Cell("estimate", grouped(row["median_rank"])),
-                    number(row["bits"]),
-                ],
-            )
-            for row in records["exposed"]
+        columns: list[Column] = [
+            (say("vectors.head.probes"), lambda row: count(row["probes"])),
+            (say("vectors.head.named"), lambda row: share_of(row["named"])),
+            (say("vectors.head.median"), lambda row: count(row["median_rank"])),
+            (say("vectors.head.bits"), lambda row: number(row["bits"])),
         ]
-        keys = ("person", "probes", "named", "median", "bits")
-        heads = [say(f"vectors.head.{key}") for key in keys]
-        return personal(say("exposed.list"), say("exposed.personal"), heads, rows)
+        rows = [(str(row["id"]), row) for row in records.exposed]
+        shown = table(say("exposed.list"), say("vectors.head.person"), rows, columns)
+        return personal(say("exposed.personal"), shown)
 
     def options(self) -> Sequence[Part]:
-        rule = self.document["representations"]["rule"]
+        rule = self.plain["representations"]["rule"]
         parts: list[Part] = []
         for model, charts in zip(self.models, self.charts, strict=True):
             parts.append(Words(say("vectors.rule", rule=rule, result=model["point"]["words"])))
@@ -291,7 +315,7 @@ class Vectors(Room):
     def _detail(self, model: Json) -> list[Part]:
         """The recommended candidate of a model in one place."""
         wanted = ("noise-recommended", f"{model['name']}: noise-recommended")
-        listed = self.document["candidates"]
+        listed = self.plain["candidates"]
         found = next((one for one in listed if one["name"] in wanted), None)
         if found is None:
             return []
@@ -301,8 +325,8 @@ class Vectors(Room):
             ("Top-1", str(share(found["top_1"]))),
             (say("vectors.head.lift"), f"{amount(found['risk'])}, {found['tier']}"),
             (say("vectors.head.bound"), _bound(found["bound"])),
-            (say("utility"), str(plain_auc(found["utility"]))),
-            (say("vectors.detail.lost"), str(plain_auc(found["utility_loss"]))),
+            (say("utility"), str(auc(found["utility"]))),
+            (say("vectors.detail.lost"), str(auc(found["utility_loss"]))),
         ]
         return [Facts(rows, title=say("vectors.detail"))]
 
@@ -313,7 +337,7 @@ class Vectors(Room):
         rows = []
         for one in found["levels"]:
             smoothed = one.get("smoothed") or {}
-            cells: list[Cell | str] = [plain_auc(one["value"]), share(one["accuracy"])]
+            cells: list[Cell | str] = [auc(one["value"]), share(one["accuracy"])]
             cells.append(number(one.get("f1")))
             cells += [number(smoothed.get(key)) for key in ("brier", "log_loss", "ece")]
             rows.append((f"{one['sigma']:.4g}", cells))
@@ -321,7 +345,7 @@ class Vectors(Room):
         heads = ["sigma", *(say(f"vectors.head.{k}", measure=found["measure"]) for k in keys)]
         note = say("vectors.utility.note")
         if found.get("closed_form"):
-            smoothed = str(plain_auc(found["smoothed"]))
+            smoothed = str(auc(found["smoothed"]))
             note += " " + say("vectors.closed", measure=found["measure"], value=smoothed)
         parts: list[Part] = [*_named(charts, "utility")]
         parts.append(Table(self._title("vectors.utility", model), heads, rows, note))
@@ -333,7 +357,7 @@ class Vectors(Room):
                         Cell("estimate", grouped(one["draws"])),
                         Cell("estimate", f"{one['effective']:.3g}"),
                         amount(one["lift"]),
-                        plain_auc(one["utility"]),
+                        auc(one["utility"]),
                     ],
                 )
                 for one in model["surface"]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lethe.evidence.document import Document
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.guarantee import Guarantee
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
 from lethe.report.numbers import Cell, percent, share
-from lethe.report.sections import Folded, Part, Table, Words
+from lethe.report.sections import Column, Folded, Part, Table, Words, named, table
 from lethe.report.severity import judged_rates
 from lethe.report.static_svg import (
     COLOURS,
@@ -23,7 +26,6 @@ from lethe.report.static_svg import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Json = Mapping[str, Any]
 _LEAST = 0.02  # the left end of a logarithmic axis; smaller values are drawn there
 _MOST_ROWS = 24
 
@@ -46,7 +48,7 @@ class Pair(NamedTuple):
     fpr: float
     proven: float
     delta: float
-    tpr: Json
+    tpr: Estimate
     low: float
     value: float | None
     high: float | None
@@ -57,26 +59,23 @@ class Pair(NamedTuple):
         return self.low > self.proven
 
 
-def pairs(document: Json) -> list[Pair]:
+def pairs(document: Document[Any]) -> list[Pair]:
     """Every candidate with a proven epsilon, at every false positive rate that was measured.
 
     (epsilon, delta)-DP gives TPR <= e^epsilon FPR + delta for every attack (Wasserman and Zhou
     2010), so ln((TPR - delta) / FPR) is a lower limit on epsilon.
-
-    Args:
-        document: `Findings.to_json()`.
     """
     claims = {
-        one["candidate"]: one["guarantee"]
-        for one in document["guarantees"]
-        if one["guarantee"]["proven"] and "epsilon" in one["guarantee"]["parameters"]
+        one.candidate: one.guarantee
+        for one in document.guarantees
+        if one.guarantee.proven and "epsilon" in one.guarantee.parameters
     }
     return [
-        _pair(candidate["name"], fpr, claims[candidate["name"]], tpr)
-        for candidate in document["candidates"]
-        if candidate["name"] in claims
+        _pair(candidate.name, fpr, claims[candidate.name], tpr)
+        for candidate in document.candidates
+        if candidate.name in claims
         for fpr, tpr in judged_rates(candidate).items()
-        if "refused" not in tpr and tpr["low"] is not None
+        if isinstance(tpr, Estimate) and tpr.low is not None
     ]
 
 
@@ -89,7 +88,7 @@ def shown_epsilon(share: float, fpr: float, delta: float) -> float | None:
     return math.log((share - delta) / fpr) if share > delta else None
 
 
-def proven_beside_measured(document: Json) -> list[Part]:
+def proven_beside_measured(document: Document[Any]) -> list[Part]:
     """Words, a figure and its table; nothing where no candidate has both numbers."""
     found = pairs(document)
     if not found:
@@ -108,31 +107,30 @@ def proven_beside_measured(document: Json) -> list[Part]:
     return [*(parts if wrong else []), *drawing, Folded(say("epsilons.table"), [_table(found)])]
 
 
-def _pair(name: str, fpr: float, guarantee: Json, tpr: Json) -> Pair:
-    numbers = guarantee["parameters"]
+def _pair(name: str, fpr: float, guarantee: Guarantee, tpr: Estimate) -> Pair:
+    numbers = guarantee.parameters
     delta = float(numbers.get("delta", 0.0))
     low, value, high = (
-        None if tpr[end] is None else shown_epsilon(tpr[end], fpr, delta)
-        for end in ("low", "value", "high")
+        None if end is None else shown_epsilon(end, fpr, delta)
+        for end in (tpr.low, tpr.value, tpr.high)
     )
     return Pair(name, fpr, float(numbers["epsilon"]), delta, tpr, max(low or 0.0, 0.0), value, high)
 
 
+def _claim(one: Pair) -> Cell:
+    return Cell("estimate", parameter("epsilon", one.proven), f"delta {one.delta:.3g}")
+
+
 def _table(found: Sequence[Pair]) -> Table:
-    heads = [say(f"epsilons.head.{key}") for key in ("option", "fpr", "tpr", "low", "proven")]
-    rows: list[tuple[str, Sequence[Cell | str]]] = [
-        (
-            one.name,
-            [
-                percent(one.fpr),
-                share(one.tpr),
-                Cell("estimate", f"{one.low:.3f}"),
-                Cell("estimate", parameter("epsilon", one.proven), f"delta {one.delta:.3g}"),
-            ],
-        )
-        for one in found
+    heads = {key: say(f"epsilons.head.{key}") for key in ("option", "fpr", "tpr", "low", "proven")}
+    columns: list[Column] = [
+        (heads["fpr"], lambda one: percent(one.fpr)),
+        (heads["tpr"], lambda one: share(one.tpr)),
+        (heads["low"], lambda one: Cell("estimate", f"{one.low:.3f}")),
+        (heads["proven"], _claim),
     ]
-    return Table(say("epsilons.table"), heads, rows, say("epsilons.note"))
+    title, note = say("epsilons.table"), say("epsilons.note")
+    return table(title, heads["option"], named(found), columns, note=note)
 
 
 def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:

@@ -5,15 +5,18 @@ Rooms fill these; a renderer of any medium prints them and asks for nothing else
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from lethe.report.numbers import Cell
+from lethe.evidence.plain import unit_of
+from lethe.report.catalogue import say
+from lethe.report.numbers import UNITS, Cell
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+T = TypeVar("T")
 Row = tuple[str, Sequence[Cell | str]]
 """Name of a row, and its cells: numbers, or texts."""
 
@@ -100,6 +103,42 @@ class Table:
         return [False, *columns]
 
 
+Column = str | tuple[str, Callable[[Any], Cell | str]]
+"""Of a table over results: a field, printed as its unit says, or a heading and how to print."""
+
+
+def table(
+    title: str,
+    first: str,
+    rows: Sequence[tuple[str, Any]],
+    columns: Sequence[Column],
+    heads: str = "",
+    note: str = "",
+    units: Mapping[str, Callable[[Any], Cell | str]] = UNITS,
+) -> Table:
+    """A table over results: a row for each, a column for each field.
+
+    Args:
+        title: what it shows.
+        first: heading of the names.
+        rows: names, and results of one type, see `lethe.evidence.plain`.
+        columns: in the order of the page.
+        heads: where the catalogue keeps the headings of fields, such as ``slices.``.
+        note: below the title.
+        units: how fields are printed, by unit.
+    """
+
+    def reader(column: Column) -> tuple[str, Callable[[Any], Cell | str]]:
+        if isinstance(column, tuple):
+            return column
+        form = units[unit_of(type(rows[0][1]), column)] if rows else str
+        return say(heads + column), lambda row: form(getattr(row, column))
+
+    listed = [reader(column) for column in columns]
+    made = [(name, [read(row) for _, read in listed]) for name, row in rows]
+    return Table(title, [first, *(head for head, _ in listed)], made, note)
+
+
 @dataclass(frozen=True)
 class Chart:
     """A figure.
@@ -153,11 +192,15 @@ class Section:
     appendix: bool = False
 
 
-def personal(title: str, warning: str, heads: Sequence[str], rows: Sequence[Row]) -> list[Part]:
+def named(rows: Sequence[T]) -> list[tuple[str, T]]:
+    """Results with their names, see `table`."""
+    return [(str(row.name), row) for row in rows]  # type: ignore[attr-defined]  # they have one
+
+
+def personal(warning: str, shown: Table) -> list[Part]:
     """A list of people or records, folded and with its warning; nothing where it is empty."""
-    if not rows:
-        return []
-    return [Folded(title, [Words(warning, "warning"), Table(title, heads, rows)])]
+    folded = Folded(shown.title, [Words(warning, "warning"), shown])
+    return [folded] if shown.rows else []
 
 
 def charts(parts: Sequence[Part | Section]) -> list[Chart]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe.errors import InputError
+from lethe.evidence.document import CandidateRow, Document
+from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.rules import METRICS, parse_rule
 from lethe.report.catalogue import say
 from lethe.report.numbers import percent
-
-Json = Mapping[str, Any]
 
 HIGH_FROM = 0.20
 MODERATE_FROM = 0.05
@@ -24,7 +24,7 @@ LEVELS = ("not-above-chance", "low", "moderate", "high")
 """From the least to the worst; "" stands for what has no severity."""
 
 
-def severity(share: Json | None, chance: float) -> str:
+def severity(share: Measured | None, chance: float) -> str:
     """How bad a share is, by its confidence limits.
 
     A lower limit at or below chance is ``not-above-chance``; a lower limit of 20 % or more is
@@ -38,13 +38,13 @@ def severity(share: Json | None, chance: float) -> str:
     Returns:
         One of `LEVELS`, or "".
 
-    >>> severity({"value": 0.075, "low": 0.063, "high": 0.085}, chance=0.01)
+    >>> severity(Estimate(0.075, 0.063, 0.085, 0.95, "", 100), chance=0.01)
     'moderate'
     """
-    if share is None or "refused" in share or (share["low"] is None and share["high"] is None):
+    if not isinstance(share, Estimate) or (share.low is None and share.high is None):
         return ""
-    low = -1.0 if share["low"] is None else share["low"]
-    high = 1.0 if share["high"] is None else share["high"]
+    low = -1.0 if share.low is None else share.low
+    high = 1.0 if share.high is None else share.high
     if low <= chance:
         return "not-above-chance"
     if low >= HIGH_FROM:
@@ -58,14 +58,16 @@ def worst_severity(found: Sequence[str]) -> str:
     return max(known, key=LEVELS.index) if known else ""
 
 
-def advantage(auc: Json) -> Json:
+def advantage(auc: Estimate) -> Estimate:
     """An AUC as a share: the membership advantage 2 AUC - 1 (Yeom et al. 2018), chance 0.
 
-    >>> advantage({"value": 0.75, "low": 0.5, "high": 1.0})["value"]
+    >>> advantage(Estimate(0.75, 0.5, 1.0, 0.95, "", 100)).value
     0.5
     """
-    ends = ("value", "low", "high")
-    return {key: None if auc[key] is None else 2 * auc[key] - 1 for key in ends}
+    value, low, high = (
+        None if end is None else 2 * end - 1 for end in (auc.value, auc.low, auc.high)
+    )
+    return Estimate(value, low, high, auc.confidence, auc.method, auc.n)
 
 
 @dataclass(frozen=True)
@@ -101,23 +103,31 @@ def outcome(code: str, limits: int) -> Outcome:
 _MOST_NAMED = 3
 
 
-def judged_rates(candidate: Json) -> dict[float, Json]:
+def judged_rates(candidate: CandidateRow) -> dict[float, Measured]:
     """TPR by FPR of the strongest attack, with limits that allow for having chosen it."""
     return {
         float(quantity.removeprefix("tpr@")): measured
-        for quantity, measured in candidate["measures"].items()
+        for quantity, measured in candidate.measures.items()
         if quantity.startswith("tpr@") and "[" not in quantity and measured is not None
     }
 
 
-def not_tested(document: Json) -> list[str]:
+def risk_fpr(candidate: CandidateRow) -> float | None:
+    """The FPR at which the candidate's risk was read, if it is such a rate at all."""
+    for quantity, measured in candidate.measures.items():
+        if quantity.startswith("tpr@") and measured is not None and measured == candidate.risk:
+            return float(quantity.removeprefix("tpr@"))
+    return None
+
+
+def not_tested(document: Document[Any]) -> list[str]:
     """What was not run, and why; attacks with one reason together, the short groups first."""
     groups: dict[str, list[str]] = {}
-    for one in document["rules"]:
-        if one["outcome"] == "not-tested":
-            groups.setdefault(say("untested.rule"), []).append(str(one["rule"]))
-    for one in document["attacks_not_run"]:
-        groups.setdefault(str(one["why"]), []).append(str(one.get("title", one["name"])))
+    for rule in document.rules:
+        if rule.outcome == "not-tested":
+            groups.setdefault(say("untested.rule"), []).append(rule.rule)
+    for attack in document.attacks_not_run:
+        groups.setdefault(attack.why, []).append(attack.title or attack.name)
     said = []
     for why, named in sorted(groups.items(), key=lambda group: len(group[1])):
         names, rest = ", ".join(named[:_MOST_NAMED]), len(named) - _MOST_NAMED

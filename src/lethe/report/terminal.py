@@ -45,37 +45,30 @@ def print_findings(findings: Findings, folder: str) -> None:
 
     from lethe.report.common import room_of
 
-    document = findings.to_json()
-    first = first_screen(room_of(document), {}, None)
+    room = room_of(findings.to_json())
+    document, first = room.document, first_screen(room, {}, None)
     console = terminal()
     _print_head(console, first)
     if first.options is not None and len(first.options.rows) > 1:
-        _print_table(console, first.options, named=not document["candidates"])
-    for skipped in document["frontier"].get("skipped") or ():
-        console.print(Text(say("terminal.skipped", **skipped)))
-    for rule in document["rules"]:
-        found = outcome(rule["outcome"], 1)
+        _print_table(console, first.options, named=not document.candidates)
+    for skipped in document.frontier.skipped:
+        console.print(Text(say("terminal.skipped", **vars(skipped))))
+    for rule in document.rules:
+        found = outcome(rule.outcome, 1)
         said = say(
-            "terminal.rule" if rule.get("fixed", True) else "terminal.rule.late",
+            "terminal.rule" if rule.fixed else "terminal.rule.late",
             mark=found.mark,
             word=say(f"outcome.{found.code}"),
-            rule=rule["rule"],
-            option=rule["candidate"],
+            rule=rule.rule,
+            option=rule.candidate,
         )
         console.print(Text(said))
-        if rule.get("reason"):
-            console.print(Text(say("terminal.reason", reason=rule["reason"])))
-    for check in document["checks"]:
-        if check["status"] != "pass":
-            option = check["candidate"] or say("checks.all")
-            said = say(
-                "terminal.check",
-                status=check["status"],
-                name=check["name"],
-                option=option,
-                detail=check["detail"],
-            )
-            console.print(Text(said))
+        if rule.reason:
+            console.print(Text(say("terminal.reason", reason=rule.reason)))
+    for check in document.checks:
+        if check.status != "pass":
+            option = check.candidate or say("checks.all")
+            console.print(Text(say("terminal.check", **{**vars(check), "option": option})))
     console.print(Text(say("terminal.report", path=f"{folder}/report.html")))
 
 

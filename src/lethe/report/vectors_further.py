@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.plain import read
 from lethe.report.catalogue import say
 from lethe.report.numbers import (
     Cell,
@@ -184,7 +186,7 @@ def also_found(models: Sequence[Json], candidate: Json) -> str:
 
 def _with_limits(found: Json) -> str:
     """Such as 98.8 % (97.9 to 99.4 %)."""
-    return f"{share_words(found['value'])} ({range_words(found)})"
+    return f"{share_words(found['value'])} ({range_words(read(Measured, found))})"
 
 
 def _options(mine: Sequence[Json]) -> Table:
@@ -222,7 +224,7 @@ def _verification(model: Json, first: Json, charts: Mapping[str, Chart]) -> list
     heads = [say("attack"), *(say(f"verify.head.{key}") for key in keys)]
     parts: list[Part] = [Table(say("verify.attackers"), heads, rows, say("verify.attackers.note"))]
     control = [
-        (one["name"], str(share({**one, "value": one["eer"]})))
+        (one["name"], str(share(Estimate(one["eer"], one["low"], one["high"], 0.95, "", 0))))
         for one in model.get("verification_controls", ())
     ]
     parts.append(Facts(control, title=say("verify.controls")))

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, NotMeasurable, require
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee, empirical_only, where_people_have_several
+from lethe.evidence.plain import plain
 from lethe.files import write_for_owner
 from lethe.membership.language.attacks import BlindCheck, blind_check
 from lethe.membership.language.canaries import (
@@ -244,7 +245,7 @@ def audit_language_model(
     )
     subject = LanguageSubject(study, settings, _utilities(given, study, utility, settings))
     if settings.keep_records and folder is not None:
-        write_personal(folder, subject.exposed_texts())
+        write_personal(folder, plain(subject.exposed_texts()))
         if rows := subject.extracted_texts():
             write_personal(folder, rows, "extracted")
     return subject.findings()

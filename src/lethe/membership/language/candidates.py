@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,18 @@ from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.frontier import Candidate
+from lethe.evidence.of_language import (
+    Bound,
+    CanaryRow,
+    EpsilonClaim,
+    Extraction,
+    LanguageDetails,
+    Pattern,
+    Side,
+    TextAttack,
+    TextGroup,
+    Way,
+)
 from lethe.evidence.one_run import judged_claim
 from lethe.evidence.risk import RELEASE, AttackResult, Risk, risk_of
 from lethe.evidence.sight import Plant, blindness
@@ -29,7 +41,6 @@ from lethe.membership.language.planted import canary_plants, extraction_plants, 
 from lethe.membership.language.rates import TextRates
 from lethe.membership.language.settings import LanguageSettings
 
-Json = dict[str, Any]
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
 
@@ -74,18 +85,12 @@ class LanguageNumbers:
         canaries = self.canaries(release)
         base = self.study.releases[0]
         loss = None if release is base else self._loss(release)
-        details: Json = {
-            "text_attacks": {
-                name: self._rates(name, rates, release)
-                for name, rates in release.found.rates.items()
-            },
-            "extraction": {
-                **self._extraction(release),
-                "control": self._extracted(release, "other").to_json(),
-            },
-        }
-        if canaries:
-            details["canaries"] = [_canary_row(one) for one in canaries]
+        rates = release.found.rates.items()
+        details = LanguageDetails(
+            text_attacks={name: self._rates(name, found, release) for name, found in rates},
+            extraction=self._extraction(release),
+            canaries=tuple(_canary_row(one) for one in canaries),
+        )
         measures: dict[str, Measured | None] = {
             **{f"tpr@{fpr:g}": one for fpr, one in worst.items()},
             "auc": area,
@@ -136,16 +141,11 @@ class LanguageNumbers:
                 results.append(AttackResult(name, estimate, view, knows, not why, why))
         return results
 
-    def _rates(self, name: str, rates: TextRates, release: Release) -> Json:
+    def _rates(self, name: str, rates: TextRates, release: Release) -> TextAttack:
         score, units = release.found.scores[name], self.study.units
         blind = units.score(self.study.blind.score)
         excess = units.people.excess(score, blind, self.study.fpr, rates.auc.confidence)
-        return {
-            "auc": rates.auc.to_json(),
-            "tpr": {f"{fpr:g}": one.to_json() for fpr, one in rates.tpr.items()},
-            "realised_fpr": {f"{fpr:g}": one for fpr, one in rates.realised.items()},
-            "excess": excess.to_json(),
-        }
+        return TextAttack(rates.auc, rates.tpr, rates.realised, excess)
 
     def strongest(self, release: Release) -> tuple[str, Float]:
         """The attack that decides, and its scores, whatever the checks say."""
@@ -281,7 +281,7 @@ class LanguageNumbers:
         delta, sure = self.settings.claimed_delta, self.settings.confidence
         return canary_results(self.study.plan, release.canaries, delta, sure)
 
-    def claim(self) -> Json | None:
+    def claim(self) -> EpsilonClaim | None:
         """What canaries that stand once say of the claimed epsilon; None without either."""
         epsilon, delta = self.settings.claimed_epsilon, self.settings.claimed_delta
         rows = [one for one in self.canaries(self.study.releases[0]) if one.repetitions == 1]
@@ -290,7 +290,7 @@ class LanguageNumbers:
         plants = self._canary_plants(self.study.releases[0])
         doubt = blindness(plants, "epsilon-lower", epsilon, math.inf)
         verdict, words = judged_claim(rows[0].bounds["binomial"], epsilon, delta, doubt)
-        return {"epsilon": epsilon, "delta": delta, "verdict": verdict, "words": words}
+        return EpsilonClaim(epsilon, delta, verdict, words)
 
     # Extraction.
 
@@ -331,23 +331,23 @@ class LanguageNumbers:
         got = self.got(measured.suffix, measured.greedy, n)
         return got & ~self.got(measured.base_suffix, measured.base_greedy, n)
 
-    def _extraction(self, release: Release) -> Json:
-        release = self._writer(release)
+    def _extraction(self, release: Release) -> Extraction:
+        control, release = self._extracted(release, "other"), self._writer(release)
         measured, texts, sure = release.measured, self.study.texts, self.settings.confidence
         known = ~np.isnan(measured.suffix)
-        rows = []
+        sides = []
         for side, flag in self.sides.items():
             here = flag & known
             people = texts.people[here]
 
-            def row(name: str, got: Bool, here: Bool = here, people: Any = people) -> Json:
-                return {"name": name, "share": share_of(got[here], people, sure).to_json()}
+            def row(name: str, got: Bool, here: Bool = here, people: Any = people) -> Way:
+                return Way(name, share_of(got[here], people, sure))
 
             listed = [row("greedy, verbatim", measured.greedy)]
             if release.near is not None:
                 near = release.near[side]
-                share = share_of(near, np.arange(len(near)), sure).to_json()
-                listed.append({"name": "greedy, near-verbatim", "share": share})
+                share = share_of(near, np.arange(len(near)), sure)
+                listed.append(Way("greedy, near-verbatim", share))
             for n in self.settings.samples:
                 got = discoverable(measured.suffix, n, self.settings.chance)
                 listed.append(row(_tries(n), got))
@@ -356,14 +356,10 @@ class LanguageNumbers:
                 for n in self.settings.samples:
                     got = discoverable(measured.base_suffix, n, self.settings.chance)
                     listed.append(row(f"{_tries(n)}, base model", got))
-            rows.append({"side": side, "texts": int(here.sum()), "rows": listed})
-        return {
-            "sides": rows,
-            "groups": self._groups(release),
-            "patterns": self._patterns(release),
-        }
+            sides.append(Side(side, int(here.sum()), listed))
+        return Extraction(sides, self._groups(release), self._patterns(release), control)
 
-    def _groups(self, release: Release) -> list[Json]:
+    def _groups(self, release: Release) -> list[TextGroup]:
         """Shares of training texts by how often they stand there, and by their length."""
         measured, texts = release.measured, self.study.texts
         rows = self.sides["member"] & ~np.isnan(measured.suffix)
@@ -386,23 +382,24 @@ class LanguageNumbers:
             here = rows & flag
             if here.any():
                 share = share_of(got[here], texts.people[here], self.settings.confidence)
-                found.append({"name": name, "texts": int(here.sum()), "share": share.to_json()})
+                found.append(TextGroup(name, int(here.sum()), share))
         return found
 
-    def _patterns(self, release: Release) -> list[Json]:
+    def _patterns(self, release: Release) -> list[Pattern]:
         """Personal patterns: how many stand in training texts, and how many come out."""
         n, sides, found = max(self.settings.samples), self.sides, []
         spans = release.measured.spans
         for kind in ("declared", *PATTERNS):
-            row: Json = {"name": kind}
+            shares: list[Measured] = []
+            counts: list[int] = []
             for side in ("member", "other"):
                 own = [(at, lp) for at, what, lp in spans if what == kind and sides[side][at]]
                 got = discoverable(np.array([lp for _, lp in own]), n, self.settings.chance)
                 people = self.study.texts.people[[at for at, _ in own]] if own else np.zeros(0, int)
-                row[side] = share_of(got, people, self.settings.confidence).to_json()
-                row[f"{side}s"] = len(own)
-            if row["members"] or row["others"]:
-                found.append(row)
+                shares.append(share_of(got, people, self.settings.confidence))
+                counts.append(len(own))
+            if any(counts):
+                found.append(Pattern(kind, shares[0], counts[0], shares[1], counts[1]))
         return found
 
 
@@ -437,17 +434,9 @@ def reach_of(rows: Sequence[RepetitionResult]) -> float:
     return next((one.largest for one in rows if one.repetitions == 1), 0.0)
 
 
-def _canary_row(one: RepetitionResult) -> Json:
-    return {
-        **{name: getattr(one, name) for name in ("repetitions", "canaries", "inserted")},
-        "epsilon": {
-            form: {**bound.estimate.to_json(), "note": bound.note}
-            for form, bound in one.bounds.items()
-        },
-        "largest": one.largest,
-        "exposure": None if one.exposure is None else one.exposure.to_json(),
-        "most_exposure": one.most_exposure,
-        "extracted": one.extracted.to_json(),
-        "control": one.control.to_json(),
-        "note": one.note,
+def _canary_row(one: RepetitionResult) -> CanaryRow:
+    bounds = {
+        form: Bound(**vars(bound.estimate), note=bound.note) for form, bound in one.bounds.items()
     }
+    names = [field.name for field in fields(CanaryRow) if field.name != "epsilon"]
+    return CanaryRow(epsilon=bounds, **{name: getattr(one, name) for name in names})

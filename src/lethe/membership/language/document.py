@@ -10,9 +10,19 @@ from typing import Any
 import numpy as np
 
 from lethe.assess.run import Facts, Subject, Verdict, attack, check, outcome_words, run
+from lethe.evidence.document import ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
+from lethe.evidence.of_language import (
+    BlindRates,
+    CanaryPlan,
+    ExposedText,
+    LanguageData,
+    LanguageSection,
+    MarkShares,
+    Prompts,
+)
 from lethe.evidence.one_run import met
 from lethe.evidence.rules import Rule, lower_for_rule
 from lethe.membership.checks import power
@@ -124,26 +134,25 @@ class LanguageSubject(LanguageNumbers, Subject):
                 "summary": f"A fine-tuned language model; {int(texts.member.sum()):,} texts that "
                 f"it was trained on, {int((~texts.member).sum()):,} that it was not.",
             },
-            threat_model={
-                "goal": "who was trained on; texts and personal data that come out",
-                "knowledge": "the texts in question"
-                + (", the base model" if study.has_base else ""),
-                "access": "log-probabilities of tokens",
-                "budget": "one reading of each text; "
-                f"{max(settings.samples)} samples an extraction; no model is trained",
-                "unit": settings.unit,
-            },
-            data={
-                "records": len(texts),
-                "members": int(texts.member.sum()),
-                "others": int((~texts.member).sum()),
-                "asked": kept,
-                "units": [inside, outside],
-                **({"people": len(np.unique(texts.people))} if texts.named_people else {}),
-                "tokens": int(first.measured.tokens.sum()),
-                "notes": notes,
-                "fingerprint": digest(*texts.texts, hash_array(texts.member)),
-            },
+            threat_model=ThreatModel(
+                "who was trained on; texts and personal data that come out",
+                f"the texts in question{', the base model' if study.has_base else ''}",
+                "log-probabilities of tokens",
+                f"one reading of each text; {max(settings.samples)} samples an extraction; "
+                "no model is trained",
+                settings.unit,
+            ),
+            data=LanguageData(
+                records=len(texts),
+                members=int(texts.member.sum()),
+                others=int((~texts.member).sum()),
+                asked=kept,
+                units=[inside, outside],
+                people=len(np.unique(texts.people)) if texts.named_people else None,
+                tokens=int(first.measured.tokens.sum()),
+                notes=notes,
+                fingerprint=digest(*texts.texts, hash_array(texts.member)),
+            ),
             attacks=[*self._attacks(first)],
             attacks_not_run=[
                 *(
@@ -205,43 +214,32 @@ class LanguageSubject(LanguageNumbers, Subject):
             listed.append(attack("canaries", "Canaries", paper, "texts planted before training"))
         return listed
 
-    def _section(self) -> Json:
+    def _section(self) -> LanguageSection:
         study, settings = self.study, self.settings
         blind, plan = study.blind, study.plan
         first, marks = self.canaries(study.releases[0]), self.marks
-        return {
-            "words": self.plain_words(),
-            "unit": settings.unit,
-            "fpr": study.fpr,
-            "base": study.has_base,
-            "refused": self.refused,
-            "blind": {
-                "tells": blind.tells,
-                "p_value": blind.p_value,
-                "by": blind.by,
-                "auc": blind.auc.to_json(),
-                "tpr": {f"{fpr:g}": one.to_json() for fpr, one in blind.tpr.items()},
-            },
-            "canaries": None
-            if plan is None
-            else {
-                "plan": plan.digest,
-                "canaries": len(plan),
-                "inserted": int(plan.inserted.sum()),
-                "delta": settings.claimed_delta,
-                "reach": reach_of(first),
-                "claim": self.claim(),
-                "checks": [list(one) for one in self.training],
-            },
-            "extraction": _settings(settings, ("prefix", "suffix", "chance", "samples")),
-            "marks": None
-            if marks is None
-            else {
-                "rate": MARK_RATE,
-                "member": marks.member.to_json(),
-                "other": marks.other.to_json(),
-            },
-        }
+        planted = None
+        if plan is not None:
+            planted = CanaryPlan(
+                plan.digest,
+                len(plan),
+                int(plan.inserted.sum()),
+                settings.claimed_delta,
+                reach_of(first),
+                self.claim(),
+                self.training,
+            )
+        return LanguageSection(
+            self.plain_words(),
+            settings.unit,
+            study.fpr,
+            study.has_base,
+            self.refused,
+            BlindRates(blind.tells, blind.p_value, blind.by, blind.auc, blind.tpr),
+            planted,
+            Prompts(settings.prefix, settings.suffix, settings.chance, settings.samples),
+            None if marks is None else MarkShares(MARK_RATE, marks.member, marks.other),
+        )
 
     def _checks(self) -> list[Json]:
         study, settings, blind = self.study, self.settings, self.study.blind
@@ -351,7 +349,7 @@ class LanguageSubject(LanguageNumbers, Subject):
                     f"{bound.delta:g} (so many could show {one.largest:.3g})."
                 )
         if (claim := self.claim()) is not None:
-            said.append(claim["words"])
+            said.append(claim.words)
         return said
 
     def _membership_words(self, base: Candidate) -> str:
@@ -367,7 +365,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             "the others."
         )
 
-    def exposed_texts(self) -> list[Json]:
+    def exposed_texts(self) -> list[ExposedText]:
         """Trained texts (or people), the most exposed first, with words; personal data."""
         study = self.study
         first, units = study.releases[0], study.units
@@ -377,15 +375,9 @@ class LanguageSubject(LanguageNumbers, Subject):
         found = []
         for rank, at in enumerate(order, 1):
             row = units.rows[at] if units.of is None else units.rows[np.argmax(units.of == at)]
-            found.append(
-                {
-                    "rank": rank,
-                    "id": study.texts.ids[int(row)],
-                    "attack": name,
-                    "score": float(f"{score[at]:.6g}"),
-                    "marked": self._marked(int(row)) if rank <= MOST_EXPOSED else "",
-                }
-            )
+            marked = self._marked(int(row)) if rank <= MOST_EXPOSED else ""
+            number = float(f"{score[at]:.6g}")
+            found.append(ExposedText(rank, study.texts.ids[int(row)], name, number, marked))
         return found
 
     def _marked(self, row: int) -> str:

@@ -21,6 +21,7 @@ from lethe.evidence.accounting import check_clip, check_given_delta, check_weigh
 from lethe.evidence.dp_statement import TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.epsilon import RELATIONS
 from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.of_model import Epsilons
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.mitigations.dp_sgd.method import DpSgd, expected_records
 from lethe.mitigations.dp_sgd.public_weights import LEVELS
@@ -308,16 +309,16 @@ class IndividualPrivacy:
         return {} if epsilons is None else {"epsilons": epsilon_histogram(epsilons)}
 
 
-def epsilon_histogram(epsilons: NDArray[np.float64], bins: int = 20) -> dict[str, Any]:
-    """How epsilon is spread over the records, as plain values for a report.
+def epsilon_histogram(epsilons: NDArray[np.float64], bins: int = 20) -> Epsilons:
+    """How epsilon is spread over the records.
 
     Args:
         epsilons: (n,) >= 0, n >= 1.
         bins: >= 1, of equal width from 0 to the largest.
 
-    Returns: ``edges`` (bins + 1), ``counts`` (bins), ``median``, ``min``, ``max`` and ``n``.
+    Returns: its ``edges`` are bins + 1, its ``counts`` bins.
 
-    >>> epsilon_histogram(np.array([0.0, 1.0, 4.0, 4.0]), bins=2)["counts"]
+    >>> epsilon_histogram(np.array([0.0, 1.0, 4.0, 4.0]), bins=2).counts
     [2, 2]
     """
     check_at_least("bins", bins, 1)
@@ -325,11 +326,5 @@ def epsilon_histogram(epsilons: NDArray[np.float64], bins: int = 20) -> dict[str
     least, most = float(np.min(epsilons)), float(np.max(epsilons))
     check_between("epsilons", least, 0, np.inf)
     counts, edges = np.histogram(epsilons, bins, (0.0, most or 1.0))
-    return {
-        "edges": edges.tolist(),
-        "counts": counts.tolist(),
-        "median": float(np.median(epsilons)),
-        "min": least,
-        "max": most,
-        "n": len(epsilons),
-    }
+    median = float(np.median(epsilons))
+    return Epsilons(edges.tolist(), counts.tolist(), median, least, most, len(epsilons))

@@ -1,0 +1,222 @@
+"""`findings.json` with types: what every kind of release has in common, as a report reads it.
+
+A kind adds its own: a candidate of its own (`CandidateRow` and what was measured beside), its data
+and its section. See `lethe.evidence.plain` for how a class becomes a part of the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
+
+from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.plain import Loss, Utility
+from lethe.evidence.risk import AttackResult
+from lethe.evidence.sight import Plant
+
+Outcome = Literal["pass", "fail", "not-enough-evidence", "not-tested"]
+
+
+@dataclass(frozen=True)
+class SubjectRow:
+    """What is released; `parameters` of a model."""
+
+    release: Literal["model", "embeddings", "table", "queries", "language-model"]
+    name: str
+    summary: str
+    parameters: int | None = None
+
+
+@dataclass(frozen=True)
+class ThreatModel:
+    """The attacker in words."""
+
+    goal: str
+    knowledge: str
+    access: str
+    budget: str
+    unit: str
+
+
+@dataclass(frozen=True)
+class AttackRow:
+    """An attack that was run."""
+
+    name: str
+    title: str
+    paper: str
+    threat: str
+    settings: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class NotRun:
+    """An attack or a candidate that is missing, and why."""
+
+    name: str
+    why: str
+    title: str = ""
+
+
+@dataclass(frozen=True)
+class RiskFrom:
+    """What decided the risk: the attack, the view that it read, and all results."""
+
+    always: ClassVar = ("attack", "view", "doubt", "results")
+    attack: str | None = None
+    view: str | None = None
+    doubt: str = ""
+    results: Sequence[AttackResult] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CandidateRow:
+    """One way to make the release, see `lethe.evidence.frontier.Candidate`."""
+
+    name: str
+    mitigation: str
+    settings: Mapping[str, Any]
+    utility: Utility
+    risk: Measured
+    risk_from: RiskFrom = RiskFrom()
+    utility_loss: Loss | None
+    risk_change: Measured | None
+    guarantee: Guarantee
+    measures: Mapping[str, Measured | None]
+    plants: Sequence[Plant] | None = None
+    equivalent: str = "none"  # whether the utility lost is within the margin: yes, no, unclear
+    train_utility: Utility | None = None
+
+    def estimate(self, quantity: str) -> Estimate | None:
+        """What rules judge by this quantity; None where it was not or could not be measured."""
+        measure = self.measures.get(quantity)
+        return measure if isinstance(measure, Estimate) else None
+
+
+@dataclass(frozen=True)
+class Recommended:
+    """The recommended candidate, with limits that allow for the choice."""
+
+    candidate: str
+    risk: Measured
+    among: int = 1
+
+
+@dataclass(frozen=True)
+class FrontierRow:
+    """What was compared, and the names of the candidates that stand out."""
+
+    utility: str
+    risk: str
+    margin: Annotated[float, ("minimum", 0)]
+    pareto: Sequence[str]
+    knee: str | None
+    operating_point: str | None
+    rule: str
+    cheapest_large_reduction: str | None = None
+    skipped: Sequence[NotRun] = ()
+    recommended: Recommended | None = None
+
+
+@dataclass(frozen=True)
+class Exposed:
+    """The most exposed records or people; personal data, so empty unless kept."""
+
+    kept: bool
+    exposed: Annotated[Sequence[Any], ("maxItems", 100)]
+
+
+@dataclass(frozen=True)
+class CheckRow:
+    """A self-check; `effect` is of the input's alone: stops, asks, mends or accepted."""
+
+    name: str
+    candidate: str | None
+    status: Literal["pass", "warn", "fail"]
+    detail: str
+    attack: str = ""
+    estimate: Measured | None = None
+    effect: str = ""
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """What a rule came to; `fixed` says whether it was set before the result was known."""
+
+    rule: str
+    candidate: str
+    outcome: Outcome
+    evidence: Measured | None
+    reason: str = ""
+    fixed: bool = True
+
+
+@dataclass(frozen=True)
+class VerdictRow:
+    """The joint outcome, and plain words."""
+
+    outcome: Outcome
+    candidate: str | None
+    words: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A guarantee and whose it is."""
+
+    candidate: str
+    guarantee: Guarantee
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The release as it is now."""
+
+    candidate: str
+
+
+C = TypeVar("C", bound=CandidateRow)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Document(Generic[C]):
+    """The keys of `Findings` that every kind has."""
+
+    subject: SubjectRow
+    threat_model: ThreatModel
+    data: Any
+    attacks: Sequence[AttackRow]
+    attacks_not_run: Sequence[NotRun]
+    baseline: Baseline | None
+    candidates: Sequence[C]
+    frontier: FrontierRow
+    records: Exposed
+    checks: Sequence[CheckRow]
+    rules: Sequence[RuleRow]
+    verdict: VerdictRow
+    guarantees: Sequence[Claim]
+    limits: Sequence[str]
+    context: Mapping[str, Any]
+    reproduction: Mapping[str, Any]
+
+    @property
+    def titles(self) -> Mapping[str, str]:
+        """Title of each attack by its name."""
+        return {attack.name: attack.title for attack in self.attacks}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainCandidate(CandidateRow):
+    """A candidate of a kind whose findings have no types yet; `plain` is its part of the JSON."""
+
+    keys: ClassVar = {"plain": ""}
+    plain: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainDocument(Document[PlainCandidate]):
+    """The findings of such a kind."""
+
+    candidates: Sequence[PlainCandidate]
