@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.document import plain
+from lethe.evidence.plain import plain
 from lethe.linkage.records.attackers import Adversary, outside, simulate
 from lethe.linkage.records.candidates import Aim, measure, released
 from lethe.linkage.records.facts import Known

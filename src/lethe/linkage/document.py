@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.plain import plain
 from lethe.evidence.risk import AttackResult, risk_of
 from lethe.evidence.sight import Plant
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
@@ -26,21 +27,6 @@ BASELINE = "baseline"
 FEWEST = 30
 """Power floor: of fewer attempts not even a clean result limits a share below a tenth."""
 Json = dict[str, Any]
-
-
-def plain(value: Any) -> Any:
-    """Convert results to JSON values: estimates, dataclasses field by field, and what holds them.
-
-    >>> plain({1: Refusal("too few")})
-    {'1': {'refused': 'too few'}}
-    """
-    if hasattr(value, "to_json"):
-        return value.to_json()
-    if is_dataclass(value):
-        return plain({field.name: getattr(value, field.name) for field in fields(value)})
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    return [plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def fields_of(owner: Any, *names: str) -> Json:

@@ -226,6 +226,11 @@ def _named(name: str, settings: EmbeddingSettings) -> Attacker:
 
 Json = dict[str, Any]
 _BINS = 20
+_OPEN_SET = ("threshold", "aimed_at", "strangers", "false_match", "identified", "misnamed")
+_NUMBERS = (
+    *("users", "probes", "people", "top", "lift", "common", "mrr", "mean_rank", "median_rank"),
+    *("percentile", "bits", "always", "never", "tie_share"),
+)
 
 
 def section(audit: ModelAudit, settings: EmbeddingSettings) -> Json:
@@ -264,24 +269,11 @@ def named(name: str, attack: Attack) -> Json:
     """One attack in numbers; nothing in it names a person."""
     return {
         "name": name,
-        "users": attack.users,
-        "probes": attack.probes,
-        "people": attack.people,
-        "top": {str(k): share.to_json() for k, share in attack.top.items()},
-        "lift": {str(k): share.to_json() for k, share in attack.lift.items()},
-        "common": {str(size): share.to_json() for size, share in attack.common.items()},
-        "mrr": attack.mrr.to_json(),
-        "mean_rank": attack.mean_rank.to_json(),
-        "median_rank": attack.median_rank.to_json(),
-        "percentile": attack.percentile.to_json(),
-        "bits": attack.bits.to_json(),
-        "always": attack.always.to_json(),
-        "never": attack.never.to_json(),
-        "tie_share": attack.tie_share,
+        **{key: getattr(attack, key) for key in _NUMBERS},
         "chance": {
             "mrr": attack.chance.mrr,
             "mean_rank": attack.chance.mean_rank,
-            "top": {str(k): attack.chance.top(k) for k in attack.top},
+            "top": {k: attack.chance.top(k) for k in attack.top},
         },
     }
 
@@ -299,23 +291,14 @@ def _exposure(audit: ModelAudit, attack: Attack) -> Json:
 
 
 def _controls(audit: ModelAudit) -> Json:
-    clean = audit.clean
-    strangers = clean.strangers
+    clean, strangers = audit.clean, audit.clean.strangers
     found: Json = {
-        "permuted_lift": {name: lift.to_json() for name, lift in clean.permuted.items()},
+        "permuted_lift": clean.permuted,
         "conditioning": str(clean.conditioning),
+        "open_set": strangers
+        if isinstance(strangers, Refusal)
+        else {key: getattr(strangers, key) for key in _OPEN_SET},
     }
-    if isinstance(strangers, Refusal):
-        found["open_set"] = strangers.to_json()
-    else:
-        found["open_set"] = {
-            "threshold": strangers.threshold,
-            "aimed_at": strangers.aimed_at,
-            "strangers": strangers.strangers,
-            "false_match": strangers.false_match.to_json(),
-            "identified": strangers.identified.to_json(),
-            "misnamed": strangers.misnamed.to_json(),
-        }
     if clean.shared is not None:
         found["shared_inputs"] = str(clean.shared)
     return found
@@ -333,10 +316,10 @@ def _level(level: Level, audit: ModelAudit, settings: EmbeddingSettings) -> Json
         "asked": level.sigma in settings.sigmas,
         "tier": tier(level.worst),
         "draws": level.draws,
-        "top": {str(k): share.to_json() for k, share in zip(TOP, shares, strict=False)},
-        "mrr": shares[-1].to_json(),
-        "lift": level.lift.to_json(),
-        "risk": level.worst.to_json(),
+        "top": dict(zip(TOP, shares, strict=False)),
+        "mrr": shares[-1],
+        "lift": level.lift,
+        "risk": level.worst,
         **_attacks(level),
         "bound": audit.bounds.get(level.sigma),
         "optimal": None
@@ -348,7 +331,7 @@ def _level(level: Level, audit: ModelAudit, settings: EmbeddingSettings) -> Json
             best.parameters["confidence"],
             "one-sided limit on the best attacker there is",
             settings.plays,
-        ).to_json(),
+        ),
     }
 
 
@@ -358,7 +341,7 @@ def _attacks(level: Level) -> Json:
     risk = level.judged.risk
     return {
         "strongest": {"attack": risk.attack, "view": risk.view},
-        "attacks": [result.to_json() for result in level.judged.attacks],
+        "attacks": level.judged.attacks,
     }
 
 
@@ -378,9 +361,9 @@ def _surface(audit: ModelAudit, settings: EmbeddingSettings) -> list[Json]:
                     "sigma": sigma,
                     "draws": draws,
                     "effective": level.sigma,
-                    "top_1": scaled(level.worst, 1 / len(audit.split.users)).to_json(),
-                    "lift": level.worst.to_json(),
-                    "utility": None if utility is None else utility.value.to_json(),
+                    "top_1": scaled(level.worst, 1 / len(audit.split.users)),
+                    "lift": level.worst,
+                    "utility": utility and utility.value,
                 }
             )
     return cells
@@ -398,7 +381,7 @@ def _utility(audit: ModelAudit, settings: EmbeddingSettings) -> Json:
             for sigma in settings.sigmas
         ]
         averaged[str(draws)] = [
-            {"sigma": sigma, "value": level.value.to_json()} for sigma, level in found if level
+            {"sigma": sigma, "value": level.value} for sigma, level in found if level
         ]
     return {
         "measure": audit.task.measure,
@@ -406,18 +389,14 @@ def _utility(audit: ModelAudit, settings: EmbeddingSettings) -> Json:
         "head_norm": audit.task.norm,
         "closed_form": audit.task.norm is not None,
         # A monotone function of the clean logit: the same at every sigma.
-        "smoothed": clean.value.to_json() if audit.task.norm is not None else None,
+        "smoothed": clean.value if audit.task.norm is not None else None,
         "levels": [_task(audit.utility[s], s) for s in settings.sigmas if s in audit.utility],
         "averaged": averaged,
     }
 
 
 def _task(level: TaskLevel, sigma: float) -> Json:
-    found: Json = {
-        "sigma": sigma,
-        "value": level.value.to_json(),
-        "accuracy": level.accuracy.to_json(),
-    }
+    found: Json = {"sigma": sigma, "value": level.value, "accuracy": level.accuracy}
     if level.counts is not None:
         found |= {
             "precision": level.counts.precision,
@@ -448,9 +427,7 @@ def _radii(audit: ModelAudit) -> Json:
         ],
         "edges": edges.tolist(),
         "at": study.at.tolist(),
-        "accuracy": {
-            name: [share.to_json() for share in shares] for name, shares in study.accuracy.items()
-        },
+        "accuracy": study.accuracy,
     }
 
 
