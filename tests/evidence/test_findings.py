@@ -22,6 +22,9 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.findings import OPTIONAL, SCHEMA, Findings, schema
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.of_language import LanguageDocument
+from lethe.evidence.of_model import ModelDocument
+from lethe.evidence.plain import plain, read
 from lethe.evidence.risk import AttackResult
 
 GOLDEN = Path(__file__).parent / "golden" / "findings.json"
@@ -297,6 +300,27 @@ def test_a_missing_file_and_another_document_are_refused(tmp_path):
     (tmp_path / "list.json").write_bytes(b"[]")
     with pytest.raises(InputError, match="does not hold a findings document"):
         Findings.load(tmp_path / "list.json")
+
+
+def test_no_two_numbers_have_one_name():
+    """`{:g}` writes both as 0.123457."""
+    named = context({0.1234567: 1, 0.1234568: 2, 0.01: 3})
+    assert named == {"0.1234567": 1, "0.1234568": 2, "0.01": 3}
+
+
+@pytest.mark.parametrize("kind", ["model", "scores", "language"])
+def test_what_was_read_with_types_is_written_as_it_was(kind):
+    """Every number of a kind with types has a field: reading drops nothing."""
+    document = json.loads((GOLDEN.parents[2] / "golden" / f"{kind}.json").read_bytes())
+    of = LanguageDocument if kind == "language" else ModelDocument
+    again = plain(read(of, document), digits=8)
+    for before, after in zip(document["candidates"], again["candidates"], strict=True):
+        assert {**before, "equivalent": before.get("equivalent")} == {
+            **after,
+            "equivalent": after.get("equivalent"),
+        }
+    for part in {"data", "language", "records", "checks", "guarantees"} & {*again}:
+        assert again[part] == document[part], part
 
 
 if __name__ == "__main__":

@@ -64,6 +64,7 @@ class NotRun:
 class RiskFrom:
     """What decided the risk: the attack, the view that it read, and all results."""
 
+    always: ClassVar = ("attack", "view", "doubt", "results")
     attack: str | None = None
     view: str | None = None
     doubt: str = ""

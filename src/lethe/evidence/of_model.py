@@ -96,10 +96,26 @@ class ClassRow:
     utility_loss: Loss | None = None
 
 
+@dataclass(frozen=True)
+class ComparedClass(ClassRow):
+    """The same of a mitigation: null stands where its loss is not known."""
+
+    always: ClassVar = ("utility_loss",)
+
+
 @dataclass(frozen=True, kw_only=True)
 class F1Row:
-    """F1 over some classes, and what it lost against the same splits before."""
+    """F1 over classes of similar size, with their records; or of a model that reads no text.
 
+    What was lost is against the same splits before.
+    """
+
+    name: str
+    smallest: int | None = None
+    largest: int | None = None
+    classes: Count | None = None
+    records: Count | None = None
+    held_out: Count | None = None
     weighted: Share
     weighted_lost: Share | None = None
     macro: Share
@@ -107,42 +123,18 @@ class F1Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Named:
-    """A name, which comes before all else."""
-
-    name: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Blind(F1Row, Named):
-    """F1 of a model that reads no text."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Sizes(Named):
-    """Classes of similar size, and their records."""
-
-    smallest: int
-    largest: int
-    classes: Count
-    records: Count
-    held_out: Count
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quarter(F1Row, Sizes):
-    """F1 over a quarter of the classes, by size."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class F1Table(F1Row):
+class F1Table:
     """F1 over all classes with a held-out record, by size of the class, and of blind models."""
 
+    weighted: Share
+    weighted_lost: Share | None = None
+    macro: Share
+    macro_lost: Share | None = None
     classes: int
     held_out: int
     classes_not_measured: int
-    quarters: Sequence[Quarter]
-    blind: Sequence[Blind] = ()
+    quarters: Sequence[F1Row]
+    blind: Sequence[F1Row] = ()
 
 
 @dataclass(frozen=True)
@@ -291,7 +283,7 @@ class ExposedRecord:
     low: float
     high: float
     auc: float
-    tpr: float = 0.0
+    tpr: float
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 A field is a key of the document (`keys` names the exceptions), and its type says the unit, such as
 `Share`. A field that holds its default is left out of the document (`always` names those that are
-not). So a number is described once: `plain` writes it,
-`read` reads it back typed, `schema_of` says what a document may hold, and a table of the report
-names the field.
+not). So a number is described once: `plain` writes it, `read` reads it back typed, `schema_of` says
+what a document may hold, and a table of the report names the field.
 """
 
 from __future__ import annotations
@@ -22,12 +21,10 @@ from lethe.evidence.estimate import Measured, Refusal
 Share = Annotated[Measured, "share"]
 Auc = Annotated[Measured, "auc"]
 Amount = Annotated[Measured, "amount"]
-Rate = Annotated[Measured, "rate"]
 Utility = Annotated[Measured, "utility"]
 Loss = Annotated[Measured, "loss"]
 Count = Annotated[int, "count"]
 Number = Annotated[float, "number"]
-Plain = Annotated[float, "share_of"]
 
 
 def plain(value: Any, where: str = "findings", digits: int | None = None) -> Any:
@@ -43,7 +40,7 @@ def plain(value: Any, where: str = "findings", digits: int | None = None) -> Any
     >>> plain({0.01: Refusal("too few")})
     {'0.01': {'refused': 'too few'}}
     """
-    if hasattr(value, "to_json"):
+    if is_dataclass(value) and hasattr(value, "to_json"):
         value = value.to_json()
     elif is_dataclass(value):
         kind: Any = type(value)
@@ -53,7 +50,7 @@ def plain(value: Any, where: str = "findings", digits: int | None = None) -> Any
             if (item := getattr(value, name)) != default or name in getattr(value, "always", ())
         }
     if isinstance(value, Mapping):
-        named = {f"{key:g}" if isinstance(key, float) else str(key): value[key] for key in value}
+        named = {_key(key): item for key, item in value.items()}
         return {key: plain(item, f"{where}.{key}", digits) for key, item in named.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item, f"{where}[{at}]", digits) for at, item in enumerate(value)]
@@ -66,6 +63,12 @@ def plain(value: Any, where: str = "findings", digits: int | None = None) -> Any
             raise InputError(f"{where}={value} cannot stand in findings; give null and a limit.")
         return value if digits is None else float(f"{value:.{digits}g}")
     raise InputError(f"{where} holds a {type(value).__name__}, which is not a JSON value.")
+
+
+def _key(key: Any) -> str:
+    """Short where that is exact, so that no two numbers have one name."""
+    short = f"{key:g}" if isinstance(key, float) else str(key)
+    return repr(float(key)) if isinstance(key, float) and float(short) != key else short
 
 
 def read(kind: Any, value: Any) -> Any:

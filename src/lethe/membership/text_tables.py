@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
-from lethe.evidence.of_model import Blind, F1Table, Quarter
+from lethe.evidence.of_model import F1Row, F1Table
 from lethe.evidence.twoway import mean_spread, symmetric_estimate
 from lethe.membership.utility import people_of
 from lethe.training.shadows import Shadows
@@ -50,20 +50,20 @@ def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> F1
     parts = quarters(size, measured)
     masks = np.array([measured, *(chosen for _, chosen in parts)])
     rows = _rows(labels, found, old, masks, shadows.pairs, people, confidence)
-    blind: list[Blind] = []
+    blind: list[F1Row] = []
     if before is None:
         share = np.bincount(inside, minlength=classes) / len(inside)
         for name, said in _blind(share, len(labels)):
             each = np.arange(len(said))
             (row,) = _rows(labels, said, None, masks[:1], each, people, confidence)
-            blind.append(Blind(name=name, **row))
+            blind.append(F1Row(name=name, weighted=row["weighted"], macro=row["macro"]))
     return F1Table(
         **rows[0],
         classes=int(measured.sum()),
         held_out=len(labels),
         classes_not_measured=int(((size > 0) & ~measured).sum()),
         quarters=[
-            Quarter(
+            F1Row(
                 name=name,
                 smallest=int(size[chosen].min()),
                 largest=int(size[chosen].max()),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clustered_share
-from lethe.evidence.of_model import ClassRow, Drift
+from lethe.evidence.of_model import ClassRow, ComparedClass, Drift
 from lethe.evidence.twoway import mean_estimate, mean_spread
 from lethe.training.shadows import Shadows
 
@@ -121,11 +121,14 @@ def per_class(
     labels, members = shadows.judged.population_labels, shadows.labels
     if labels is None or members is None:
         return []
-    rows = []
+    rows: list[ClassRow] = []
     for code, name in enumerate(classes):
         held, size = labels == code, int((members == code).sum())
-        loss = None if before is None else utility_loss(shadows, before, confidence, held)
-        rows.append(ClassRow(name, size, class_utility(shadows, held, confidence), loss))
+        found = name, size, class_utility(shadows, held, confidence)
+        if before is None:
+            rows.append(ClassRow(*found))
+        else:
+            rows.append(ComparedClass(*found, utility_loss(shadows, before, confidence, held)))
     return rows
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from lethe.evidence.estimate import Estimate, Measured, Refusal
@@ -245,29 +246,26 @@ def amount(quantity: Measured | None, digits: int = 3) -> Cell:
     return measured(quantity, lambda value: significant(value, digits), interval)
 
 
-def decimals(quantity: Measured | None, places: int = 3) -> Cell:
-    """A measured number that is no share, with fixed decimals: a utility, a loss."""
+def decimals(quantity: Measured | None, places: int = 3, counted: bool = False) -> Cell:
+    """A measured number that is no share, with fixed decimals: a utility, a loss, an AUC.
+
+    Args:
+        counted: whether limits that are the number itself are printed, too.
+    """
 
     def interval(quantity: Estimate) -> str:
         low, value, high = (
             "" if end is None else fixed(end, places, exact=False)
             for end in (quantity.low, quantity.value, quantity.high)
         )
-        counted = not (low and value and high) or low == value == high
-        return "" if counted else say("range", low=low, high=high)
+        silent = not (low and value and high) or (low == value == high and not counted)
+        return "" if silent else say("range", low=low, high=high)
 
     return measured(quantity, lambda value: fixed(value, places, exact=False), interval)
 
 
-def auc(quantity: Measured | None) -> Cell:
-    """An AUC for a table: no share, three digits."""
-
-    def interval(quantity: Estimate) -> str:
-        if None in (quantity.value, quantity.low, quantity.high):
-            return ""
-        return say("range", low=f"{quantity.low:.3f}", high=f"{quantity.high:.3f}")
-
-    return measured(quantity, lambda value: f"{value:.3f}", interval)
+auc = partial(decimals, counted=True)
+"""An AUC as a table cell: no share, three digits."""
 
 
 def count(number: float | None) -> Cell:
@@ -284,10 +282,8 @@ UNITS: Mapping[str, Callable[[Any], Cell | str]] = {
     "share": share,
     "auc": auc,
     "amount": amount,
-    "rate": rate,
     "count": count,
     "number": number,
-    "share_of": share_of,
     "": lambda value: "–" if value is None else str(value),
 }
 """How a table prints a field, by the unit that its type says."""

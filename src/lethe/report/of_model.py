@@ -9,10 +9,10 @@ from typing import Any
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.of_model import (
     F1Row,
+    F1Table,
     ModelCandidate,
     ModelDocument,
     Persons,
-    Quarter,
     Rates,
     Slice,
     SlicesBy,
@@ -319,7 +319,7 @@ class Model(Room[ModelCandidate]):
         if not known:
             return []
         first = known[0][1]
-        rows: list[tuple[str, F1Row]] = [*known]
+        rows: list[tuple[str, F1Row | F1Table]] = [*known]
         rows += [(say("f1.blind", name=one.name), one) for one in first.blind]
         note = say("f1.note", classes=grouped(first.classes))
         if first.classes_not_measured:
@@ -387,8 +387,8 @@ def _p(part: Slice) -> Cell:
     return Cell("estimate", said)
 
 
-def _sizes(row: Quarter) -> Cell:
-    ends = grouped(row.smallest), grouped(row.largest)
+def _sizes(row: F1Row) -> Cell:
+    ends = grouped(row.smallest or 0), grouped(row.largest or 0)
     sizes = ends[0] if ends[0] == ends[1] else say("range", low=ends[0], high=ends[1])
     return Cell("estimate", sizes)
 
