@@ -205,38 +205,6 @@ def test_names_are_unique_and_the_margin_is_not_negative():
             Frontier([], margin)
 
 
-def test_candidate_to_json():
-    made = Candidate(
-        "baseline",
-        "none",
-        {"noise": 0.5},
-        about(0.5, 0.25),
-        [AttackResult("loss", Refusal("few"))],
-        empirical_only("x"),
-        details={"models": 64},
-    )
-    assert made.to_json() == {
-        "name": "baseline",
-        "mitigation": "none",
-        "settings": {"noise": 0.5},
-        "utility": about(0.5, 0.25).to_json(),
-        "risk": {"refused": "few"},
-        "risk_from": {
-            "attack": None,
-            "view": None,
-            "doubt": "",
-            "results": [AttackResult("loss", Refusal("few")).to_json()],
-        },
-        "utility_loss": None,
-        "risk_change": None,
-        "guarantee": empirical_only("x").to_json(),
-        "measures": {},
-        "models": 64,
-    }
-    paired = candidate("a", 0.5, 0.5, loss(0.25)).to_json()
-    assert paired["utility_loss"] == loss(0.25).to_json()
-
-
 @given(st.lists(st.tuples(st.integers(0, 5), st.floats(-3, 3), st.floats(0, 2)), max_size=6))
 def test_nothing_is_recommended_for_what_chance_did(listed):
     """The lowest risk of those whose paired change of risk has its upper limit below 0."""

@@ -21,20 +21,6 @@ def test_only_proofs_are_proven(kind):
     assert guarantee.proven == (kind not in ("asymptotic", "empirical-only"))
 
 
-def test_to_json_by_hand():
-    parameters = {"epsilon": 1.0, "delta": 1e-5}
-    guarantee = Guarantee("approx-dp", parameters, "replace-one", "user", ("a",), ("b", "c"))
-    assert guarantee.to_json() == {
-        "kind": "approx-dp",
-        "proven": True,
-        "parameters": {"epsilon": 1.0, "delta": 1e-5},
-        "relation": "replace-one",
-        "unit": "user",
-        "assumptions": ["a"],
-        "voided_by": ["b", "c"],
-    }
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -152,17 +152,6 @@ def test_noise_that_follows_the_private_number_shows_on_tiny_tables(name: str) -
     assert f"highest of {len(pairs)} pairs, Bonferroni" in found.limit.method
 
 
-def test_pairs_share_the_level() -> None:
-    pairs = standard_pairs(0, 1)
-    rng = np.random.default_rng(0)
-    found = study(
-        lambda data: round(data.sum() + rng.laplace(), 6), pairs, MechanismSettings(runs=200)
-    )
-    assert found.limit.confidence == pytest.approx(1 - 0.05 / len(pairs))
-    assert "Bonferroni" in found.limit.method
-    assert found.limit.low == max(one.found.limit.low for one in found.measured)
-
-
 @pytest.mark.parametrize(
     ("mechanism", "pairs", "said"),
     [
