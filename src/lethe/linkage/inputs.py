@@ -139,7 +139,7 @@ def _alike(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
     for codes in (first, second):
         times = np.bincount(codes)
         ranks.append((np.cumsum(times) - times / 2)[codes])
-    return abs(float(np.corrcoef(np.stack(ranks))[0, 1]))
+    return abs(float(np.asarray(np.corrcoef(np.stack(ranks)))[0, 1]))
 
 
 def _shape(cells: list[str]) -> str:

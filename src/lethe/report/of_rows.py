@@ -137,9 +137,7 @@ class Quasi(Rows):
         kind, _, near = attack.partition(", ")
         if kind not in _LEARNT or not found.level:  # refused: no other number speaks in its place
             return found
-        numbers = shown if near else shown.get("exact", shown)
-        if near == self._near():
-            numbers = shown.get("each_row", numbers)
+        numbers = shown.get("exact" if not near else "each_row" * (near == self._near()), shown)
         values = {
             name: share_words(numbers[name]["value"]) for name in ("certain", "guessed", "blind")
         }

@@ -110,7 +110,7 @@ class _Column:
         self.size = int(groups.max()) + 1
         self.place: Float = np.zeros(len(groups))  # (levels,) no line for categories
         if given.ordered:
-            self.place = np.arange(len(groups)) - len(groups) / 2
+            self.place += np.arange(len(groups)) - len(groups) / 2
         middle = np.bincount(groups, self.place) / np.bincount(groups)
         self.middle = np.asarray(middle, dtype=np.float64)
         self.level, self.slope = np.zeros((self.size, 1)), np.zeros(1)
