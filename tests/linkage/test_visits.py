@@ -129,3 +129,35 @@ def test_how_many_facts_are_known_is_set_by_its_name():
         audit_records(data, "person", "item", save=False, quiet=True)
     found = audit_records(data, "person", "item", facts=4, save=False, quiet=True)
     assert "3 of 4 facts" in found.threat_model["knowledge"]
+
+
+def test_nearly_equal_records_are_exposed_whoever_is_named():
+    """Twenty households of six, whose records differ in one fact of thirteen."""
+    rng, rows = np.random.default_rng(0), []
+    for home in range(20):
+        shared = rng.choice(300, 12, replace=False)
+        for person in range(6 * home, 6 * home + 6):
+            rows += [(person, item) for item in shared] + [(person, 300 + person)]
+    found = audit_records(
+        columns(rows, "person", "item"), "person", "item", targets=40, save=False, quiet=True
+    )
+    base = found.candidates[0]
+    assert base["risk"]["value"] < 0.7 and base["exposed"]["value"] > 0.8
+
+
+def test_pseudonyms_that_can_be_linked_are_not_said_to_help():
+    """Times that fall together say which pseudonyms are one person's."""
+    rng = np.random.default_rng(0)
+    rows = [
+        (person, item, int(rng.integers(0, 900)))
+        for person in range(80)
+        for item in rng.choice(40, 16, replace=False)
+    ]
+    found = audit_records(
+        columns(rows, "person", "item", "time"), "person", "item", None, "time", unit="days",
+        targets=40, facts=4, save=False, quiet=True,
+    )  # fmt: skip
+    by = {one["name"]: one for one in found.candidates}
+    assert by["pseudonyms-4"]["risk"]["value"] < by["baseline"]["risk"]["value"]
+    assert by["pseudonyms-4"]["risk"]["high"] >= by["baseline"]["risk"]["high"]
+    assert by["pseudonyms-4"]["risk_change"]["high"] >= 0

@@ -336,20 +336,18 @@ def _both_have(sheet: Sheet, facts: Facts) -> Callable[[Int, Int], Float]:
     Facts are the same by item and value. So another's record tells as much, where it is nearly
     equal (homogeneity).
     """
-    before, now = sheet.item.astype(np.int64), facts.item
-    value = facts.values_at(slice(None))
-    if value is not None and sheet.value is not None:
-        codes = np.unique(np.concatenate([sheet.value, value]), return_inverse=True)[1]
-        before, now = (
-            item * len(codes) + code
-            for item, code in zip((before, now), np.split(codes, [len(before)]), strict=True)
-        )
-    marks = np.unique(np.concatenate([before, now]), return_inverse=True)[1]
+    before, now, kinds = sheet.item.astype(np.int64), facts.item, 1
+    if facts.value is not None and sheet.value is not None:
+        last, kinds = len(facts.values) - 1, len(facts.values) + 1
+        code = np.minimum(np.searchsorted(facts.values, sheet.value), last)
+        code[facts.values[code] != sheet.value] = last + 1
+        before, now = before * kinds + code, now * kinds + facts.value
+    wide = sheet.items * kinds
     held = [
-        csr_array((np.ones(len(who)), (who, mark)), shape=(people, marks.max() + 1))
+        csr_array((np.ones(len(who)), (who, mark)), shape=(people, wide))
         for who, mark, people in (
-            (sheet.person, marks[: len(before)], sheet.people),
-            (facts.person, marks[len(before) :], facts.people),
+            (sheet.person, before, sheet.people),
+            (facts.person, now, facts.people),
         )
     ]
 
