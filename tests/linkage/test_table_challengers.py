@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import lethe
 from lethe.errors import InputError
+from lethe.linkage.table.population import population_uniqueness
 
 QUIET: dict[str, Any] = {"save": False, "quiet": True}
 
@@ -127,3 +128,14 @@ def test_a_weight_that_stands_for_nobody_is_refused(cell: float) -> None:
     table = {"age": np.arange(60) % 50, "w": np.r_[cell, np.full(59, 3.0)]}
     with pytest.raises(InputError, match="stands for some people"):
         lethe.audit_table(table, "age", weight="w", **QUIET)
+
+
+def test_a_model_that_is_wrong_for_the_sample_reaches_farther() -> None:
+    """10,000 people of their own kind and 200 kinds of 100: Pitman's model says 56 to 66 %."""
+    sizes = np.r_[np.ones(10_000, int), np.full(200, 100)]
+    rng = np.random.default_rng(1)
+    sample = rng.choice(np.repeat(np.arange(len(sizes)), sizes), 3000, replace=False)
+    seen = np.bincount(sample, minlength=len(sizes))
+    true = (sizes[seen == 1] == 1).mean()
+    of_uniques = population_uniqueness(seen[seen > 0], 30_000).of_uniques
+    assert true > 0.99 and of_uniques.low < 0.6 and of_uniques.high > 0.85
