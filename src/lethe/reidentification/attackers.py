@@ -327,9 +327,9 @@ class Tally:
 
     @property
     def precise(self) -> bool:
-        """Whether further draws would change nothing that is read, or cost too much: all pairs."""
-        if not self.draws or (self.attacker.metric == NEAREST and self.attacker.vectors != 1):
-            return bool(self.draws)
+        """Whether further draws would change nothing that is read."""
+        if not self.draws:
+            return False
         found = self.lift(0.95)
         return found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0)
 

@@ -114,8 +114,9 @@ ATTACKERS = (
         "nearest row, all vectors",
         "Nearest pair of an enrolled and a new vector",
         NEAREST,
-        True,
+        False,
         ALL,
+        noise=False,
     ),
     Attacker(
         "density, all vectors",
