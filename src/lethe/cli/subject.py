@@ -215,5 +215,6 @@ def chunks_in(
     with elsewhere():
         settings = settings_of(AuditSettings, asked)
         asked["recipe"] = recipe or asked["recipe"]
-        loaded, built = load_subject(data or str(asked["target"]), asked, settings)
+        target = data or str(asked["target"] or asked["file"])
+        loaded, built = load_subject(target, asked, settings)
     return loaded, chunks_of(settled, loaded, built, settings, candidate)
