@@ -280,6 +280,16 @@ def test_public_rows_decide_categories_fills_scales_and_classes(tmp_path: Path) 
     assert any("1 records of a class that no public row has count as" in n for n in data.notes)
 
 
+def test_public_rows_decide_where_targets_are_cut_off(tmp_path: Path) -> None:
+    numbers = [*range(20), 10.5, 1e9, -1e9, None]
+    frame = pandas.DataFrame({"age": range(24), "y": numbers})
+    frame.to_csv(tmp_path / "p.csv", index=False)
+    labels = load(tmp_path / "p.csv", "y", task="regression", public=first_rows(20)).labels
+    spread = preparation.MOST_DEVIATIONS * np.arange(20).std()
+    right = [*range(20), 10.5, 9.5 + spread, 9.5 - spread, 9.5]
+    np.testing.assert_allclose(labels, right)
+
+
 def test_a_schema_alone_decides_and_says_what_was_read_off(tmp_path: Path) -> None:
     people().to_csv(tmp_path / "p.csv", index=False)
     declared = {
