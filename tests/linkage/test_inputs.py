@@ -166,8 +166,11 @@ def test_a_waived_check_is_on_the_first_screen_and_decides_again(tmp_path: Path)
         SyntheticSettings(accept=("vocabulry",))
 
 
-def effects(rows: Rows, quasi: list[str], sensitive: str | None = None) -> dict[str, str]:
-    return {one.name: one.effect for one in table_checks(rows, quasi, sensitive)}
+def effects(
+    rows: Rows, quasi: list[str], sensitive: str | None = None, person: str | None = None
+) -> dict[str, str]:
+    checks = table_checks(rows, quasi, sensitive, person=person)
+    return {check.name: check.effect for check in checks}
 
 
 def test_columns_that_identify_everybody_are_named() -> None:
@@ -214,6 +217,8 @@ def test_a_file_that_holds_every_row_several_times_is_asked_about() -> None:
     assert effects(rows, ["age", "zip"]) == {}
     copied = {name: np.tile(column, 4) for name, column in rows.items()}
     assert effects(copied, ["age", "zip"]) == {"repeated-rows": "asks"}
+    spelled = {**copied, "id": text([f"{system}{n}" for system in "abcd" for n in range(200)])}
+    assert effects(spelled, ["age", "zip"], person="id") == {"repeated-rows": "asks"}
 
 
 def test_marks_of_suppression_are_asked_about() -> None:

@@ -192,7 +192,7 @@ def test_parts_of_rows_are_found(kind: str) -> None:
 
 def several_spellings(rows: Rows) -> Rows:
     def spelled(column: np.ndarray) -> np.ndarray:
-        forms = (str.upper, str.title, " {} ".format, "\u200b{}".format, str)
+        forms = (str.upper, str.title, " {} ".format, "\u200b{}.".format, str)
         return words(forms[at % 5](cell) for at, cell in enumerate(column))
 
     return {name: spelled(one) if one.dtype == object else one for name, one in rows.items()}

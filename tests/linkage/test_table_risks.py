@@ -186,6 +186,12 @@ CHANGES = {
         **t,
         "ill": np.array([c + "\u200b" * (at % 3) for at, c in enumerate(t["ill"])], object),
     },
+    "stops, quotes and accents": lambda t: {
+        **t,
+        "ill": np.array(
+            [(c, f"{c}.", f"'{c}'", f"{c}\u0301")[n % 4] for n, c in enumerate(t["ill"])], "O"
+        ),
+    },
     "some capitals": lambda t: {
         **t,
         "ill": np.array([f" {c}" if at % 2 else c.upper() for at, c in enumerate(t["ill"])], "O"),

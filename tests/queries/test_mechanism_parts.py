@@ -42,6 +42,8 @@ def test_claims_in_words_and_from_options() -> None:
         (lambda: standard_pairs(0, 1, relation="both"), "relation"),
         (lambda: users_pairs(lambda: 3, "p.py:f"), "expected a list of pairs"),
         (lambda: users_pairs(lambda: [([1], [2]), 5], "p.py:f"), "entry 2"),
+        (lambda: users_pairs(lambda: [2 * ([1],)], "p.py:f"), "are equal"),
+        (lambda: users_pairs(lambda: [(np.eye(2), np.eye(2))], "p.py:f"), "are equal"),
         (lambda: users_pairs(lambda: 1 / 0, "p.py:f"), "p.py:f fails"),
         (lambda: MechanismSettings(runs=99), "runs"),
         (lambda: MechanismSettings(rule=("mu-lower<=1",)), "claim --mu"),

@@ -56,7 +56,9 @@ def table_checks(
     """
     (meant,), _ = one_meaning([{key: one for key, one in columns.items() if one.ndim == 1}])
     shown, stops, repeated = [], False, ""
-    recurring = _repeated_rows(meant) if persons else ""
+    once = person is not None and encode(meant[person]).levels == len(meant[person])
+    rest = {key: column for key, column in meant.items() if not (once and key == person)}
+    recurring = _repeated_rows(rest) if persons else ""
     for name in (name for name in meant if name not in quasi and name != sensitive):
         column = encode(meant[name])
         there = ~missing(column.values)

@@ -123,13 +123,18 @@ def _together(columns: list[NDArray[Any]], name: str, category: bool) -> list[ND
 
 
 def normal_form(cell: str) -> str:
-    """Text without what readers do not see: capitals, blanks, and forms of a character.
+    """Text without what readers do not see or mind: capitals, blanks, accents, stops and quotes.
 
-    >>> normal_form(" Hiv\u200b  positive")
-    'hiv positive'
+    >>> normal_form(" Hiv\u200b  positive."), normal_form("'flu'") == normal_form("Flù")
+    ('hiv positive', True)
     """
-    seen = "".join(sign for sign in cell if unicodedata.category(sign) != "Cf")
-    return " ".join(unicodedata.normalize("NFKC", seen).casefold().split())
+    apart = unicodedata.normalize("NFKD", cell)
+    seen = "".join(sign for sign in apart if unicodedata.category(sign) not in ("Cf", "Mn"))
+    plain = " ".join(seen.casefold().split())
+    return plain.strip(_AROUND) or plain
+
+
+_AROUND = " .,;:!?'\"`´‘’“”«»"
 
 
 _SPOKEN = {"O": "text", "U": "text", "b": "true and false", "M": "dates"}

@@ -126,4 +126,19 @@ def users_pairs(make: Callable[[], Any], reference: str) -> list[Pair]:
                 f"{reference}: entry {place} is no tuple (data, neighbour) or "
                 "(name, data, neighbour)."
             )
+        if _equal(pairs[-1].first, pairs[-1].second):
+            raise InputError(
+                f"{reference}: both inputs of {pairs[-1].name!r} are equal, so nothing tells them "
+                "apart. Copy the data, as list(data), before you change them."
+            )
     return pairs
+
+
+def _equal(first: Any, second: Any) -> bool:
+    """Whether two inputs are one object, or the same values."""
+    if first is second:
+        return True
+    try:
+        return type(first) is type(second) and bool(np.array_equal(first, second))
+    except (TypeError, ValueError):
+        return False
