@@ -247,8 +247,7 @@ def audit_records(
         item: column of the items.
         value: column of numbers, such as ratings.
         time: column of dates, ISO texts, or numbers since 1970.
-        other: facts that an adversary really has, or an earlier release, with the same columns:
-            who of it is in `facts`?
+        other: facts that an adversary really has, or an earlier release; the same columns.
         unit: of times that are numbers: ``days`` to ``nanoseconds``; ``auto`` tells by their size.
         keep: of several facts of a person about an item the ``first`` or ``last``.
         settings: of `RecordSettings`.
