@@ -418,6 +418,8 @@ def _after_pilots(found: list[Tally], skipped: dict[str, str] | None) -> list[Ta
     of them, and would widen the limits of all."""
     pilots = [t for t in found if t.attacker.metric == DENSITY and t.attacker.clean_gallery]
     others = [tally for tally in found if tally not in pilots]
+    if not others:
+        return found
     best = max((tally.lift(0.95).value or 0.0 for tally in others if tally.draws), default=0.0)
     for tally in pilots:
         if not tally.draws or (tally.lift(0.95).low or 0.0) > best:
