@@ -165,7 +165,7 @@ def scoreboard(rounds: int, queries: int = 20) -> dict[str, Any]:
 
 
 def _links(index: Facts, known: Known) -> list[tuple[int, float]]:
-    found = link(index, known, entropy=False)
+    found = link(index, known)
     return list(zip(found.best.tolist(), found.deviation.tolist(), strict=True))
 
 
