@@ -55,7 +55,7 @@ SPELLINGS = {
     "columns in another order": lambda t: dict(reversed(t.items())),
     "capitals": lambda t: {**t, "job": text(cell.upper() for cell in t["job"])},
     "blanks": lambda t: {**t, "job": text(f" {cell}" for cell in t["job"])},
-    "a suffix": lambda t: {**t, "job": text(f"{cell}." for cell in t["job"])},
+    "a suffix": lambda t: {**t, "job": text(f"{cell} X" for cell in t["job"])},
     "zeros lost": lambda t: {**t, "town": t["town"].astype(int)},
     "zeros lost in text": lambda t: {**t, "town": text(str(int(cell)) for cell in t["town"])},
     "dates as text": lambda t: {**t, "born": text(map(str, t["born"]))},
