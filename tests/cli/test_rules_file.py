@@ -104,4 +104,7 @@ def test_a_bad_rule_in_a_file_stops_before_anything_is_measured(
     (tmp_path / "rules.toml").write_text('[rules]\na = "nonsense <= 1"\n')
     assert run([*asked, "--config", str(tmp_path / "rules.toml")]) == 2
     assert "unknown metric 'nonsense'" in capsys.readouterr().err
+    (tmp_path / "rules.toml").write_text('[rule]\na = {rule = "auc <= 0.9"}\n')
+    assert run([*asked, "--config", str(tmp_path / "rules.toml")]) == 2
+    assert "stand in [rules]" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -143,6 +143,10 @@ def blinded(rng, kind, table, plan, model, base):
             for name, new, old in zip(names, fresh, mine, strict=True)
         ]
         seen = seen if kind.endswith("as seen elsewhere") else None
+    elif kind == "members by one row":
+        table = Texts(table.texts, table.ids, np.roll(table.member, 1), table.people)
+    elif kind == "members backwards":
+        table = Texts(table.texts, table.ids, table.member[::-1].copy(), table.people)
     return table, plan, columns(names, mine), columns(names, theirs), seen
 
 
@@ -157,6 +161,8 @@ BLINDED = (
     "the base itself",
     "canaries never met",
     "canaries never met, as seen elsewhere",
+    "members by one row",
+    "members backwards",
 )
 
 

@@ -207,6 +207,8 @@ def merged(
     if needs and not subject:
         lacks = "" if config is None else f"; {config} names none with target = or file ="
         raise InputError(f"lethe {needs}{lacks}.")
+    if isinstance(table.get("rule"), Mapping):
+        raise InputError(f"{config}: [rule] is a table; rules with names stand in [rules].")
     if "rules" in table and "rule" in given:
         criteria = criteria_in(table, str(config))
         rules = table.pop("rules")

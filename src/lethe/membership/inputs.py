@@ -98,7 +98,7 @@ def misplaced(shadows: Shadows, seed: int = 0) -> str:
     if not (residual.any() and inside.any()):
         return ""
     return (
-        _shifted(residual, inside)
+        shifted(residual, inside)
         or _matched(*_of_people(residual, inside, shadows.people[:_RECORDS]), "models", seed)
         or _matched(residual.T, inside.T, "records", seed)
     )
@@ -110,7 +110,7 @@ def _centred(table: NDArray[np.generic]) -> Float:
     return np.asarray(rest - rest.mean(axis=1, keepdims=True))
 
 
-def _shifted(residual: Float, inside: Float) -> str:
+def shifted(residual: Float, inside: Float) -> str:
     """A shift of models and records, alike or model by model, that fits far better."""
     models, records = residual.shape
     left = np.fft.rfft(residual)

@@ -26,6 +26,7 @@ from lethe.evidence.of_language import (
 from lethe.evidence.one_run import met
 from lethe.evidence.rules import Rule, lower_for_rule
 from lethe.membership.checks import power
+from lethe.membership.inputs import shifted
 from lethe.membership.language.attacks import ATTACKS, COMBINED, midranks
 from lethe.membership.language.audit import BASELINE, LanguageStudy, Release
 from lethe.membership.language.candidates import (
@@ -72,6 +73,15 @@ _LIMITS = (
     "several times bound what so many copies of a record lose.",
     "What the base model learned before fine-tuning is not audited.",
 )
+
+
+def moved(study: LanguageStudy) -> str:
+    """Which other order of the texts membership fits far better; empty where none does."""
+    measured = study.releases[0].measured
+    score = midranks(measured.signals.get("ratio", measured.mean))
+    sides = (score - score.mean(), study.texts.member - study.texts.member.mean())
+    order = shifted(*(side[None] for side in sides))
+    return f"membership fits the scores far better {order}: is it of these rows?" if order else ""
 
 
 def belongs(study: LanguageStudy) -> Json:
@@ -281,6 +291,8 @@ class LanguageSubject(LanguageNumbers, Subject):
                 for name, rates in turned.items()
             ]
         found += [belongs(study)] if study.from_file else []
+        if order := moved(study):
+            found.append(check("membership belongs to the texts", "fail", order))
         seen = power(self.all_candidates[0].plants or (), settings.fprs(), "every single attack")
         return [*found, seen.to_json(BASELINE)]
 
