@@ -20,7 +20,7 @@ from lethe.queries.ledger.ledger import open_ledger
 
 def test_help_says_where_the_data_come_from(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["demo", "--help"]) == 0
-    told = " ".join(capsys.readouterr().out.split())
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
     assert "MovieTweetings" in told and "--models" in told and "[default: 16]" in told
 
 

@@ -87,7 +87,8 @@ def outcome(original: Rows, made: Rows, control: Rows, rule: str = "excess<=0.25
 
 
 def headline(found: Findings) -> str:
-    worst = Synthetic(found.to_json()).worst(found.to_json()["candidates"][0])
+    room = Synthetic(found.to_json())
+    worst = room.worst(room.judged)
     return f"{worst.headline} {worst.detail}"
 
 

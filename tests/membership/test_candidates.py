@@ -95,7 +95,7 @@ def test_a_target_that_the_recipe_cannot_carry_is_refused_and_all_goes_on_withou
         build_candidates(AuditSettings(local_epsilon=4.0), number)
     everything = AuditSettings(mitigations=("all",), epsilon=(1.0,), delta=1e-5, local_epsilon=4.0)
     for recipe in (mixing, ANY):
-        lacking = {entry["name"] for entry in build_candidates(everything, recipe)[1]}
+        lacking = {entry.name for entry in build_candidates(everything, recipe)[1]}
         assert {*PRIVATE, *DRAWS} <= lacking
 
 

@@ -136,11 +136,11 @@ def test_unknown_names_get_a_hint():
 def test_what_a_recipe_cannot_carry_is_skipped_with_the_reason():
     built, skipped = build_candidates(AuditSettings(), SklearnRecipe(LogisticRegression()))
     assert [one.name for one in built] == ["baseline", "weighted", "removal", "equal-mean-weight"]
-    assert [one["name"] for one in skipped] == ["uniform-noise", "weighted-noise", "early-stopping"]
-    assert all("torch recipe" in one["why"] for one in skipped)
+    assert [one.name for one in skipped] == ["uniform-noise", "weighted-noise", "early-stopping"]
+    assert all("torch recipe" in one.why for one in skipped)
     built, skipped = build_candidates(AuditSettings(), SklearnRecipe(KNeighborsClassifier()))
     assert [one.name for one in built] == ["baseline", "removal"]
-    assert "KNeighborsClassifier.fit takes no sample_weight" in [one["why"] for one in skipped]
+    assert "KNeighborsClassifier.fit takes no sample_weight" in [one.why for one in skipped]
     built, skipped = build_candidates(
         AuditSettings(),
         CallableRecipe(lambda rows, weights, seed: lambda rows: np.zeros((len(rows), 2))),

@@ -68,7 +68,7 @@ def test_weights_that_are_all_at_a_bound_are_no_candidate(weight: float, why: st
     settings = AuditSettings(mitigations=("individual-dp",), epsilon=(8.0,), delta=1e-5)
     built, skipped = build_candidates(settings, RECIPE, (), lambda: np.full(N, weight, np.float32))
     assert [one.name for one in built] == ["baseline"]
-    assert skipped[0]["name"] == "individual-dp-eps8" and why in skipped[0]["why"]
+    assert skipped[0].name == "individual-dp-eps8" and why in skipped[0].why
     varied = np.linspace(0.1, 1, N, dtype=np.float32)
     built, skipped = build_candidates(settings, RECIPE, (), lambda: varied)
     assert [one.name for one in built] == ["baseline", "individual-dp-eps8"] and not skipped

@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 from torch import nn
 
 from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.plain import plain
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.mitigation import MITIGATIONS, PRIVATE, Asked, Mitigation, build
 from lethe.mitigations.obfuscation import BASELINE
@@ -65,7 +66,7 @@ class TestContract:
     def test_its_words_and_numbers_are_plain_and_travel(self, mitigation: Mitigation) -> None:
         settings = dict(mitigation.settings)
         assert json.loads(json.dumps(settings, allow_nan=False)) == settings
-        json.dumps(dict(mitigation.details(POOL)), allow_nan=False)
+        json.dumps(plain(mitigation.details(POOL)), allow_nan=False)
         again = pickle.loads(pickle.dumps(mitigation))
         assert (again.name, again.title, again.settings) == (
             mitigation.name,

@@ -78,7 +78,7 @@ def test_constant_vectors_are_chance_and_said_to_be_tied(value):
     constant = np.full_like(PEOPLE["representations"], value)
     found = audit_embeddings(**changed(representations=constant), settings=quick(plays=0))
     attacks = found.representations["models"][0]["attacks"]
-    assert {one["name"] for one in attacks} == {
+    assert {one["name"] for one in attacks} >= {
         "cosine",
         "l2",
         "all vectors",
@@ -86,7 +86,7 @@ def test_constant_vectors_are_chance_and_said_to_be_tied(value):
         "nearest row, all vectors",
         "softmax, all vectors",
     }
-    assert [one["lift"]["1"]["value"] for one in attacks] == pytest.approx([1.0] * 6)
+    assert [one["lift"]["1"]["value"] for one in attacks] == pytest.approx([1.0] * len(attacks))
     ties = next(one for one in found.checks if one["name"] == "ties")
     assert ties["status"] == "warn" and ties["detail"].startswith("100.00%")
 

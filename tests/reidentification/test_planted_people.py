@@ -7,6 +7,7 @@ import pytest
 from reidentification_people import audit_embeddings, quick
 
 from lethe.errors import InputError
+from lethe.evidence.plain import read
 from lethe.evidence.rules import FAIL, PASS
 from lethe.evidence.sight import Plant, smallest_seen
 from lethe.reidentification.gallery import split_rows
@@ -77,10 +78,11 @@ def test_a_safe_release_passes_and_says_what_could_have_been_seen(release):
     found = audited(vectors, owner, release=release)
     assert found.rules[0]["outcome"] == PASS
     for candidate in found.candidates:
-        plants = [Plant.of(one) for one in candidate["plants"]]
+        plants = [read(Plant, one) for one in candidate["plants"]]
         assert {one.kind for one in plants} == set(KINDS)
         assert smallest_seen(plants, "top-1", 1 / 200) is not None
-    screen = Vectors(found.to_json()).worst(found.candidates[0])
+    room = Vectors(found.to_json())
+    screen = room.worst(room.base)
     assert screen.level == "not-above-chance" and "would have been seen" in screen.group
     assert "Which of the two is not known" in screen.group  # exact vectors could tell everybody
     assert next(row for row in found.checks if row["name"] == "power")["status"] == "pass"

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import ndtri
-from scipy.stats import rankdata
 
 from lethe.errors import NotMeasurable
 from lethe.reidentification.gallery import (
@@ -103,6 +102,8 @@ def reading(sight: Sight, what: str) -> Sight:
 
 def _read(table: Float, what: str) -> Float:
     if what == RANKS:
+        from scipy.stats import rankdata
+
         return np.asarray(ndtri((rankdata(table, axis=0) - 0.5) / max(len(table), 1)))
     apart = table - np.median(table, axis=0)
     length = np.linalg.norm(apart, axis=1, keepdims=True)
