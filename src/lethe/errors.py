@@ -15,8 +15,9 @@ from __future__ import annotations
 import difflib
 import importlib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import ModuleType
+from typing import Any
 
 
 class LetheError(Exception):
@@ -77,7 +78,21 @@ class RunFailed(LetheError, RuntimeError):
     exit_code = 4
 
 
-SYNONYMS = {"gate": "rule"}  # what people type, and what it is called here
+SYNONYMS = {"gate": "rule"}  # what people type and is taken, and what it is called here
+
+
+def renamed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options by the names that they have here.
+
+    Raises InputError: an option under both of its names.
+
+    >>> renamed({"gate": ["auc<=0.6"]})
+    {'rule': ['auc<=0.6']}
+    """
+    for word, name in SYNONYMS.items():
+        if options.get(word) is not None and options.get(name) is not None:
+            raise InputError(f"{word} is another word for {name}: give one of them.")
+    return {SYNONYMS.get(name, name): value for name, value in options.items()}
 
 
 def did_you_mean(word: str, choices: Iterable[str]) -> str:
@@ -91,8 +106,7 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     " Did you mean 'lira-online' or 'lira-offline'?"
     """
     listed = list(choices)
-    same = [name for name in listed if name == SYNONYMS.get(word)]
-    begun = same or [name for name in listed if len(word) > 1 and name.startswith(word)][:3]
+    begun = [name for name in listed if len(word) > 1 and name.startswith(word)][:3]
     close = begun or difflib.get_close_matches(word, listed, n=1)
     return f" Did you mean {' or '.join(map(repr, close))}?" if close else ""
 

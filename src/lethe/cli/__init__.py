@@ -56,10 +56,14 @@ def run(arguments: Sequence[str]) -> int:
     from cyclopts.exceptions import CycloptsError
 
     from lethe.cli.app import app
-    from lethe.errors import LetheError
+    from lethe.errors import SYNONYMS, LetheError
     from lethe.runs.progress import watched
 
     outer = TYPED.set(list(arguments))
+    for place, word in enumerate(given):
+        option, equals, value = word.partition("=")
+        if option.startswith("--") and option[2:] in SYNONYMS:
+            given[place] = f"--{SYNONYMS[option[2:]]}{equals}{value}"
     try:
         with watched():
             code = app(given, exit_on_error=False, print_error=False, result_action="return_value")
@@ -89,16 +93,9 @@ def run(arguments: Sequence[str]) -> int:
 
 def _told(error: CycloptsError) -> str:
     """What the parser refuses, as everything else is refused: what, why, and the way out."""
-    from cyclopts.exceptions import UnknownOptionError, UnusedCliTokensError
-
-    from lethe.errors import SYNONYMS
+    from cyclopts.exceptions import UnusedCliTokensError
 
     words = " ".join(str(error).split()).replace("?.", "?")
-    if isinstance(error, UnknownOptionError):
-        typed = str(error.token.keyword or error.token.value).partition("=")[0]
-        meant = f"--{SYNONYMS.get(typed.removeprefix('--'), '')}"
-        if any(meant in argument.names for argument in error.argument_collection or ()):
-            words = f"Unknown option: {typed}. Did you mean {meant}?"
     if isinstance(error, UnusedCliTokensError):
         words = (
             f"{' '.join(map(repr, error.unused_tokens or ()))} stands where nothing more is taken"

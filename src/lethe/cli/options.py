@@ -15,7 +15,7 @@ from typing import get_type_hints as hints_of
 
 from cyclopts import Group, Parameter
 
-from lethe.errors import InputError, check_known_keys
+from lethe.errors import InputError, check_known_keys, renamed
 from lethe.runs.settings import criteria_in, descriptions, read_toml
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def merged(
     Raises:
         InputError: an unknown key, or nothing names the subject.
     """
-    options, table = dict(given), {} if config is None else read_toml(config)
+    options, table = dict(given), {} if config is None else renamed(read_toml(config))
     # Written by ourselves into audit.toml; they repeat the positional argument.
     named = [table.pop(key, None) for key in ("command", "target", "file")]
     subject = subject or named[1] or named[2]

@@ -16,7 +16,7 @@ from pathlib import Path
 from textwrap import indent, wrap
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
-from lethe.errors import InputError, did_you_mean
+from lethe.errors import InputError, did_you_mean, renamed
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -136,6 +136,7 @@ def keywords_of(
     >>> keywords_of(AuditSettings, {"attack": "lira-online"})[1].attack
     ('lira-online',)
     """
+    keywords = renamed(keywords)
     run = {entry.name: keywords[entry.name] for entry in fields(Run) if entry.name in keywords}
     known = [entry.name for entry in fields(kind)]
     for key in keywords:
