@@ -210,10 +210,9 @@ def permuted_records(columns: records.Columns, rng: Rng) -> records.Columns:
     return {"person": columns["person"][kept], "item": item[kept]}
 
 
-def coarse_records(columns: records.Columns, rng: Rng) -> records.Columns:
-    item = columns["item"] % 12
-    _, kept = np.unique(columns["person"] * 1000 + item, return_index=True)
-    return {"person": columns["person"][kept], "item": item[kept]}
+def halved_records(columns: records.Columns, rng: Rng) -> records.Columns:
+    """Every person under two ids; coarser items, in contrast, are a mitigation."""
+    return {**columns, "person": 2 * columns["person"] + rng.integers(0, 2, len(columns["item"]))}
 
 
 # Synthetic rows.
@@ -320,7 +319,7 @@ ROOMS = {
     "records": Room(
         lambda rng: records.many_items(int(rng.integers(1 << 30)), 300),
         lambda rng: records.few_items(int(rng.integers(1 << 30))),
-        {"copied": copied_records, "permuted": permuted_records, "coarse": coarse_records},
+        {"copied": copied_records, "permuted": permuted_records, "halved": halved_records},
         audit_of_records,
     ),
     "synthetic": Room(
