@@ -43,7 +43,7 @@ from lethe.training.fingerprint import digest, hash_array
 Json = dict[str, Any]
 MOST_EXPOSED = 100
 _FEW_CANARIES = 24  # of which half may well be guessed right by chance
-_RELATED = 2.33  # standard errors of a rank correlation: shuffled scores have them once in 100
+_RELATED = 3.7  # standard errors of a rank correlation: shuffled scores have them once in 10,000
 _EVEN = 0.02  # deviation of ranks in (0, 1), below which nearly all values are equal
 _SETTINGS = (
     "seed",
