@@ -60,10 +60,10 @@ def run(arguments: Sequence[str]) -> int:
     from lethe.runs.progress import watched
 
     outer = TYPED.set(list(arguments))
-    for place, word in enumerate(given):
+    for index, word in enumerate(given):
         option, equals, value = word.partition("=")
         if option.startswith("--") and option[2:] in SYNONYMS:
-            given[place] = f"--{SYNONYMS[option[2:]]}{equals}{value}"
+            given[index] = f"--{SYNONYMS[option[2:]]}{equals}{value}"
     try:
         with watched():
             code = app(given, exit_on_error=False, print_error=False, result_action="return_value")

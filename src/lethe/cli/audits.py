@@ -244,7 +244,8 @@ def command_of(kind: str) -> Callable[..., int]:
         about, hint = inspect.Parameter(about.name, about.POSITIONAL_ONLY, default=None), str | None
     hint = Annotated[hint, Parameter(help=audit.takes)]
     command.__annotations__ = {about.name: hint, "given": options, "return": int}
-    command.__signature__ = inspect.Signature([about, given.replace(default=options())])  # type: ignore[attr-defined]
+    signature = inspect.Signature([about, given.replace(default=options())])
+    command.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
     return command
 
 

@@ -35,7 +35,7 @@ def plant(
     out: Path,
     count: int = 1000,
     kind: str = "random-label",
-    data: DataOptions = None,  # type: ignore[valid-type]
+    data: DataOptions = None,  # type: ignore[valid-type]  # made at import
     seed: int = 0,
 ) -> int:
     """Draw canaries, a fair coin for each, and write the data to train on.

@@ -182,7 +182,12 @@ Options = options_for(
 )
 
 
-def plan(target: str, /, *, given: Options = None) -> int:  # type: ignore[valid-type]
+def plan(
+    target: str,
+    /,
+    *,
+    given: Options = None,  # type: ignore[valid-type]  # made at import
+) -> int:
     """Train a few of an audit's models and say what the whole would take and tell.
 
     The pilot's models stay in the run folder: `lethe audit model` with the same options goes on

@@ -48,7 +48,13 @@ Options = options_for(
 )
 
 
-def query(path: Path, question: str, /, *, given: Options = None) -> int:  # type: ignore[valid-type]
+def query(
+    path: Path,
+    question: str,
+    /,
+    *,
+    given: Options = None,  # type: ignore[valid-type]  # made at import
+) -> int:
     """Ask a question about a table; the rows stay where they are.
 
     Such as: lethe query data.parquet "mean(age) in [18, 100] by county" --epsilon 0.5 --delta

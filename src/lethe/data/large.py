@@ -368,11 +368,11 @@ def read_head(path: Path, table: str | None = None, skip: Sequence[str | None] =
     suffix = path.suffix.lower()
     if suffix == ".csv":
         header, left, head = next(lines := csv_rows(path), []), _HEAD, []
-        wanted = [at for at, name in enumerate(header) if name not in skip]
+        wanted = [index for index, name in enumerate(header) if name not in skip]
         while wanted and left >= 0 and (part := list(islice(lines, 1000))):
             head.extend(part)
             left -= sum(map(len, map("".join, part)))
-        return {header[at]: infer([line[at] for line in head]) for at in wanted if head}
+        return {header[index]: infer([line[index] for line in head]) for index in wanted if head}
     if suffix not in (*ARROW, *DUCKDB):
         return {}
     pa = require("pyarrow", "tables")

@@ -21,7 +21,7 @@ class TextAttack:
 
 
 @dataclass(frozen=True)
-class Way:
+class ExtractionRow:
     """Share of the texts of a side that come out one way."""
 
     name: str
@@ -34,7 +34,7 @@ class Side:
 
     side: str
     texts: int
-    rows: Sequence[Way]
+    rows: Sequence[ExtractionRow]
 
 
 @dataclass(frozen=True)

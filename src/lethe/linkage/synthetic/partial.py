@@ -85,7 +85,7 @@ def _columns(mine: Float, theirs: Float) -> list[int]:
             )[0]
             for column in left
         ]
-        out = [left[place] for place in np.argsort(gains)[::-1][: max(1, len(left) // 6)]]
+        out = [left[index] for index in np.argsort(gains)[::-1][: max(1, len(left) // 6)]]
         left = [column for column in left if column not in out]
         sums = [part[left].sum(axis=0) for part in (mine, theirs)]
         ways.append((_told(*map(_largest, sums))[0], left))
@@ -108,19 +108,19 @@ def _told(mine: Float, theirs: Float) -> tuple[float, float]:
     )
     few = control <= 0.5
     excess = (main - control)[few] / (1 - control[few])
-    place = int(np.argmax(excess))
-    return float(excess[place]), float(limits[few][place])
+    best = int(np.argmax(excess))
+    return float(excess[best]), float(limits[few][best])
 
 
 def _tried(rows: Mixed, synthetic: Mixed, columns: list[int], kind: str, lead: bool) -> Float:
     """(n,) `_largest` in some columns, a part of the rows at a time."""
-    own, among = (
+    mine, among = (
         Mixed(tuple(t.names[c] for c in columns), tuple(t.columns[c] for c in columns))
         for t in (rows, synthetic)
     )
     step = max(1, _CELLS // (len(synthetic) * len(columns)))
     starts = itertools.pairwise([*range(0, len(rows), step), len(rows)])
-    parts = (own.take(np.arange(start, end)) for start, end in starts)
+    parts = (mine.take(np.arange(start, end)) for start, end in starts)
     return np.concatenate(
         [_largest(_surprises(part, among, kind).sum(axis=0), lead) for part in parts]
     )
@@ -129,8 +129,8 @@ def _tried(rows: Mixed, synthetic: Mixed, columns: list[int], kind: str, lead: b
 def _surprises(rows: Mixed, synthetic: Mixed, kind: str) -> Float:
     """(D, n, S) -log of the share of synthetic rows as close as each, by column."""
     table = np.empty((len(rows.names), len(rows), len(synthetic)), np.float32)
-    for place, (own, among) in enumerate(zip(rows.columns, synthetic.columns, strict=True)):
-        table[place] = _of_column(own, among, kind)
+    for index, (own, among) in enumerate(zip(rows.columns, synthetic.columns, strict=True)):
+        table[index] = _of_column(own, among, kind)
     return table
 
 
@@ -170,8 +170,8 @@ def with_words(*tables: Mapping[str, NDArray[Any]]) -> list[dict[str, NDArray[An
         several = 2 * len(set(texts)) > len(texts)
         if not several or np.median([len(text.split()) for text in texts]) < _WORDS:
             continue
-        for table, own in zip(wide, tables, strict=True):
-            words = [normal_form(text).encode().split() or [b""] for text in own[name].tolist()]
+        for table, source in zip(wide, tables, strict=True):
+            words = [normal_form(text).encode().split() or [b""] for text in source[name].tolist()]
             for start in range(_HASHES):
                 least = [min(text, key=lambda word: zlib.crc32(word, start)) for text in words]
                 table[f"{name}, word {start}"] = np.array([w.decode() for w in least], object)

@@ -18,12 +18,12 @@ from lethe.evidence.of_language import (
     CanaryRow,
     EpsilonClaim,
     Extraction,
+    ExtractionRow,
     LanguageDetails,
     Pattern,
     Side,
     TextAttack,
     TextGroup,
-    Way,
 )
 from lethe.evidence.one_run import judged_claim
 from lethe.evidence.risk import RELEASE, AttackResult, Risk, risk_of
@@ -340,14 +340,14 @@ class LanguageNumbers:
             here = flag & known
             people = texts.people[here]
 
-            def row(name: str, got: Bool, here: Bool = here, people: Any = people) -> Way:
-                return Way(name, share_of(got[here], people, sure))
+            def row(name: str, got: Bool, here: Bool = here, people: Any = people) -> ExtractionRow:
+                return ExtractionRow(name, share_of(got[here], people, sure))
 
             listed = [row("greedy, verbatim", measured.greedy)]
             if release.near is not None:
                 near = release.near[side]
                 share = share_of(near, np.arange(len(near)), sure)
-                listed.append(Way("greedy, near-verbatim", share))
+                listed.append(ExtractionRow("greedy, near-verbatim", share))
             for n in self.settings.samples:
                 got = discoverable(measured.suffix, n, self.settings.chance)
                 listed.append(row(_tries(n), got))
