@@ -18,6 +18,7 @@ from lethe.runs.run import perform, scores_name
 from lethe.runs.settings import Run, audit_of, keywords_of
 
 if TYPE_CHECKING:
+    from lethe.assess.input_checks import InputCheck
     from lethe.data.given import Given
     from lethe.evidence.findings import Findings
     from lethe.runs.progress import Progress
@@ -104,7 +105,7 @@ def audit(
     if members is not None:
         if holdout_by is not None:
             raise InputError("holdout_by is for models that are trained; members= trains none.")
-        return _fitted(model, how, given, members, chosen)
+        return _fitted(model, how, given, X, members, chosen)
     if engine == "by-hand" and how.asked is None:
         raise InputError(
             "engine='by-hand' trains by `lethe shadow`, which needs a run that `lethe audit model` "
@@ -315,28 +316,37 @@ def _unflattened(make: Callable[[], Any], shape: tuple[int, ...]) -> Any:
     return nn.Sequential(nn.Unflatten(1, shape), make())
 
 
-def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Findings:
-    """Attack a model that is fitted already, by its scores on members and others."""
+def _fitted(model: Any, how: Run, given: Given, X: Any, members: Any, chosen: Any) -> Findings:
+    """Look into a fitted model, and attack it by its scores on members and others."""
     from lethe.data.given import column_of
-    from lethe.training.outputs import asked
+    from lethe.membership.fitted import asked
+    from lethe.membership.stored import stored
     from lethe.training.scores_file import scores_of
     from lethe.training.shadows import models_of
 
     data, inputs = given.data, given.data.features if given.frame is None else given.frame
-    if given.shape is not None and hasattr(model, "state_dict"):
+    module = hasattr(model, "state_dict")
+    if module and given.shape is not None:
         inputs = inputs.reshape(-1, *given.shape)
-    signal = asked(model, inputs, data.labels, data.classes)
+    elif not module and (isinstance(X, np.ndarray) or hasattr(X, "tocsr")):
+        inputs = (
+            X.toarray() if hasattr(X, "tocsr") else X
+        )  # float64 rounded to float32 is another record
+    signal, notes = asked(model, inputs, data.labels, data.classes)
+    inside = column_of(members, "members")
     columns = {
         "signals": signal[None],
-        "members": column_of(members, "members")[None],
+        "members": inside[None],
         "ids": data.ids,
         "labels": data.labels,
     }
     if data.groups is not None:
         columns["groups"] = data.groups
     models = models_of(scores_of(columns, "logit", data.name), "logit")
+    people = models[0].people
+    kept = list(stored(model, inputs, models[0].members[0], people))
     features = np.asarray(data.features)
-    return _scored("audit", how, data.name, *models, chosen, features=features)
+    return _scored("audit", how, data.name, *models, chosen, notes, features, kept)
 
 
 def _scored(
@@ -348,6 +358,7 @@ def _scored(
     chosen: Any,
     notes: Sequence[str] = (),
     features: Any = None,
+    kept: Sequence[InputCheck] = (),
 ) -> Findings:
     from lethe.membership.audit import audit_scores as measured
 
@@ -357,7 +368,7 @@ def _scored(
         title,
         scores_name(shadows, targets, chosen.seed),
         chosen,
-        lambda run, _: measured(title, shadows, chosen, run, targets, features),
+        lambda run, _: measured(title, shadows, chosen, run, targets, features, kept),
         notes=notes,
     )
 

@@ -33,11 +33,16 @@ class InputCheck:
     text: str
     way_out: str = ""
 
+    @property
+    def in_the_file(self) -> bool:
+        """Whether it lies in the release itself, found without an attack; it is said first."""
+        return self.name.startswith("stored-")
+
     def to_json(self, accept: Collection[str]) -> dict[str, Any]:
         """A self-check of the findings, with its effect: ``accepted`` where it was waived."""
         effect: str = self.effect
         said = f"{self.text} {self.way_out}".strip()
-        if effect == "stops":
+        if effect == "stops" and self.name in WAIVABLE:
             effect = "accepted" if self.name in accept else effect
             waiver = f"--accept {self.name}"
             said = (

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from lethe.errors import InputError
 from lethe.membership.settings import AuditSettings
 from lethe.runs.settings import settings_of
 
@@ -29,6 +32,64 @@ def model(target: str, /, *, recipe: str | None = None, **options: Any) -> Findi
             neural network, which says nothing of your model; on texts a linear head]
     """
     return _trained("audit model", target, {"recipe": recipe, **options})
+
+
+def fitted(
+    files: Sequence[str],
+    /,
+    *,
+    members: str,
+    label: str | None = None,
+    text: str | None = None,
+    recipe: str | None = None,
+    group: str | None = None,
+    id_column: str | None = None,
+    drop: Sequence[str] = (),
+    **options: Any,
+) -> Findings:
+    """Look into the file of a fitted model, and attack it by a table of members and others.
+
+    Args:
+        members: column that says whether the model was trained on the record.
+        label: column that the model predicts. [target]
+        text: column that the model reads, where it reads one column of text.
+        recipe: file.py:function that builds the torch module of a .safetensors file.
+        group: column of the person of each record.
+        id_column: column that names the records.
+        drop: columns that the model does not read.
+    """
+    from lethe.api.models import audit
+    from lethe.cli.subject import frame_of
+    from lethe.data.columns import check_column, read_columns
+    from lethe.membership.model_files import load_model
+    from lethe.training.models import load_callable
+
+    if len(files) != 2:
+        raise InputError(f"lethe audit fitted takes MODEL and TABLE, got {len(files)} files.")
+    model = load_model(files[0], None if recipe is None else load_callable(recipe))
+    table = read_columns(Path(files[1]))
+    label = label or "target"
+    named = {"members": members, "label": label, "group": group, "id_column": id_column}
+    named |= {"text": text, **{f"drop {name}": name for name in drop}}
+    for option, column in named.items():
+        if column is not None:
+            check_column(option.split()[0], column, table, files[1])
+    inputs = {name: cells for name, cells in table.items() if name not in named.values()}
+    rows = table[text] if text is not None else frame_of(inputs)
+    first = getattr(model, "steps", [("", model)])[0][1]
+    if text is None and not hasattr(model, "feature_names_in_") and not hasattr(first, "columns"):
+        rows = np.column_stack(list(inputs.values()))  # as it was fitted: without names
+        rows = rows if hasattr(model, "predict") else rows.astype(np.float32)
+    options.setdefault("name", Path(files[0]).stem)
+    return audit(
+        model,
+        rows,
+        table[label],
+        members=table[members],
+        groups=None if group is None else table[group],
+        ids=None if id_column is None else table[id_column],
+        **options,
+    )
 
 
 def text(

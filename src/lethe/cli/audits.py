@@ -55,6 +55,12 @@ class Audit(NamedTuple):
 KNOWN = "COLUMNS that an adversary may know"
 TRAINED = ("lethe.data.tables:load", "lethe.api.models:audit")
 NOT_ASKED = ("X", "y", "members", "groups", "ids", "identifiers", "public", "predictions")
+NOT_OF_SCORES = (
+    *("ids", "labels", "groups", "targets", "models", "margin", "holdout"),
+    *("mitigations", "noise", "noise_convention", "alpha", "beta", "until", "release"),
+    *("onion", "epsilon", "delta", "clip", "dp_batch_size", "dp_epochs", "predictions"),
+    *("dp_learning_rate", "dp_optimizer", "local_epsilon"),
+)
 AUDITS = {
     "model": Audit(
         "A trained model: who was in its training?",
@@ -69,6 +75,21 @@ AUDITS = {
         about="target",
         leave=NOT_ASKED,
     ),
+    "fitted": Audit(
+        "A fitted model: what lies in its file, and who was in its training?",
+        "The model (.skops, .onnx, .safetensors with --recipe, a Hugging Face folder) and a table "
+        "of its members and others drawn like them.",
+        (
+            "lethe audit fitted model.skops people.csv --members trained_on --label income",
+            "lethe audit fitted model.safetensors people.csv --members m --recipe mine.py:build",
+            "lethe audit fitted tuned/ notes.csv --members m --text note --label code",
+        ),
+        ("lethe.cli.audit_model:fitted", "lethe.api.models:audit_scores"),
+        about="files",
+        leave=(*NOT_OF_SCORES, "signal"),
+        needs={"members": "COLUMN that says who was trained on"},
+        lacks="a model and a table",
+    ),
     "scores": Audit(
         "Scores that you computed, of models trained elsewhere.",
         "npz or safetensors with signals (models, records) and members (models, records), or "
@@ -81,12 +102,7 @@ AUDITS = {
             "lethe audit scores scores.npz --attack rmia-online lira-online --rule 'auc<=0.6'",
         ),
         ("lethe.api.models:audit_scores",),
-        leave=(
-            *("members", "ids", "labels", "groups", "targets", "models", "margin", "holdout"),
-            *("mitigations", "noise", "noise_convention", "alpha", "beta", "until", "release"),
-            *("onion", "epsilon", "delta", "clip", "dp_batch_size", "dp_epochs", "predictions"),
-            *("dp_learning_rate", "dp_optimizer", "local_epsilon"),
-        ),
+        leave=("members", *NOT_OF_SCORES),
     ),
     "text": Audit(
         "An autocoder: a model that gives codes to free text.",

@@ -41,7 +41,7 @@ _NAMES = {
         "attribute texts encoder candidates other "
         "quasi sensitive hierarchy weight tolerance population people schema inside person item "
         "value time unit keep aux aux_columns truth original control linked signal bounds size "
-        "beyond neighbours texts member date canaries scores base_scores declared"
+        "beyond neighbours texts member date canaries scores base_scores declared members"
     ),
     "Model": "recipe model fine_tune epochs models holdout holdout_by base also",
     "Claim": "rho mu",
@@ -88,7 +88,12 @@ class RunOptions:
 
 REPEATED = ("rule", "until", "query", "engine_option", "slices", "head", "also", "attribute")
 """Lists that take one value each time they are given; others take several at once too."""
-SPELLED = {"slices": "--slice", "from_date": "--from", "as_json": "--json"}
+SPELLED = {
+    "slices": "--slice",
+    "from_date": "--from",
+    "as_json": "--json",
+    "label": ("--label", "--target"),
+}
 """Options that Python or a file spells otherwise."""
 OF_PYTHON = ("name", "save")
 """Arguments of every function that no command takes."""

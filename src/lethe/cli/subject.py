@@ -99,7 +99,7 @@ def load_subject(
         recipe = load_recipe(options["recipe"], data)
         if data.table is not None and isinstance(recipe, SklearnRecipe) and recipe.by_names():
             return _of_own_columns(data, options["group"]), replace(
-                recipe, frame=_frame(data.table)
+                recipe, frame=frame_of(data.table)
             )
         # Its gaps and texts are its own; any other model gets numbers, and both are refused.
         table = data.table or {}
@@ -138,7 +138,7 @@ def _of_own_columns(data: Dataset, group: str | None) -> Dataset:
     return by_content(replace(own, groups=None)) if group == IDENTICAL else own
 
 
-def _frame(table: Mapping[str, Any]) -> Any:
+def frame_of(table: Mapping[str, Any]) -> Any:
     """Columns of a file as a data frame; empty text is missing, as pandas reads it."""
     from lethe.data.columns import is_text
     from lethe.errors import require

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from lethe.assess.input_checks import InputCheck
 from lethe.data.dataset import Dataset
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
@@ -123,8 +124,7 @@ class Show(Protocol):
 class Silent:
     """Tells nothing."""
 
-    def models(self, done: int, total: int, what: str) -> None:
-        """Nothing."""
+    def models(self, done: int, total: int, what: str) -> None: ...
 
     def say(self, text: str) -> None:
         """Nothing."""
@@ -427,6 +427,7 @@ def audit_scores(
     folder: RunFolder | None = None,
     targets: Shadows | None = None,
     features: NDArray[Any] | None = None,
+    kept: Sequence[InputCheck] = (),
 ) -> Findings:
     """The same measurement on signals that were computed elsewhere; nothing is trained.
 
@@ -439,6 +440,7 @@ def audit_scores(
             shadow model is the target in turn. Of one target the intervals speak about it alone.
         features: (N, ...) the records themselves where they are known, to ask whether members were
             drawn like the others.
+        kept: what lies in the model file, see `stored`.
     """
     measured = measure(shadows, BASELINE, None, settings, targets=targets)
     if targets is None:
@@ -449,7 +451,7 @@ def audit_scores(
             measured = _with_group_rules(lambda: measured, columns, settings)
     if settings.keep_records and folder is not None:
         write_records(folder, measured, None)
-    inputs = list(handed_in(measured, targets, features, settings))
+    inputs = [*kept, *handed_in(measured, targets, features, settings)]
     return ModelSubject(name, [measured], [], settings, inputs=inputs).findings()
 
 

@@ -346,7 +346,9 @@ class ModelSubject(Subject):
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         first, *rest = verdict_words(verdict, self.measured[0].risk_fpr)
-        return [first, *(one.to_json(self.settings.accept)["detail"] for one in self.inputs), *rest]
+        said = [one.to_json(self.settings.accept)["detail"] for one in self.inputs]
+        inside = [text for text, one in zip(said, self.inputs, strict=True) if one.in_the_file]
+        return [*inside, first, *(text for text in said if text not in inside), *rest]
 
     def facts(self) -> Facts:
         settings, plain, spec = self.settings, self.measured[0], self.spec

@@ -286,6 +286,9 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         value = share_sentence(room.share_of(candidate), room.chance)[0]
         words, detail = say("first.blind", value=value), room.beyond(candidate)
         found = replace(found, headline=words, short=say("unmeasured"), level="", detail=detail)
+    # What lies in the file needs no attack, and is said before what attacks found.
+    checks = [one for one in document.checks if one.name.startswith("input: stored-")]
+    inside, rows = [one.detail for one in checks], any(one.status == "fail" for one in checks)
     large, lines = room.released()
     share_now = found.share or (None if candidate is None else room.share_of(candidate))
     ends = [getattr(share_now, end, None) for end in ("value", "high")]
@@ -294,11 +297,15 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         name=document.subject.name,
         source=_source(room, manifest),
         outcome=outcome(document.verdict.outcome, len(document.rules)),
-        level=worst_severity([found.level]),
-        headline=found.headline,
+        level="high" if rows else worst_severity([found.level]),
+        headline=" ".join([*inside, found.headline]),
         detail=[
             *filter(None, (on, found.detail, found.group, _limits(room))),
-            *(check.detail for check in document.checks if check.effect not in ("", "mends")),
+            *(
+                check.detail
+                for check in document.checks
+                if check.effect not in ("", "mends") and check.detail not in inside
+            ),
         ],
         cards=[
             Card(say("card.released"), large, lines),

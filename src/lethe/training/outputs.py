@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.columns import as_text
-from lethe.data.given import column_of
 from lethe.errors import InputError
 from lethe.training.batches import Stops
 from lethe.training.recipe import (
@@ -24,15 +22,7 @@ from lethe.training.recipe import (
     take,
     weight_argument,
 )
-from lethe.training.signals import (
-    signal_from_logits,
-    signal_from_predictions,
-    signal_from_probabilities,
-    target_sd,
-)
 from lethe.training.users_code import seeded, users_code
-
-_PART = 4096
 
 
 def outputs_of(
@@ -147,7 +137,7 @@ def train_sklearn(
     with users_code(type(estimator).__name__), seeded(seed):
         if recipe.task == "regression":
             estimator.fit(take(inputs, rows), _targets(estimator, labels[rows]), **extra)
-            return _one_column(estimator.predict, inputs, type(estimator).__name__)
+            return one_column(estimator.predict, inputs, type(estimator).__name__)
         known: NDArray[Any]
         known, codes = np.unique(labels[rows], return_inverse=True)
         if len(known) < 2:
@@ -158,101 +148,7 @@ def train_sklearn(
         columns = known
         if not _is_from("skorch", last_step(estimator)):
             columns = known[np.asarray(estimator.classes_, dtype=np.int64)]
-        return _probabilities(estimator, inputs, columns, classes)
-
-
-def asked(
-    model: Any, inputs: Any, labels: NDArray[Any], classes: tuple[str, ...]
-) -> NDArray[np.float32]:
-    """phi of a model that is fitted already, on every record; higher = better known.
-
-    Args:
-        model: an estimator; a torch module that gives logits (numbers in regression); or a function
-            from the records to (N, C) probabilities in the order of `classes`, to (N,) labels, or
-            to (N,) numbers in regression.
-        inputs: (N, ...) records, as the model takes them.
-        labels: (N,) codes of `classes`, or targets in regression.
-        classes: their names, by which an estimator's own classes are found; empty in regression.
-
-    Raises InputError: it cannot be asked, knows another class, or gives what is no distribution.
-    """
-    name = type(model).__name__
-    torch_module = hasattr(model, "state_dict") and hasattr(model, "eval")
-    scored = any(hasattr(model, method) for method in ("predict_proba", "decision_function"))
-    predict = getattr(model, "predict", model)
-    if not torch_module and not scored and not callable(predict):
-        raise InputError(
-            f"model is a {name}; with members it must be a fitted estimator, a torch module or a "
-            "function from records to probabilities, labels or numbers."
-        )
-    with users_code(name):
-        if torch_module:
-            outputs, kind = _of_module(model, inputs), "logits"
-        elif not classes:
-            outputs, kind = _one_column(predict, inputs, name), "prediction"
-        elif scored:
-            outputs, kind = _probabilities(model, inputs, _codes(model, classes), len(classes)), ""
-        else:
-            outputs, kind = _answered(np.asarray(predict(inputs)), len(inputs), classes, name), ""
-    if not classes:
-        sd = target_sd(labels, np.zeros(len(labels), bool))
-        return signal_from_predictions(outputs, labels, sd)
-    if kind == "logits":
-        return signal_from_logits(outputs, labels)
-    return signal_from_probabilities(outputs, labels)
-
-
-def _of_module(model: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]:
-    """(N, C) outputs of a torch module as it is used, in parts; it is left as it was."""
-    import torch
-
-    training, parts = model.training, []
-    device = next((part.device for part in model.parameters()), None)
-    model.eval()
-    try:
-        with torch.no_grad():
-            for start in range(0, len(inputs), _PART):
-                part = torch.as_tensor(np.asarray(inputs[start : start + _PART]), device=device)
-                parts.append(model(part).float().cpu().numpy())
-    finally:
-        model.train(training)
-    outputs = np.concatenate(parts)
-    return outputs.reshape(len(outputs), -1)
-
-
-def _answered(
-    answers: NDArray[Any], records: int, classes: tuple[str, ...], name: str
-) -> NDArray[np.floating]:
-    """(N, C) probabilities of a function that gives them, or 1 for the label that it gives."""
-    if answers.shape == (records, len(classes)):
-        return answers
-    if answers.size != records:
-        raise InputError(
-            f"{name} returned shape {answers.shape} for {records} records; expected a label each, "
-            f"or ({records}, {len(classes)}) probabilities of {', '.join(classes[:4])}"
-            f"{', ...' if len(classes) > 4 else ''} in this order."
-        )
-    return np.eye(len(classes))[_places(as_text(answers.ravel()).tolist(), classes)]
-
-
-def _codes(model: Any, classes: tuple[str, ...]) -> NDArray[np.int64]:
-    """(classes the estimator knows,) the code of each."""
-    known = getattr(model, "classes_", None)
-    if known is None:
-        raise InputError(
-            f"model is a {type(model).__name__} that is not fitted: call fit first, or leave "
-            "members out to have it trained."
-        )
-    return _places(as_text(column_of(known, "classes_")).tolist(), classes)
-
-
-def _places(names: list[str], classes: tuple[str, ...]) -> NDArray[np.int64]:
-    """The code of each name."""
-    place = {name: code for code, name in enumerate(classes)}
-    strange = [name for name in names if name not in place]
-    if strange:
-        raise InputError(f"the model knows the class {strange[0]!r}, which y does not hold.")
-    return np.array([place[name] for name in names])
+        return probabilities_of(estimator, inputs, columns, classes)
 
 
 def prepared(estimator: Any, seed: int) -> Any:
@@ -323,7 +219,8 @@ def _targets(estimator: Any, targets: NDArray[Any]) -> NDArray[Any]:
     return targets.astype(np.float32 if "NeuralNetBinaryClassifier" in names else np.int64)
 
 
-def _one_column(predict: Callable[[Any], Any], inputs: Any, name: str) -> NDArray[np.floating]:
+def one_column(predict: Callable[[Any], Any], inputs: Any, name: str) -> NDArray[np.floating]:
+    """(N, 1) numbers that a function predicts; `name` is for the message."""
     column = np.asarray(predict(inputs))
     if column.size != len(inputs):
         raise InputError(
@@ -333,7 +230,7 @@ def _one_column(predict: Callable[[Any], Any], inputs: Any, name: str) -> NDArra
     return column.reshape(-1, 1)
 
 
-def _probabilities(
+def probabilities_of(
     estimator: Any, inputs: Any, columns: NDArray[np.int64], classes: int
 ) -> NDArray[np.floating]:
     """(N, C) probabilities from those of the classes in the training rows.

@@ -1,0 +1,206 @@
+"""Scores of a model that is fitted already: whatever answers is asked about every record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.data.columns import as_text
+from lethe.data.given import column_of
+from lethe.errors import InputError
+from lethe.training.outputs import one_column, probabilities_of
+from lethe.training.signals import (
+    signal_from_logits,
+    signal_from_predictions,
+    signal_from_probabilities,
+    target_sd,
+)
+from lethe.training.users_code import users_code
+
+_PART = 4096
+_DECIMALS = 4
+"""Most decimals that count as rounded."""
+
+
+def asked(
+    model: Any, inputs: Any, labels: NDArray[Any], classes: tuple[str, ...]
+) -> tuple[NDArray[np.float32], tuple[str, ...]]:
+    """phi of a fitted model on every record, and notes on how its answers were read.
+
+    Args:
+        model: an estimator; a torch module that gives logits (numbers in regression); an ONNX
+            session; or a function from the records to (N, C) probabilities in the order of
+            `classes`, (N,) probabilities of the second of two classes, (N,) labels, or (N,)
+            numbers in regression. Probabilities may be rounded, see `normalised`.
+        inputs: (N, ...) records, as the model takes them.
+        labels: (N,) codes of `classes`, or targets in regression.
+        classes: their names, by which an estimator's own classes are found; empty in regression.
+
+    Returns: (N,) float32, higher = better known; and one sentence for each reading of answers.
+    Raises InputError: it cannot be asked, knows another class, or gives what is no distribution.
+    """
+    name = type(model).__name__
+    torch_module = hasattr(model, "state_dict") and hasattr(model, "eval")
+    scored = any(hasattr(model, method) for method in ("predict_proba", "decision_function"))
+    session = hasattr(model, "run") and hasattr(model, "get_inputs")
+    predict = _of_session(model) if session else getattr(model, "predict", model)
+    if not torch_module and not scored and (not callable(predict) or isinstance(model, type)):
+        raise InputError(
+            f"model is {'the class ' * isinstance(model, type)}{_shown(model)}; with members it "
+            "must be a fitted estimator, a torch module or a function from records to "
+            "probabilities, labels or numbers. Files are audited by `lethe audit fitted`."
+        )
+    notes: tuple[str, ...] = ()
+    kind = ""
+    with users_code(name):
+        if torch_module:
+            outputs, kind = _of_module(model, inputs), "logits"
+        elif not classes:
+            outputs, kind = one_column(predict, inputs, name), "prediction"
+        elif scored:
+            columns = _codes(model, classes)
+            outputs = probabilities_of(model, inputs, columns, len(classes))
+        else:
+            outputs, notes = _answered(np.asarray(predict(inputs)), len(labels), classes, name)
+    if outputs.dtype.kind not in "fiub":
+        raise InputError(
+            f"{name} answers with {outputs.dtype.name} values such as {outputs.flat[0]!r}; "
+            f"{'probabilities' if classes else 'a regression'} must be numbers. Return labels as "
+            "one column, or numbers."
+        )
+    if not classes:
+        sd = target_sd(labels, np.zeros(len(labels), bool))
+        return signal_from_predictions(outputs, labels, sd), notes
+    if kind == "logits":
+        if outputs.shape[1] == 1 and len(classes) == 2:
+            outputs = np.hstack([np.zeros_like(outputs), outputs])
+            notes = (f"One output is read as the logit of the class {classes[1]!r}.",)
+        return signal_from_logits(outputs, labels), notes
+    outputs, rounded = normalised(np.asarray(outputs, np.float64))
+    return signal_from_probabilities(outputs, labels), (*notes, *rounded)
+
+
+def normalised(
+    probabilities: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+    """Rows of rounded probabilities that sum to 1 again, and a note where any was changed.
+
+    Numbers rounded to d decimals may miss 1 by half a unit of the last decimal for each class,
+    which is the tolerance; other rows stay as they are, for `check_distributions` to judge.
+
+    Args:
+        probabilities: (N, C).
+
+    >>> normalised(np.array([[0.3, 0.3, 0.3]]))[0].round(3).tolist()
+    [[0.333, 0.333, 0.333]]
+    """
+    for decimals in range(_DECIMALS + 1):
+        if (np.abs(probabilities - probabilities.round(decimals)) < 1e-6).all():
+            break
+    else:
+        return probabilities, ()
+    total = probabilities.sum(axis=1)
+    tolerance = probabilities.shape[1] * 0.5 * 10.0**-decimals
+    near = (np.abs(total - 1) <= tolerance + 1e-6) & (probabilities >= 0).all(axis=1) & (total > 0)
+    changed = near & (np.abs(total - 1) > 1e-6)
+    if decimals == 0 or not changed.any():
+        return probabilities, ()
+    scaled = np.where(changed[:, None], probabilities / np.where(near, total, 1)[:, None], 0)
+    note = (
+        f"Probabilities are rounded to {decimals} decimals: {int(changed.sum())} rows that sum to "
+        f"{total[changed].min():.4g} to {total[changed].max():.4g} (tolerance {tolerance:g}) were "
+        "divided by their sum."
+    )
+    return np.where(changed[:, None], scaled, probabilities), (note,)
+
+
+def _shown(model: Any) -> str:
+    if isinstance(model, str):
+        return f"the text {model!r}"
+    return model.__name__ if isinstance(model, type) else f"a {type(model).__name__}"
+
+
+def _of_session(session: Any) -> Callable[[Any], NDArray[Any]]:
+    """Answers of an ONNX session: the output of most columns, probabilities before labels."""
+
+    def answers(inputs: Any) -> NDArray[Any]:
+        (entry, *_) = session.get_inputs()
+        dtype = np.float64 if "double" in str(entry.type) else np.float32
+        outputs = session.run(None, {entry.name: np.asarray(inputs, dtype)})
+        outputs = [_table(output) for output in outputs]
+        return max(outputs, key=lambda output: output.size)
+
+    return answers
+
+
+def _table(output: Any) -> NDArray[Any]:
+    """An output as an array; a list of {class: probability} as skl2onnx gives it by its classes."""
+    if isinstance(output, list) and output and isinstance(output[0], dict):
+        names = sorted(output[0])
+        return np.array([[row[name] for name in names] for row in output])
+    return np.asarray(output)
+
+
+def _of_module(model: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]:
+    """(N, C) outputs of a torch module as it is used, in parts; it is left as it was."""
+    import torch
+
+    training, parts = model.training, []
+    device = next((part.device for part in model.parameters()), None)
+    model.eval()
+    try:
+        with torch.no_grad():
+            for start in range(0, len(inputs), _PART):
+                part = torch.as_tensor(np.asarray(inputs[start : start + _PART]), device=device)
+                parts.append(model(part).float().cpu().numpy())
+    finally:
+        model.train(training)
+    outputs = np.concatenate(parts)
+    return outputs.reshape(len(outputs), -1)
+
+
+def _answered(
+    answers: NDArray[Any], records: int, classes: tuple[str, ...], name: str
+) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """(N, C) probabilities of a function that gives them, or 1 for the label that it gives."""
+    if answers.shape == (records, len(classes)) and (len(classes) > 1 or records == 1):
+        return answers, ()
+    if answers.size != records:
+        raise InputError(
+            f"{name} returned shape {answers.shape} for {records} records; expected a label each, "
+            f"or ({records}, {len(classes)}) probabilities of {', '.join(classes[:4])}"
+            f"{', ...' if len(classes) > 4 else ''} in this order."
+        )
+    flat = answers.ravel()
+    if len(classes) == 2 and flat.dtype.kind == "f" and not (np.floor(flat) == flat).all():
+        if not ((flat >= 0) & (flat <= 1)).all():
+            raise InputError(
+                f"{name} returned numbers from {flat.min():.3g} to {flat.max():.3g}; one number a "
+                f"record must be the probability of {classes[1]!r}, from 0 to 1, or a label."
+            )
+        note = f"One number a record is read as the probability of the class {classes[1]!r}."
+        return np.stack([1 - flat, flat], axis=1), (note,)
+    return np.eye(len(classes))[_places(as_text(flat).tolist(), classes)], ()
+
+
+def _codes(model: Any, classes: tuple[str, ...]) -> NDArray[np.int64]:
+    """(classes the estimator knows,) the code of each."""
+    known = getattr(model, "classes_", None)
+    if known is None:
+        raise InputError(
+            f"model is a {type(model).__name__} that is not fitted: call fit first, or leave "
+            "members out to have it trained."
+        )
+    return _places(as_text(column_of(known, "classes_")).tolist(), classes)
+
+
+def _places(names: list[str], classes: tuple[str, ...]) -> NDArray[np.int64]:
+    """The code of each name."""
+    place = {name: code for code, name in enumerate(classes)}
+    strange = [name for name in names if name not in place]
+    if strange:
+        raise InputError(f"the model knows the class {strange[0]!r}, which y does not hold.")
+    return np.array([place[name] for name in names])

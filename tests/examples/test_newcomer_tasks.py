@@ -1,0 +1,300 @@
+"""What a newcomer tries in the first hour, a table of tasks: each works, or says the way out."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+
+import lethe
+
+SETUP = """
+import numpy as np, pandas as pd, polars as pl, scipy.sparse as sp, torch, lethe
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import make_column_transformer
+from sklearn.ensemble import *
+from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
+from sklearn.gaussian_process import GaussianProcessClassifier
+from sklearn.linear_model import *
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.naive_bayes import GaussianNB, MultinomialNB
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.svm import SVC, SVR, LinearSVC
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+rng = np.random.default_rng(0)
+X = rng.normal(size=(200, 4))
+y = (X[:, 0] + rng.normal(size=200) > 0).astype(int)
+words = np.where(y == 1, "yes", "no")
+three = rng.integers(0, 3, 200)
+number = X[:, 1] * 3.5 + rng.normal(size=200)
+m = rng.random(200) < 0.5
+person = np.arange(200) // 2
+town = rng.choice(["north", "south", "east"], 200)
+frame = pd.DataFrame({"town": town, "age": rng.integers(18, 90, 200), "x": X[:, 0]})
+texts = pd.Series([f"fell off the {t} roof {'badly' if c else ''}" for t, c in zip(town, y)])
+names = make_column_transformer((OneHotEncoder(), ["town"]), (StandardScaler(), ["age", "x"]))
+fit = lambda model, X=X, y=y: model.fit(X[m], y[m])
+quiet = dict(save=False, quiet=True)
+look = lambda model, X=X, y=y, **more: lethe.audit(model, X, y, members=m, **quiet, **more)
+few = dict(models=4, mitigations="none", attack="loss-threshold", workers=1, **quiet)
+train = lambda model, X=X, y=y, **more: lethe.audit(model, X, y, **few, **more)
+"""
+FITTED = {
+    "tree": "DecisionTreeClassifier(max_depth=3)",
+    "forest": "RandomForestClassifier(10, max_depth=3)",
+    "extra trees": "ExtraTreesClassifier(10)",
+    "nearest neighbours": "KNeighborsClassifier()",
+    "weighted neighbours": "KNeighborsClassifier(weights='distance')",
+    "support vectors": "SVC()",
+    "linear support vectors": "LinearSVC()",
+    "gradient boosting": "GradientBoostingClassifier(n_estimators=10)",
+    "histogram boosting": "HistGradientBoostingClassifier(max_iter=10)",
+    "adaptive boosting": "AdaBoostClassifier(n_estimators=5)",
+    "logistic regression": "LogisticRegression()",
+    "ridge classifier": "RidgeClassifier()",
+    "stochastic gradient": "SGDClassifier()",
+    "naive bayes": "GaussianNB()",
+    "gaussian process": "GaussianProcessClassifier()",
+    "network": "MLPClassifier((8,), max_iter=20, n_iter_no_change=2, tol=9)",
+    "calibrated": "CalibratedClassifierCV(LinearSVC())",
+    "pipeline": "make_pipeline(StandardScaler(), SVC())",
+    "search": "GridSearchCV(LogisticRegression(), {'C': [0.1, 1]}, cv=3)",
+    "voting": "VotingClassifier([('a', GaussianNB()), ('b', LogisticRegression())], voting='soft')",
+}
+WORKS = {
+    **{f"fitted {name}": f"look(fit({code}))" for name, code in FITTED.items()},
+    "fitted xgboost": "import xgboost; look(fit(xgboost.XGBClassifier(n_estimators=5)))",
+    "fitted lightgbm": """
+        import lightgbm
+        rows = pd.DataFrame(X)
+        look(fit(lightgbm.LGBMClassifier(n_estimators=5, verbose=-1), rows), rows)
+        """,
+    "lightgbm booster": """
+        import lightgbm
+        rows = lightgbm.Dataset(X[m], y[m])
+        booster = lightgbm.train({"verbose": -1, "objective": "binary"}, rows)
+        look(booster)
+        """,
+    "xgboost booster by a function": """
+        import xgboost
+        booster = xgboost.train({"objective": "binary:logistic"}, xgboost.DMatrix(X[m], y[m]), 3)
+        look(lambda rows: booster.predict(xgboost.DMatrix(rows)))
+        """,
+    "text classes": "look(fit(GaussianNB(), y=words), y=words)",
+    "three classes": "look(fit(GaussianNB(), y=three), y=three)",
+    "columns by name": "look(fit(make_pipeline(names, LogisticRegression()), frame), frame)",
+    "polars": """
+        rows = pl.DataFrame(frame)
+        look(make_pipeline(names, LogisticRegression()).fit(rows.filter(pl.Series(m)), y[m]), rows)
+        """,
+    "sparse rows": "look(fit(LogisticRegression(), sp.csr_matrix(X)), sp.csr_matrix(X))",
+    "lists": "look(fit(GaussianNB()), X.tolist(), y.tolist())",
+    "torch": "look(torch.nn.Linear(4, 2), X.astype('float32'))",
+    "torch of one output": "look(torch.nn.Linear(4, 1), X.astype('float32'))",
+    "torch tensors": "look(torch.nn.Linear(4, 2), torch.tensor(X).float(), torch.tensor(y))",
+    "function of probabilities": """
+        model = fit(GaussianNB())
+        look(lambda rows: model.predict_proba(rows))
+        """,
+    "method": "look(fit(GaussianNB()).predict_proba)",
+    "labels only": "look(fit(GaussianNB()).predict)",
+    "text labels only": "look(fit(GaussianNB(), y=words).predict, y=words)",
+    "rounded probabilities": """
+        model = fit(GaussianNB(), y=three)
+        look(lambda rows: model.predict_proba(rows).round(1), y=three)
+        """,
+    "one probability": """
+        model = fit(GaussianNB())
+        look(lambda rows: model.predict_proba(rows)[:, 1])
+        """,
+    "regression tree": "look(fit(DecisionTreeRegressor(), y=number), y=number)",
+    "regression neighbours": "look(fit(KNeighborsRegressor(), y=number), y=number)",
+    "regression vectors": "look(fit(SVR(), y=number), y=number)",
+    "ridge": "look(fit(Ridge(), y=number), y=number)",
+    "numbers by a function": "look(fit(Ridge(), y=number).predict, y=number)",
+    "members as a series": "lethe.audit(fit(GaussianNB()), X, y, members=pd.Series(m), **quiet)",
+    "members as 0 and 1": "lethe.audit(fit(GaussianNB()), X, y, members=m.astype(int), **quiet)",
+    "members nullable": """
+        lethe.audit(fit(GaussianNB()), X, y, members=pd.Series(m, dtype='boolean'), **quiet)
+        """,
+    "nullable classes": "look(fit(GaussianNB()), y=pd.Series(y, dtype='Int64'))",
+    "categorical classes": "look(fit(GaussianNB(), y=words), y=pd.Series(words, dtype='category'))",
+    "bool classes": "look(fit(GaussianNB(), y=y == 1), y=y == 1)",
+    "persons": "look(fit(GaussianNB()), groups=person)",
+    "trained tree": "train(DecisionTreeClassifier())",
+    "trained forest": "train(RandomForestClassifier(3))",
+    "trained neighbours": "train(KNeighborsClassifier())",
+    "trained vectors": "train(SVC())",
+    "trained boosting": "train(HistGradientBoostingClassifier(max_iter=3))",
+    "trained pipeline": "train(make_pipeline(names, LogisticRegression()), frame)",
+    "trained network": "train(lambda: torch.nn.Linear(4, 2))",
+    "trained search": "train(GridSearchCV(LogisticRegression(), {'C': [0.1, 1]}, cv=2))",
+    "trained regression": "train(Ridge(), y=number)",
+    "trained by persons": "train(LogisticRegression(), groups=person)",
+    "trained on nullable columns": """
+        names = [f"x{place}" for place in range(4)]
+        train(LogisticRegression(), pd.DataFrame(X, columns=names).astype('Float64'))
+        """,
+}
+REFUSED = {
+    "a file name": ("look('model.pkl')", "lethe audit fitted"),
+    "a class": ("look(GaussianNB)", "hand over an instance, GaussianNB()"),
+    "not fitted": ("look(GaussianNB())", "not fitted"),
+    "no labels": ("look(fit(GaussianNB()), y=None)", "y is missing"),
+    "too few labels": ("look(fit(GaussianNB()), y=y[:9])", "y has 9 values"),
+    "too few members": ("lethe.audit(fit(GaussianNB()), X, y, members=m[:9], **quiet)", "members"),
+    "members of text": ("lethe.audit(fit(GaussianNB()), X, y, members=words, **quiet)", "members"),
+    "all are members": (
+        "lethe.audit(fit(GaussianNB()), X, y, members=m | True, **quiet)",
+        "member",
+    ),
+    "one-hot labels": ("look(fit(GaussianNB()), y=np.eye(2)[y])", "argmax"),
+    "another class": ("look(fit(GaussianNB()), y=words)", "knows the class"),
+    "wrong columns": ("look(lambda rows: np.ones((200, 5)))", "(200, 2) probabilities"),
+    "text for numbers": ("look(lambda rows: words, y=number)", "must be numbers"),
+    "text for probabilities": ("look(lambda rows: np.full((200, 2), 'a'))", "must be numbers"),
+    "percent": ("look(lambda rows: np.full((200, 2), 50.5))", "do not sum to 1"),
+    "missing probabilities": ("look(lambda rows: np.full((200, 2), np.nan))", "hold NaN"),
+    "a failing function": ("look(lambda rows: rows['age'])", "fails"),
+    "an unknown keyword": ("look(fit(GaussianNB()), modles=4)", "Did you mean 'models'"),
+    "one class": ("train(GaussianNB(), y=y * 0)", "class"),
+    "one column": ("look(fit(GaussianNB()), X[:, 0])", "X[['column']]"),
+    "a bad rule": ("look(fit(GaussianNB()), rule='auc')", "auc"),
+}
+
+
+def run(snippet):
+    code, space = textwrap.dedent(snippet).strip().splitlines(), {}
+    exec(SETUP, space)
+    before, _, last = code[-1].rpartition("; ")
+    exec("\n".join([*code[:-1], before]), space)
+    return eval(last, space)
+
+
+def listed():
+    """Those that train models in other processes take seconds each: all but two are slow."""
+    for task in WORKS:
+        slow = task.startswith("trained ") and task not in ("trained tree", "trained neighbours")
+        yield pytest.param(task, marks=[pytest.mark.slow] * slow)
+
+
+@pytest.mark.parametrize("task", list(listed()))
+def test_a_newcomer_gets_an_audit_of_the_own_model(task):
+    findings = run(WORKS[task])
+    assert findings.data["records"] == 200
+    assert findings.candidates[0]["attacks"]["loss-threshold"]["auc"]["n"] > 0
+    if task.startswith("trained "):
+        kind = findings.subject["recipe"].get("estimator", "torch")
+        assert kind == "torch" or kind in WORKS[task] or kind == "Pipeline"
+    else:
+        assert findings.subject["recipe"] is None  # nothing else was trained
+
+
+@pytest.mark.parametrize("task", REFUSED)
+def test_a_wrong_input_is_one_line_with_the_way_out(task):
+    snippet, said = REFUSED[task]
+    with pytest.raises(lethe.LetheError) as refusal:
+        run(snippet)
+    assert said in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_the_table_is_long_enough():
+    assert len(WORKS) + len(REFUSED) >= 60
+
+
+KEPT = {
+    "neighbours": ("look(fit(KNeighborsClassifier()))", "rows in KNeighborsClassifier._fit_X", 1),
+    "vectors behind a scaler": ("look(fit(make_pipeline(StandardScaler(), SVC())))", "rows in", 1),
+    "leaves": ("look(fit(RandomForestClassifier(3)))", "leaves of its trees", 0),
+    "rows of an own kind": (
+        """
+        class Own:
+            classes_ = np.array([0, 1])
+            def __init__(self): self.memory = {"rows": [X[m]]}
+            def predict_proba(self, rows): return np.full((len(rows), 2), 0.5)
+        look(Own())
+        """,
+        "rows in Own.memory.rows.0",
+        1,
+    ),
+    "rows of a network": (
+        """
+        net = torch.nn.Linear(4, 2)
+        net.register_buffer("bank", torch.tensor(X[m]).float())
+        look(net, X.astype('float32'))
+        """,
+        "rows in Linear.bank",
+        1,
+    ),
+    "words": (
+        """
+        lone = texts + pd.Series([f" word{place}" for place in range(200)])
+        from lethe.membership.stored import stored
+        model = make_pipeline(CountVectorizer(), MultinomialNB()).fit(lone[m], y[m])
+        list(stored(model, lone, m, person * 0 + np.arange(200)))
+        """,
+        "words of CountVectorizer",
+        0,
+    ),
+    "categories": (
+        """
+        some = frame.assign(town=[f"town {place}" for place in range(200)])
+        names = make_column_transformer((OneHotEncoder(handle_unknown="ignore"), ["town"]))
+        look(make_pipeline(names, LogisticRegression()).fit(some[m], y[m]), some.assign(n=X[:, 0]))
+        """,
+        "categories of OneHotEncoder",
+        0,
+    ),
+    "embedding rows": (
+        """
+        net = torch.nn.Sequential(torch.nn.Embedding(200, 2), torch.nn.Flatten())
+        from lethe.membership.stored import stored
+        list(stored(net, np.arange(200)[:, None], m, np.arange(200)))
+        """,
+        "rows of the embedding '0'",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_what_lies_in_the_file_is_said_first_and_rows_stop_a_pass(kind):
+    snippet, said, stops = KEPT[kind]
+    found = run(snippet)
+    if isinstance(found, list):
+        assert said in found[0].text
+        return
+    assert said in found.verdict["words"][0] and said in str(found).replace("\n  ", " ")
+    failed = [check["name"] for check in found.checks if check["status"] == "fail"]
+    assert ("input: stored-rows" in failed) == bool(stops)
+
+
+def test_a_model_of_large_leaves_and_a_function_keep_nothing():
+    for model in ("DecisionTreeClassifier(min_samples_leaf=20)", "LogisticRegression()"):
+        found = run(f"look(fit({model}))")
+        assert not any("stored" in check["name"] for check in found.checks)
+    found = run("look(fit(KNeighborsClassifier()).predict_proba)")
+    assert not any("stored" in check["name"] for check in found.checks)
+
+
+def test_a_skops_file_is_audited_and_a_pickle_never_opened(tmp_path, monkeypatch, capsys):
+    from lethe.cli import run as command
+
+    skops = pytest.importorskip("skops.io")
+    space = {}
+    exec(SETUP, space)
+    model = space["fit"](space["KNeighborsClassifier"]())
+    monkeypatch.chdir(tmp_path)
+    skops.dump(model, "model.skops")
+    table = space["pd"].DataFrame(space["X"], columns=list("abcd"))
+    table.assign(member=space["m"], target=space["y"]).to_csv("people.csv", index=False)
+    audit = ["audit", "fitted", "people.csv", "--members", "member", "--quiet"]
+    assert command([*audit[:2], "model.skops", *audit[2:], "--rule", "auc<=0.9"]) == 3
+    assert "rows in KNeighborsClassifier._fit_X" in capsys.readouterr().out
+    (tmp_path / "model.pkl").write_bytes(b"cos\nsystem\n(S'touch harm'\ntR.")
+    assert command([*audit[:2], "model.pkl", *audit[2:]]) == 2
+    assert "skops.io.dump(model" in capsys.readouterr().err
+    assert not (tmp_path / "harm").exists()
