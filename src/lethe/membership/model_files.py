@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,11 @@ from lethe.errors import InputError, require
 
 PICKLES = (".pkl", ".pickle", ".joblib", ".dill", ".cloudpickle", ".pt", ".pth", ".ckpt", ".bin")
 """Suffixes of files that run whatever code their writer put in."""
+_HOLDS_NUMBERS = re.compile(
+    r"sklearn\.(neighbors\._(kd|ball)_tree|metrics\._dist_metrics|_loss\.\w+"
+    r"|ensemble\._hist_gradient_boosting\.\w+)\.[A-Z]\w*"
+)
+"""Classes of scikit-learn beside those that skops knows: trees, distances, losses, bins."""
 _SKOPS = "write `skops.io.dump(model, 'model.skops')` where it was trained, and audit that file"
 _WEIGHTS = (
     "write `safetensors.torch.save_file(model.state_dict(), 'model.safetensors')` and name the "
@@ -65,14 +71,15 @@ def load_model(place: str | Path, build: Callable[[], Any] | None = None) -> Any
 
 def _from_skops(path: Path) -> Any:
     skops = require("skops.io", "fitted")
-    strange = skops.get_untrusted_types(file=path)
+    listed = skops.get_untrusted_types(file=path)
+    strange = [name for name in listed if not _HOLDS_NUMBERS.fullmatch(name)]
     if strange:
         raise InputError(
             f"model={path} holds types that skops does not trust: {', '.join(strange[:3])}. Load "
             "it yourself where you trust its writer, and hand the model to lethe.audit(model, X, "
             "y, members=...)."
         )
-    return skops.load(path, trusted=[])
+    return skops.load(path, trusted=listed)
 
 
 def _from_onnx(path: Path) -> Any:
