@@ -35,8 +35,8 @@ def results(name: str) -> Any:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
     """Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return [f"| {' | '.join(map(str, line))} |" for line in lines]
+    first, *rest = [f"| {' | '.join(map(str, line))} |" for line in [heads, *rows]]
+    return [first, "|" + "---|" * len(heads), *rest]
 
 
 def limits(estimate: Any, scale: float = 100, digits: int = 1) -> str:
