@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from lethe.errors import InputError, RunFailed, require
 from lethe.evidence.findings import Findings
 from lethe.files import for_owner, write_whole
-from lethe.queries.charge import Charge, in_words
+from lethe.queries.charge import Charge, charge_json, in_words
 from lethe.queries.lattice import Exact, Groups
 from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of, read_json
@@ -366,20 +366,11 @@ def _answered(table: Table, plan: Plan, progress: Progress | None = None) -> Ans
 
 def _from_json(told: Mapping[str, Any]) -> Answers:
     guarantee = guarantee_of(told["guarantee"])
-    rows = tuple(
-        Answer(
-            **{name: row[name] for name in ("value", "low", "high", "confidence", "mechanism")},
-            scale=row["scale"],
-            guarantee=guarantee,
-            key=row["key"],
-            notes=tuple(row["notes"]),
-        )
-        for row in told["rows"]
+    rows = (
+        Answer(**{**row, "notes": tuple(row["notes"])}, guarantee=guarantee) for row in told["rows"]
     )
-    return Answers(rows, guarantee)
+    return Answers(tuple(rows), guarantee)
 
 
 def _charge_json(charge: Charge | None) -> dict[str, Any] | None:
-    if charge is None:
-        return None
-    return {"rule": charge.rule, "amount": charge.amount, "delta": charge.delta}
+    return None if charge is None else charge_json(charge, ("rule", "amount", "delta"))

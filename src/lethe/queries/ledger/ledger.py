@@ -17,14 +17,7 @@ from typing import Any
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import (
-    Charge,
-    charge_of,
-    check_limit,
-    check_queries,
-    fits,
-    pair,
-)
+from lethe.queries.charge import Charge, charge_of, check_limit, check_queries, fits
 from lethe.queries.ledger import chain, words
 from lethe.queries.ledger.chain import read_json, trusted
 from lethe.queries.ledger.contract import (
@@ -129,7 +122,7 @@ class Ledger:
             last = _append(rows, None, dataset, "create", accounts, chain.first_body(schema))
             for name, limit in sorted((analysts or {}).items()):
                 accounts = chain.after_grant(accounts, None, limit, None)
-                body = chain.canonical({"limit": pair(limit), "queries": None})
+                body = chain.canonical({"limit": limit, "queries": None})
                 last = _append(rows, last, dataset, "grant", accounts, body, name)
 
     def grant(
@@ -148,7 +141,7 @@ class Ledger:
             check_limit(f"budget of {analyst!r}", limit, before.rule)
             account = rows.account(dataset, analyst)
             accounts = chain.after_grant(before, account, limit, queries)
-            body = chain.canonical({"limit": pair(limit), "queries": queries})
+            body = chain.canonical({"limit": limit, "queries": queries})
             _append(rows, last, dataset, "grant", accounts, body, analyst)
 
     def raise_budget(self, dataset: str, budget: Charge, *, reason: str) -> None:
@@ -166,7 +159,7 @@ class Ledger:
                     " and its delta not below: a budget can be raised only."
                 )
             accounts = chain.after_raise(before, budget)
-            body = chain.canonical({"budget": pair(budget), "reason": reason})
+            body = chain.canonical({"budget": budget, "reason": reason})
             _append(rows, last, dataset, "raise", accounts, body)
 
     def spend(
@@ -200,7 +193,7 @@ class Ledger:
         # All that can be done beforehand is: others wait from here on.
         shown, key, rule = chain.guarantee_json(guarantee), chain.key_of(query), self._rule(dataset)
         charge, rho = charge_of(guarantee, rule), chain.pure_rho(guarantee, rule)
-        body = chain.canonical({"query": query, "charge": pair(charge), "guarantee": shown})
+        body = chain.canonical({"query": query, "charge": charge, "guarantee": shown})
         with self._writing(dataset) as rows:
             last, before = rows.last(dataset)
             if before.rule != rule:
