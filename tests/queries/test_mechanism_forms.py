@@ -334,7 +334,7 @@ LEAKS = {
 @pytest.mark.parametrize("name", LEAKS)
 def test_a_leak_by_form_is_seen(name: str) -> None:
     leak = LEAKS[name]
-    runs = MechanismSettings(CLAIM, runs=500)
+    runs = MechanismSettings(CLAIM, runs=300)
     found = study(lambda data, seed: leak(len(data) % 2, seed), [PAIR], runs)
     assert found.limit.low > 1.0, found.worst.found.event
 

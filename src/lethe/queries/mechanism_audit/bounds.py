@@ -7,6 +7,7 @@ correction; several pairs share the level.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -310,6 +311,7 @@ def largest(claim: Claim, runs: int, level: float) -> float:
     return max(0.0, float(merit_of(claim)(high, low)[0]))
 
 
+@functools.lru_cache(maxsize=1024)
 def power(claim: Claim, less: float, runs: int, level: float, seed: int = 0) -> Estimate:
     """How often a mechanism with too little noise would be caught, on its worst pair.
 
