@@ -35,7 +35,7 @@ def shares_noise(found: Study) -> bool:
 
 @pytest.mark.parametrize("name", ["Laplace", "discrete Laplace", "randomized response"])
 def test_right_mechanisms_are_seldom_flagged_and_half_the_noise_is(name: str) -> None:
-    known, times = CASES.KNOWN[name], 30
+    known, times = CASES.KNOWN[name], 20
     flags = sum(audited(known, seed, runs=500).limit.low > 1.0 for seed in range(times))
     # If 5 % were flagged, more than this happens once in 10,000 seeds.
     assert flags <= binom.ppf(1 - 1e-4, times, 0.05)

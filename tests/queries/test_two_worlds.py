@@ -85,12 +85,10 @@ def without_noise(content):
 
 OTHER = (424_242.25, "Rutland", 99)
 ODD = [
-    (np.inf, None, 99),
+    (np.inf, None, -(2**62)),
     (-np.inf, "x" * 100_000, 2**62),
-    (np.nan, "", -(2**62)),
-    (1e308, "\0\n\u2028", 0),
-    (-0.0, "kent", None),
-    (5e-324, "K" * 999, 2**31),
+    (np.nan, "\0\n\u2028", None),
+    (5e-324, "", 2**31),
 ]
 """Incomes, counties and ages that one record alone has."""
 
@@ -298,7 +296,7 @@ def test_no_cell_of_one_record_shows_in_a_status_a_header_a_body_or_the_ledger(p
     """Answers, questions beyond a limit, and an analyst whose room in the ledger is used up."""
     worlds = pair(other, stored_megabytes=0.06, delta=10**12)
     statuses = []
-    many = [question("count()", epsilon=k / 1e4) for k in range(1, 9)]
+    many = [question("count()", epsilon=k / 1e4) for k in range(1, 7)]
     for asked in (*LARGE, *GOOD, *GOOD[:2], *many):
         plan = {"json": {**asked["json"]}}
         statuses += [both(worlds, "alice", "POST", path, **plan)[0] for path in (PLAN, ASK)]
