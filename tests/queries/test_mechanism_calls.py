@@ -65,7 +65,7 @@ def test_what_counts_calls_accuses_no_right_mechanism(name: str) -> None:
     def answer(call: int, people: int, seed: int):
         return {"beside": BESIDE[name](call, seed), "count": people + noise(seed)}
 
-    found = study(counting(answer), [PAIR], MechanismSettings(CLAIM, runs=700))
+    found = study(counting(answer), [PAIR], MechanismSettings(runs=700))
     assert found.limit.low <= 1.0, found.worst.found.event
     assert isinstance(found.reuse, Estimate) and found.reuse.low <= MOST
     assert found.reuse.high <= MOST or "time" in name or "moment" in name

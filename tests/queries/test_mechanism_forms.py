@@ -334,7 +334,7 @@ LEAKS = {
 @pytest.mark.parametrize("name", LEAKS)
 def test_a_leak_by_form_is_seen(name: str) -> None:
     leak = LEAKS[name]
-    runs = MechanismSettings(CLAIM, runs=200)
+    runs = MechanismSettings(runs=200)
     found = study(lambda data, seed: leak(len(data) % 2, seed), [PAIR], runs)
     assert found.limit.low > 1.0, found.worst.found.event
 
@@ -469,7 +469,7 @@ def test_right_mechanisms_of_several_forms_are_not_accused(make, times: int) -> 
     flags = 0
     for seed in range(times):
         mechanism = make(np.random.default_rng([seed, 5]))
-        flags += study(mechanism, [PAIR], MechanismSettings(CLAIM, runs=400)).limit.low > 1.0
+        flags += study(mechanism, [PAIR], MechanismSettings(runs=400)).limit.low > 1.0
     assert flags <= binom.ppf(1 - 1e-3, times, 0.05)
 
 

@@ -3,6 +3,7 @@
 import math
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,7 +26,8 @@ LONGER = {
 
 def audited(known, seed: int, less: float = 1.0, runs: int = 1000) -> Study:
     mechanism = known.make(np.random.default_rng(seed), less)
-    settings = MechanismSettings(known.claim, known.relation, runs, seed=seed)
+    measure = replace(known.claim, value=None)  # without a claim nothing is planted, which is slow
+    settings = MechanismSettings(measure, known.relation, runs, seed=seed)
     return study(mechanism, known.pairs, settings)
 
 
