@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from lethe.data.columns import (
     is_text,
     list_names,
     missing,
+    named_column,
     read_columns,
 )
 from lethe.data.condition import Condition, without_condition
@@ -147,7 +148,9 @@ def load(
                 "parquet."
             )
         inputs, label, id_column = _arrays_of(path, columns, label, id_column, person, holdout_by)
-    label = _check_label(path, columns, label, drop)
+    if label is not None and label in drop:
+        raise InputError(f"label {label!r} is also in drop. Take it out of drop.")
+    label = named_column("label", label, columns, path)
     used = {label: "label"} if inputs is None else {label: "label", inputs: "features"}
     chosen = choose_records(
         path,
@@ -234,18 +237,6 @@ def _check_complete(name: str, options: Mapping[str, Any]) -> None:
                 f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
                 f"Leave it out, or name a file such as ./{name}.csv."
             )
-
-
-def _check_label(path: Path, columns: Columns, label: str | None, drop: Collection[str]) -> str:
-    if label is None:
-        raise InputError(
-            f"{path} needs a label: name its column with --label. "
-            f"Columns: {list_names(columns, 40)}."
-        )
-    if label in drop:
-        raise InputError(f"label {label!r} is also in drop. Take it out of drop.")
-    check_column("label", label, columns, path)
-    return label
 
 
 def _find(path: Path, columns: Columns, names: tuple[str, ...], what: str) -> str:
