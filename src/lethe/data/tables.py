@@ -282,13 +282,6 @@ def _one_each(path: Path, columns: Columns, name: str, records: int) -> NDArray[
     return values
 
 
-def _feature_names(shape: tuple[int, ...]) -> tuple[str, ...]:
-    """x0, x1, ...; in images by position: x[row,column]."""
-    if len(shape) == 1:
-        return tuple(f"x{at}" for at in range(shape[0]))
-    return tuple(f"x[{','.join(map(str, at))}]" for at in np.ndindex(shape))
-
-
 @dataclass(frozen=True)
 class Encoded:
     """The features of one column.
@@ -505,7 +498,7 @@ def _constant(name: str, column: NDArray[Any], value: str) -> Encoded:
 def _encode_array(
     features: NDArray[Any], chosen: NDArray[np.int64], unread: Sequence[str]
 ) -> Encoded:
-    notes = []
+    notes, shape = [], features.shape[1:]
     flat = features[chosen].reshape(len(chosen), -1)
     if flat.dtype == np.uint8:
         values = np.divide(flat, 255, dtype=np.float32)
@@ -515,7 +508,11 @@ def _encode_array(
             values = np.ascontiguousarray(flat, dtype=np.float32)
     if unread:
         notes.append(f"Arrays that were not used: {list_names(unread)}.")
-    return Encoded(values, _feature_names(features.shape[1:]), tuple(notes))
+    if len(shape) == 1:
+        names = [f"x{at}" for at in range(*shape)]
+    else:  # of images by position
+        names = [f"x[{','.join(map(str, at))}]" for at in np.ndindex(shape)]
+    return Encoded(values, tuple(names), tuple(notes))
 
 
 def _encode_columns(

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -329,8 +329,13 @@ def _turn(*question: str) -> threading.Lock:
 def _stored(ledger: Ledger, plan: Plan, dataset: str, analyst: str, key: str) -> Reply | None:
     if (text := ledger.stored(dataset, analyst, key)) is None:
         return None
+    told = read_json(text)
+    guarantee = guarantee_of(told["guarantee"])
+    rows = (
+        Answer(**{**row, "notes": tuple(row["notes"])}, guarantee=guarantee) for row in told["rows"]
+    )
     left = ledger.balance(dataset, analyst).left
-    return Reply(_from_json(read_json(text)), plan, None, left, True)
+    return Reply(Answers(tuple(rows), guarantee), plan, None, left, True)
 
 
 class _Watched(dict[tuple[Scalar, ...], Exact]):
@@ -362,14 +367,6 @@ def _answered(table: Table, plan: Plan, progress: Progress | None = None) -> Ans
         raise RunFailed("the answer costs something else than was planned, so it is not given.")
     rows = tuple(replace(row, guarantee=plan.guarantee) for row in answers.rows)
     return Answers(rows, plan.guarantee)
-
-
-def _from_json(told: Mapping[str, Any]) -> Answers:
-    guarantee = guarantee_of(told["guarantee"])
-    rows = (
-        Answer(**{**row, "notes": tuple(row["notes"])}, guarantee=guarantee) for row in told["rows"]
-    )
-    return Answers(tuple(rows), guarantee)
 
 
 def _charge_json(charge: Charge | None) -> dict[str, Any] | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -191,7 +190,11 @@ class Ledger:
         _check_text("analyst", analyst, LONGEST_NAME)
         _check_text("query", query, LONGEST_QUERY)
         # All that can be done beforehand is: others wait from here on.
-        shown, key, rule = chain.guarantee_json(guarantee), chain.key_of(query), self._rule(dataset)
+        shown, key = chain.guarantee_json(guarantee), chain.key_of(query)
+        if dataset not in self._rules:
+            with self._reading() as rows:
+                self._rules[dataset] = rows.last(dataset)[1].rule
+        rule = self._rules[dataset]
         charge, rho = charge_of(guarantee, rule), chain.pure_rho(guarantee, rule)
         body = chain.canonical({"query": query, "charge": charge, "guarantee": shown})
         with self._writing(dataset) as rows:
@@ -423,25 +426,15 @@ class Ledger:
                 self._compared = True
             yield rows
 
-    def _writing(self, dataset: str) -> AbstractContextManager[Rows]:
-        if self._anchor is None:
-            return self._store.writing(dataset)
-        return self._anchored_writing(dataset, self._anchor)
-
     @contextlib.contextmanager
-    def _anchored_writing(self, dataset: str, anchor: Anchor) -> Iterator[Rows]:
+    def _writing(self, dataset: str) -> Iterator[Rows]:
+        anchor = self._anchor
         with self._store.writing(dataset) as rows:
-            if wrong := anchor.missing_from(rows):
+            if anchor is not None and (wrong := anchor.missing_from(rows)):
                 raise Damaged(words.refused(wrong))
             yield rows
-        if rows.newest is not None:
+        if anchor is not None and rows.newest is not None:
             anchor.advance(rows.newest)
-
-    def _rule(self, dataset: str) -> str:
-        if dataset not in self._rules:
-            with self._reading() as rows:
-                self._rules[dataset] = rows.last(dataset)[1].rule
-        return self._rules[dataset]
 
 
 def open_ledger(where: str | Path, anchor: str | Path | None = None) -> Ledger:
