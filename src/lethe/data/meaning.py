@@ -89,8 +89,8 @@ def _joint(
     read: list[Column] = []
     for column, (kind, _) in zip(columns, kinds_of, strict=True):
         if not kind:
-            gap = _GAPS.get(target, np.nan)
-            read.append(_mapped(column, lambda cells, gap=gap: np.full(len(cells), gap)))
+            gaps = _mapped(column, lambda cells: np.full(len(cells), _GAPS.get(target, np.nan)))
+            read.append(gaps)
         elif target == "text":  # names that happen to look like numbers in one file stay names
             read.append(column)
         else:
