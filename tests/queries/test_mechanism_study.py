@@ -18,9 +18,9 @@ from lethe.queries.mechanism_audit.settings import MOST, Claim, MechanismSetting
 
 CASES = benchmark("known_mechanisms")
 LONGER = {
-    "threshold one too low": 10_000,
-    "sparse vector 3, tells the answer": 10_000,
-    "sparse vector 4, noise not by the cut-off": 10_000,
+    "threshold one too low": 6_000,
+    "sparse vector 3, tells the answer": 6_000,
+    "sparse vector 4, noise not by the cut-off": 6_000,
 }
 
 

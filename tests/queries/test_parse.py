@@ -133,7 +133,7 @@ def test_length_and_depth_are_bounded() -> None:
             parse(f"count() where {opened * 51}x = 1")
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.sampled_from(
