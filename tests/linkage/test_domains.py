@@ -71,7 +71,7 @@ def test_what_is_drawn_of_a_cell_lies_in_it(column: Column, bins: int, seed: int
 
 
 @settings(max_examples=150)
-@given(st.sampled_from(TYPES), st.lists(st.sampled_from(HOSTILE), max_size=6))
+@given(st.sampled_from([*TYPES]), st.lists(st.sampled_from(HOSTILE), max_size=6))
 def test_a_cell_is_cast_alike_however_its_column_is_stored(kind: str, cells: list[Any]) -> None:
     alone = [cast(text(cell), Column("c", kind)) for cell in cells]
     together = cast(stored(cells), Column("c", kind))
