@@ -174,12 +174,6 @@ def linear(module: nn.Module, x: Tensor, g: Tensor) -> Product | Flat:
     return Product(_positions(x), _positions(g), module.get_parameter("weight").shape)
 
 
-def linear_product(x: Tensor, g: Tensor, copies: int = 1) -> Product:
-    """A product of (B copies, T, I) inputs and (B copies, T, O) gradients, summed over copies."""
-    shape = (g.shape[-1], x.shape[-1])
-    return Product(_positions(gathered(x, copies)), _positions(gathered(g, copies)), shape)
-
-
 def gathered(values: Tensor, copies: int) -> Tensor:
     """(B copies, ...) as (B, copies, ...), unchanged for one copy."""
     return values if copies == 1 else values.reshape(-1, copies, *values.shape[1:])
