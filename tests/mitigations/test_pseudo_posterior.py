@@ -22,7 +22,6 @@ from lethe.mitigations.pseudo_posterior import (
     epsilon_factor,
     estimate_epsilon,
     expected_maximum,
-    linear_weights,
     record_risk,
     scalar_weights,
     target_weights,
@@ -72,21 +71,6 @@ def test_target_weights_one_by_one(logs: np.ndarray, epsilon: float, relation: s
     finite = risk[np.isfinite(risk)]
     if len(finite) and finite.max() >= limit:
         assert estimate.epsilon == pytest.approx(epsilon)
-
-
-@given(LOGS, st.floats(0, 2), st.floats(-1, 1))
-def test_linear_weights_one_by_one(logs: np.ndarray, scale: float, shift: float) -> None:
-    risk = record_risk(logs)
-    finite = [r for r in risk.tolist() if math.isfinite(r)]
-    wanted = []
-    for r in risk.tolist():
-        if not math.isfinite(r):
-            wanted.append(0.0)
-            continue
-        span = max(finite) - min(finite)
-        share = (r - min(finite)) / span if span else 0.0
-        wanted.append(min(1.0, max(0.0, scale * (1 - share) + shift)))
-    assert linear_weights(risk, scale, shift) == pytest.approx(wanted)
 
 
 @given(LOGS, st.floats(0.01, 40), st.sampled_from(RELATIONS))
@@ -352,8 +336,6 @@ def test_the_estimate_answers_to_the_scale_of_the_draw() -> None:
         (lambda: target_weights([1.0], 1.0, "swap"), "relation"),
         (lambda: target_weights([math.nan], 1.0, "add/remove"), "risk"),
         (lambda: target_weights([], 1.0, "add/remove"), "risk"),
-        (lambda: linear_weights([1.0], -1.0, 0.0), "scale"),
-        (lambda: linear_weights([1.0], 1.0, math.inf), "shift"),
         (lambda: loss_bound(0.0, 3), "floor"),
         (lambda: loss_bound(1.0, 3), "floor"),
         (lambda: loss_bound(0.1, 1), "classes"),

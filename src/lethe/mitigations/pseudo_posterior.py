@@ -75,30 +75,6 @@ def target_weights(
     return limit / np.maximum(known, limit)
 
 
-def linear_weights(risk: ArrayLike, scale: float, shift: float) -> Float:
-    """Form (b): scale (1 - f~_i) + shift, truncated to [0, 1]; f~ is the risk rescaled to [0, 1].
-
-    Args:
-        risk: infinite gives weight 0 and does not count in the rescaling.
-        scale: >= 0; how far the weights of the safest and the riskiest record lie apart.
-        shift: weight of the riskiest record; finite.
-
-    >>> linear_weights([1.0, 2.0, 3.0], 0.8, 0.1).round(2)
-    array([0.9, 0.5, 0.1])
-    """
-    check_between("scale", scale, 0, math.inf, open_high=True)
-    check_between("shift", shift, -math.inf, math.inf, open_low=True, open_high=True)
-    known = _checked_risk(risk)
-    finite = np.isfinite(known)
-    if not finite.any():
-        return np.zeros(len(known))
-    low, high = known[finite].min(), known[finite].max()
-    span = high - low
-    # Where all are equal nobody stands out, and f~ is 0.
-    share = (np.where(finite, known, low) - low) / (span if span > 0 else 1.0)
-    return np.where(finite, np.clip(scale * (1 - share) + shift, 0, 1), 0.0)
-
-
 def scalar_weights(
     risk: ArrayLike, epsilon: float, relation: str, outcome: str = "discrete"
 ) -> Float:

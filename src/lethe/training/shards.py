@@ -97,7 +97,7 @@ def write_shard(path: Path, shard: Shard, spec: str) -> None:
         if getattr(shard, name) is not None
     }
     header = {"spec": spec, "first": str(shard.first), "content": _content(arrays)}
-    write_whole(path, _in_order(save(arrays, metadata=header)))
+    write_whole(path, tensor_bytes(arrays, header))
 
 
 def read_shard(
@@ -156,8 +156,14 @@ def _header(raw: bytes) -> tuple[dict[str, Any], int]:
     return json.loads(raw[8:end]), end
 
 
-def _in_order(raw: bytes) -> bytes:
-    """The same file with its header's keys sorted: safetensors writes metadata in any order."""
+def tensor_bytes(arrays: dict[str, NDArray[Any]], metadata: dict[str, str]) -> bytes:
+    """A safetensors file with its header's keys sorted: the library writes metadata in any order.
+
+    Args:
+        arrays: contiguous arrays by name.
+        metadata: words of the header.
+    """
+    raw = save(arrays, metadata=metadata)
     header, end = _header(raw)
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

@@ -26,7 +26,6 @@ from lethe.mitigations.pseudo_posterior import (
     EpsilonEstimate,
     ScaleResponse,
     estimate_epsilon,
-    linear_weights,
     record_risk,
     scalar_weights,
     scale_response,
@@ -68,11 +67,10 @@ def release_guarantee(
         f"with 1 draw the estimate is {estimate.growth[0]:.4g}, with {estimate.draws} draws "
         f"{estimate.growth[-1]:.4g}: it grows with their number",
     ]
-    if settings.weighting != "none" and estimate.epsilon > settings.epsilon:
+    if estimate.epsilon > settings.epsilon:
         assumptions.append(f"the target of {settings.epsilon:g} was not met")
     assumptions.append("the estimate looks at losses only and ignores SWAG's covariance")
-    if settings.weighting in ("target", "linear", "scalar") or settings.rounds > 0:
-        assumptions.append("the weights were computed from the private records")
+    assumptions.append("the weights were computed from the private records")
     if estimate.bounded is None:
         assumptions.append("the loss has no bound")
     if response is not None:
@@ -140,8 +138,7 @@ def swag_ppm(
         checkpoints: of finished parts; `release_draw` gives one of a folder.
 
     Raises:
-        InputError: no records, unbounded loss where a bound is needed, batch normalisation that
-            was not allowed, or training that diverged.
+        InputError: no records, batch normalisation, or training that diverged.
         NotMeasurable: a record of positive weight has an infinite loss.
     """
     check_choice("outcome", outcome, OUTCOMES)
@@ -161,7 +158,6 @@ def swag_ppm(
         settings.momentum,
         settings.weight_decay,
         settings.batch_size,
-        settings.batch_norm,
     )
     bound = None
     if log_likelihood is None:
@@ -244,16 +240,14 @@ class _Run:
     def _sample(self, name: str, stream: tuple[int, ...], weights: Float | None) -> Swag:
         """Steps 3 and 6: SGD on at a constant, higher rate, one collection an epoch."""
         settings = self.settings
-        file = self.checkpoints.path(name)
-        if file is not None and file.exists():
-            return Swag.load(file, device=str(self.trained.records.device))
-        posterior = Swag(
-            self.trained.parameters, settings.rank, settings.scale, precision=settings.precision
-        )
+        posterior = Swag(self.trained.parameters, settings.rank, settings.scale)
+        done = self.checkpoints.load(name)
+        if done is not None:
+            posterior.restore(done)
+            return posterior
         phase = Phase(name, (self.seed, *stream), settings.swag_epochs, settings.swag_rate)
         self.trained.train(phase, weights, self.checkpoints, posterior.collect, self.progress)
-        if file is not None:  # kept whole, so that its collections are needed no more
-            posterior.save(file)
+        self.checkpoints.save(name, posterior.state())  # its collections are needed no more
         self.checkpoints.delete(f"{name}.")
         return posterior
 
@@ -282,19 +276,11 @@ class _Run:
 
     def _weights(self, risk: Float) -> Float:
         """Step 4: one of the forms."""
-        settings = self.settings
-        if settings.weighting == "none":
-            return np.where(np.isfinite(risk), 1.0, 0.0)
-        if settings.weighting == "linear":
-            weights = linear_weights(risk, *settings.linear)
-        elif settings.weighting == "bound":
-            weights = self._targeted(np.full_like(risk, self.bound))
-        else:
-            scalar = settings.weighting == "scalar"
-            weights = self._targeted(risk, scalar_weights if scalar else target_weights)
+        scalar = self.settings.weighting == "scalar"
+        weights = self._targeted(risk, scalar_weights if scalar else target_weights)
         if not (weights > 0).any():
             raise InputError(
-                f"weighting={settings.weighting!r} gives every record the weight 0: nothing "
+                f"weighting={self.settings.weighting!r} gives every record the weight 0: nothing "
                 "would be learned; set floor=, or lower swag_rate."
             )
         return weights
@@ -442,14 +428,14 @@ class PosteriorDraw:
     @property
     def name(self) -> str:
         """Unique name of the candidate."""
-        kind = {"target": "swag-ppm"}.get(self.weighting, f"swag-{self.weighting}")
+        kind = {"target": "swag-ppm", "scalar": "swag-scalar"}[self.weighting]
         return f"{kind}-{self.epsilon:g}"
 
     @property
     def title(self) -> str:
         """What is done, in words."""
         who = {"target": "risky records count less", "scalar": "all records count less, alike"}
-        return f"one draw from a posterior in which {who.get(self.weighting, self.weighting)}"
+        return f"one draw from a posterior in which {who[self.weighting]}"
 
     @property
     def settings(self) -> dict[str, Any]:

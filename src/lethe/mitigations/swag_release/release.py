@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise, noise_seed
-from lethe.files import write_for_owner
+from lethe.files import write_for_owner, write_whole
 from lethe.mitigations.swag_release.mechanism import Mechanism, swag_ppm
 from lethe.mitigations.swag_release.records import (
     Inputs,
@@ -27,9 +27,9 @@ from lethe.mitigations.swag_release.records import (
     model_logits,
 )
 from lethe.mitigations.swag_release.training import FolderCheckpoints, Progress
-from lethe.mitigations.swag_state import write_state
 from lethe.training.fingerprint import hash_value
 from lethe.training.folder import lock_folder
+from lethe.training.shards import tensor_bytes
 
 FORMAT = "lethe-released-draw-1"
 
@@ -188,8 +188,12 @@ def _write(
         "release": json.dumps(label, allow_nan=False),
     }
     # Counters, which only training reads, are no part of the draw.
-    solid = {name: value.float() for name, value in draw.items() if value.is_floating_point()}
-    write_state(path, solid, header)
+    solid = {
+        name: value.float().cpu().contiguous().numpy()
+        for name, value in draw.items()
+        if value.is_floating_point()
+    }
+    write_whole(path, tensor_bytes(solid, header))
     return path
 
 
