@@ -250,7 +250,7 @@ class Swag:
 
     def _named(self, vectors: Tensor) -> dict[str, Tensor]:
         """(..., P) vectors by name, each in its parameter's shape and type."""
-        parts = vectors.split([like.numel() for like in self._like.values()], -1)
+        parts = torch.split(vectors, [like.numel() for like in self._like.values()], -1)
         return {
             name: part.reshape((*vectors.shape[:-1], *like.shape)).to(like.dtype)
             for (name, like), part in zip(self._like.items(), parts, strict=True)

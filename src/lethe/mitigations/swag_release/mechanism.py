@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise, noise_seed
+from lethe.mitigations.mitigation import Measured
 from lethe.mitigations.pseudo_posterior import (
     OUTCOMES,
     EpsilonEstimate,
@@ -412,7 +413,7 @@ class DrawMethod:
 
 
 @dataclass(frozen=True)
-class PosteriorDraw:
+class PosteriorDraw(Measured):
     """A draw from the SWAG pseudo posterior as a candidate of an audit.
 
     Attributes:
@@ -423,7 +424,6 @@ class PosteriorDraw:
     relation: str = "replace-one"  # that the estimate is under, ``add/remove`` or ``replace-one``
     floor: float | None = 0.01  # m in (0, 1) of the loss floor; None leaves losses unbounded
     weighting: str = "target"  # see `ReleaseSettings`
-    needs_weights: bool = False  # never: each model makes its own weights
 
     @property
     def name(self) -> str:
@@ -481,7 +481,3 @@ class PosteriorDraw:
             ),
         )
         return from_seeded_noise(label, given=True)
-
-    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
-        """Nothing further."""
-        return {}
