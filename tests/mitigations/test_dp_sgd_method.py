@@ -45,7 +45,7 @@ MEMBERS[:, :POOL] = membership(MODELS, POOL, 0)
 MASK = np.arange(RECORDS) < POOL
 SEEDS = [model_seed(0, at) for at in range(MODELS)]
 WEIGHTS = RNG.random(RECORDS).astype(np.float32)
-CHAIN, VMAP, ALONE = Layout("chain", 4), Layout("vmap", 4), Layout("alone", 1)
+CHAIN, ALONE = Layout("chain", 4), Layout("alone", 1)
 
 
 def net() -> nn.Module:
@@ -181,7 +181,6 @@ CASES: dict[str, tuple[DpSgd, TorchRecipe, Layout, bool]] = {
     ),
     "images": (PRIVATE, replace(SGD, make_module=images), ALONE, False),
     "residual": (PRIVATE, replace(SGD, make_module=Residual), ALONE, True),
-    "residual, asked to stack": (PRIVATE, replace(SGD, make_module=Residual), VMAP, False),
 }
 
 

@@ -491,8 +491,8 @@ class Layout:
     """One way to train many models of one recipe.
 
     Attributes:
-        kind: ``chain`` (layers with a written-out backward pass), ``vmap`` (any module, all
-            models in one pass of autograd) or ``alone`` (one model after another by autograd).
+        kind: ``chain`` (layers with a written-out backward pass, many models at once) or ``alone``
+            (one model after another by autograd).
     """
 
     kind: str

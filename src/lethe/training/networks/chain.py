@@ -216,7 +216,6 @@ class Chain:
         dropout: one random stream a model.
     """
 
-    even = False
     predict_cells = 32768
 
     def __init__(self, modules: Sequence[nn.Module], dropout: Sequence[torch.Generator]) -> None:

@@ -103,30 +103,15 @@ def _view(flat: Tensor, place: int, shape: tuple[int, ...], turned: bool) -> Ten
     return part.view(shape)
 
 
-def buffers_of(modules: Sequence[nn.Module], device: torch.device | str) -> dict[str, Tensor]:
-    """Everything else that a module holds, such as running statistics, stacked: (K, *shape)."""
-    stacked: dict[str, Any] = {}
-    named = [
-        dict(module.named_buffers())
-        | {name: p for name, p in module.named_parameters() if not p.requires_grad}
-        for module in modules
-    ]
-    for name in named[0]:
-        stacked[name] = torch.stack([buffers[name].detach() for buffers in named]).to(device)
-    return stacked
-
-
 class Network(Protocol):
     """K models of one architecture that take their steps together.
 
     Attributes:
         parameters: of all models.
-        even: whether all models must have equally many rows in a step (no padding).
         predict_cells: rows times models to predict at once.
     """
 
     parameters: Parameters
-    even: bool
     predict_cells: int
 
     def forward(self, x: Tensor, rows: Sequence[int]) -> Tensor:
