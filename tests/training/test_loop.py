@@ -208,12 +208,6 @@ def test_written_out_layers_give_the_same_bits_in_every_stack(
     assert all(np.array_equal(one, other) for other in others)
 
 
-def test_images_channels_last_change_nothing_but_rounding() -> None:
-    recipe = replace(SGD, make_module=images)
-    last = train(recipe, Treatment(noise=0.01), layout=replace(ALONE, images_last=True))
-    assert np.abs(last - plainly(recipe, Treatment(noise=0.01))).max() < 1e-4
-
-
 def test_a_regression_trains_on_standard_units_and_answers_in_its_own() -> None:
     targets = 1000.0 + 50 * RNG.normal(size=RECORDS)
     recipe = replace(SGD, make_module=lambda: nn.Linear(WIDTH, 1), loss="squared-error")
@@ -226,19 +220,6 @@ def test_a_regression_trains_on_standard_units_and_answers_in_its_own() -> None:
             assert ours.shape == (RECORDS, 1)
             assert np.abs(ours - wanted).max() < 1e-4 * 50
             assert abs(ours.mean() - 1000) < 50
-
-
-def test_a_regression_mixes_its_targets_too() -> None:
-    targets = RNG.normal(size=RECORDS)
-    recipe = replace(SGD, make_module=lambda: nn.Linear(WIDTH, 1), loss="squared-error")
-    treatment = Treatment(mixup=1.0, average=0.5)
-    for layout in (CHAIN, ALONE):
-        models = train_models(
-            Work(recipe, FEATURES, targets, MEMBERS[:2], MASK, treatment, SEEDS[:2], layout)
-        )
-        for ours, row, seed in zip(models, MEMBERS, SEEDS, strict=False):
-            wanted = train_plainly(recipe, FEATURES, targets, row, MASK, treatment, seed)
-            assert np.abs(ours - wanted).max() < 1e-4
 
 
 def test_the_loop_refuses_what_a_recipe_cannot_do() -> None:
