@@ -166,7 +166,7 @@ def test_noise_levels_on_ray_are_those_of_this_machine(ray_here, tmp_path) -> No
     there = audit_released([model], settings, told.append, cluster=cluster)
     assert there.to_bytes() == here.to_bytes()
     assert (tmp_path / "killed").exists()
-    assert sum("all attackers; " in line for line in told) > 5
+    assert sum("all attackers; " in line for line in told) > 3
 
 
 @pytest.mark.slow
