@@ -110,7 +110,20 @@ def release_draw(
     if first is None:
         raise InputError("the module has no parameters.")
     records = Records(inputs, truth, first.device, classes=log_likelihood is None)
-    terms = _asked(module, records, settings, seed, draw_seed, logits, log_likelihood, outcome)
+    live = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
+    kinds = {name: type(part) for name, part in module.named_modules()}
+    state = {name: value.detach().clone() for name, value in module.state_dict().items()}
+    terms = {  # what the released bytes depend on
+        "records": records.fingerprint(),
+        "weights": hash_value(state),
+        "module": hash_value([str(module), live, kinds]),
+        "logits": hash_value(logits if log_likelihood is None else log_likelihood),
+        "outcome": outcome,
+        "seed": seed,
+        "draw_seed": None if draw_seed is None else str(draw_seed),
+        "draw_seed_given": None if draw_seed is None else True,
+        **asdict(settings),
+    }
     fresh = {"draw_seed": str(noise_seed(None)), "draw_seed_given": False}
     with private_folder(place / "private", terms, fresh) as known:
         mechanism = swag_ppm(
@@ -134,34 +147,6 @@ def release_draw(
             for number, draw in enumerate(mechanism.draws)
         ]
     return ReleasedDraw(tuple(files), mechanism)
-
-
-def _asked(
-    module: nn.Module,
-    records: Records,
-    settings: ReleaseSettings,
-    seed: int,
-    draw_seed: int | None,
-    logits: Logits,
-    log_likelihood: LogLikelihood | None,
-    outcome: str,
-) -> dict[str, Any]:
-    """What the released bytes depend on, as plain values and hashes."""
-    live = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
-    kinds = {name: type(part) for name, part in module.named_modules()}
-    return {
-        "records": records.fingerprint(),
-        "weights": hash_value(
-            {name: value.detach().clone() for name, value in module.state_dict().items()}
-        ),
-        "module": hash_value([str(module), live, kinds]),
-        "logits": hash_value(logits if log_likelihood is None else log_likelihood),
-        "outcome": outcome,
-        "seed": seed,
-        "draw_seed": None if draw_seed is None else str(draw_seed),
-        "draw_seed_given": None if draw_seed is None else True,
-        **asdict(settings),
-    }
 
 
 def _write(
