@@ -17,7 +17,7 @@ BOOK, VMAP, LOOP = "book-keeping", "vmap", "loop"
 CASES: dict[str, tuple[Any, Any, str, str]] = {
     "mlp": (models.mlp, VECTOR, BOOK, ""),
     "attention": (models.attention, WORDS, VMAP, "MultiheadAttention has no rule"),
-    "norm on data": (models.norm_on_data, VECTOR, LOOP, "norm layer was not met"),
+    "norm on data": (models.norm_on_data, VECTOR, BOOK, ""),
     "norm aside": (models.norm_aside, VECTOR, BOOK, ""),
     "encoder layer": (models.encoder, WORDS, VMAP, "MultiheadAttention"),
     "lstm": (lambda: models.recurrent(nn.LSTM), WORDS, VMAP, "LSTM has no rule"),

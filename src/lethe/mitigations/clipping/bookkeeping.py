@@ -16,7 +16,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +24,6 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from lethe.mitigations.clipping.per_example import Loss, check_losses, combined, rows, size
 from lethe.mitigations.clipping.rules import (
-    NORMS,
     Rule,
     Slopes,
     dimensions,
@@ -77,18 +75,6 @@ def uncovered(losses: Tensor, zones: Sequence[Zone], names: dict[int, str]) -> s
                 seen.add(child)
                 waiting.append(child)
     return None
-
-
-def reached(losses: Tensor) -> set[Any]:
-    """All nodes that the losses depend on."""
-    seen = {losses.grad_fn}
-    waiting: list[Any] = [losses.grad_fn]
-    while waiting:
-        for child, _ in waiting.pop().next_functions:
-            if child is not None and child not in seen:
-                seen.add(child)
-                waiting.append(child)
-    return seen
 
 
 def _nodes(zone: Zone) -> list[Any]:
@@ -163,43 +149,24 @@ class Layer:
     between: tuple[int, int]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Call:
     """One recorded call of a layer."""
 
     layer: Layer  # that was called
     lead: int  # first dimension, or number of examples, that it saw
     edge: GradientEdge  # at the output, where the gradient is wanted
-    stored: tuple[Tensor, int] | None  # input and the version that it had; None once let go
-    below: Any = None  # node that made the input, or None
-    early: bool = False  # gradients are made small while the backward pass runs, see `reduce`
-    made: Slopes | None = None  # gradients that `reduce` made
+    stored: Tensor  # input
+    version: int  # that the input had
+    below: Any  # node that made the input, or None
 
-    def check_inputs(self) -> None:
-        """Refuse where the stored input was overwritten since."""
-        if self.stored is not None and self.stored[0]._version != self.stored[1]:
-            raise NotCovered(f"the input of {self.layer.name} was changed in place later")
-
-    def reduce(self, g: Tensor, copies: int) -> None:
-        """From the gradient at the output to gradients of few values; the input is let go."""
-        self.check_inputs()
-        with torch.no_grad():
-            self.made = self._slopes(g, copies)
-        self.stored = None
-
-    def _slopes(self, g: Tensor, copies: int) -> Slopes:
-        assert self.stored is not None
-        layer, x = self.layer, self.stored[0]
+    def slopes(self, g: Tensor, copies: int) -> Slopes:
+        """Gradients of all trained parameters of the layer, from that at its output."""
+        layer, x = self.layer, self.stored
         if x.dtype != layer.dtype and x.is_floating_point():
             x = x.to(layer.dtype)
         g = g if g.dtype == layer.dtype else g.to(layer.dtype)
         return with_copies(layer.rule, layer.module, x, g, copies)
-
-    def slopes(self, gradient: Tensor | None, copies: int) -> Slopes | None:
-        """Gradients of all trained parameters of the layer; None where the loss needs none."""
-        if not self.early and gradient is not None:
-            self.made = self._slopes(gradient, copies)
-        return self.made
 
 
 class Tape:
@@ -259,13 +226,11 @@ class Tape:
         if apart & self.shared:
             raise NotCovered(f"{min(apart & self.shared)} is called with and without examples")
 
-    def record(
-        self, loss: Loss, batch: Any, spread: bool = True, copies: int = 1
-    ) -> tuple[Tensor, list[Call]]:
+    def record(self, loss: Loss, batch: Any, spread: bool = True) -> tuple[Tensor, list[Call]]:
         """One forward pass: losses (B,) with their graph, and the calls in order.
 
         Args:
-            loss, batch, copies: see `per_example`.
+            loss, batch: see `per_example`.
             spread: repeat what `fit` found to be looked up once for all examples.
         """
         count, calls = size(batch), list[Call]()
@@ -283,11 +248,7 @@ class Tape:
                     raise NotCovered(f"{layer.name} was called with {x.ndim} dimensions")
                 edge = get_gradient_edge(output)
                 below = x.grad_fn if x.requires_grad else None
-                call = Call(layer, x.shape[0], edge, (x.detach(), x._version), below)
-                if layer.rule in NORMS and below is not None:
-                    call.early = True
-                    output.register_hook(partial(call.reduce, copies=copies))
-                calls.append(call)
+                calls.append(Call(layer, x.shape[0], edge, x.detach(), x._version, below))
                 return repeated
 
             return keep
@@ -305,7 +266,7 @@ class Tape:
         Raises NotFinite: of some examples; their numbers may have reached the others' in products
             over the batch, as 0 times infinity.
         """
-        losses, calls = self.record(loss, batch, copies=copies)
+        losses, calls = self.record(loss, batch)
         lines = losses.shape[0]
         strange = [call.layer.name for call in calls if call.lead != lines]
         if strange:
@@ -337,18 +298,16 @@ Uses = dict[str, list[tuple[Slopes, str]]]
 
 def _uses(losses: Tensor, calls: list[Call], copies: int) -> Uses:
     """The backward pass: for each parameter, the gradients of all calls that use it."""
-    edges = [call.edge for call in calls if not call.early]
+    edges = [call.edge for call in calls]
     total = losses.sum() if copies == 1 else losses.sum() / copies
-    gradients = list(torch.autograd.grad(total, edges, allow_unused=True))[::-1]
-    missed = {call.edge.node for call in calls if call.early and call.made is None}
-    if missed and not missed.isdisjoint(reached(losses)):
-        raise NotCovered("a norm layer was not met in the backward pass")
+    gradients = torch.autograd.grad(total, edges, allow_unused=True)
     uses: Uses = defaultdict(list)
     with torch.no_grad():
-        for call in calls:
-            call.check_inputs()
-            slopes = call.slopes(None if call.early else gradients.pop(), copies)
-            if slopes is not None:
+        for call, gradient in zip(calls, gradients, strict=True):
+            if call.stored._version != call.version:
+                raise NotCovered(f"the input of {call.layer.name} was changed in place later")
+            if gradient is not None:
+                slopes = call.slopes(gradient, copies)
                 for inner, name in call.layer.parameters.items():
                     uses[name].append((slopes, inner))
     return uses

@@ -386,9 +386,6 @@ def _group_norm(module: nn.Module, x: Tensor, g: Tensor) -> Made:
     return Made({"weight": (g * normal).reshape(shape).sum(2), "bias": g.reshape(shape).sum(2)})
 
 
-NORMS: tuple[Rule, ...] = (_layer_norm, _rms_norm, _other_rms_norm, _group_norm)
-"""Rules whose gradients per example are far smaller than inputs and gradients at the output."""
-
 _RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: linear,
     nn.Conv1d: conv,
