@@ -67,7 +67,7 @@ def test_training_is_momentum_sgd_on_the_weighted_loss() -> None:
     inputs, truth = blobs(10)
     weights = np.linspace(0, 1, 10)
     log_likelihood = class_log_likelihood(model_logits, 0.1)
-    records = Records(inputs, truth, CPU, classes=True)
+    records = Records(inputs, truth, CPU)
     model = network()
     trained = Trained(model, records, log_likelihood, 0.8, 0.01, 10)
     theta = [one.detach().clone().requires_grad_() for one in model.parameters()]
@@ -97,7 +97,7 @@ def test_every_record_counts_its_weight_whatever_the_batches() -> None:
         before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
         trained = Trained(
             model,
-            Records(inputs.double(), truth, CPU, classes=True),
+            Records(inputs.double(), truth, CPU),
             lambda module, batch, of: module(batch).log_softmax(1)[torch.arange(len(of)), of],
             0.0,
             0.0,
@@ -326,29 +326,16 @@ def test_a_point_mass_is_seen_in_the_label() -> None:
     assert not any("almost one point" in words for words in spread.guarantee.assumptions)
 
 
-class Place(nn.Module):
-    """One number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.at = nn.Parameter(torch.zeros((), dtype=torch.float64))
-
-
-def gaussian(module: nn.Module, batch: Tensor, truth: Tensor) -> Tensor:
-    """Log-density of N(at, 1), without its constant."""
-    return -0.5 * (truth - module.get_parameter("at")) ** 2
-
-
 def test_infinite_losses_get_weight_zero() -> None:
     """The record is left out of the refit: it can move the draw by step 2 alone."""
     inputs, truth = blobs()
+    impossible = torch.zeros(3).index_fill(0, truth[7], -math.inf)
 
-    def cut(module: nn.Module, batch: Tensor, of: Tensor) -> Tensor:
-        found = module(batch).log_softmax(1)[torch.arange(len(of)), of]
-        return torch.where(batch[:, 0] == inputs[7, 0], -math.inf, found)
+    def cut(module: nn.Module, batch: Tensor) -> Tensor:
+        return torch.where(batch[:, :1] == inputs[7, 0], impossible, module(batch))
 
     settings = changed(floor=None, scales=())
-    done = swag_ppm(network(), inputs, truth, settings, 1, log_likelihood=cut)
+    done = swag_ppm(network(), inputs, truth, settings, 1, logits=cut)
     assert done.weights[7] == 0 and (np.delete(done.weights, 7) > 0).all()
     assert done.unweighted == math.inf and math.isfinite(done.estimate.epsilon)
     assert "the loss has no bound" in done.guarantee.assumptions
@@ -359,16 +346,17 @@ def test_infinite_losses_get_weight_zero() -> None:
 def test_an_infinite_loss_after_the_weights_is_not_measurable() -> None:
     """Weights of form b look at step 4; a record that is lost only later stops the estimate."""
     inputs, truth = blobs()
-    calls = [0]
+    calls, impossible = [0], torch.zeros(3).index_fill(0, truth[7], -math.inf)
 
-    def late(module: nn.Module, batch: Tensor, of: Tensor) -> Tensor:
-        found: Tensor = module(batch).log_softmax(1)[torch.arange(len(of)), of]
+    def late(module: nn.Module, batch: Tensor) -> Tensor:
         calls[0] += not torch.is_grad_enabled()
-        return torch.where(batch[:, 0] == inputs[7, 0], -math.inf, found) if calls[0] > 6 else found
+        scores: Tensor = module(batch)
+        cut = torch.where(batch[:, :1] == inputs[7, 0], impossible, scores)
+        return cut if calls[0] > 7 else scores
 
     with pytest.raises(NotMeasurable, match="record 7"):
         settings = changed(floor=None, scales=())
-        swag_ppm(network(), inputs, truth, settings, 1, log_likelihood=late)
+        swag_ppm(network(), inputs, truth, settings, 1, logits=late)
 
 
 @pytest.mark.parametrize(
@@ -411,9 +399,6 @@ def test_settings_that_break_a_rule(values: dict[str, Any], words: str) -> None:
         ({"module": network().requires_grad_(False)}, "requires a gradient"),
         ({"module": nn.Sequential(nn.Linear(4, 3), nn.Unflatten(1, (3, 1)))}, "scores"),
         ({"settings": changed(rate=3e38, swag_rate=3e38, floor=None)}, "lower the learning"),
-        ({"log_likelihood": lambda m, b, t: m(b).log_softmax(1)[:, 0]}, "floor"),
-        ({"outcome": "density"}, "needs log_likelihood"),
-        ({"outcome": "other"}, "outcome"),
     ],
 )
 def test_what_cannot_be_run(change: dict[str, Any], words: str) -> None:
@@ -423,15 +408,6 @@ def test_what_cannot_be_run(change: dict[str, Any], words: str) -> None:
         swag_ppm(**(given | change))
 
 
-def test_one_value_a_record() -> None:
-    inputs, truth = blobs()
-    with pytest.raises(InputError, match="one value a record"):
-        swag_ppm(
-            network(),
-            inputs,
-            truth,
-            changed(floor=None),
-            log_likelihood=lambda module, batch, of: module(batch).log_softmax(1),
-        )
+def test_one_scale_is_no_response() -> None:
     with pytest.raises(InputError, match="at least 2"):
         scale_response({1.0: [[-1.0]]}, [1.0], "add/remove")

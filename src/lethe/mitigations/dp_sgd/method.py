@@ -77,7 +77,7 @@ def clipped_sum_of(network: Network, recipe: TorchRecipe, x: Tensor, truth: Tens
 
     def losses(module: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         """(B,) loss of each example, whose slope is that of `loss_slope`."""
-        outputs = module(model.given(batch[0])).float()
+        outputs: Tensor = module(model.given(batch[0])).float()
         if recipe.loss == "squared-error":
             return (outputs[:, 0] - batch[1]).square()
         return functional.cross_entropy(

@@ -19,11 +19,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from lethe.errors import InputError, check_choice
+from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise, noise_seed
 from lethe.mitigations.mitigation import Measured
 from lethe.mitigations.pseudo_posterior import (
-    OUTCOMES,
     EpsilonEstimate,
     ScaleResponse,
     estimate_epsilon,
@@ -36,7 +35,6 @@ from lethe.mitigations.swag import Swag
 from lethe.mitigations.swag_release.records import (
     Inputs,
     Logits,
-    LogLikelihood,
     Records,
     ReleaseSettings,
     class_log_likelihood,
@@ -114,8 +112,6 @@ def swag_ppm(
     *,
     draw_seed: int | None = None,
     logits: Logits = model_logits,
-    log_likelihood: LogLikelihood | None = None,
-    outcome: str = "discrete",
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Mechanism:
@@ -128,13 +124,10 @@ def swag_ppm(
         module: with the weights to start from (step 1), public ones if it is pre-trained; it is
             not changed. Frozen parameters stay and are not drawn.
         inputs: (N, ...) tensor, or a mapping of them by argument name.
-        truth: (N,) class codes; anything with N rows for a `log_likelihood` of one's own.
+        truth: (N,) class codes.
         draw_seed: of the released draw, which its secrecy rests on; 128 secret bits by default.
             One that is given is for audits and reproductions, and the label says so.
         logits: (module, batch) -> (B, C) scores.
-        log_likelihood: (module, batch, truth) -> (B,) log p instead of a classifier's; a floor
-            is then its own affair.
-        outcome: ``discrete`` or ``density``, for a `log_likelihood` of one's own.
         progress: is told (step, done, of).
         checkpoints: of finished parts; `release_draw` gives one of a folder.
 
@@ -142,32 +135,21 @@ def swag_ppm(
         InputError: no records, batch normalisation, or training that diverged.
         NotMeasurable: a record of positive weight has an infinite loss.
     """
-    check_choice("outcome", outcome, OUTCOMES)
-    if log_likelihood is not None and settings.floor is not None:
-        raise InputError(
-            f"floor={settings.floor!r} is for classifiers; with log_likelihood= the loss is "
-            "yours, so set floor=None and bound it there."
-        )
-    if log_likelihood is None and outcome != "discrete":
-        raise InputError(f"outcome={outcome!r} needs log_likelihood=, a density's logarithm.")
     device = next(module.parameters()).device
-    records = Records(inputs, truth, device, classes=log_likelihood is None)
+    records = Records(inputs, truth, device)
     trained = Trained(
         copy.deepcopy(module),
         records,
-        log_likelihood or class_log_likelihood(logits, settings.floor),
+        class_log_likelihood(logits, settings.floor),
         settings.momentum,
         settings.weight_decay,
         settings.batch_size,
     )
-    bound = None
-    if log_likelihood is None:
-        classes = count_classes(logits, trained.module, records)
-        if settings.floor is not None:
-            bound = loss_bound(settings.floor, classes)
+    classes = count_classes(logits, trained.module, records)
+    bound = None if settings.floor is None else loss_bound(settings.floor, classes)
     given, secret = draw_seed is not None, noise_seed(draw_seed)
     parts = checkpoints or Checkpoints()
-    return _Run(settings, trained, seed, secret, given, outcome, bound, parts, progress).six_steps()
+    return _Run(settings, trained, seed, secret, given, bound, parts, progress).six_steps()
 
 
 @dataclass(frozen=True)
@@ -179,7 +161,6 @@ class _Run:
     seed: int  # of training and measuring
     secret: int  # seed of the released draw
     given: bool  # whether the caller gave that
-    outcome: str  # ``discrete`` or ``density``
     bound: float | None  # of the loss, or None
     checkpoints: Checkpoints  # of finished parts
     progress: Progress | None  # is told (step, done, of)
@@ -190,13 +171,13 @@ class _Run:
         fitted = self._fit("2-fit", (FIT,), settings.fit_epochs, None)
         first = self._sample("3-swag", (SWAG,), None)
         values = self._measure("4-draws", first, child_seed(self.seed, DRAWS), settings.draws)
-        risk = record_risk(values, self.outcome)
+        risk = record_risk(values)
         weights = self._weights(risk)
         unweighted = self._raw_epsilon(risk)
         rounds: list[float] = []
         for number in range(settings.rounds + 1):
             if number > 0:
-                lower = self._targeted(record_risk(values, self.outcome))
+                lower = self._targeted(record_risk(values))
                 changed = np.minimum(weights, lower)
                 if np.array_equal(changed, weights):
                     break
@@ -290,14 +271,13 @@ class _Run:
         settings = self.settings
         # The target is for all releases together.
         target = settings.epsilon / settings.releases
-        return form(risk, target, settings.relation, self.outcome)
+        return form(risk, target, settings.relation)
 
     def _estimate(self, values: Float, weights: Float) -> EpsilonEstimate:
         return estimate_epsilon(
             values,
             weights,
             self.settings.relation,
-            outcome=self.outcome,
             releases=self.settings.releases,
             bound=self.bound,
         )
@@ -326,7 +306,6 @@ class _Run:
             tables,
             weights,
             settings.relation,
-            outcome=self.outcome,
             releases=settings.releases,
             bound=self.bound,
         )

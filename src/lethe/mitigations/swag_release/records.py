@@ -118,16 +118,13 @@ class Records:
     Args:
         inputs: (N, ...) tensor or array, or a mapping of them by the names that the model's
             forward takes, as a tokenizer gives them.
-        truth: (N,) class codes, or (N, ...) targets for a log-likelihood of one's own.
+        truth: (N,) class codes.
         device: of the model; batches are moved there.
-        classes: whether truth must be class codes.
 
     Raises InputError: no records, unequal lengths, NaN or infinity, or no class codes.
     """
 
-    def __init__(
-        self, inputs: Inputs, truth: ArrayLike | Tensor, device: torch.device, classes: bool
-    ) -> None:
+    def __init__(self, inputs: Inputs, truth: ArrayLike | Tensor, device: torch.device) -> None:
         self.truth = _tensor("truth", truth)
         self.named = isinstance(inputs, Mapping)
         parts = inputs if isinstance(inputs, Mapping) else {"inputs": inputs}
@@ -140,15 +137,11 @@ class Records:
             if value.ndim == 0 or len(value) != self.count:
                 rows = len(value) if value.ndim else "none"
                 raise InputError(f"{name} has {rows} rows, truth has {self.count}.")
-        if classes:
-            if self.truth.ndim != 1 or self.truth.is_floating_point() or self.truth.is_complex():
-                raise InputError(
-                    "truth must be (records,) whole class codes; for other outcomes give "
-                    "log_likelihood=."
-                )
-            self.truth = self.truth.long()
-            if int(self.truth.min()) < 0:
-                raise InputError(f"truth has the class {int(self.truth.min())}; codes start at 0.")
+        if self.truth.ndim != 1 or self.truth.is_floating_point() or self.truth.is_complex():
+            raise InputError("truth must be (records,) whole class codes.")
+        self.truth = self.truth.long()
+        if int(self.truth.min()) < 0:
+            raise InputError(f"truth has the class {int(self.truth.min())}; codes start at 0.")
 
     def batch(self, rows: NDArray[np.int64]) -> tuple[Any, Tensor]:
         """Inputs and truth of some rows, on the model's device."""

@@ -21,7 +21,6 @@ from lethe.mitigations.swag_release.mechanism import Mechanism, swag_ppm
 from lethe.mitigations.swag_release.records import (
     Inputs,
     Logits,
-    LogLikelihood,
     Records,
     ReleaseSettings,
     model_logits,
@@ -69,8 +68,6 @@ def release_draw(
     seed: int = 0,
     draw_seed: int | None = None,
     logits: Logits = model_logits,
-    log_likelihood: LogLikelihood | None = None,
-    outcome: str = "discrete",
     progress: Progress | None = None,
 ) -> ReleasedDraw:
     """Run the six steps of `swag_ppm` in a folder and write the draw that may leave.
@@ -89,14 +86,12 @@ def release_draw(
     Args:
         module: as in `swag_ppm`, like what is not named here.
         inputs: private inputs.
-        truth: private classes or targets.
+        truth: private classes.
         settings: what to do.
         folder: of this release; new or empty at the first call.
         seed: of training and measuring.
         draw_seed: of the released draw; by default 128 secret bits, kept in the folder.
         logits: (module, batch) -> (B, C) scores.
-        log_likelihood: (module, batch, truth) -> (B,) log p.
-        outcome: ``discrete`` or ``density``.
         progress: is told (step, done, of).
 
     Raises:
@@ -109,7 +104,7 @@ def release_draw(
     first = next(module.parameters(), None)
     if first is None:
         raise InputError("the module has no parameters.")
-    records = Records(inputs, truth, first.device, classes=log_likelihood is None)
+    records = Records(inputs, truth, first.device)
     live = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
     kinds = {name: type(part) for name, part in module.named_modules()}
     state = {name: value.detach().clone() for name, value in module.state_dict().items()}
@@ -117,8 +112,7 @@ def release_draw(
         "records": records.fingerprint(),
         "weights": hash_value(state),
         "module": hash_value([str(module), live, kinds]),
-        "logits": hash_value(logits if log_likelihood is None else log_likelihood),
-        "outcome": outcome,
+        "logits": hash_value(logits),
         "seed": seed,
         "draw_seed": None if draw_seed is None else str(draw_seed),
         "draw_seed_given": None if draw_seed is None else True,
@@ -134,8 +128,6 @@ def release_draw(
             seed,
             draw_seed=int(known["draw_seed"]),
             logits=logits,
-            log_likelihood=log_likelihood,
-            outcome=outcome,
             progress=progress,
             checkpoints=FolderCheckpoints(place / "private"),
         )

@@ -246,21 +246,12 @@ class Trained:
                 if len(rows) == 0:
                     continue
                 batch, truth = self.records.batch(rows)
-                values = self._values(batch, truth)
+                values = self.log_likelihood(self.module, batch, truth)
                 if weights is not None:
                     values = values * torch.from_numpy(weights[rows]).to(values)
                 torch.autograd.backward([-values.sum() / size])
                 optimizer.step()
         self._check(phase, epoch)
-
-    def _values(self, batch: object, truth: Tensor) -> Tensor:
-        values = self.log_likelihood(self.module, batch, truth)
-        if values.shape != (len(truth),):
-            raise InputError(
-                f"log_likelihood gives {tuple(values.shape)} for {len(truth)} records; it must "
-                "give one value a record."
-            )
-        return values
 
     def _check(self, phase: Phase, epoch: int) -> None:
         for name, parameter in self.parameters.items():
@@ -283,7 +274,7 @@ class Trained:
         parts = []
         for rows in self.records.batches(self.together):
             batch, truth = self.records.batch(rows)
-            parts.append(self._values(batch, truth).double().cpu())
+            parts.append(self.log_likelihood(self.module, batch, truth).double().cpu())
         return torch.cat(parts).numpy()
 
 
