@@ -200,7 +200,7 @@ def train_chunk(job: ChunkJob) -> int:
     members[:, pool] = design[job.first : last]
     seeds = [model_seed(spec.seed, index) for index in range(job.first, last)]
     held = spec.unseen
-    convert = _signal_maker(labels, held)
+    convert = signal_maker(labels, held)
     # One table a stop, and the full training's last.
     shape = (len(job.stops) + 1, *members.shape)
     tables: dict[str, NDArray[Any]] = {"signals": np.empty(shape, np.float32)}
@@ -250,10 +250,17 @@ def train_chunk(job: ChunkJob) -> int:
     return job.models
 
 
-def _signal_maker(
+def signal_maker(
     labels: NDArray[Any], held: NDArray[np.bool_]
 ) -> Callable[[NDArray[np.floating], str], NDArray[np.float32]]:
-    """The signal of a model's outputs of some kind."""
+    """The signal of a model's outputs of some kind.
+
+    Args:
+        labels: (N,) class codes, or float targets of a regression.
+        held: (N,) True where no model trains; their targets are the unit of errors.
+
+    Returns: From outputs and ``logits``, ``probabilities`` or ``prediction`` to (N,) signals.
+    """
     if labels.dtype.kind == "f":
         sd = target_sd(labels, held)
         return lambda outputs, kind: signal_from_predictions(outputs, labels, sd)
