@@ -260,6 +260,7 @@ class IndividualPrivacy:
 
     @property
     def needs_weights(self) -> bool:
+        """See `Mitigation`."""
         return self.weights is None
 
     def treatment(
