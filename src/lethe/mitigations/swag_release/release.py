@@ -198,7 +198,9 @@ def private_folder(
         raise InputError(f"folder={str(folder)!r} is a file; name a folder.")
     file = folder / _STATE
     if folder.is_dir() and not file.exists():
-        foreign = [entry.name for entry in folder.iterdir() if not _leftover(entry)]
+        kept = r"\.lock|\..*\.part"  # by a first call that was killed
+        names = [entry.name for entry in folder.iterdir()]
+        foreign = [name for name in names if not re.fullmatch(kept, name)]
         if foreign:
             raise InputError(
                 f"{folder} holds {foreign[0]!r} but no {_STATE}, so it is no release; "
@@ -216,10 +218,6 @@ def private_folder(
         yield _same(file, asked, fresh)
     finally:
         os.close(lock)
-
-
-def _leftover(path: Path) -> bool:
-    return path.name == ".lock" or bool(re.fullmatch(r"\..*\.part", path.name))
 
 
 def _same(file: Path, asked: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def channels_last(x: Tensor) -> Tensor:
 
 
 class Alone:
-    """A single model; see `base.Network`.
+    """A single model; see `Network`.
 
     Args:
         module: moved to the device; its parameters become views of one flat tensor.
@@ -121,19 +121,16 @@ class Alone:
         return values + [buffer[None] for buffer in self.module.buffers()]
 
 
-class _own_randomness(contextlib.AbstractContextManager[None]):
+@contextlib.contextmanager
+def _own_randomness(own: list[Tensor], device: torch.device) -> Iterator[None]:
     """Lets the model draw from its own stream, and gives the global one back as it was."""
-
-    def __init__(self, state: list[Tensor], device: torch.device) -> None:
-        self._own, self._device = state, device
-
-    def __enter__(self) -> None:
-        self._before = _states(self._device)
-        _set_states(self._own, self._device)
-
-    def __exit__(self, *error: object) -> None:
-        self._own[:] = _states(self._device)
-        _set_states(self._before, self._device)
+    before = _states(device)
+    _set_states(own, device)
+    try:
+        yield
+    finally:
+        own[:] = _states(device)
+        _set_states(before, device)
 
 
 def _random_state(stream: torch.Generator, device: torch.device) -> list[Tensor]:

@@ -220,7 +220,7 @@ def _is_altered(part: nn.Module) -> bool:
 
 
 class Chain:
-    """K copies of a chain of layers; see `base.Network`.
+    """K copies of a chain of layers; see `Network`.
 
     Args:
         modules: K modules of one architecture, for which `why_no_chain` is None.
