@@ -173,7 +173,9 @@ class _Run:
         values = self._measure("4-draws", first, child_seed(self.seed, DRAWS), settings.draws)
         risk = record_risk(values)
         weights = self._weights(risk)
-        unweighted = self._raw_epsilon(risk)
+        everyone = np.ones(len(risk))
+        finite = np.isfinite(risk).all()
+        unweighted = self._estimate(-risk[None, :], everyone).epsilon if finite else math.inf
         rounds: list[float] = []
         for number in range(settings.rounds + 1):
             if number > 0:
@@ -281,12 +283,6 @@ class _Run:
             releases=self.settings.releases,
             bound=self.bound,
         )
-
-    def _raw_epsilon(self, risk: Float) -> float:
-        """Epsilon at weight 1, infinite where a loss is."""
-        if not np.isfinite(risk).all():
-            return math.inf
-        return self._estimate(-risk[None, :], np.ones(len(risk))).epsilon
 
     def _respond(
         self, posterior: Swag, seed: int, tail: str, values: Float, weights: Float

@@ -75,13 +75,6 @@ class Parameters:
             for block, parameter in zip(self.blocks, trained, strict=True):
                 block.value[model].copy_(parameter.detach())
 
-    def add_noise(self, noise: Tensor, deviation: float) -> None:
-        """Add (K, size) noise, in the plain order of each module's parameters, to gradients."""
-        for block in self.blocks:
-            count = block.slope[0].numel()
-            part = noise[:, block.start : block.start + count]
-            block.slope.add_(part.reshape(block.slope.shape), alpha=deviation)
-
     def clip(self, limit: float) -> None:
         """Scale each model's gradient so that its Euclidean norm is at most `limit`."""
         squares = torch.zeros(self.models, device=self.grad.device)
@@ -158,7 +151,9 @@ class Noise:
             return
         for noise, stream in zip(self._noise, self._streams, strict=True):
             noise.normal_(generator=stream)
-        self.parameters.add_noise(self._noise, self.deviation)
+        for block in self.parameters.blocks:  # in the plain order of a module's parameters
+            part = self._noise[:, block.start : block.start + block.slope[0].numel()]
+            block.slope.add_(part.reshape(block.slope.shape), alpha=self.deviation)
 
 
 def all_outputs(network: Network, inputs: Tensor) -> Tensor:
