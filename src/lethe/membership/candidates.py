@@ -97,7 +97,7 @@ def build_candidates(
         made: list[Mitigation] = []
         if not missing:
             weights = public() if public is not None and name == "individual-dp" else _UNKNOWN
-            made = build(name, Asked(settings, recipe, weights))
+            made = build(name, Asked.of(settings, recipe, weights))
         reasons = [missing] if missing else []
         for mitigation in made:
             if mitigation.settings.get("noise") == 0.0:
