@@ -278,12 +278,16 @@ def with_views(measured: Sequence[Measurement]) -> list[Measurement]:
         for one in measured
         if isinstance(one.mitigation, Comparator) and one.mitigation.answers_only
     }
+    full = {one.name for one in measured if one.mitigation == BASELINE} | {"temperature"}
+    shared = sum(map(len, limited.values())) + len(measured[0].results) * bool(limited)
     listed = []
     for one in measured:
-        full = one.mitigation == BASELINE or one.name == "temperature"
-        views = {name: results for name, results in limited.items() if full and name != one.name}
-        risk = strongest_metric(one.results, one.risk_fpr, views)
-        listed.append(replace(one, views=views, risk=risk))
+        views = {name: results for name, results in limited.items() if one.name in full - {name}}
+        # What is found on a view and on all of the release holds at once, or the narrower limits
+        # of the view alone could lie above those of the release.
+        family = shared if one.name in full | {*limited} else 0
+        risk = strongest_metric(one.results, one.risk_fpr, views, family)
+        listed.append(replace(one, views=views, family=family, risk=risk))
     return listed
 
 

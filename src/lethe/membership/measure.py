@@ -350,6 +350,7 @@ def judged(
     fpr: float | None,
     among: int = 1,
     views: Mapping[str, Results] = MappingProxyType({}),
+    family: int = 0,
 ) -> list[risks.AttackResult]:
     """What `risk_of` is asked about: one metric of every attack, with what its checks found.
 
@@ -358,8 +359,10 @@ def judged(
         among: candidates that this one was chosen from for its risk: limits then hold for all of
             them at once.
         views: results on functions of what it answers; limits hold for these, too.
+        family: results whose limits shall hold at once, where there are more of them: those on a
+            view hold together with those on what it is a function of.
     """
-    family = (len(results) + sum(map(len, views.values()))) * among
+    family = max(len(results) + sum(map(len, views.values())), family) * among
     listed = []
     for view, part in {risks.RELEASE: results, **views}.items():
         for name, result in part.items():
@@ -393,15 +396,21 @@ def strongest(results: Mapping[str, AttackRates], fpr: float | None) -> str:
 
 
 def strongest_metric(
-    results: Results, fpr: float | None, views: Mapping[str, Results] = MappingProxyType({})
+    results: Results,
+    fpr: float | None,
+    views: Mapping[str, Results] = MappingProxyType({}),
+    family: int = 0,
 ) -> Measured:
     """The worst of all attacks whose self-checks passed; see `evidence.risk.risk_of`."""
-    worst = risks.risk_of(judged(results, fpr, views=views), chance_of(fpr))
+    worst = risks.risk_of(judged(results, fpr, 1, views, family), chance_of(fpr))
     return worst if isinstance(worst, Refusal) else worst.estimate
 
 
 def shown(
-    results: Results, among: int = 1, views: Mapping[str, Results] = MappingProxyType({})
+    results: Results,
+    among: int = 1,
+    views: Mapping[str, Results] = MappingProxyType({}),
+    family: int = 0,
 ) -> Iterator[tuple[float | None, Estimate]]:
     """What lies above chance, with limits that hold for every attack and quantity at once.
 
@@ -411,7 +420,7 @@ def shown(
     rates = next(iter(results.values())).tpr
     quantities = [fpr for fpr, rate in sorted(rates.items()) if isinstance(rate, Estimate)]
     for fpr in (*quantities, None):
-        listed = judged(results, fpr, among * (len(quantities) + 1), views)
+        listed = judged(results, fpr, among * (len(quantities) + 1), views, family)
         found = risks.risk_of(listed, chance_of(fpr))
         if isinstance(found, risks.Risk) and (found.estimate.low or 0.0) > chance_of(fpr):
             yield fpr, found.estimate

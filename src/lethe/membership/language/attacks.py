@@ -189,7 +189,6 @@ class TextAttack:
         fields: of `TokenScores` that it reads.
         default: whether an audit runs it. The others have decided no audit of the benchmarks and
             would only widen the limits of those that do; they are called by name from `ATTACKS`.
-        alone: whether it is judged by itself too, and is not only an input of the combination.
     """
 
     name: str
@@ -200,7 +199,6 @@ class TextAttack:
     base: bool = False
     fields: tuple[str, ...] = ("logprob",)
     default: bool = True
-    alone: bool = True
 
 
 def loss(model: TokenScores, base: TokenScores | None, text: str) -> float:
@@ -337,7 +335,7 @@ ATTACKS: Mapping[str, TextAttack] = {
             True,
             ("logprob", "divergence"),
         ),
-        TextAttack("least-gains", "Least gains", "-", _BASE, least_gains, True, alone=False),
+        TextAttack("least-gains", "Least gains", "-", _BASE, least_gains, True),
     )
 }
 DEFAULT = tuple(name for name, attack in ATTACKS.items() if attack.default)

@@ -216,15 +216,6 @@ class Measured:
     spans: list[tuple[int, str, float]] = field(default_factory=list)
     learnt: dict[int, NDArray[np.float16]] = field(default_factory=dict)
 
-    @property
-    def judged(self) -> list[str]:
-        """Attacks that are judged one by one; the others are inputs of the combination alone.
-
-        An attacker who has the base model never did better without it, in any benchmark here.
-        """
-        against = [name for name in self.signals if ATTACKS[name].base]
-        return [name for name in against or self.signals if ATTACKS[name].alone]
-
 
 def measured_texts(
     pairs: Iterable[tuple[int, Pair]],
@@ -362,7 +353,7 @@ def units_of(texts: Texts, scored: Bool, settings: LanguageSettings) -> Units:
 
 def attacks_on(measured: Measured) -> int:
     """How many attacks `membership` runs."""
-    return len(measured.judged) + (len(measured.signals) > 1)
+    return len(measured.signals) + (len(measured.signals) > 1)
 
 
 def membership(
@@ -375,7 +366,7 @@ def membership(
     """
     signals = {name: signal[units.rows] for name, signal in measured.signals.items()}
     fprs, confidence = settings.fprs(), family_confidence(settings.confidence, family)
-    scores = {name: units.score(signals[name]) for name in measured.judged}
+    scores = {name: units.score(signal) for name, signal in signals.items()}
     shuffled = units.texts.permuted(PERMUTATIONS, settings.seed)
     meaningless, floor = dict(scores), np.zeros(0)
     if len(signals) > 1:

@@ -50,7 +50,6 @@ def score_plants(
     Returns: One entry a size and kind; its size is what an attacker who knows the draws reaches.
     """
     names = list(measured.signals)
-    judged = [names.index(name) for name in measured.judged]
     table = np.stack([measured.signals[name][units.rows] for name in names])
     alone = [at for at, name in enumerate(names) if name in _MODEL_ALONE]
     member, rng = units.texts.member, np.random.default_rng([seed, 41])
@@ -66,7 +65,7 @@ def score_plants(
         rank[outside] = place
         twin = table[:, rising[rank]]
         best: dict[str, Estimate] = {}
-        for signal in twin[judged]:
+        for signal in twin:
             rates = units.people.rates(units.score(signal), fprs, confidence, draws=_DRAWS)
             read = {"auc": rates.auc} | {_tpr(fpr): rate for fpr, rate in rates.tpr.items()}
             for quantity, estimate in read.items():
