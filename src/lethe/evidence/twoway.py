@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -184,20 +184,32 @@ class Replicates:
     Attributes:
         values: (3, draws, statistics) replicates for targets, records and cells redrawn.
         influence: of the models as references; None where these are taken as they are.
+        spreads: of each statistic, where more is known of it than these replicates show.
+        paired: degrees of freedom of the difference of each of these to another one: what members
+            vary may cancel there, and the few false alarms that set thresholds remain.
     """
 
     values: NDArray[np.float64]
     clusters: tuple[int, int, int]  # number of clusters of each kind
     influence: Influence | None = None
+    spreads: Sequence[Spread] = ()
+    paired: Sequence[float] = ()
 
     def __sub__(self, other: Replicates) -> Replicates:
         both = None
         if self.influence is not None and other.influence is not None:
             both = self.influence.minus(other.influence)
-        return Replicates(self.values - other.values, self.clusters, both)
+        change = Replicates(self.values - other.values, self.clusters, both)
+        known = [
+            Spread(change.spread(at).variance, min(degrees))
+            for at, degrees in enumerate(zip(self.paired, other.paired, strict=False))
+        ]
+        return replace(change, spreads=known)
 
     def spread(self, at: int) -> Spread:
         """Two-way variance of one statistic, what models do as references included."""
+        if self.spreads:
+            return self.spreads[at]
         parts = self.parts(at)
         fixed = combine(parts, self.clusters)
         if self.influence is None:
@@ -350,9 +362,11 @@ class TwoWayBootstrap:
         if non_member is None:
             non_member = np.sort(score[~self.member[self.scored]])
         edges = _threshold_grid(non_member)
-        out = np.empty((len(_KINDS), self.draws, 1 + len(fprs)))
+        out = np.zeros((len(_KINDS), self.draws, 1 + len(fprs)))
         tables = self._tables(score, edges)
         for kind, (table, times) in enumerate(zip(tables, self._times, strict=True)):
+            if self.clusters.counts[0] == 1 and _KINDS[kind] != "records":
+                continue  # of one target records alone vary
             above = np.cumsum(table, axis=1)
             rates = []
             for side in (1, 0):

@@ -27,9 +27,10 @@ from lethe.membership.language.attacks import (
 )
 from lethe.membership.language.extraction import suffix_of
 from lethe.membership.language.fine_tune import plain_text
-from lethe.membership.language.rates import People, TextRates, null_variances
+from lethe.membership.language.rates import People, null_variances
 from lethe.membership.language.settings import LanguageSettings
 from lethe.membership.language.tokens import TokenScores
+from lethe.membership.measure import AttackRates
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -291,7 +292,7 @@ class Membership:
     """
 
     scores: dict[str, Float]
-    rates: dict[str, TextRates]
+    rates: dict[str, AttackRates]
     permuted: tuple[str, ...]
 
 
@@ -375,24 +376,21 @@ def membership(
         at_units = np.stack([units.score(one) for one in nothing.T], 1)
         floor = null_variances(at_units, units.labels(shuffled), fprs)
         meaningless[COMBINED] = at_units[:, 0]
-    rates = {
-        name: units.people.rates(score, fprs, confidence, floor if name == COMBINED else ())
-        for name, score in scores.items()
-    }
-    # Which of two directions speaks is a choice: each has half of the level.
-    half = family_confidence(settings.confidence, 2 * family)
-    for name, found in rates.items():
-        if name != COMBINED and (found.auc.high or 0.0) < 0.5:
-            scores[name] = -scores[name]
-            turned = units.people.rates(scores[name], fprs, half)
-            rates[name] = replace(turned, turned=found.auc)
+    meter, rates = units.people.meter, dict[str, AttackRates]()
+    for name, score in scores.items():
+        if name == COMBINED:
+            rates[name] = meter.rates(name, score, fprs, confidence, least=floor)
+            continue
+        rates[name] = meter.either_way(name, score, fprs, confidence, curve=False)
+        if rates[name].turned is not None:
+            scores[name] = -score
     side = units.labels(shuffled)[:, 0] > 0
-    blind = People(side, units.people.people, settings.seed)
+    blind = People(side, units.people.people, settings.seed).meter
     strict = family_confidence(0.999, family)
     odd = tuple(
         name
         for name, score in meaningless.items()
-        if (blind.rates(score, (), strict, floor[:1] if name == COMBINED else ()).auc.low or 0)
+        if (blind.rates(name, score, (), strict, least=floor[:1] * (name == COMBINED)).auc.low or 0)
         > 0.5
     )
     return Membership(scores, rates, odd)

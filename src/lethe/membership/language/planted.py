@@ -21,7 +21,7 @@ from lethe.membership.language.attacks import midranks
 from lethe.membership.language.canaries import CanarySigns, RepetitionResult, TextCanaries
 from lethe.membership.language.extraction import share_of
 from lethe.membership.language.measure import Measured, Units
-from lethe.membership.planted import leaks
+from lethe.membership.planted import keep_strongest, leaks
 
 Bool = NDArray[np.bool_]
 ODDS = (1.5, 3.0, 8.0, 20.0, 75.0, 200.0)
@@ -58,6 +58,7 @@ def score_plants(
     outside = np.flatnonzero(~member)
     rising = outside[np.argsort(like[outside], kind="stable")]
     place = np.argsort(np.argsort(like[outside], kind="stable"), kind="stable")
+    meter = units.people.drawn(_DRAWS)
     drawn, order = rng.random(len(member)), rng.permutation(np.flatnonzero(member))
     found = []
     for kind, odds in leaks(len(member), order, ODDS, SHARES):
@@ -66,14 +67,7 @@ def score_plants(
         twin = table[:, rising[rank]]
         best: dict[str, Estimate] = {}
         for signal in twin:
-            rates = units.people.rates(units.score(signal), fprs, confidence, draws=_DRAWS)
-            read = {"auc": rates.auc} | {_tpr(fpr): rate for fpr, rate in rates.tpr.items()}
-            for quantity, estimate in read.items():
-                before = best.get(quantity)
-                if isinstance(estimate, Estimate) and (
-                    before is None or (before.low or 0.0) < (estimate.low or 0.0)
-                ):
-                    best[quantity] = estimate
+            keep_strongest(best, meter.rates("", units.score(signal), fprs, confidence))
         oracle = units.score(_mean_over_equal(rank, twin[alone]))
         curve = roc(units.people.member, oracle)
         leak = {"auc": auc_of(curve)}
