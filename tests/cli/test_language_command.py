@@ -16,8 +16,8 @@ import lethe
 from lethe.api.language import WATCHED
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings, schema
-from lethe.membership.language.attacks import DEFAULT
 from lethe.evidence.rules import LANGUAGE_METRICS
+from lethe.membership.language.attacks import DEFAULT
 from lethe.membership.language.canaries import CanaryWatch, TextCanaries
 from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
 

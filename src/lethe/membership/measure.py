@@ -182,6 +182,12 @@ def measure_scores(
 
     Raises NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
+    records = len(np.unique(targets.people[scored.any(axis=0)]))
+    if records < FEWEST_RECORDS:
+        raise NotMeasurable(
+            f"records={records} is too few: a rate needs at least {FEWEST_RECORDS} distinct "
+            "records (or persons) that are IN some models and OUT of others."
+        )
     meter = Meter(targets.members, targets.pairs, targets.people, scored, seed)
 
     def measured(name: str) -> AttackRates:
@@ -214,8 +220,6 @@ class Meter:
     Attributes:
         records: distinct records (or persons).
         sides: of one target, persons with records of members and with other records.
-
-    Raises NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
 
     def __init__(
@@ -231,11 +235,6 @@ class Meter:
         rows, columns = scored.any(axis=1), scored.any(axis=0)
         self.person = np.unique(people[columns], return_inverse=True)[1]
         self.records = int(self.person.max(initial=-1)) + 1
-        if self.records < FEWEST_RECORDS:
-            raise NotMeasurable(
-                f"records={self.records} is too few: a rate needs at least {FEWEST_RECORDS} "
-                "distinct records (or persons) that are IN some models and OUT of others."
-            )
         whole = bool(rows.all() and columns.all())
         table = np.s_[:, :] if whole else np.ix_(rows, columns)
         clusters = clusters_of(pairs[rows], self.person, seed)
