@@ -52,7 +52,7 @@ def test_top_t_is_unbiased_and_covers(runs):
 def test_null_selection_finds_nothing():
     """Of records without any exposure the selected have t = 0 on the other half."""
     values = []
-    for seed in range(60):
+    for seed in range(40):
         members = paired(16, 200, seed)
         values.append(expose(shadows(members, signals(members, seed))).top_t.value)
     assert abs(np.mean(values)) < 4 * np.std(values) / math.sqrt(60)

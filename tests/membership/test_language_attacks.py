@@ -188,9 +188,9 @@ def test_a_person_of_many_texts_varies_as_one_of_few():
 
 
 def test_intervals_find_nothing_where_membership_is_permuted():
-    """120 repetitions of all attacks at once: at most nominal plus Monte Carlo error."""
+    """60 repetitions of all attacks at once: at most nominal plus Monte Carlo error."""
     rng = np.random.default_rng(0)
-    n, repetitions, confidence = 240, 120, 0.9
+    n, repetitions, confidence = 240, 60, 0.9
     truth = rng.normal(size=(n, 6))  # scores with structure, as texts have
     truth[:, 1] += truth[:, 0]
     truth[:, 5] = np.round(truth[:, 5])  # ties, as the error zone has
@@ -210,7 +210,7 @@ def test_intervals_find_nothing_where_membership_is_permuted():
             rates = who.meter.rates("", score, (0.1,), confidence, least=least)
             rejected[0, place] += rates.auc.low > 0.5
             rejected[1, place] += rates.tpr[0.1].low > 0.1
-    # One-sided 5 %, and three deviations of 120 coins.
+    # One-sided 5 %, and three deviations of 60 coins.
     limit = repetitions * 0.05 + 3 * np.sqrt(repetitions * 0.05 * 0.95)
     assert rejected.max() <= limit
 
@@ -222,7 +222,7 @@ def rates_of(who, score, fprs=(0.1, 0.01)):
 def test_a_rate_is_found_and_clustering_widens_it():
     rng = np.random.default_rng(1)
     member = np.arange(2000) < 1000
-    covered, repetitions = 0, 15
+    covered, repetitions = 0, 10
     for at in range(repetitions):
         score = rng.normal(size=2000) + 1.5 * member
         alone = rates_of(People(member, np.arange(2000), at), score)
