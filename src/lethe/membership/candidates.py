@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.document import NotRun
-from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.guarantee import empirical_only
 from lethe.evidence.of_model import EarlyStop
@@ -287,8 +287,25 @@ def with_views(measured: Sequence[Measurement]) -> list[Measurement]:
         # of the view alone could lie above those of the release.
         family = shared if one.name in full | {*limited} else 0
         risk = strongest_metric(one.results, one.risk_fpr, views, family)
-        listed.append(replace(one, views=views, family=family, risk=risk))
+        seen = [other.groups for other in measured if other.name in views]
+        groups = {
+            name: _at_least(rate, [part[name] for part in seen if name in part])
+            for name, rate in one.groups.items()
+        }
+        listed.append(replace(one, views=views, family=family, risk=risk, groups=groups))
     return listed
+
+
+def _at_least(rate: Measured, views: Sequence[Measured]) -> Measured:
+    """A number of a release whose value and upper limit are at least those of its views."""
+    for view in views:
+        if isinstance(rate, Refusal) or isinstance(view, Refusal):
+            return rate if isinstance(rate, Refusal) else view
+        known = [limit for limit in (rate.value, view.value) if limit is not None]
+        highs = (rate.high, view.high)
+        high = None if None in highs else max(limit for limit in highs if limit is not None)
+        rate = replace(rate, value=max(known, default=None), high=high)
+    return rate
 
 
 def headline(measured: Measurement) -> str:
