@@ -14,9 +14,9 @@ from lethe.membership.exposure import (
     Vulnerability,
     expose,
     mean_change,
-    newly_exposed,
     vulnerability,
 )
+from lethe.membership.records import newly_exposed
 
 
 def true_t(gap, model_sd=0.3):
@@ -212,7 +212,6 @@ def test_newly_exposed_by_hand():
     after = Vulnerability(t, np.ones(3), np.zeros(3))
     before = Vulnerability(np.zeros(3), np.ones(3), np.zeros(3))
     assert newly_exposed(after, before, np.arange(3)) == 2
-    assert newly_exposed(after, before, np.arange(3), rate=0.01) == 0
     unknown = Vulnerability(np.full(3, np.nan), np.ones(3), np.zeros(3))
     assert newly_exposed(unknown, before, np.arange(3)) == 0
     assert newly_exposed(after, before, np.array([], int)) == 0

@@ -28,7 +28,7 @@ class AttackResult:
             views of the candidate; or why it could not be measured.
         valid: False where a self-check failed that this number rests on: it decides nothing.
         powered: False where the sample is below the power floor: its upper limit says how little
-            is known and not how large the risk is, so it does not gate.
+            is known, and counts in full.
     """
 
     attack: str  # name of the attack
@@ -38,11 +38,6 @@ class AttackResult:
     valid: bool = True
     why: str = ""  # what failed, or what keeps it from being powered
     powered: bool = True
-
-    @property
-    def decides(self) -> bool:
-        """Whether it is valid and measured."""
-        return self.valid and isinstance(self.estimate, Estimate)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""

@@ -382,13 +382,6 @@ class TwoWayBootstrap:
             influence = self._influence(tables, rescored, edges, fprs)
         return Replicates(out, self.clusters.counts, influence)
 
-    def influence(
-        self, score: NDArray[np.floating], fprs: NDArray[np.float64], rescored: Rescored
-    ) -> Influence:
-        """What models do as references, without a draw; arguments as of `replicate`."""
-        edges = _threshold_grid(np.sort(score[~self.member[self.scored]]))
-        return self._influence(self._tables(score, edges), rescored, edges, fprs)
-
     def _influence(
         self,
         tables: Sequence[NDArray[np.int64]],

@@ -20,7 +20,7 @@ from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.checks import self_checked
 from lethe.membership.document import Measurement
-from lethe.membership.exposure import expose, mean_change, newly_exposed
+from lethe.membership.exposure import expose, mean_change
 from lethe.membership.measure import (
     risk_change,
     risk_rate,
@@ -28,6 +28,7 @@ from lethe.membership.measure import (
     strongest,
     strongest_metric,
 )
+from lethe.membership.records import newly_exposed
 from lethe.membership.settings import AuditSettings
 from lethe.membership.utility import drift, train_utility, utility, utility_loss, utility_name
 from lethe.mitigations.mitigation import (

@@ -179,10 +179,13 @@ class LanguageNumbers:
 
     def _mean(self, values: Float, rows: NDArray[np.intp], what: str) -> Estimate:
         people = self.study.texts.people[rows]
-        spread, _ = clustered(values, people)
         method = f"clustered by person, Student t; n = {what}"
         return symmetric_estimate(
-            float(values.mean()), spread, len(values), self.settings.confidence, method
+            float(values.mean()),
+            clustered(values, people),
+            len(values),
+            self.settings.confidence,
+            method,
         )
 
     def _utility(self, release: Release) -> Estimate:
