@@ -27,8 +27,7 @@ class AttackResult:
         estimate: the metric, higher = worse, with limits that hold at once for all attacks and
             views of the candidate; or why it could not be measured.
         valid: False where a self-check failed that this number rests on: it decides nothing.
-        powered: False where the sample is below the power floor: its upper limit says how little
-            is known, and counts in full.
+        powered: False where the sample is below the power floor; its limits count in full.
     """
 
     attack: str  # name of the attack
@@ -99,9 +98,8 @@ def risk_of(results: Sequence[AttackResult], chance: float = 0.0) -> Risk | Refu
     """The risk that a candidate is judged on.
 
     The attack with the highest value speaks, of those whose lower limit lies above chance; of all
-    where none does. Of equal values the one with the highest lower limit, or the highest upper
-    limit where nothing was found, then the earlier. The lower limit of the risk is the highest of
-    all results, and so is its upper limit.
+    where none does. Of equal values the one with the highest lower (where nothing was found, upper)
+    limit, then the earlier. Both limits of the risk are the highest of all results.
 
     Guarantee: no valid result has a lower or an upper limit above that of the risk, and none that
         lies above chance has a higher value: what a function of the release shows, the release

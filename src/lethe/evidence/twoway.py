@@ -343,6 +343,7 @@ class TwoWayBootstrap:
         self.clusters = clusters
         self.draws = draws
         self._times = [_drawn_times(count, draws, seed) for count in clusters.counts]
+        self._kept = self._labels(0, len(member)) if member.size <= _CELLS else None
 
     def replicate(
         self,
@@ -434,21 +435,31 @@ class TwoWayBootstrap:
         Bin 0 holds the scores above every threshold.
         """
         wide = 2 * (len(edges) + 1)
-        tables = [np.zeros(count * wide, np.int64) for count in self.clusters.counts]
+        tables: list[NDArray[np.int64]] = []
         step = max(1, _CELLS // self.member.shape[1])
         done = 0
         for start in range(0, len(self.member), step):
-            rows, columns = np.nonzero(self.scored[start : start + step])
-            rows += start
-            own = score[done : done + len(rows)]
-            done += len(rows)
-            above = len(edges) - np.searchsorted(edges, own, side="right")
-            place = 2 * above + self.member[rows, columns]
-            target, record = self.clusters.targets[rows], self.clusters.records[columns]
-            cell = self.clusters.cells[target, record]
-            for table, cluster in zip(tables, (target, record, cell), strict=True):
-                table += np.bincount(cluster * wide + place, minlength=len(table))
+            labels, member = self._kept or self._labels(start, start + step)
+            own = score[done : done + len(member)]
+            done += len(member)
+            place = 2 * (len(edges) - np.searchsorted(edges, own, side="right")) + member
+            counted = [
+                np.bincount(label * wide + place, minlength=count * wide)
+                for label, count in zip(labels, self.clusters.counts, strict=True)
+            ]
+            pairs = zip(tables, counted, strict=True) if tables else ()
+            tables = [table + more for table, more in pairs] or counted
         return [table.reshape(-1, wide // 2, 2) for table in tables]
+
+    def _labels(
+        self, start: int, stop: int
+    ) -> tuple[tuple[NDArray[np.intp], ...], NDArray[np.bool_]]:
+        """Cluster of each kind, and membership, of the scored cells of some models."""
+        rows, columns = np.nonzero(self.scored[start:stop])
+        rows += start
+        target, record = self.clusters.targets[rows], self.clusters.records[columns]
+        cell = self.clusters.cells[target, record]
+        return (target, record, cell), self.member[rows, columns]
 
 
 def _pulls_of_bins(counts: NDArray[np.int64], fprs: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -131,17 +131,23 @@ class Values:
             rank: (T, N), 0 = the record's lowest value, towards 1 = its highest.
             signals: (T, N) of the models that answer, which keep what sets them apart.
         """
+        # Between two neighbours in order; `interp` would search for each place, ten times as long.
         last = len(self._residuals) - 1
-        residual = np.interp(rank * last, np.arange(last + 1), self._residuals)
+        lower = np.minimum((rank * last).astype(np.intp), last - 1)
+        below, above = self._residuals[lower], self._residuals[lower + 1]
+        residual = (above - below) * (rank * last - lower) + below
         if self._framed is None or self._framed[0] is not signals:  # a twin a size, of the same
             level, scale = _frame(signals)
             self._framed = signals, level, scale, _shared((signals - level) / scale)
         _, level, scale, shared = self._framed
         wanted = level + scale * (shared + self.mean + self.sd * residual)
-        place = np.searchsorted(self._emitted, wanted).clip(0, len(self._emitted) - 1)
+        # Values in order are found in half the time of values as they come.
+        order, place = np.argsort(wanted, axis=None), np.empty(wanted.size, np.intp)
+        place[order] = np.searchsorted(self._emitted, wanted.ravel()[order])
+        place = place.reshape(wanted.shape).clip(0, len(self._emitted) - 1)
         lower = np.maximum(place - 1, 0)
-        below = wanted - self._emitted[lower] < self._emitted[place] - wanted
-        place = np.where(below, lower, place)
+        nearer = wanted - self._emitted[lower] < self._emitted[place] - wanted
+        place = np.where(nearer, lower, place)
         if self._correct is None or self._order is None:
             return self._emitted[place], None
         return self._emitted[place], self._correct.ravel()[self._order[place]]
