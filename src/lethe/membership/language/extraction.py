@@ -83,7 +83,7 @@ def discoverable(logprob: Float, n: int, p: float) -> Bool:
 
 def clustered(values: Float | Bool, people: NDArray[np.intp]) -> Spread:
     """The spread of a mean over texts of one model, clustered by person."""
-    return mean_spread(values[None], np.zeros(1, np.intp), people)
+    return mean_spread(np.asarray(values, np.float64)[None], np.zeros(1, np.intp), people)
 
 
 def share_of(flag: Bool, people: NDArray[np.intp], confidence: float) -> Measured:
