@@ -361,7 +361,7 @@ class Meter:
             if self.one and place == 0:
                 spread = replace(spread, degrees=float(max(1, min(self.sides) - 1)))
             elif self.one and smallest_fpr(curve.non_members) <= fprs[place - 1] * (1 + 1e-9):
-                spread = self._of_one(score, float(fprs[place - 1]), curve, spread.variance)
+                spread = self._of_one(score, float(fprs[place - 1]), curve, spread.variance, share)
             spreads.append(spread)
         return spreads
 
@@ -375,24 +375,25 @@ class Meter:
         return [members, *(min(self._alarms(fpr), members) for fpr in fprs)] if self.one else []
 
     def _of_one(
-        self, score: NDArray[np.float64], fpr: float, curve: Roc, variance: float
+        self, score: NDArray[np.float64], fpr: float, curve: Roc, variance: float, share: float
     ) -> Spread:
         """Spread of a TPR of one target: its degrees come from members and from false alarms.
 
         What members alone vary is known with one degree a person; the rest of the bootstrap's
         variance is that of the threshold, which few false alarms set (Satterthwaite).
         """
-        inside, outside = self.sides
+        inside = self.sides[0]
         hit = np.where(self.member, rate_at(curve, fpr).accused(score), 0.0)
         person = np.broadcast_to(self.person, self.boot.member.shape)[self.boot.scored]
         size = float(curve.members)
         centred = hit - np.where(self.member, hit.sum() / size, 0.0)
         sums = np.bincount(person, centred)
-        members = float((sums**2).sum()) / size**2 * inside / max(inside - 1, 1)
+        members = share * float((sums**2).sum()) / size**2 * inside / max(inside - 1, 1)
         threshold = max(variance - members, 0.0)
-        weight = members**2 / max(inside - 1, 1) + threshold**2 / self._alarms(fpr)
+        persons = max(inside / share - 1, 1)
+        weight = members**2 / persons + threshold**2 / self._alarms(fpr / share)
         whole = members + threshold
-        return Spread(whole, whole**2 / weight if weight > 0 else float(max(inside - 1, 1)))
+        return Spread(whole, whole**2 / weight if weight > 0 else float(persons))
 
 
 def _turned(rescored: Rescored | None) -> Rescored | None:

@@ -232,6 +232,7 @@ class Plan:
         return rows[-1].models, "more still narrow the interval"
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values for `plan.json`."""
         return {
             "name": self.name,
             "records": self.records,
