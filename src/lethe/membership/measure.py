@@ -480,7 +480,7 @@ def judged(
 
 
 def strongest(results: Mapping[str, AttackRates], fpr: float | None) -> str:
-    """The attack with the highest lower limit of those whose self-checks passed.
+    """The attack that `evidence.risk.risk_of` takes, of those whose self-checks passed.
 
     The highest point estimate where none is left or no rate can be given: it decides nothing.
     """
