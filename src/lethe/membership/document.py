@@ -303,6 +303,7 @@ class Measurement:
     groups: Mapping[str, Measured] = field(default_factory=dict)  # what rules on groups judge
     among: int = 1  # releases that this one was chosen from, itself included; see `early_stopping`
     views: Mapping[str, dict[str, AttackRates]] = field(default_factory=dict)
+    family: int = 0  # results whose limits hold at once, where more than those of this and `views`
     stops: Sequence[EarlyStop] = ()  # those, as they were compared; empty where nothing was chosen
 
     @property
@@ -340,7 +341,7 @@ class ModelSubject(Subject):
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
         one = next(one for one in self.measured if one.name == chosen)
-        results = judged(one.results, one.risk_fpr, among, one.views)
+        results = judged(one.results, one.risk_fpr, among, one.views, one.family)
         worst = risk_of(results, chance_of(one.risk_fpr))
         return worst if isinstance(worst, Refusal) else worst.estimate
 
@@ -424,7 +425,9 @@ def _candidate(
     if spec is not None and (data is None or not data.preparation.read_off):
         further = one.mitigation.details(spec.pool)
     details = ModelDetails(
-        shown=[Shown(fpr, rate) for fpr, rate in shown(one.results, one.among, one.views)],
+        shown=[
+            Shown(fpr, rate) for fpr, rate in shown(one.results, one.among, one.views, one.family)
+        ],
         strongest_attack=one.best,
         models=one.shadows.models,
         attacks={name: result.row() for name, result in one.results.items()},
@@ -449,7 +452,7 @@ def _candidate(
         one.mitigation.title,
         chosen,
         one.utility or unknown,
-        judged(one.results, one.risk_fpr, views=one.views),
+        judged(one.results, one.risk_fpr, 1, one.views, one.family),
         guarantee_of(one.mitigation, spec, data),
         one.utility_loss,
         one.risk_change,
@@ -464,12 +467,12 @@ def _candidate(
 def _measures(one: Measurement) -> dict[str, Measured | None]:
     """What rules may judge, of the strongest attack where it is an attack's."""
     found: dict[str, Measured | None] = {
-        "auc": strongest_metric(one.results, None, one.views),
+        "auc": strongest_metric(one.results, None, one.views, one.family),
         "top-t": one.exposure.top_t,
         "utility-loss": one.utility_loss,
     }
     for fpr in next(iter(one.results.values())).fprs:
-        rate = strongest_metric(one.results, fpr, one.views)
+        rate = strongest_metric(one.results, fpr, one.views, one.family)
         found[Rule("tpr", fpr, 0.0).quantity] = rate
         tau = rate if isinstance(rate, Refusal) else tau_of(rate, fpr)
         found[Rule("tau", fpr, 0.0).quantity] = tau
