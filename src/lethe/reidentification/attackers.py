@@ -21,7 +21,14 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import RELEASE
 from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
-from lethe.reidentification.enrolled import DENSITY, ENROLLED, NEAREST, SOFTMAX, Enrolment, enrol
+from lethe.reidentification.enrolled import (
+    ENROLLED,
+    HISTOGRAM,
+    NEAREST,
+    SOFTMAX,
+    Enrolment,
+    enrol,
+)
 from lethe.reidentification.family import PLAIN, Attacker
 from lethe.reidentification.gallery import Index
 from lethe.reidentification.geometry import nearest
@@ -33,6 +40,7 @@ from lethe.reidentification.sight import (
     evened,
     grouped,
     learn,
+    onto_values,
     pooled,
     reading,
     recentred,
@@ -57,6 +65,7 @@ _PRECISE = 0.01
 _CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
+_ONE_ERROR = 0.68  # confidence of an interval of one standard error on each side
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
 _ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
 
@@ -70,9 +79,12 @@ class Panel:
     backend: str = "auto"  # see `ranks`
     workers: int = 1  # attackers that run at the same time
     fitted: dict[str, Enrolment] = field(default_factory=dict)
+    pilots: frozenset[str] = frozenset()  # names of those that one draw may leave out
 
     def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
         """The release with what this attacker holds beside it."""
+        if attacker.metric == HISTOGRAM and sight is not clean:
+            sight = onto_values(sight, clean.rows)
         if attacker.clean_gallery:
             noise = ((sight.rows - clean.rows) ** 2).mean(axis=0)
             sight = replace(sight, rows=clean.rows, gallery=clean.gallery, noise=noise)
@@ -326,6 +338,11 @@ class Tally:
         return scaled(found, len(self.hits))
 
     @property
+    def share(self) -> float:
+        """Top-1."""
+        return float(self.hits.sum()) / max(float(self.tries.sum()), 1.0)
+
+    @property
     def precise(self) -> bool:
         """Whether further draws would change nothing that is read."""
         if not self.draws:
@@ -359,8 +376,8 @@ def tallies(
     """Every attacker of a panel on some draws of one release and on its views.
 
     An attacker whose interval is within 1 % of its lift draws no more; looking in between moves
-    the estimate by less than that. A density under noise, which compares all rows, gets one draw,
-    and is kept where it is shown there to find more than all others.
+    the estimate by less than that. Pilots of a panel get one draw, and go on where it leaves open
+    whether they find more than all others.
 
     Args:
         draws: of each draw the sight that metrics are learned on (the same object for several
@@ -389,6 +406,12 @@ def tallies(
         for attacker in panel.attackers
         if view == RELEASE or attacker.projected
     ]
+
+    def leave(run: _Run, why: str) -> None:
+        runs.remove(run)
+        if skipped is not None:
+            skipped.setdefault(f"{run.attacker.name} on {run.tally.view}", why)
+
     last, source = None, held
     for number, (learned_on, sight) in enumerate(draws):
         if learned_on is not last:
@@ -399,36 +422,35 @@ def tallies(
             if (run.attacker.vectors != 1 or single is None or number < single)
             and (not run.attacker.dense or number < enough[run.attacker.vectors == 1])
             and (run.attacker.vectors != 1 or number < enough[True])
-            and (run.attacker.metric != DENSITY or not run.attacker.clean_gallery or not number)
             and not run.tally.precise
         ]
         if not asked:
             break
         work = functools.partial(_attack_once, source=source, looked=through(sight))
-        for run, why in zip(asked, panel.each(work, asked), strict=True):
-            if why is not None:
-                runs.remove(run)
-                if skipped is not None:
-                    skipped[f"{run.attacker.name} on {run.tally.view}"] = why
-    return _after_pilots([run.tally for run in runs], skipped)
+
+        def attack(some: Sequence[_Run], work: Callable[[_Run], str | None] = work) -> None:
+            for run, why in zip(some, panel.each(work, some), strict=True):
+                if why is not None:
+                    leave(run, why)
+
+        attack([run for run in asked if number or run.attacker.name not in panel.pilots])
+        if not number:
+            pilots = [run for run in asked if run.attacker.name in panel.pilots]
+            best = max((run.tally.share for run in runs if run not in pilots), default=0.0)
+            if best < 1:
+                attack(pilots)
+            for run in pilots:
+                if run in runs and not _may_exceed(run.tally, best):
+                    leave(run, "on a draw of the noise it did not find more than others")
+    return [run.tally for run in runs]
 
 
-def _after_pilots(found: list[Tally], skipped: dict[str, str] | None) -> list[Tally]:
-    """Without densities that a draw of noise did not show above the others: few trials say little
-    of them, and would widen the limits of all."""
-    pilots = [t for t in found if t.attacker.metric == DENSITY and t.attacker.clean_gallery]
-    others = [tally for tally in found if tally not in pilots]
-    if not others:
-        return found
-    best = max((tally.lift(0.95).value or 0.0 for tally in others if tally.draws), default=0.0)
-    for tally in pilots:
-        if not tally.draws or (tally.lift(0.95).low or 0.0) > best:
-            continue
-        found.remove(tally)
-        if skipped is not None:
-            name = f"{tally.attacker.name} on {tally.view}"
-            skipped.setdefault(name, "on a draw of the noise it did not find more than others")
-    return found
+def _may_exceed(pilot: Tally, best: float) -> bool:
+    """Whether a pilot's Top-1 and a standard error reach the most that others found."""
+    if not pilot.draws:
+        return False
+    reach = pilot.lift(_ONE_ERROR).high
+    return reach is not None and reach / len(pilot.hits) >= best
 
 
 @dataclass(eq=False)

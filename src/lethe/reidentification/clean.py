@@ -295,6 +295,13 @@ class Clean:
     rms: float  # root mean square coordinate of the vectors about their mean
 
     @property
+    def deciding(self) -> frozenset[str]:
+        """Attackers whose upper limit of Top-1 reaches the highest lower one of all."""
+        top = {name: attack.top[1] for name, attack in self.attacks.items()}
+        best = max((found.low or 0.0 for found in top.values()), default=0.0)
+        return frozenset(name for name, found in top.items() if (found.high or 0.0) >= best)
+
+    @property
     def invalid(self) -> dict[str, str]:
         """Attackers that find people under other names too often, and what their control gave."""
         return {
