@@ -434,7 +434,7 @@ def measure(
     clean = attack_clean(model, split, battery.panel(noise=False), settings)
 
     game = game_of(model, split)
-    battery = replace(battery, invalid=clean.invalid, deciding=clean.deciding)
+    battery = replace(battery, invalid=clean.invalid, deciding=clean.deciding, known=clean.tallies)
     curve = sweep(battery, say, cluster)
     say(f"{model.name}: bounds on every attacker")
     bounds = {level.sigma: game.closed(level.sigma) for level in curve.levels}

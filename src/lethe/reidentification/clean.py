@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.risk import family_confidence
+from lethe.evidence.risk import RELEASE, family_confidence
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Panel, permuted_lift
+from lethe.reidentification.attackers import Panel, Tally, first_credit, permuted_lift
 from lethe.reidentification.by_user import mean_by_user
 from lethe.reidentification.family import Attacker
 from lethe.reidentification.gallery import (
@@ -293,6 +293,7 @@ class Clean:
     conditioning: Conditioning  # what plain float32 would have reported
     nearest: dict[str, tuple[float, float, float]]
     rms: float  # root mean square coordinate of the vectors about their mean
+    tallies: dict[str, Tally]  # by name, whom the same attackers name; not those on raw features
 
     @property
     def deciding(self) -> frozenset[str]:
@@ -346,17 +347,22 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
     common = tuple(size for size in settings.common if size < users)
     attacks: dict[str, Attack] = {}
     permuted: dict[str, Estimate] = {}
+    tallies: dict[str, Tally] = {}
     skipped: dict[str, str] = {}
     sure = family_confidence(_CONTROL, len(panel.attackers))
 
     def run(attacker: Attacker, sight: Sight, *, control: bool) -> Ran | Exception:
         seen = panel.seen(attacker, sight, sight)
         try:
-            found = panel.rank(attacker, seen, panel.fits(attacker, seen))
+            fits = panel.fits(attacker, seen)
+            found = panel.rank(attacker, seen, fits)
             attack = measure(found, seen.owner, common=common, confidence=settings.confidence)
             if not control:
                 return attack, None
-            return attack, permuted_lift(panel, attacker, seen, settings.seed, sure)
+            hits = np.bincount(seen.owner, first_credit(found), minlength=users)
+            tries = np.bincount(seen.owner, minlength=users).astype(float)
+            tallies[attacker.name] = Tally(attacker, RELEASE, hits, tries, 1)
+            return attack, permuted_lift(panel, attacker, seen, settings.seed, sure, fits)
         except (InputError, NotMeasurable) as error:
             return error
 
@@ -396,6 +402,7 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
         ),
         _neighbours(gallery, settings.seed),
         float(np.sqrt(vectors.var(axis=0, dtype=np.float64).mean())),
+        tallies,
     )
 
 

@@ -250,7 +250,7 @@ def _gaussian(held: _Rows) -> Score:
 
     some = slice(None, None, -(-squares.size // _SCATTERS))
     known = likelihood(squares[some], np.broadcast_to(freedom[some], squares[some].shape))
-    known = known.reshape(-1, len(_RATIOS))
+    whole, known = known, known.reshape(-1, len(_RATIOS))
     weight = np.where(_RATIOS == 1, 1.0, 0.01)  # at first nearly all have the pooled one
     weight /= weight.sum()
     for _ in range(_ROUNDS):
@@ -258,7 +258,8 @@ def _gaussian(held: _Rows) -> Score:
     ratio, step = np.empty_like(squares), max(1, _SCATTERS // squares.shape[1])
     for start in range(0, len(ratio), step):
         part = slice(start, start + step)
-        chance = weight * likelihood(squares[part], freedom[part])
+        same = len(whole) == len(ratio) <= step
+        chance = weight * (whole if same else likelihood(squares[part], freedom[part]))
         ratio[part] = np.exp(chance @ np.log(_RATIOS) / chance.sum(axis=-1))
     variance = pooled * ratio
     between = np.maximum(held.means.var(axis=0) - pooled * (1 / held.counts).mean(), 1e-6 * pooled)

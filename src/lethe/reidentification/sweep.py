@@ -248,6 +248,7 @@ class Battery:
         invalid: name of an attacker whose self-check failed, and what it found.
         deciding: attackers of releases without noise that may be the strongest on the vectors as
             they are: noise, too, is attacked by them.
+        known: by name, whom attackers name on the vectors as they are.
         skipped: filled with attackers that cannot run, and why.
         fitted: filled with what attackers learned of rows that do not change.
     """
@@ -258,6 +259,7 @@ class Battery:
     settings: EmbeddingSettings  # of the audit
     invalid: Mapping[str, str] = field(default_factory=dict)
     deciding: frozenset[str] = frozenset()
+    known: Mapping[str, Tally] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     fitted: dict[str, Any] = field(default_factory=dict)
 
@@ -326,6 +328,7 @@ class Battery:
             views=self.views,
             single=-(-level.draws // 2),
             skipped=self.skipped,
+            known={} if level.sigma else self.known,
         )
         found = [main, *found]
         judged = self.judged(found)
