@@ -24,7 +24,6 @@ from lethe.reidentification.gallery import (
     sampled,
     split_periods,
     split_rows,
-    whitening,
 )
 from lethe.reidentification.geometry import nearest
 from lethe.reidentification.ranks import ranks
@@ -96,9 +95,8 @@ def open_set(
         gallery_rows=split.gallery_rows[inside],
         gallery_user=position[split.gallery_user[inside]],
     )
-    matrix = whitening(representations, enrolled) if metric == "whitened" else None
     gallery = gallery_means(representations, enrolled)
-    found = nearest(representations[split.probe_rows], gallery, metric, whitening=matrix)
+    found = nearest(representations[split.probe_rows], gallery, metric)
     to_choose, to_measure = (np.isin(split.probe_user, group) for group in (chosen, measured))
     needed = int(np.ceil(1 / false_match))
     if to_choose.sum() < needed:
@@ -217,7 +215,6 @@ def conditioning(
     true_index: NDArray[np.integer[Any]],
     metric: str = "cosine",
     *,
-    whitening: NDArray[Any] | None = None,
     sample: int = 500,
     seed: int = 0,
 ) -> Conditioning:
@@ -235,12 +232,12 @@ def conditioning(
     rng = np.random.default_rng([seed, 61])
     taken = np.sort(rng.permutation(len(probes))[:sample])
     some, owners = probes[taken], np.asarray(true_index)[taken]
-    exact = ranks(some, gallery, owners, metric, whitening=whitening)
-    distance = _plain_distances(some, gallery, metric, whitening)
+    exact = ranks(some, gallery, owners, metric)
+    distance = _plain_distances(some, gallery, metric)
     true = distance[np.arange(len(taken)), owners][:, None]
     plain_rank = 1 + (distance < true).sum(axis=1) + ((distance == true).sum(axis=1) - 1) / 2
     users = np.sort(rng.permutation(len(gallery))[:sample])
-    closest = nearest(gallery[users], gallery, metric, whitening=whitening, own=users)
+    closest = nearest(gallery[users], gallery, metric, own=users)
     return Conditioning(
         changed=float(np.mean(plain_rank != exact.rank)),
         plain_mrr=float(np.mean(1 / plain_rank)),
@@ -251,12 +248,10 @@ def conditioning(
 
 
 def _plain_distances(
-    probes: NDArray[Any], gallery: NDArray[Any], metric: str, matrix: NDArray[Any] | None
+    probes: NDArray[Any], gallery: NDArray[Any], metric: str
 ) -> NDArray[np.float32]:
     """The way it is usually written: (sample, G) in float32 throughout."""
     left, right = probes.astype(np.float32), gallery.astype(np.float32)
-    if matrix is not None:
-        left, right = left @ matrix.astype(np.float32), right @ matrix.astype(np.float32)
     if metric == "cosine":
         left = left / np.linalg.norm(left, axis=1, keepdims=True)
         right = right / np.linalg.norm(right, axis=1, keepdims=True)
