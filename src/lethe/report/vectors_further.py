@@ -64,7 +64,7 @@ def further_charts(model: Json, mine: Sequence[Json], prefix: str) -> dict[str, 
     first = (mine[0].get("verification") or {}) if mine else {}
     curves = read(Beyond, model).singling_out
     found = charts_of_data({"det": det}, first, prefix)
-    return found | charts_of_data(_CURVES, curves, prefix)
+    return found if curves is None else found | charts_of_data(_CURVES, curves, prefix)
 
 
 def det(found: Json, slots: Slots) -> Figure | None:
@@ -116,10 +116,10 @@ def _drawn(rows: Sequence[Any], x: str, y: str, axes: Axes, logarithmic: bool = 
 
 
 def _by_number(
-    rows: str, x: str, y: str, name: str, curves: SinglingOut | None, slots: Slots
+    rows: str, x: str, y: str, name: str, curves: SinglingOut, slots: Slots
 ) -> Figure | None:
     """Shares by a number that grows, such as the k of Top-k: a line for each attacker."""
-    if curves is None or not getattr(curves, rows):
+    if not getattr(curves, rows):
         return None
     figure, axes = new_axes(*SIZE, MARGINS)
     _drawn(getattr(curves, rows), x, y, axes, logarithmic=False)
@@ -128,10 +128,8 @@ def _by_number(
     return figure
 
 
-def sizes(curves: SinglingOut | None, slots: Slots) -> Figure | None:
+def sizes(curves: SinglingOut, slots: Slots) -> Figure:
     """Top-1 by the number of people, beside chance."""
-    if curves is None:
-        return None
     figure, axes = new_axes(*SIZE, MARGINS)
     _drawn(curves.sizes, "users", "top_1", axes)
     users = sorted({row.users for row in curves.sizes})
@@ -152,7 +150,7 @@ def sizes(curves: SinglingOut | None, slots: Slots) -> Figure | None:
     return figure
 
 
-_CURVES: Mapping[str, Callable[[SinglingOut | None, Slots], Figure | None]] = {
+_CURVES: Mapping[str, Callable[[SinglingOut, Slots], Figure | None]] = {
     "matched": partial(_by_number, "matched", "k", "share", "matched"),
     "crowd": sizes,
     "joined": partial(_by_number, "vectors", "vectors", "top_1", "joined"),
@@ -168,9 +166,7 @@ def further_parts(model: Json, mine: Sequence[Json], charts: Mapping[str, Chart]
         parts.append(_options(mine))
         parts.append(Folded(say("verify.details"), _verification(further, mine[0], charts)))
     parts += _attributes(further, mine)
-    parts += _two_releases(further.two_releases)
-    parts += _texts(further.texts)
-    return parts
+    return [*parts, *_two_releases(further.two_releases), *_texts(further.texts)]
 
 
 def also_found(models: Sequence[Json], candidate: Json) -> str:
