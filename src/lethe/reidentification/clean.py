@@ -354,7 +354,7 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
             attack = measure(found, seen.owner, common=common, confidence=settings.confidence)
             if not control:
                 return attack, None
-            hits = np.bincount(seen.owner, first_credit(found), minlength=users)
+            hits = np.bincount(seen.owner, first_credit(found), minlength=users).astype(float)
             tries = np.bincount(seen.owner, minlength=users).astype(float)
             tallies[attacker.name] = Tally(attacker, RELEASE, hits, tries, 1)
             return attack, permuted_lift(panel, attacker, seen, settings.seed, sure, fits)

@@ -199,7 +199,7 @@ def _inferences(candidate: Json) -> Sequence[Inference]:
 
 def _with_limits(found: Estimate) -> str:
     """Such as 98.8 % (97.9 to 99.4 %)."""
-    return f"{share_words(found.value)} ({range_words(found)})"
+    return f"{share_words(found.value or 0.0)} ({range_words(found)})"
 
 
 def _options(mine: Sequence[Json]) -> Table:
