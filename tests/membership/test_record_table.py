@@ -192,8 +192,8 @@ def test_reasons_in_words() -> None:
     object.__setattr__(made, "correct", correct)
     found = reasons(made)
     assert found["wrong_outside"][5] == 1 and found["wrong_outside"][6] == 0
-    assert found["why"][5] == "100% of models without it predict another class"
-    assert found["why"][0] == "rare class, 2.00% of records"
+    assert found["why"][5] == "100 % of models without it predict another class"
+    assert found["why"][0] == "rare class, 2.00 % of records"
     assert found["why"][30] == "nothing found"
     features = np.random.default_rng(0).normal(size=(100, 2))
     features[10] = features[70] + 1e-4

@@ -260,7 +260,8 @@ def audit_model(
     show.say(headline(first))
     features = np.asarray(data.features)[spec.pool]
     if settings.keep_records:
-        write_records(folder, first, data.classes, features, settings.variance, settings.seed)
+        how = data.name, columns, _content(data, spec)
+        write_records(folder, first, data.classes, features, settings.variance, settings.seed, *how)
 
     scores, models_behind = _settled_exposure(folder, spec, first.shadows)
     weights = targeted_weights(scores, spec, settings)
@@ -375,6 +376,13 @@ def _columns(data: Dataset, spec: Spec) -> dict[str, NDArray[Any]]:
     return columns | {name: values[spec.pool] for name, values in data.slices.items()}
 
 
+def _content(data: Dataset, spec: Spec) -> dict[str, NDArray[Any]]:
+    """What each record holds, as the file has it where it has columns."""
+    plain = data.table or dict(zip(data.feature_names, data.features.T, strict=True))
+    numbers = {} if data.classes else {"label": data.labels}
+    return {name: values[spec.pool] for name, values in {**plain, **numbers}.items()}
+
+
 MOST_CELLS = 1 << 25
 """Signals of one candidate, beyond which candidates are attacked one after the other: several
 tables of them at once may not fit."""
@@ -441,14 +449,14 @@ def audit_scores(
             drawn like the others.
     """
     measured = measure(shadows, BASELINE, None, settings, targets=targets)
+    columns = {} if shadows.labels is None else {"label": shadows.labels}
     if targets is None:
-        columns = {} if shadows.labels is None else {"label": shadows.labels}
         check_groups(settings.rules(), columns)
         measured = _with_groups(measured, columns, settings)
         if any(rule.group for rule in settings.rules()):
             measured = _with_group_rules(lambda: measured, columns, settings)
     if settings.keep_records and folder is not None:
-        write_records(folder, measured, None)
+        write_records(folder, measured, None, name=name, groups=columns)
     inputs = list(handed_in(measured, targets, features, settings))
     return ModelSubject(name, [measured], [], settings, inputs=inputs).findings()
 

@@ -254,11 +254,10 @@ class Model(Room[ModelCandidate]):
             "label",
             (say("exposed.t"), lambda one: amount(Estimate(one.t, one.low, one.high, 0.95, "", 0))),
             (say("exposed.auc"), lambda one: auc(Estimate(one.auc, None, None, 0.95, "", 0))),
-            (say("exposed.weight"), lambda one: Cell("estimate", "–")),
         ]
         rows = [(one.id, one) for one in records.exposed[:_MOST_EXPOSED]]
         shown = table(say("exposed.list"), say("exposed.record"), rows, columns, "exposed.")
-        return personal(say("exposed.personal"), shown)
+        return [Words(say("exposed.explorer")), *personal(say("exposed.personal"), shown)]
 
     def options(self) -> Sequence[Part]:
         parts: list[Part] = self._drift()
