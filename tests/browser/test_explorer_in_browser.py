@@ -81,7 +81,6 @@ def title(tab):
 def test_hover_says_why_and_click_shows_the_row(opened):
     rows = {"age": np.arange(100), "job": np.array(["<b>nurse</b>"] * 100)}
     tab = opened(simulated(100, rows))
-    tab.keyboard.press("End")
     tab.locator("#dots").press("End")
     assert title(tab) == "Record r99"
     tab.mouse.move(*first_dot(tab))

@@ -125,7 +125,6 @@ class Surroundings:
     duplicates: NDArray[np.intp]  # (N,) other records with exactly the same features
     contradicted: NDArray[np.bool_]  # (N,) True where one of those has another label
     near_duplicate: NDArray[np.bool_]
-    note: str  # how it was measured
 
 
 def surroundings(
@@ -153,11 +152,10 @@ def surroundings(
     several = False
     if labels is not None and labels.dtype.kind != "f":
         several, classes = True, np.unique(labels, return_inverse=True)[1]
-    points, words = _points(flat)
+    points = _points(flat)
     kept = np.arange(len(points))
     if len(points) > MOST_REFERENCES:
         kept = np.sort(np.random.default_rng([seed, 12]).permutation(kept)[:MOST_REFERENCES])
-        words += f", distances to {MOST_REFERENCES} random records"
     own, other = np.full(len(points), np.inf), np.full(len(points), np.inf)
     for code in range(int(classes.max()) + 1):
         rows = kept[classes[kept] == code]
@@ -184,25 +182,21 @@ def surroundings(
         twins.astype(np.intp),
         (low < high)[same],
         (nearest > 0) & (nearest <= NEAR * usual),
-        words,
     )
 
 
-def _points(flat: NDArray[np.floating]) -> tuple[NDArray[np.float32], str]:
+def _points(flat: NDArray[np.floating]) -> NDArray[np.float32]:
     """Standardised features, at most 50 of them."""
     table = np.asarray(flat, np.float64)
     spread = table.std(axis=0)
     table = (table - table.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    if table.shape[1] <= MOST_DIMENSIONS:
-        return table.astype(np.float32), "standardised features"
     if table.shape[1] > _MOST_PRODUCTS:
         # The matrix of products would fill the memory; random axes keep distances (Johnson 1984).
         axes = np.random.default_rng([0, 13]).normal(size=(table.shape[1], MOST_DIMENSIONS))
-        shown = (table @ axes / np.sqrt(MOST_DIMENSIONS)).astype(np.float32)
-        return shown, f"{MOST_DIMENSIONS} random projections of the standardised features"
-    _, axes = np.linalg.eigh(table.T @ table)
-    shown = (table @ axes[:, ::-1][:, :MOST_DIMENSIONS]).astype(np.float32)
-    return shown, f"{MOST_DIMENSIONS} principal components of the standardised features"
+        table = table @ axes / np.sqrt(MOST_DIMENSIONS)
+    elif table.shape[1] > MOST_DIMENSIONS:
+        table = table @ np.linalg.eigh(table.T @ table)[1][:, ::-1][:, :MOST_DIMENSIONS]
+    return np.asarray(table, np.float32)
 
 
 def _nearest(
@@ -250,7 +244,7 @@ def near_pairs(features: NDArray[np.floating]) -> NDArray[np.intp]:
     first = np.unique(same, return_index=True)[1]
     if not 10 < len(first) <= _MOST_COMPARED or flat.shape[1] < 3:
         return same
-    points = _points(flat)[0][first]
+    points = _points(flat)[first]
     distance, place = NearestNeighbors(n_neighbors=10).fit(points).kneighbors()
     near, rank = np.nonzero(distance <= np.median(distance[:, -1]) / 20)
     edges = coo_array((np.ones(len(near)), (near, place[near, rank])), (len(first), len(first)))
@@ -422,10 +416,11 @@ def write_records(
     groups: Mapping[str, NDArray[Any]] | None = None,
     content: Mapping[str, NDArray[Any]] | None = None,
 ) -> str:
-    """Write `records.parquet`, or `records.csv` where pyarrow is missing, and `explorer.html`.
+    """Write the table of records and `explorer.html`; returns the name of the table.
 
-    Columns: rank (1 = most exposed), id, label, t, se, low, high (95 % limits of t), auc,
-    tpr_at_0.001, then the further ones of `record_table`.
+    It is `records.parquet`, or `records.csv` where pyarrow is missing. Columns: rank (1 = most
+    exposed), id, label, t, se, low, high (95 % limits of t), auc, tpr_at_0.001, then the further
+    ones of `record_table`.
 
     Args:
         classes: names of the classes, if known.
@@ -434,8 +429,6 @@ def write_records(
         name: of the subject, for the title of the explorer.
         groups: name to (N,) group of each record, to filter by.
         content: name to (N,) values of each record, to look at.
-
-    Returns: name of the table.
     """
     shadows, exposure = measured.shadows, measured.exposure
     attacks = [name for name in measured.results if name in ATTACKS]

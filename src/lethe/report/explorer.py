@@ -13,12 +13,15 @@ import re
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.report.catalogue import catalogue
+
+if TYPE_CHECKING:
+    from lethe.data.dataset import Dataset
 
 FILE = "explorer.html"
 MOST_BYTES = 1_400_000
@@ -71,6 +74,17 @@ def explorer(name: str, records: ExploredRecords) -> str:
             words=json.dumps(_words()).replace("<", "\\u003c"),
         )
     )
+
+
+def content_of(data: Dataset, pool: NDArray[np.bool_]) -> dict[str, NDArray[Any]]:
+    """What the records of an audit hold: the columns of their file, or else their features.
+
+    Args:
+        pool: (records,) True where a record can be a member; N of them are.
+    """
+    plain = data.table or dict(zip(data.feature_names, data.features.T, strict=True))
+    numbers = {} if data.classes else {"label": data.labels}
+    return {name: values[pool] for name, values in {**plain, **numbers}.items()}
 
 
 def _words() -> dict[str, str]:

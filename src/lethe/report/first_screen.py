@@ -248,6 +248,10 @@ class Room(abc.ABC, Generic[C]):
     def exposed(self) -> Section:
         """Records and groups at risk."""
 
+    def group(self, candidate: C) -> str:
+        """The most exposed group and records of a candidate in a sentence; may be empty."""
+        return ""
+
     def beyond(self, candidate: C) -> str:
         """What else an option reveals that its share does not count; may be empty."""
         return ""
@@ -546,6 +550,8 @@ def _remaining(room: Room[Any]) -> Card:
         lines = [say(key, name=best.name)]
         if isinstance(found, Estimate) and (words := range_words(found)):
             lines[0] = say(f"{key}.range", name=best.name, range=words)
+        if best is not room.judged:
+            lines.append(room.group(best))
         lines += [room.beyond(best), *(f"{claim_of(one)}." for one in proofs[:1])]
     if words := given_risk(room.document.context):
         lines = [words, *lines]

@@ -45,6 +45,7 @@ from lethe.report.sections import (
     Column,
     Folded,
     Part,
+    Row,
     Section,
     Table,
     Words,
@@ -110,7 +111,7 @@ class Model(Room[ModelCandidate]):
             say("model.by", access=threat.access.split(";")[0], budget=threat.budget),
             ", ".join(text for text in detail if text) + ".",
             level,
-            self._group(candidate),
+            self.group(candidate),
         )
 
     def _absence(self, candidate: ModelCandidate, level: str) -> tuple[str, str, str]:
@@ -120,27 +121,34 @@ class Model(Room[ModelCandidate]):
         alone = candidate.models == 1
         return ("model.alone", "", power) if alone else ("model.none", level, power)
 
-    def _group(self, candidate: ModelCandidate) -> str:
+    def group(self, candidate: ModelCandidate) -> str:
         """The most exposed group and the most exposed 1 % of records, where they stand out."""
-        listed = self._worst_slice(candidate), self._most_exposed(candidate)
+        listed = self._slice_words(candidate), self._most_exposed(candidate)
         return " ".join(text for text in listed if text)
 
     @staticmethod
-    def _worst_slice(candidate: ModelCandidate) -> str:
-        """The group with the highest lower limit, where it lies above what all records reach."""
-        shown = []
-        for entry in candidate.slices:
-            whole = candidate.estimate(Rule("tpr", entry.fpr, 0.0).quantity)
-            usual = max((whole and whole.value) or 0.0, entry.fpr)
-            for part in entry.slices:
-                rate = part.tpr_within
-                if isinstance(rate, Estimate) and (rate.low or 0.0) > usual:
-                    shown.append((rate.low or 0.0, f"{entry.column} = {part.name}", rate, entry))
-        if not shown:
+    def _worst_slice(candidate: ModelCandidate) -> tuple[SlicesBy, Slice, Estimate] | None:
+        """The group with the highest lower limit of the TPR within it."""
+        measured = [
+            (entry, part, part.tpr_within)
+            for entry in candidate.slices
+            for part in entry.slices
+            if isinstance(part.tpr_within, Estimate)
+        ]
+        return max(measured, key=lambda group: group[2].low or 0.0, default=None)
+
+    def _slice_words(self, candidate: ModelCandidate) -> str:
+        """That group in a sentence, where it lies above what all records reach."""
+        worst = self._worst_slice(candidate)
+        if worst is None:
             return ""
-        _, name, rate, entry = max(shown, key=lambda one: one[0])
-        value, fpr = share_words(rate.value or 0.0), share_words(entry.fpr)
-        return say("model.group.slice", name=name, value=value, fpr=fpr, range=range_words(rate))
+        entry, part, rate = worst
+        whole = candidate.estimate(Rule("tpr", entry.fpr, 0.0).quantity)
+        if (rate.low or 0.0) <= max((whole and whole.value) or 0.0, entry.fpr):
+            return ""
+        name, value, fpr = _group_name(entry, part), share_words(rate.value or 0.0), entry.fpr
+        ends = {"fpr": share_words(fpr), "range": range_words(rate)}
+        return say("model.group.slice", name=name, value=value, **ends)
 
     def _no_group(self) -> str:
         """That no group stands out, if groups or records were measured at all."""
@@ -168,6 +176,9 @@ class Model(Room[ModelCandidate]):
         task = say(f"model.task.{data.task}")
         large = say("model.released", task=task, n=grouped(records)) if records else task
         lines = []
+        if data.pool is not None and self.judged is not None and self.judged.models > 1:
+            models = grouped(self.judged.models)
+            lines.append(say("model.audited", models=models, n=grouped(data.pool)))
         if data.classes:
             lines.append(say("model.classes", n=grouped(len(data.classes))))
         if parameters:
@@ -207,13 +218,37 @@ class Model(Room[ModelCandidate]):
             note = say("t.note", selection=rows[0][1].selection)
             first = say("options.option")
             parts.append(table(say("t.table"), first, rows, columns, "t.", note))
+        parts += self._worst_groups()
         if self.base is not None:
             parts += [*self._onion(self.base), *self._groups(self.base)]
         parts += self._listed()
-        group = self._group(self.base) if self.base else ""
+        group = self.group(self.base) if self.base else ""
         return Section(
             "exposed", say("exposed.title"), group or self._no_group(), parts, say("nav.who")
         )
+
+    def _worst_groups(self) -> list[Part]:
+        """The worst group of every option, and what became of that of the release as it is."""
+        worst = self.base and self._worst_slice(self.base)
+        listed = [(one, self._worst_slice(one)) for one in self.document.candidates if one.slices]
+        if worst is None or len(listed) < 2:
+            return []
+        entry, before, _ = worst
+        same = _group_name(entry, before)
+        rows: list[Row] = []
+        for candidate, found in listed:
+            later = [
+                part.tpr_within
+                for other in candidate.slices
+                for part in other.slices
+                if (other.column, part.name) == (entry.column, before.name)
+            ]
+            name = _group_name(*found[:2]) if found else "–"
+            shares = share(found and found[2]), share(next(iter(later), None))
+            rows.append((candidate.name, [name, *shares]))
+        keys = ("options.option", "worst.group", "worst.rate")
+        heads = [*map(say, keys), say("worst.same", name=same)]
+        return [Table(say("worst.table"), heads, rows, say("worst.note", fpr=percent(entry.fpr)))]
 
     def _onion(self, base: ModelCandidate) -> list[Part]:
         if not base.onion:
@@ -352,6 +387,10 @@ class Model(Room[ModelCandidate]):
         left, title = len(rows) - len(kept), say("classes.of", name=candidate.name)
         note = say("classes.more", n=grouped(left)) if left else ""
         return self._table(title, say("classes.class"), named(kept), columns, "classes.", note)
+
+
+def _group_name(entry: SlicesBy, part: Slice) -> str:
+    return f"{entry.column} = {part.name}"
 
 
 def _quantity(fpr: float | None) -> str:

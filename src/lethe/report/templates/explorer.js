@@ -85,7 +85,10 @@
     canvas.setAttribute("aria-valuemax", String(Math.max(view.length, 1)));
     first = 0;
     paint();
-    choose(view.includes(chosen) ? chosen : view.length ? view[0] : -1);
+    chosen = view.includes(chosen) ? chosen : view.length ? view[0] : -1;
+    show();
+    list();
+    draw();
   }
 
   function colour(name) {
@@ -355,8 +358,9 @@
     lows = Int32Array.from(data.t, (_, at) => low(at)).sort();
     highs = Int32Array.from(data.t, (_, at) => high(at)).sort();
     data.groups.forEach((group, at) => {
-      const label = element("label", group.name + " ", $("groups")), select = element("select", null, label);
-      select.id = "group-" + at;
+      const box = element("span", null, $("groups")), label = element("label", group.name, box);
+      const select = element("select", null, box);
+      label.htmlFor = select.id = "group-" + at;
       options(select, [["", words.all], ...group.names.map((name, code) => [String(code), name])]);
     });
     options($("sort"), [["t", words.exposure], ["low", words.low], ["id", words.id],
