@@ -30,7 +30,6 @@ from lethe.report.first_screen import (
 from lethe.report.numbers import (
     UNITS,
     Cell,
-    amount,
     auc,
     fixed,
     grouped,
@@ -50,12 +49,11 @@ from lethe.report.sections import (
     Table,
     Words,
     named,
-    personal,
     table,
 )
 from lethe.report.severity import advantage, risk_fpr, severity
 
-_MOST_CLASSES, _MOST_EXPOSED = 500, 100
+_MOST_CLASSES = 500
 
 
 class Model(Room[ModelCandidate]):
@@ -138,17 +136,18 @@ class Model(Room[ModelCandidate]):
         return max(measured, key=lambda group: group[2].low or 0.0, default=None)
 
     def _slice_words(self, candidate: ModelCandidate) -> str:
-        """That group in a sentence, where it lies above what all records reach."""
+        """That group in a sentence, where it is above chance and above all records together."""
         worst = self._worst_slice(candidate)
         if worst is None:
             return ""
         entry, part, rate = worst
         whole = candidate.estimate(Rule("tpr", entry.fpr, 0.0).quantity)
-        if (rate.low or 0.0) <= max((whole and whole.value) or 0.0, entry.fpr):
+        usual = (whole and whole.value) or 0.0
+        if (rate.low or 0.0) <= entry.fpr or (rate.value or 0.0) <= usual:
             return ""
-        name, value, fpr = _group_name(entry, part), share_words(rate.value or 0.0), entry.fpr
-        ends = {"fpr": share_words(fpr), "range": range_words(rate)}
-        return say("model.group.slice", name=name, value=value, **ends)
+        value, ends = share_words(rate.value or 0.0), range_words(rate)
+        name, fpr = _group_name(entry, part), share_words(entry.fpr)
+        return say("model.group.slice", name=name, value=value, fpr=fpr, range=ends)
 
     def _no_group(self) -> str:
         """That no group stands out, if groups or records were measured at all."""
@@ -221,7 +220,8 @@ class Model(Room[ModelCandidate]):
         parts += self._worst_groups()
         if self.base is not None:
             parts += [*self._onion(self.base), *self._groups(self.base)]
-        parts += self._listed()
+        kept = "exposed.explorer" if self.document.records.kept else "exposed.not_kept"
+        parts.append(Words(say(kept), "note"))
         group = self.group(self.base) if self.base else ""
         return Section(
             "exposed", say("exposed.title"), group or self._no_group(), parts, say("nav.who")
@@ -280,19 +280,6 @@ class Model(Room[ModelCandidate]):
             shown = [*_some(group_chart(base)), Words(say("slices.note")), *map(_by, base.slices)]
             parts.append(Folded(say("slices.title"), shown))
         return parts
-
-    def _listed(self) -> list[Part]:
-        records = self.document.records
-        if not records.kept:
-            return [Words(say("exposed.not_kept"), "note")]
-        columns: list[Column] = [
-            "label",
-            (say("exposed.t"), lambda one: amount(Estimate(one.t, one.low, one.high, 0.95, "", 0))),
-            (say("exposed.auc"), lambda one: auc(Estimate(one.auc, None, None, 0.95, "", 0))),
-        ]
-        rows = [(one.id, one) for one in records.exposed[:_MOST_EXPOSED]]
-        shown = table(say("exposed.list"), say("exposed.record"), rows, columns, "exposed.")
-        return [Words(say("exposed.explorer")), *personal(say("exposed.personal"), shown)]
 
     def options(self) -> Sequence[Part]:
         parts: list[Part] = self._drift()
