@@ -109,7 +109,7 @@ class Model(Room[ModelCandidate]):
             say("model.by", access=threat.access.split(";")[0], budget=threat.budget),
             ", ".join(text for text in detail if text) + ".",
             level,
-            self.group(candidate),
+            self._group(candidate),
         )
 
     def _absence(self, candidate: ModelCandidate, level: str) -> tuple[str, str, str]:
@@ -119,10 +119,12 @@ class Model(Room[ModelCandidate]):
         alone = candidate.models == 1
         return ("model.alone", "", power) if alone else ("model.none", level, power)
 
-    def group(self, candidate: ModelCandidate) -> str:
-        """The most exposed group and the most exposed 1 % of records, where they stand out."""
-        listed = self._slice_words(candidate), self._most_exposed(candidate)
-        return " ".join(text for text in listed if text)
+    def groups(self, candidate: ModelCandidate) -> list[str]:
+        return [*self._slice_words(candidate, "short"), *self._most_exposed(candidate, "short")]
+
+    def _group(self, candidate: ModelCandidate) -> str:
+        """The worst group and the most exposed 1 % of records, where they are above chance."""
+        return " ".join([*self._slice_words(candidate), *self._most_exposed(candidate)])
 
     @staticmethod
     def _worst_slice(candidate: ModelCandidate) -> tuple[SlicesBy, Slice, Estimate] | None:
@@ -135,19 +137,19 @@ class Model(Room[ModelCandidate]):
         ]
         return max(measured, key=lambda group: group[2].low or 0.0, default=None)
 
-    def _slice_words(self, candidate: ModelCandidate) -> str:
-        """That group in a sentence, where it is above chance and above all records together."""
+    def _slice_words(self, candidate: ModelCandidate, form: str = "long") -> list[str]:
+        """That group in words, where it is above chance and above all records together."""
         worst = self._worst_slice(candidate)
         if worst is None:
-            return ""
+            return []
         entry, part, rate = worst
         whole = candidate.estimate(Rule("tpr", entry.fpr, 0.0).quantity)
         usual = (whole and whole.value) or 0.0
         if (rate.low or 0.0) <= entry.fpr or (rate.value or 0.0) <= usual:
-            return ""
+            return []
         value, ends = share_words(rate.value or 0.0), range_words(rate)
         name, fpr = _group_name(entry, part), share_words(entry.fpr)
-        return say("model.group.slice", name=name, value=value, fpr=fpr, range=ends)
+        return [say(f"model.slice.{form}", name=name, value=value, fpr=fpr, range=ends)]
 
     def _no_group(self) -> str:
         """That no group stands out, if groups or records were measured at all."""
@@ -159,15 +161,15 @@ class Model(Room[ModelCandidate]):
         return say("model.no_group" if measured else "model.group.unmeasured")
 
     @staticmethod
-    def _most_exposed(candidate: ModelCandidate) -> str:
+    def _most_exposed(candidate: ModelCandidate, form: str = "long") -> list[str]:
         top = candidate.vulnerability and candidate.vulnerability.top_auc
         if not isinstance(top, Estimate) or top.value is None or (top.low or 0.0) <= 0.5:
-            return ""
+            return []
         level = say(f"level.{severity(advantage(top), 0.0)}").lower()
         if (top.low or 0.0) > 0.99:
-            return say("model.group.certain", level=level)
+            return [say(f"model.certain.{form}", level=level)]
         ends = {key: f"{getattr(top, key):.2f}" for key in ("value", "low", "high")}
-        return say("model.group", level=level, **ends)
+        return [say(f"model.top.{form}", level=level, **ends)]
 
     def released(self) -> tuple[str, list[str]]:
         data, parameters = self.document.data, self.document.subject.parameters
@@ -222,7 +224,7 @@ class Model(Room[ModelCandidate]):
             parts += [*self._onion(self.base), *self._groups(self.base)]
         kept = "exposed.explorer" if self.document.records.kept else "exposed.not_kept"
         parts.append(Words(say(kept), "note"))
-        group = self.group(self.base) if self.base else ""
+        group = self._group(self.base) if self.base else ""
         return Section(
             "exposed", say("exposed.title"), group or self._no_group(), parts, say("nav.who")
         )
