@@ -262,8 +262,8 @@ def audit_model(
     show.say(headline(first))
     features = np.asarray(data.features)[spec.pool]
     if settings.keep_records:
-        how = settings.variance, settings.seed, data.name, columns, content_of(data, spec.pool)
-        write_records(folder, first, data.classes, features, *how)
+        shown = settings.variance, settings.seed, data.name, columns, content_of(data, spec.pool)
+        write_records(folder, first, data.classes, features, *shown)
 
     scores, models_behind = _settled_exposure(folder, spec, first.shadows)
     weights = targeted_weights(scores, spec, settings)

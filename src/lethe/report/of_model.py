@@ -231,7 +231,7 @@ class Model(Room[ModelCandidate]):
 
     def _worst_groups(self) -> list[Part]:
         """The worst group of every option, and what became of that of the release as it is."""
-        worst = self.base and self._worst_slice(self.base)
+        worst = None if self.base is None else self._worst_slice(self.base)
         listed = [(one, self._worst_slice(one)) for one in self.document.candidates if one.slices]
         if worst is None or len(listed) < 2:
             return []
