@@ -279,7 +279,11 @@ class Model(Room[ModelCandidate]):
             rows, title = [(found.attack, found)], say("persons.table")
             parts.append(table(title, say("attack"), rows, [*columns, _AUC], note=note))
         if base.slices:
-            shown = [*_some(group_chart(base)), Words(say("slices.note")), *map(_by, base.slices)]
+            shown = [
+                *_some(group_chart(base, self.put_forward)),
+                Words(say("slices.note")),
+                *map(_by, base.slices),
+            ]
             parts.append(Folded(say("slices.title"), shown))
         return parts
 
