@@ -18,6 +18,7 @@ from lethe.membership.records import (
     flags,
     holm_adjusted,
     holm_levels,
+    joint_half_width,
     rank_intervals,
     reasons,
     record_table,
@@ -88,6 +89,18 @@ def test_all_ranks_hold_together() -> None:
         missed += bool(((true < low) | (true > high)).any())
     assert missed <= 12  # 99.9 % limit of 5 in 100
     assert (high - low).mean() < 49  # they say something
+
+
+def test_no_record_is_called_exposed_where_none_leaves_a_trace() -> None:
+    """In at most 5 % of audits without any leak does a joint interval of a record exclude 0."""
+    wrong = 0
+    for seed in range(100):
+        found = vulnerability(signals(paired(16, 200, seed), seed), paired(16, 200, seed))
+        wrong += bool((np.abs(found.t) > joint_half_width(found, 16)).any())
+    assert wrong <= 12  # 99.9 % limit of 5 in 100
+    leaking = audit(64, 200, 1, 3.0)
+    found = vulnerability(leaking.signals, leaking.members)
+    assert (found.t > joint_half_width(found, 64)).mean() > 0.3
 
 
 def test_a_record_without_t_can_have_any_rank() -> None:
@@ -227,7 +240,8 @@ def test_the_file_keeps_its_columns_and_gets_the_new_ones(tmp_path, monkeypatch)
     monkeypatch.setattr("lethe.training.folder.find_spec", lambda name: None)
     assert write_records(Folder(), measured, None, features) == "records.csv"
     rows = list(csv.DictReader((tmp_path / "records.csv").read_text().splitlines()))
-    assert (tmp_path / "records.csv").stat().st_mode & 0o077 == 0
+    for name in ("records.csv", "explorer.html"):
+        assert (tmp_path / name).stat().st_mode & 0o077 == 0
     assert len(rows) == len(old) == 79 and list(rows[0])[:2] == ["rank", "id"]
     columns = record_table(made, score_all(made.signals, made.members, ATTACKS))
     for row, before in zip(rows, old, strict=True):

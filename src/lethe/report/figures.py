@@ -88,7 +88,7 @@ def t_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> Ch
         axes.minorticks_off()
         axes.set_ylim(0.7, most * 2.5)
         axes.set_xlim(*_filled_range(known))
-        legend(axes, "upper right", x="chart.t", y="chart.records")
+        legend(axes, "upper right", x="chart.t", y="chart.records.log")
         return figure
 
     return chart(say("chart.ts"), "exposure", "t-", say("chart.ts"), draw)
