@@ -284,7 +284,7 @@ def _options(room: Room[Any]) -> Section | None:
 
 def _proven(room: Room[Any]) -> Section:
     claims = room.document.guarantees
-    proven = [one for one in claims if one.guarantee.proven]
+    proven = [one for one in claims if one.guarantee.proven and room.proofs(one.candidate)]
 
     def measured(name: str) -> Cell:
         candidate = room.named(name)
