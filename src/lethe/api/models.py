@@ -19,6 +19,7 @@ from lethe.runs.settings import Run, audit_of, keywords_of
 
 if TYPE_CHECKING:
     from lethe.data.given import Given
+    from lethe.evidence.estimate import Measured
     from lethe.evidence.findings import Findings
     from lethe.runs.progress import Progress
     from lethe.training.folder import RunFolder
@@ -318,6 +319,7 @@ def _unflattened(make: Callable[[], Any], shape: tuple[int, ...]) -> Any:
 def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Findings:
     """Attack a model that is fitted already, by its scores on members and others."""
     from lethe.data.given import column_of
+    from lethe.membership.one_model.predictor import estimated
     from lethe.training.outputs import asked
     from lethe.training.scores_file import scores_of
     from lethe.training.shadows import models_of
@@ -325,7 +327,7 @@ def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Fi
     data, inputs = given.data, given.data.features if given.frame is None else given.frame
     if given.shape is not None and hasattr(model, "state_dict"):
         inputs = inputs.reshape(-1, *given.shape)
-    signal = asked(model, inputs, data.labels, data.classes)
+    signal, outputs = asked(model, inputs, data.labels, data.classes)
     columns = {
         "signals": signal[None],
         "members": column_of(members, "members")[None],
@@ -336,7 +338,9 @@ def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Fi
         columns["groups"] = data.groups
     models = models_of(scores_of(columns, "logit", data.name), "logit")
     features = np.asarray(data.features)
-    return _scored("audit", how, data.name, *models, chosen, features=features)
+    inside = models[0].members[0]
+    rate = estimated(model, outputs, data.labels, inside, features)
+    return _scored("audit", how, data.name, *models, chosen, features=features, estimate=rate)
 
 
 def _scored(
@@ -348,6 +352,7 @@ def _scored(
     chosen: Any,
     notes: Sequence[str] = (),
     features: Any = None,
+    estimate: Measured | None = None,
 ) -> Findings:
     from lethe.membership.audit import audit_scores as measured
 
@@ -357,7 +362,7 @@ def _scored(
         title,
         scores_name(shadows, targets, chosen.seed),
         chosen,
-        lambda run, _: measured(title, shadows, chosen, run, targets, features),
+        lambda run, _: measured(title, shadows, chosen, run, targets, features, estimate),
         notes=notes,
     )
 

@@ -25,6 +25,9 @@ HARMLESS = ("utility-loss",)
 PROVEN = ("bound",)
 """Metrics that limit every attacker, seen or not."""
 
+ESTIMATED = ("estimated",)
+"""Metrics that no attack of this audit measured, so that no plant in its scores could test them."""
+
 _BESIDE = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain")
 """Metrics without a plant of their own: the attackers must see those planted for `lift`."""
 
@@ -64,7 +67,7 @@ def decide(
     name = None if candidate is None else candidate["name"]
     doubts = [*_failed_attacks(candidate), *_failed_checks(checks, name)]
     planted = None if candidate is None else candidate.get("plants")
-    if not doubts and planted is not None and rule.metric not in PROVEN:
+    if not doubts and planted is not None and rule.metric not in PROVEN + ESTIMATED:
         unseen = _unseen(rule, [read(Plant, one) for one in planted])
         doubts += [f"{unseen}: no pass without the power to fail"] if unseen else []
     return Decision(UNDECIDED, "; ".join(doubts)) if doubts else Decision(PASS)

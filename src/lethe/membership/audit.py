@@ -22,6 +22,7 @@ from safetensors.numpy import save
 
 from lethe.data.dataset import Dataset
 from lethe.errors import InputError
+from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import read_records
@@ -427,6 +428,7 @@ def audit_scores(
     folder: RunFolder | None = None,
     targets: Shadows | None = None,
     features: NDArray[Any] | None = None,
+    estimate: Measured | None = None,
 ) -> Findings:
     """The same measurement on signals that were computed elsewhere; nothing is trained.
 
@@ -439,8 +441,10 @@ def audit_scores(
             shadow model is the target in turn. Of one target the intervals speak about it alone.
         features: (N, ...) the records themselves where they are known, to ask whether members were
             drawn like the others.
+        estimate: what more shadow models would find, see `one_model.predictor`.
     """
     measured = measure(shadows, BASELINE, None, settings, targets=targets)
+    measured = replace(measured, estimated=estimate)
     if targets is None:
         columns = {} if shadows.labels is None else {"label": shadows.labels}
         check_groups(settings.rules(), columns)

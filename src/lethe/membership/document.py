@@ -219,6 +219,13 @@ def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
     candidates, margin = frontier.candidates, frontier.margin
     by_name = {candidate.name: candidate for candidate in candidates}
     words = [outcome_words(verdict), _risk_words(candidates[0], fpr)]
+    rate = candidates[0].measures.get(Rule("estimated", 0.01, 0.0).quantity)
+    if isinstance(rate, Estimate) and rate.value is not None:
+        words.append(
+            f"Estimated, not measured: with 64 shadow models an attacker would name "
+            f"{rate.value:.0%} of training records ({rate.low:.0%} to {rate.high:.0%}) at a 1 % "
+            "false-positive rate."
+        )
     if chosen is not None:
         words.append(
             f"Within the allowed utility loss of {margin:g}, '{chosen}' carries the lowest risk. "
@@ -304,6 +311,7 @@ class Measurement:
     among: int = 1  # releases that this one was chosen from, itself included; see `early_stopping`
     views: Mapping[str, dict[str, AttackRates]] = field(default_factory=dict)
     stops: Sequence[EarlyStop] = ()  # those, as they were compared; empty where nothing was chosen
+    estimated: Measured | None = None  # TPR at 1 % FPR that 64 shadow models would reach
 
     @property
     def name(self) -> str:
@@ -438,6 +446,7 @@ def _candidate(
         slices=tuple(one.slices),
         persons=one.persons,
         moved=moved,
+        estimated=one.estimated,
         **further,
     )
     chosen = dict(one.mitigation.settings)
@@ -473,6 +482,8 @@ def _measures(one: Measurement) -> dict[str, Measured | None]:
         found[Rule("tpr", fpr, 0.0).quantity] = rate
         tau = rate if isinstance(rate, Refusal) else tau_of(rate, fpr)
         found[Rule("tau", fpr, 0.0).quantity] = tau
+    if one.estimated is not None:
+        found[Rule("estimated", 0.01, 0.0).quantity] = one.estimated
     return {**found, **one.groups}
 
 

@@ -122,8 +122,19 @@ class Model(Room[ModelCandidate]):
 
     def _group(self, candidate: ModelCandidate) -> str:
         """The most exposed group and the most exposed 1 % of records, where they stand out."""
-        listed = self._worst_slice(candidate), self._most_exposed(candidate)
+        estimate = self._estimated(candidate)
+        listed = self._worst_slice(candidate), self._most_exposed(candidate), estimate
         return " ".join(text for text in listed if text)
+
+    @staticmethod
+    def _estimated(candidate: ModelCandidate) -> str:
+        """What shadow models would find, where there was one model."""
+        rate = candidate.estimated
+        if isinstance(rate, Refusal):
+            return say("model.not_estimated", reason=rate.reason)
+        if rate is None or rate.value is None:
+            return ""
+        return say("model.estimated", value=share_words(rate.value), range=range_words(rate))
 
     @staticmethod
     def _worst_slice(candidate: ModelCandidate) -> str:

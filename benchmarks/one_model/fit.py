@@ -1,0 +1,204 @@
+"""Fit the predictor on the corpus, judge it on sets it never saw, and write both.
+
+Writes `src/lethe/membership/one_model/trees.safetensors` and `results/one_model.json`.
+
+    python benchmarks/one_model/fit.py --looks one_model.parquet
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
+from sklearn.model_selection import GroupKFold
+
+from lethe.membership.one_model.predictor import FILE, KINDS, Predictor
+
+Float = NDArray[np.float64]
+RESULTS = Path(__file__).parents[1] / "results"
+FPR = 0.01
+LEAST = 1e-3
+"""Rates are held between this and 1 less it before their log odds are taken."""
+
+
+def odds(rate: Any) -> Float:
+    share = np.clip(np.asarray(rate, float), LEAST, 1 - LEAST)
+    return np.asarray(np.log(share / (1 - share)))
+
+
+def share(logs: Float) -> Float:
+    return np.asarray(1 / (1 + np.exp(-logs)))
+
+
+def columns_of(table: pandas.DataFrame) -> list[str]:
+    described = {"set", "recipe", "kind", "held_out", "model", "records", "top_found"}
+    return [name for name in table if name not in described and not name.startswith("true ")]
+
+
+def fitted(cases: Float, target: Float) -> tuple[Any, Any]:
+    """Randomised trees and boosted ones; the estimate is their mean."""
+    forest = ExtraTreesRegressor(
+        120, min_samples_leaf=3, max_features=0.4, random_state=0, n_jobs=2
+    )
+    boosted = GradientBoostingRegressor(
+        n_estimators=250, max_depth=3, learning_rate=0.04, subsample=0.6, max_features=0.3,
+        random_state=0,
+    )  # fmt: skip
+    return forest.fit(cases, target), boosted.fit(cases, target)
+
+
+def mean_of(models: tuple[Any, Any], cases: Float) -> Float:
+    return np.asarray(np.mean([model.predict(cases) for model in models], 0))
+
+
+def left_out(cases: Float, target: Float, sets: NDArray[Any]) -> Float:
+    """What trees fitted on the other sets say of each model."""
+    found = np.empty(len(target))
+    for train, test in GroupKFold(10).split(cases, groups=sets):
+        found[test] = mean_of(fitted(cases[train], target[train]), cases[test])
+    return found
+
+
+def quantile(errors: Float) -> float:
+    """The conformal 90 % quantile."""
+    place = int(np.ceil((len(errors) + 1) * 0.9)) - 1
+    return float(np.sort(np.abs(errors))[min(place, len(errors) - 1)])
+
+
+def as_arrays(models: tuple[Any, Any]) -> tuple[dict[str, NDArray[Any]], float]:
+    """Both ensembles as one list of trees, and what their weighted sum is added to."""
+    forest, boosted = models
+    trees = [(tree.tree_, 0.5 / len(forest.estimators_)) for tree in forest.estimators_]
+    rate = boosted.learning_rate / 2
+    trees += [(tree.tree_, rate) for tree in boosted.estimators_[:, 0]]
+    starts = np.cumsum([0, *(tree.node_count for tree, _ in trees)])
+
+    def joined(name: str, kind: Any, moved: bool = False) -> NDArray[Any]:
+        parts = [
+            np.where(tree.children_left >= 0, getattr(tree, name) + start * moved, -1)
+            for (tree, _), start in zip(trees, starts, strict=False)
+        ]
+        return np.concatenate(parts).astype(kind)
+
+    arrays = {
+        "roots": starts[:-1].astype(np.int32),
+        "weights": np.array([weight for _, weight in trees], np.float32),
+        "column": joined("feature", np.int16),
+        # rounded down, so that both sides of a threshold stay where they were
+        "threshold": joined("threshold", np.float32),
+        "left": joined("children_left", np.int32, True),
+        "right": joined("children_right", np.int32, True),
+        "value": np.concatenate([tree.value[:, 0, 0] for tree, _ in trees]).astype(np.float32),
+    }
+    return arrays, float(boosted.init_.constant_.ravel()[0]) / 2
+
+
+def near_corpus(cases: Float, sets: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], float]:
+    """The corpus in deviations, and how far a set lies from all others at most (99 %)."""
+    centre = np.median(cases, 0)
+    scale = np.subtract(*np.quantile(cases, [0.9, 0.1], axis=0)) / 2.5 + 1e-3
+    scaled = (cases - centre) / scale
+    apart = [
+        np.abs(scaled[sets != name] - row).mean(1).min()
+        for row, name in zip(scaled, sets, strict=True)
+    ]
+    arrays = {"centre": centre, "scale": scale, "corpus": scaled.astype(np.float16)}
+    return arrays, float(np.quantile(apart, 0.99))
+
+
+def judged(table: pandas.DataFrame, middle: Float, errors: Float, refused: Any) -> dict[str, Any]:
+    """How near the estimate and the two blind baselines come, over pairs that are not refused."""
+    spoken = table[~refused].copy()
+    truth, value = odds(spoken["truth"]), middle[~refused]
+    covered = np.abs(truth - value) <= errors[~refused]
+    ratio = np.abs(np.log(share(value) / share(truth)))
+    blind = {
+        name: np.abs(np.log(np.clip(spoken[column], LEAST, 1) / share(truth)))
+        for name, column in (("loss", "loss tpr@0.01"), ("accuracy gap", "accuracy gap"))
+    }
+    return {
+        "pairs": len(spoken[["set", "recipe"]].drop_duplicates()),
+        "models": len(spoken),
+        "refused": int(refused.sum()),
+        "covered": float(covered.mean()),
+        "median_ratio": float(np.exp(np.median(ratio))),
+        "median_width": float(np.median(errors[~refused])),
+        "nearer_than": {
+            name: float(np.median(other) / np.median(ratio)) for name, other in blind.items()
+        },
+        "median_ratio_of": {name: float(np.exp(np.median(other))) for name, other in blind.items()},
+        "top_found": float(spoken["top_found"].mean()),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--looks", type=Path, required=True)
+    parser.add_argument("--file", type=Path, default=FILE)
+    parser.add_argument("--out", type=Path, default=RESULTS / "one_model.json")
+    arguments = parser.parse_args()
+    table = pandas.read_parquet(arguments.looks)
+    true = [name for name in table if name.startswith("true ") and name.endswith(f"@{FPR}")]
+    table["truth"] = table[true].max(axis=1)
+    names = columns_of(table.drop(columns="truth"))
+    cases, target = table[names].fillna(0).to_numpy(float), odds(table["truth"])
+    learn = ~table["held_out"].to_numpy()
+    sets, kinds = table["set"].to_numpy(), table["kind"].to_numpy()
+
+    apart = target[learn] - left_out(cases[learn], target[learn], sets[learn])
+    errors = {kind: quantile(apart[kinds[learn] == kind]) for kind in KINDS}
+    models = fitted(cases[learn], target[learn])
+    trees, start = as_arrays(models)
+    near, farthest = near_corpus(cases[learn], sets[learn])
+    arrays = {**trees, **near}
+    predictor = Predictor(tuple(names), arrays, errors, start, farthest, int(learn.sum()))
+    middle = np.array([predictor.log_odds(row) for row in cases])
+    assert np.allclose(middle, mean_of(models, cases), atol=1e-3)
+
+    told = {
+        "names": names, "errors": errors, "start": start, "farthest": farthest,
+        "models": int(learn.sum()),
+    }  # fmt: skip
+    save_file(arrays, arguments.file, {"predictor": json.dumps(told)})
+    refused = np.array([predictor.distance(row) for row in cases]) > farthest
+    widths = np.array([errors[kind] for kind in kinds])
+    held = table["held_out"].to_numpy()
+    result: dict[str, Any] = {
+        "corpus": {"sets": len(set(sets[learn])), "models": int(learn.sum()),
+                   "pairs": len(table[learn][["set", "recipe"]].drop_duplicates())},
+        "errors": errors,
+        "farthest": farthest,
+        "bytes": arguments.file.stat().st_size,
+        "left out": judged(table[learn], target[learn] - apart, widths[learn], np.zeros(learn.sum(), bool)),
+        "held out": judged(table[held], middle[held], widths[held], refused[held]),
+        "by set": {
+            name: judged(table[sets == name], *(part[sets == name] for part in (middle, widths, refused)))
+            for name in sorted(set(sets[held]))
+        },
+        "by kind": {
+            kind: judged(table[chosen], middle[chosen], widths[chosen], refused[chosen])
+            for kind in KINDS
+            if (chosen := held & (kinds == kind)).any()
+        },
+        "points": [
+            [row["set"], row["recipe"], round(row["truth"], 4), round(float(share(value)), 4),
+             round(float(share(value - width)), 4), round(float(share(value + width)), 4), bool(no)]
+            for row, value, width, no in zip(
+                table[held].to_dict("records"), middle[held], widths[held], refused[held], strict=True
+            )
+        ],
+    }  # fmt: skip
+    arguments.out.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps({key: value for key, value in result.items() if key != "points"}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
