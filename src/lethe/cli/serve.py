@@ -59,7 +59,7 @@ def serve(
     """Serve private answers about tables, and models with a count of their answers, over HTTP.
 
     Nothing is served without a budget. Every question is paid for before it is answered; see
-    docs/service.md for the file and the requests.
+    docs/queries.md for the file and the requests.
 
     Args:
         config: TOML file: budget, anchor, tokens, [tables.NAME] with file and dataset,
