@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from safetensors.numpy import save_file
 from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 from sklearn.model_selection import GroupKFold
 
-from lethe.membership.one_model.predictor import FILE, KINDS, Predictor
+from lethe.membership.one_model.predictor import FARTHEST, FILE, KINDS, Predictor
 
 Float = NDArray[np.float64]
 RESULTS = Path(__file__).parents[1] / "results"
@@ -107,7 +106,7 @@ def near_corpus(cases: Float, sets: NDArray[Any]) -> tuple[dict[str, NDArray[Any
     scale = np.subtract(*np.quantile(cases, [0.9, 0.1], axis=0)) / 2.5 + 1e-3
     scaled = (cases - centre) / scale
     apart = [
-        np.abs(scaled[sets != name] - row).mean(1).min()
+        np.minimum(np.abs(scaled[sets != name] - row), FARTHEST).mean(1).min()
         for row, name in zip(scaled, sets, strict=True)
     ]
     arrays = {"centre": centre, "scale": scale, "corpus": scaled.astype(np.float16)}
@@ -137,6 +136,18 @@ def judged(table: pandas.DataFrame, middle: Float, errors: Float, refused: Any) 
         "median_ratio_of": {name: float(np.exp(np.median(other))) for name, other in blind.items()},
         "top_found": float(spoken["top_found"].mean()),
     }
+
+
+def points(
+    table: pandas.DataFrame, middle: Float, widths: Float, refused: NDArray[np.bool_]
+) -> list[list[Any]]:
+    """Set, recipe, truth, estimate, its limits, and whether it was refused, of each model."""
+    ends = share(middle + np.stack([0 * widths, -widths, widths])).round(4)
+    known = zip(table["set"], table["recipe"], table["truth"].round(4), strict=True)
+    return [
+        [*row, *map(float, limits), bool(no)]
+        for row, limits, no in zip(known, ends.T, refused, strict=True)
+    ]
 
 
 def main() -> None:
@@ -177,24 +188,21 @@ def main() -> None:
         "errors": errors,
         "farthest": farthest,
         "bytes": arguments.file.stat().st_size,
-        "left out": judged(table[learn], target[learn] - apart, widths[learn], np.zeros(learn.sum(), bool)),
+        "left out": judged(
+            table[learn], target[learn] - apart, widths[learn], np.zeros(learn.sum(), bool)
+        ),
         "held out": judged(table[held], middle[held], widths[held], refused[held]),
         "by set": {
-            name: judged(table[sets == name], *(part[sets == name] for part in (middle, widths, refused)))
+            name: judged(table[chosen], middle[chosen], widths[chosen], refused[chosen])
             for name in sorted(set(sets[held]))
+            for chosen in [sets == name]
         },
         "by kind": {
             kind: judged(table[chosen], middle[chosen], widths[chosen], refused[chosen])
             for kind in KINDS
             if (chosen := held & (kinds == kind)).any()
         },
-        "points": [
-            [row["set"], row["recipe"], round(row["truth"], 4), round(float(share(value)), 4),
-             round(float(share(value - width)), 4), round(float(share(value + width)), 4), bool(no)]
-            for row, value, width, no in zip(
-                table[held].to_dict("records"), middle[held], widths[held], refused[held], strict=True
-            )
-        ],
+        "points": points(table[held], middle[held], widths[held], refused[held]),
     }  # fmt: skip
     arguments.out.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({key: value for key, value in result.items() if key != "points"}, indent=1))

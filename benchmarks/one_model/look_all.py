@@ -1,6 +1,6 @@
 """Describe every model of the corpus by its outputs alone, beside its pair's true rates.
 
-    python benchmarks/one_model/look_all.py --corpus FOLDER --out one_model.parquet
+python benchmarks/one_model/look_all.py --corpus FOLDER --out one_model.parquet
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Train the corpus: pairs of data set and recipe, 32 or 64 shadow models each, and their true rates.
+"""Train the corpus: pairs of data set and recipe, their shadow models and their true rates.
 
 Each pair is one file and is skipped where it exists, so that a run can be stopped and goes on.
 
@@ -58,7 +58,9 @@ def tpr(member: NDArray[np.bool_], scores: NDArray[np.float64], fpr: float) -> f
     threshold = outside[min(int(allowed), len(outside) - 1)]
     above, tied = (outside > threshold).sum(), (outside == threshold).sum()
     inside = scores[member]
-    return float((inside > threshold).mean() + (inside == threshold).mean() * (allowed - above) / tied)
+    return float(
+        (inside > threshold).mean() + (inside == threshold).mean() * (allowed - above) / tied
+    )
 
 
 def moved(features: NDArray[np.float32], step: float, seed: int) -> NDArray[np.float32]:
@@ -88,7 +90,9 @@ def train_pair(job: tuple[str, str, int, Path, Path]) -> str:
         found = shares(model, features, classes)
         table[k], right[k] = logit(found, labels), found.argmax(1) == labels
         if k % 2 == 0 and len(kept) < TARGETS:
-            near = [shares(model, moved(features, step, 1 + k), classes) for step in (0.02, 0.1, 0.3)]
+            near = [
+                shares(model, moved(features, step, 1 + k), classes) for step in (0.02, 0.1, 0.3)
+            ]
             kept.append((k, found, near))
     shadows = Shadows(table, members, np.arange(len(labels)).astype(str), labels, correct=right)
     scores = score(shadows, ATTACKS, "auto", 0)

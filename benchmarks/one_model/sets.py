@@ -76,13 +76,11 @@ def _pictures(folder: Path, size: int, seed: int) -> Table:
 
     frame = pandas.read_parquet(folder / "cifar10_jpeg/cifar10_jpeg.parquet")
     frame = frame.sample(size, random_state=seed)
-    column = next(
-        name
-        for name in frame.columns
-        if isinstance(frame[name].iloc[0], (bytes, dict))
-    )
+    column = next(name for name in frame.columns if isinstance(frame[name].iloc[0], (bytes, dict)))
     cells = [cell["bytes"] if isinstance(cell, dict) else cell for cell in frame[column]]
-    pixels = [np.asarray(Image.open(io.BytesIO(cell)).convert("RGB").resize((8, 8))) for cell in cells]
+    pixels = [
+        np.asarray(Image.open(io.BytesIO(cell)).convert("RGB").resize((8, 8))) for cell in cells
+    ]
     return _sample(np.stack(pixels).reshape(size, -1) / 255.0, frame["label"], size, seed)
 
 
@@ -141,9 +139,7 @@ def real_sets(folder: Path) -> dict[str, Callable[[int, int], Table]]:
         "breast-cancer": sklearn_set(load_breast_cancer),
         "diabetes": diabetes,
         "adult": parquet("adult/adult.parquet", "income", ("split",)),
-        "compas": parquet(
-            "compas/compas-scores-two-years.parquet", "two_year_recid", COMPAS_LATER
-        ),
+        "compas": parquet("compas/compas-scores-two-years.parquet", "two_year_recid", COMPAS_LATER),
         "hospital": parquet(
             "diabetes130/diabetic_data.parquet", "readmitted", ("encounter_id", "patient_nbr")
         ),
@@ -152,9 +148,7 @@ def real_sets(folder: Path) -> dict[str, Callable[[int, int], Table]]:
         # Held out
         "digits": sklearn_set(load_digits),
         "mnist": mnist,
-        "credit": parquet(
-            "credit_default/credit-card-clients.parquet", "default payment"
-        ),
+        "credit": parquet("credit_default/credit-card-clients.parquet", "default payment"),
         "acs": parquet("acs_nist_national2019/national2019.parquet", "EDU", ("PWGTP", "WGTP")),
         "injuries": lambda size, seed: _texts(folder, size, seed),
     }
@@ -167,7 +161,9 @@ def simulated(number: int) -> Callable[[int, int], Table]:
         rng = np.random.default_rng([number, 7])
         classes = int(rng.choice([2, 2, 3, 5, 10]))
         columns = int(rng.choice([8, 20, 40, 100, 200]))
-        informative = max(int(np.ceil(np.log2(2 * classes))) + 1, int(columns * rng.uniform(0.1, 0.6)))
+        informative = max(
+            int(np.ceil(np.log2(2 * classes))) + 1, int(columns * rng.uniform(0.1, 0.6))
+        )
         features, labels = make_classification(
             size,
             columns,

@@ -19,7 +19,6 @@ from lethe.runs.settings import Run, audit_of, keywords_of
 
 if TYPE_CHECKING:
     from lethe.data.given import Given
-    from lethe.evidence.estimate import Measured
     from lethe.evidence.findings import Findings
     from lethe.runs.progress import Progress
     from lethe.training.folder import RunFolder
@@ -319,6 +318,8 @@ def _unflattened(make: Callable[[], Any], shape: tuple[int, ...]) -> Any:
 def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Findings:
     """Attack a model that is fitted already, by its scores on members and others."""
     from lethe.data.given import column_of
+    from lethe.membership.audit import audit_scores
+    from lethe.membership.contents import holdings, texts_of
     from lethe.membership.one_model.predictor import estimated
     from lethe.training.outputs import asked
     from lethe.training.scores_file import scores_of
@@ -339,8 +340,13 @@ def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Fi
     models = models_of(scores_of(columns, "logit", data.name), "logit")
     features = np.asarray(data.features)
     inside = models[0].members[0]
-    rate = estimated(model, outputs, data.labels, inside, features)
-    return _scored("audit", how, data.name, *models, chosen, features=features, estimate=rate)
+    measured = partial(
+        audit_scores,
+        features=features,
+        holdings=holdings(model, texts_of(inputs, inside)),
+        estimate=estimated(model, outputs, data.labels, inside, features),
+    )
+    return _scored("audit", how, data.name, *models, chosen, measured=measured)
 
 
 def _scored(
@@ -351,10 +357,9 @@ def _scored(
     targets: Shadows | None,
     chosen: Any,
     notes: Sequence[str] = (),
-    features: Any = None,
-    estimate: Measured | None = None,
+    measured: Callable[..., Findings] | None = None,
 ) -> Findings:
-    from lethe.membership.audit import audit_scores as measured
+    from lethe.membership.audit import audit_scores as usual
 
     return perform(
         command,
@@ -362,7 +367,7 @@ def _scored(
         title,
         scores_name(shadows, targets, chosen.seed),
         chosen,
-        lambda run, _: measured(title, shadows, chosen, run, targets, features, estimate),
+        lambda run, _: (measured or usual)(title, shadows, chosen, run, targets),
         notes=notes,
     )
 

@@ -24,6 +24,7 @@ from lethe.evidence.of_model import (
     EarlyStop,
     ExposedRecord,
     External,
+    Holding,
     ModelData,
     ModelDetails,
     Moved,
@@ -219,6 +220,7 @@ def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
     candidates, margin = frontier.candidates, frontier.margin
     by_name = {candidate.name: candidate for candidate in candidates}
     words = [outcome_words(verdict), _risk_words(candidates[0], fpr)]
+    words += [f"In the model itself, {one.words}." for one in candidates[0].details.holdings]
     rate = candidates[0].measures.get(Rule("estimated", 0.01, 0.0).quantity)
     if isinstance(rate, Estimate) and rate.value is not None:
         words.append(
@@ -311,6 +313,7 @@ class Measurement:
     among: int = 1  # releases that this one was chosen from, itself included; see `early_stopping`
     views: Mapping[str, dict[str, AttackRates]] = field(default_factory=dict)
     stops: Sequence[EarlyStop] = ()  # those, as they were compared; empty where nothing was chosen
+    holdings: Sequence[Holding] = ()  # what lies in the model itself
     estimated: Measured | None = None  # TPR at 1 % FPR that 64 shadow models would reach
 
     @property
@@ -446,6 +449,7 @@ def _candidate(
         slices=tuple(one.slices),
         persons=one.persons,
         moved=moved,
+        holdings=one.holdings,
         estimated=one.estimated,
         **further,
     )

@@ -104,8 +104,11 @@ class Model(Room[ModelCandidate]):
             key, level, said = self._absence(candidate, level)
             detail.append(said)
         threat = self.document.threat_model
+        held = [one.words for one in candidate.holdings if one.kind == "rows"]
+        first = say("model.holds", what="; ".join(held)) + " " if held else ""
+        level = "high" if held else level
         return Worst(
-            say(key, value=value, chance=chance),
+            first + say(key, value=value, chance=chance),
             say("model.short", value=value),
             say("model.by", access=threat.access.split(";")[0], budget=threat.budget),
             ", ".join(text for text in detail if text) + ".",
@@ -123,7 +126,9 @@ class Model(Room[ModelCandidate]):
     def _group(self, candidate: ModelCandidate) -> str:
         """The most exposed group and the most exposed 1 % of records, where they stand out."""
         estimate = self._estimated(candidate)
-        listed = self._worst_slice(candidate), self._most_exposed(candidate), estimate
+        traces = [one.words for one in candidate.holdings if one.kind != "rows"]
+        in_file = say("model.traces", what="; ".join(traces)) if traces else ""
+        listed = self._worst_slice(candidate), self._most_exposed(candidate), estimate, in_file
         return " ".join(text for text in listed if text)
 
     @staticmethod

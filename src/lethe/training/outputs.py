@@ -228,7 +228,7 @@ def _answered(
 ) -> NDArray[np.floating]:
     """(N, C) probabilities of a function that gives them, or 1 for the label that it gives."""
     if answers.shape == (records, len(classes)):
-        return answers
+        return _rounded(answers)
     if answers.size != records:
         raise InputError(
             f"{name} returned shape {answers.shape} for {records} records; expected a label each, "
@@ -236,6 +236,14 @@ def _answered(
             f"{', ...' if len(classes) > 4 else ''} in this order."
         )
     return np.eye(len(classes))[_places(as_text(answers.ravel()).tolist(), classes)]
+
+
+def _rounded(answers: NDArray[Any]) -> NDArray[np.floating]:
+    """Shares that miss a sum of 1 by their rounding to two digits or more sum to 1 again."""
+    shares = np.asarray(answers, np.float64)
+    total = shares.sum(axis=1, keepdims=True)
+    near = np.abs(total - 1) <= 0.005 * shares.shape[1] + 1e-9
+    return np.where(near & (shares >= 0).all(axis=1, keepdims=True), shares / total, shares)
 
 
 def _codes(model: Any, classes: tuple[str, ...]) -> NDArray[np.int64]:

@@ -123,7 +123,9 @@ def _sample(members: Bool, seed: int) -> NDArray[np.intp]:
     for side, word in ((True, "members"), (False, "non-members")):
         rows = np.flatnonzero(members == side)
         if len(rows) < FEWEST:
-            raise InputError(f"{len(rows)} {word} are too few for an estimate: {FEWEST} are needed.")
+            raise InputError(
+                f"{len(rows)} {word} are too few for an estimate: {FEWEST} are needed."
+            )
         parts.append(rng.permutation(rows)[:MOST])
     return np.sort(np.concatenate(parts))
 
@@ -201,7 +203,9 @@ def _sizes(members: Bool, classes: int, columns: int, labels: Any) -> dict[str, 
 
 def _ties(signal: Float, inside: Bool) -> dict[str, float]:
     """How many different outputs there are, and how many records share the commonest."""
-    found = [np.unique(np.round(part, 4), return_counts=True)[1] for part in (signal, signal[inside])]
+    found = [
+        np.unique(np.round(part, 4), return_counts=True)[1] for part in (signal, signal[inside])
+    ]
     return {
         "distinct": len(found[0]) / len(signal),
         "tied": found[0].max() / len(signal),

@@ -27,6 +27,9 @@ KINDS = ("linear", "tree", "forest", "boosting", "neighbours", "net")
 CONFIDENCE = 0.9
 """Of the interval, over models of data sets that the trees did not see."""
 
+FARTHEST = 10.0
+"""Deviations in one column beyond which it counts no more, so that none decides alone."""
+
 UNKNOWN = "unknown"
 """Kind of a function or of a class that no word below names: the widest interval is taken."""
 
@@ -77,7 +80,8 @@ class Predictor:
     def distance(self, values: NDArray[np.float64]) -> float:
         """Mean distance by column, in deviations, to the nearest model of the corpus."""
         scaled = (values - self.arrays["centre"]) / self.arrays["scale"]
-        return float(np.abs(self.arrays["corpus"] - scaled).mean(1).min())
+        apart = np.minimum(np.abs(self.arrays["corpus"] - scaled), FARTHEST)
+        return float(apart.mean(1).min())
 
 
 @functools.cache
