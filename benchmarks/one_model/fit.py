@@ -16,6 +16,7 @@ import numpy as np
 import pandas
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
+from scipy.stats import beta
 from sklearn.ensemble import ExtraTreesRegressor, GradientBoostingRegressor
 from sklearn.model_selection import GroupKFold
 
@@ -28,6 +29,10 @@ LEAST = 1e-3
 """Rates are held between this and 1 less it before their log odds are taken."""
 
 
+LEVELS = [0.05, 0.15, 0.5]
+"""Estimates between which the mean error is taken by itself: it grows with the rate."""
+
+
 def odds(rate: Any) -> Float:
     share = np.clip(np.asarray(rate, float), LEAST, 1 - LEAST)
     return np.asarray(np.log(share / (1 - share)))
@@ -38,14 +43,14 @@ def share(logs: Float) -> Float:
 
 
 def columns_of(table: pandas.DataFrame) -> list[str]:
-    described = {"set", "recipe", "kind", "held_out", "model", "records", "top_found"}
+    described = {"set", "recipe", "kind", "held_out", "null", "model", "records", "top_found"}
     return [name for name in table if name not in described and not name.startswith("true ")]
 
 
 def fitted(cases: Float, target: Float) -> tuple[Any, Any]:
     """Randomised trees and boosted ones; the estimate is their mean."""
     forest = ExtraTreesRegressor(
-        120, min_samples_leaf=3, max_features=0.4, random_state=0, n_jobs=2
+        100, min_samples_leaf=4, max_features=0.4, random_state=0, n_jobs=2
     )
     boosted = GradientBoostingRegressor(
         n_estimators=250, max_depth=3, learning_rate=0.04, subsample=0.6, max_features=0.3,
@@ -91,13 +96,18 @@ def as_arrays(models: tuple[Any, Any]) -> tuple[dict[str, NDArray[Any]], float]:
         "roots": starts[:-1].astype(np.int32),
         "weights": np.array([weight for _, weight in trees], np.float32),
         "column": joined("feature", np.int16),
-        # rounded down, so that both sides of a threshold stay where they were
-        "threshold": joined("threshold", np.float32),
+        "threshold": _rounded_down(joined("threshold", np.float64)),
         "left": joined("children_left", np.int32, True),
         "right": joined("children_right", np.int32, True),
         "value": np.concatenate([tree.value[:, 0, 0] for tree, _ in trees]).astype(np.float32),
     }
     return arrays, float(boosted.init_.constant_.ravel()[0]) / 2
+
+
+def _rounded_down(thresholds: Float) -> NDArray[np.float32]:
+    """In single precision, so that single-precision values stay on their side."""
+    short = thresholds.astype(np.float32)
+    return np.where(short > thresholds, np.nextafter(short, np.float32(-np.inf)), short)
 
 
 def near_corpus(cases: Float, sets: NDArray[Any]) -> tuple[dict[str, NDArray[Any]], float]:
@@ -118,6 +128,7 @@ def judged(table: pandas.DataFrame, middle: Float, errors: Float, refused: Any) 
     spoken = table[~refused].copy()
     truth, value = odds(spoken["truth"]), middle[~refused]
     covered = np.abs(truth - value) <= errors[~refused]
+    whole = spoken.assign(covered=covered).groupby(["set", "recipe"])["covered"].all()
     ratio = np.abs(np.log(share(value) / share(truth)))
     blind = {
         name: np.abs(np.log(np.clip(spoken[column], LEAST, 1) / share(truth)))
@@ -128,6 +139,9 @@ def judged(table: pandas.DataFrame, middle: Float, errors: Float, refused: Any) 
         "models": len(spoken),
         "refused": int(refused.sum()),
         "covered": float(covered.mean()),
+        # both models of a pair, with the exact lower limit (95 %, one-sided)
+        "pairs_covered": int(whole.sum()),
+        "pairs_covered_low": float(beta.ppf(0.05, whole.sum(), len(whole) - whole.sum() + 1)),
         "median_ratio": float(np.exp(np.median(ratio))),
         "median_width": float(np.median(errors[~refused])),
         "nearer_than": {
@@ -161,41 +175,52 @@ def main() -> None:
     table["truth"] = table[true].max(axis=1)
     names = columns_of(table.drop(columns="truth"))
     cases, target = table[names].fillna(0).to_numpy(float), odds(table["truth"])
-    learn = ~table["held_out"].to_numpy()
+    learn, null = ~table["held_out"].to_numpy(), table["null"].to_numpy()
+    held = ~learn & ~null
     sets, kinds = table["set"].to_numpy(), table["kind"].to_numpy()
 
-    apart = target[learn] - left_out(cases[learn], target[learn], sets[learn])
-    errors = {kind: quantile(apart[kinds[learn] == kind]) for kind in KINDS}
+    before = left_out(cases[learn], target[learn], sets[learn])
+    # Models that leak nothing by construction are learned from; errors are of the others alone.
+    real = ~null[learn]
+    apart, levels = (target[learn] - before)[real], list(map(float, odds(LEVELS)))
+    level = np.searchsorted(levels, before[real])
+    spreads = [float(np.abs(apart[level == at]).mean()) for at in range(len(levels) + 1)]
+    scaled = apart / np.array(spreads)[level]
+    errors = {kind: quantile(scaled[kinds[learn][real] == kind]) for kind in KINDS}
     models = fitted(cases[learn], target[learn])
     trees, start = as_arrays(models)
     near, farthest = near_corpus(cases[learn], sets[learn])
     arrays = {**trees, **near}
-    predictor = Predictor(tuple(names), arrays, errors, start, farthest, int(learn.sum()))
+    told = {
+        "levels": levels, "spreads": spreads, "errors": errors, "start": start,
+        "farthest": farthest, "models": int(learn.sum()),
+    }  # fmt: skip
+    predictor = Predictor(tuple(names), arrays, **told)
     middle = np.array([predictor.log_odds(row) for row in cases])
     assert np.allclose(middle, mean_of(models, cases), atol=1e-3)
 
-    told = {
-        "names": names, "errors": errors, "start": start, "farthest": farthest,
-        "models": int(learn.sum()),
-    }  # fmt: skip
-    save_file(arrays, arguments.file, {"predictor": json.dumps(told)})
+    save_file(arrays, arguments.file, {"predictor": json.dumps({"names": names, **told})})
     refused = np.array([predictor.distance(row) for row in cases]) > farthest
-    widths = np.array([errors[kind] for kind in kinds])
-    held = table["held_out"].to_numpy()
+    widths = np.array([predictor.error(*pair) for pair in zip(middle.tolist(), kinds, strict=True)])
+    own = table[learn & ~null]
+    wide = np.array(
+        [predictor.error(*pair) for pair in zip(before[real].tolist(), own["kind"], strict=True)]
+    )
     result: dict[str, Any] = {
         "corpus": {"sets": len(set(sets[learn])), "models": int(learn.sum()),
+                   "null": int((learn & null).sum()),
                    "pairs": len(table[learn][["set", "recipe"]].drop_duplicates())},
+        "levels": LEVELS,
+        "spreads": spreads,
         "errors": errors,
         "farthest": farthest,
         "bytes": arguments.file.stat().st_size,
-        "left out": judged(
-            table[learn], target[learn] - apart, widths[learn], np.zeros(learn.sum(), bool)
-        ),
+        "left out": judged(own, before[real], wide, np.zeros(len(own), bool)),
         "held out": judged(table[held], middle[held], widths[held], refused[held]),
         "by set": {
             name: judged(table[chosen], middle[chosen], widths[chosen], refused[chosen])
             for name in sorted(set(sets[held]))
-            for chosen in [sets == name]
+            for chosen in [held & (sets == name)]
         },
         "by kind": {
             kind: judged(table[chosen], middle[chosen], widths[chosen], refused[chosen])

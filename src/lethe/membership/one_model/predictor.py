@@ -52,8 +52,10 @@ class Predictor:
         arrays: the trees as in the file: `roots` (T,) and `weights` (T,); for each node `column`
             (-1 at a leaf), `threshold`, `left`, `right`, `value`; for the distance `centre`,
             `scale` (D,) and `corpus` (models, D).
-        errors: by kind of model, the 90 % quantile of the error on data sets that the trees did
-            not see, in log odds of the rate.
+        levels: log odds between which `spreads` hold, ascending.
+        spreads: mean absolute error in log odds at each level, on data sets that the trees did not
+            see; one more than there are levels.
+        errors: by kind of model, the 90 % quantile of such errors over the spread of their level.
         start: what all trees are added to.
         farthest: distance to the corpus beyond which nothing is said.
         models: in the corpus.
@@ -61,6 +63,8 @@ class Predictor:
 
     names: tuple[str, ...]
     arrays: dict[str, NDArray[Any]]
+    levels: list[float]
+    spreads: list[float]
     errors: dict[str, float]
     start: float
     farthest: float
@@ -76,6 +80,11 @@ class Predictor:
             further = np.where(below, trees["left"][node], trees["right"][node])
             node = np.where(inner, further, node)
         return float(self.start + (trees["weights"] * trees["value"][node]).sum())
+
+    def error(self, log_odds: float, kind: str) -> float:
+        """Half of the interval's width in log odds; of an unknown kind the widest."""
+        spread = self.spreads[int(np.searchsorted(self.levels, log_odds))]
+        return spread * self.errors.get(kind, max(self.errors.values()))
 
     def distance(self, values: NDArray[np.float64]) -> float:
         """Mean distance by column, in deviations, to the nearest model of the corpus."""
@@ -139,7 +148,8 @@ def estimated(
             f"at most {known.farthest:.2f})"
         )
     kind = kind_of(model)
-    error = known.errors.get(kind, max(known.errors.values()))
-    low, value, high = expit(known.log_odds(values) + np.array([-error, 0.0, error]))
+    middle = known.log_odds(values)
+    error = known.error(middle, kind)
+    low, value, high = expit(middle + np.array([-error, 0.0, error]))
     said = f"trees fitted on {known.models} models of known rates; conformal by data set ({kind})"
     return Estimate(float(value), float(low), float(high), CONFIDENCE, said, len(found.rows))
