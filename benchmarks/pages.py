@@ -680,6 +680,58 @@ def run_all() -> list[str]:
     return table(heads, rows)
 
 
+def one_model() -> list[str]:
+    """Estimates from one model beside the two blind baselines, on sets that were held out."""
+    found = results("one_model")
+    groups = {"all": found["held out"], **found["by set"], **found["by kind"]}
+    rows = [
+        [
+            name,
+            group["pairs"],
+            f"{group['refused']} of {group['models']}",
+            f"{100 * group['covered']:.0f}",
+            f"{group['median_ratio']:.2f}",
+            *(f"{ratio:.2f}" for ratio in group["median_ratio_of"].values()),
+            f"{100 * group['top_found']:.0f}",
+        ]
+        for name, group in groups.items()
+    ]
+    heads = ["held out", "pairs", "refused", "covered, %", "estimate", "loss attack"]
+    return table([*heads, "accuracy gap", "top 1 % found, %"], rows)
+
+
+def one_model_null() -> list[str]:
+    """Models that leak nothing: how many get an upper end below 5 %."""
+    found = results("one_model_null")["kinds"]
+    rows = [
+        [name, kind["models"], kind["refused"], kind["below"], f"{100 * kind['highest']:.1f}"]
+        for name, kind in found.items()
+    ]
+    heads = ["models that leak nothing", "n", "refused", "below 5 %", "highest upper end, %"]
+    return table(heads, rows)
+
+
+def one_model_chart() -> str:
+    """Every held-out model: estimate and its interval over the true rate."""
+    ticks = (0.005, 0.01, 0.03, 0.1, 0.3, 1.0)
+    points = [point for point in results("one_model")["points"] if not point[-1]]
+    names = sorted({point[0] for point in points})
+    colours = dict(zip(names, (BLUE, ORANGE, GREEN, RED, "#56b4e9"), strict=True))
+    listed = [
+        Series(
+            name,
+            colour,
+            [(point[2], point[3]) for point in points if point[0] == name],
+            [(point[4], point[5]) for point in points if point[0] == name],
+            line=False,
+        )
+        for name, colour in colours.items()
+    ]
+    equal = Series("equal", GREY, [(tick, tick) for tick in ticks], dashes="4 3")
+    axes = (Axis(f"{word} TPR at 1 % FPR", ticks, log=True) for word in ("true", "estimated"))
+    return chart([Panel("Held-out models", *axes, [*listed, equal])], 1)
+
+
 def growth() -> list[str]:
     """Seconds and memory as one quantity grows."""
     rows = []
@@ -847,7 +899,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         query_speed, timing, exposure, references, dp_step, ten_models, run_all, growth,
         vector_options, verification_peers, challengers,
         language_attacks, language_canaries, language_peer, language_speed,
-        ray_nodes,
+        ray_nodes, one_model, one_model_null,
     )
 }  # fmt: skip
 CHARTS: dict[str, Callable[[], str]] = {
@@ -858,6 +910,7 @@ CHARTS: dict[str, Callable[[], str]] = {
     "geometry": geometry_chart,
     "composition": composition_chart,
     "growth": growth_chart,
+    "one_model": one_model_chart,
 }
 PLACE = re.compile(r"<!-- table ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
 

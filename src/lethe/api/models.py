@@ -318,6 +318,9 @@ def _unflattened(make: Callable[[], Any], shape: tuple[int, ...]) -> Any:
 def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Findings:
     """Attack a model that is fitted already, by its scores on members and others."""
     from lethe.data.given import column_of
+    from lethe.membership.audit import audit_scores
+    from lethe.membership.contents import holdings, texts_of
+    from lethe.membership.one_model.predictor import estimated
     from lethe.training.outputs import asked
     from lethe.training.scores_file import scores_of
     from lethe.training.shadows import models_of
@@ -325,7 +328,7 @@ def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Fi
     data, inputs = given.data, given.data.features if given.frame is None else given.frame
     if given.shape is not None and hasattr(model, "state_dict"):
         inputs = inputs.reshape(-1, *given.shape)
-    signal = asked(model, inputs, data.labels, data.classes)
+    signal, outputs = asked(model, inputs, data.labels, data.classes)
     columns = {
         "signals": signal[None],
         "members": column_of(members, "members")[None],
@@ -336,7 +339,14 @@ def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Fi
         columns["groups"] = data.groups
     models = models_of(scores_of(columns, "logit", data.name), "logit")
     features = np.asarray(data.features)
-    return _scored("audit", how, data.name, *models, chosen, features=features)
+    inside = models[0].members[0]
+    measured = partial(
+        audit_scores,
+        features=features,
+        holdings=holdings(model, texts_of(inputs, inside)),
+        estimate=estimated(model, outputs, data.labels, inside, features),
+    )
+    return _scored("audit", how, data.name, *models, chosen, measured=measured)
 
 
 def _scored(
@@ -347,9 +357,9 @@ def _scored(
     targets: Shadows | None,
     chosen: Any,
     notes: Sequence[str] = (),
-    features: Any = None,
+    measured: Callable[..., Findings] | None = None,
 ) -> Findings:
-    from lethe.membership.audit import audit_scores as measured
+    from lethe.membership.audit import audit_scores as usual
 
     return perform(
         command,
@@ -357,7 +367,7 @@ def _scored(
         title,
         scores_name(shadows, targets, chosen.seed),
         chosen,
-        lambda run, _: measured(title, shadows, chosen, run, targets, features),
+        lambda run, _: (measured or usual)(title, shadows, chosen, run, targets),
         notes=notes,
     )
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from lethe.errors import InputError, did_you_mean, require
 from lethe.membership.settings import AuditSettings
 from lethe.runs.settings import settings_of
 
@@ -59,6 +63,82 @@ def text(
     own = {"text": text, "model": model, "fine_tune": fine_tune, "epochs": epochs}
     more = {"min_class_size": min_class_size, "embeddings": embeddings}
     return _trained("audit text", file, {**own, **more, **options})
+
+
+def fitted(
+    files: tuple[str, ...],
+    /,
+    *,
+    members: str | None = None,
+    label: str | None = None,
+    group: str | None = None,
+    id_column: str | None = None,
+    drop: Sequence[str] = (),
+    recipe: str | None = None,
+    **options: Any,
+) -> Findings:
+    """Attack a model as it is, by its answers on its own training records and on others.
+
+    Args:
+        members: column that says of each record whether the model was trained on it (1 or 0).
+            Members and others must be drawn at random from the same people.
+        label: column of the true class. [label]
+        group: column of the person of each record.
+        id_column: column of unique names.
+        drop: columns that the model does not take.
+        recipe: for a .safetensors file, file.py:name of what builds the torch module.
+    """
+    from lethe.api.models import audit
+    from lethe.data.columns import read_columns
+    from lethe.training.fitted import load_fitted
+
+    if len(files) != 2:
+        raise InputError(
+            f"audit fitted takes a model and its records, got {len(files)} files: "
+            "lethe audit fitted model.skops people.csv --members member --label income."
+        )
+    model, columns = load_fitted(Path(files[0]), recipe), read_columns(files[1], drop=drop)
+    named = {"members": members, "label": label or "label", "group": group, "id_column": id_column}
+    taken = {}
+    for what, name in named.items():
+        if name is None and what == "members":
+            raise InputError(
+                "audit fitted needs --members COLUMN: 1 for records it was trained on."
+            )
+        if name is not None:
+            if name not in columns:
+                raise InputError(
+                    f"{files[1]} has no column {name!r} for --{what}."
+                    f"{did_you_mean(name, list(columns))} Columns: {', '.join(columns)}."
+                )
+            taken[what] = columns.pop(name)
+    return audit(
+        model,
+        _records(columns, model),
+        taken["label"],
+        members=taken["members"],
+        groups=taken.get("group"),
+        ids=taken.get("id_column"),
+        name=Path(files[0]).stem,
+        **options,
+    )
+
+
+def _records(columns: Mapping[str, NDArray[Any]], model: Any) -> Any:
+    """The records as the model takes them: a frame by its names, or a table of numbers."""
+    wanted = getattr(model, "feature_names_in_", None)
+    if wanted is not None:
+        lacking = [name for name in wanted if name not in columns]
+        if lacking:
+            raise InputError(f"the model wants the column {lacking[0]!r}, which the file lacks.")
+        columns = {name: columns[name] for name in wanted}
+    numbers = all(column.dtype.kind in "bifu" for column in columns.values())
+    if wanted is None and numbers:
+        return np.stack([np.asarray(column, np.float64) for column in columns.values()], 1)
+    require("pandas", "pandas")
+    import pandas
+
+    return pandas.DataFrame(dict(columns))
 
 
 def usual_of_texts(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,6 +55,12 @@ class Audit(NamedTuple):
 KNOWN = "COLUMNS that an adversary may know"
 TRAINED = ("lethe.data.tables:load", "lethe.api.models:audit")
 NOT_ASKED = ("X", "y", "members", "groups", "ids", "identifiers", "public", "predictions")
+OF_TRAINING = (
+    *("models", "margin", "holdout", "mitigations", "noise", "noise_convention", "alpha", "beta"),
+    *("until", "release", "onion", "epsilon", "delta", "clip", "dp_batch_size", "dp_epochs"),
+    *("predictions", "dp_learning_rate", "dp_optimizer", "local_epsilon"),
+)
+"""Settings of audits that train models."""
 AUDITS = {
     "model": Audit(
         "A trained model: who was in its training?",
@@ -69,6 +75,20 @@ AUDITS = {
         about="target",
         leave=NOT_ASKED,
     ),
+    "fitted": Audit(
+        "A model that is fitted already: does it know its own records?",
+        "The model (.skops of scikit-learn, .onnx, or .safetensors with --recipe; nothing that can "
+        "run code), and its records (csv, parquet): some that it was trained on, some that not.",
+        (
+            "lethe audit fitted model.skops people.csv --members member --label income",
+            "lethe audit fitted model.onnx people.parquet --members used --label income",
+            "lethe audit fitted model.safetensors people.csv --recipe mine.py:Net --members used",
+        ),
+        ("lethe.cli.audit_model:fitted", "lethe.api.models:audit"),
+        about="files",
+        leave=(*OF_TRAINING, "X", "y", "groups", "ids", "workers", "memory", "engine")
+        + ("engine_option", "holdout_by"),
+    ),
     "scores": Audit(
         "Scores that you computed, of models trained elsewhere.",
         "npz or safetensors with signals (models, records) and members (models, records), or "
@@ -81,12 +101,7 @@ AUDITS = {
             "lethe audit scores scores.npz --attack rmia-online lira-online --rule 'auc<=0.6'",
         ),
         ("lethe.api.models:audit_scores",),
-        leave=(
-            *("members", "ids", "labels", "groups", "targets", "models", "margin", "holdout"),
-            *("mitigations", "noise", "noise_convention", "alpha", "beta", "until", "release"),
-            *("onion", "epsilon", "delta", "clip", "dp_batch_size", "dp_epochs", "predictions"),
-            *("dp_learning_rate", "dp_optimizer", "local_epsilon"),
-        ),
+        leave=("members", "ids", "labels", "groups", "targets", *OF_TRAINING),
     ),
     "text": Audit(
         "An autocoder: a model that gives codes to free text.",

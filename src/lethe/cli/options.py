@@ -41,7 +41,7 @@ _NAMES = {
         "attribute texts encoder candidates other "
         "quasi sensitive hierarchy weight tolerance population people schema inside person item "
         "value time unit keep aux aux_columns truth original control linked signal bounds size "
-        "beyond neighbours texts member date canaries scores base_scores declared"
+        "beyond neighbours texts member members date canaries scores base_scores declared"
     ),
     "Model": "recipe model fine_tune epochs models holdout holdout_by base also",
     "Claim": "rho mu",

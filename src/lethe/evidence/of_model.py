@@ -216,6 +216,15 @@ class Epsilons:
     n: int
 
 
+@dataclass(frozen=True)
+class Holding:
+    """What lies in the model itself: `rows` of people as they are, `leaves` or `vocabulary`."""
+
+    kind: str
+    count: Count
+    words: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelDetails:
     """What was measured on a candidate beside its risk; nothing of it on a kind of one's own."""
@@ -236,6 +245,8 @@ class ModelDetails:
     persons: Persons | None = None
     moved: Moved | None = None
     epsilons: Epsilons | None = None
+    holdings: Sequence[Holding] = ()
+    estimated: Share | None = None  # TPR at 1 % FPR, not measured: see `membership.one_model`
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,6 +24,7 @@ from lethe.evidence.of_model import (
     EarlyStop,
     ExposedRecord,
     External,
+    Holding,
     ModelData,
     ModelDetails,
     Moved,
@@ -219,6 +220,14 @@ def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
     candidates, margin = frontier.candidates, frontier.margin
     by_name = {candidate.name: candidate for candidate in candidates}
     words = [outcome_words(verdict), _risk_words(candidates[0], fpr)]
+    words += [f"In the model itself, {one.words}." for one in candidates[0].details.holdings]
+    rate = candidates[0].measures.get(Rule("estimated", 0.01, 0.0).quantity)
+    if isinstance(rate, Estimate) and rate.value is not None:
+        words.append(
+            f"Estimated, not measured: with 64 shadow models an attacker would name "
+            f"{rate.value:.0%} of training records ({rate.low:.0%} to {rate.high:.0%}) at a 1 % "
+            "false-positive rate."
+        )
     if chosen is not None:
         words.append(
             f"Within the allowed utility loss of {margin:g}, '{chosen}' carries the lowest risk. "
@@ -305,6 +314,8 @@ class Measurement:
     views: Mapping[str, dict[str, AttackRates]] = field(default_factory=dict)
     family: int = 0  # results whose limits hold at once, where more than those of this and `views`
     stops: Sequence[EarlyStop] = ()  # those, as they were compared; empty where nothing was chosen
+    holdings: Sequence[Holding] = ()  # what lies in the model itself
+    estimated: Measured | None = None  # TPR at 1 % FPR that 64 shadow models would reach
 
     @property
     def name(self) -> str:
@@ -441,6 +452,8 @@ def _candidate(
         slices=tuple(one.slices),
         persons=one.persons,
         moved=moved,
+        holdings=one.holdings,
+        estimated=one.estimated,
         **further,
     )
     chosen = dict(one.mitigation.settings)
@@ -476,6 +489,8 @@ def _measures(one: Measurement) -> dict[str, Measured | None]:
         found[Rule("tpr", fpr, 0.0).quantity] = rate
         tau = rate if isinstance(rate, Refusal) else tau_of(rate, fpr)
         found[Rule("tau", fpr, 0.0).quantity] = tau
+    if one.estimated is not None:
+        found[Rule("estimated", 0.01, 0.0).quantity] = one.estimated
     return {**found, **one.groups}
 
 

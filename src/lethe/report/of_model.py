@@ -103,8 +103,11 @@ class Model(Room[ModelCandidate]):
             key, level, said = self._absence(candidate, level)
             detail.append(said)
         threat = self.document.threat_model
+        held = [one.words for one in candidate.holdings if one.kind == "rows"]
+        first = say("model.holds", what="; ".join(held)) + " " if held else ""
+        level = "high" if held else level
         return Worst(
-            say(key, value=value, chance=chance),
+            first + say(key, value=value, chance=chance),
             say("model.short", value=value),
             say("model.by", access=threat.access.split(";")[0], budget=threat.budget),
             ", ".join(text for text in detail if text) + ".",
@@ -124,7 +127,20 @@ class Model(Room[ModelCandidate]):
 
     def _group(self, candidate: ModelCandidate) -> str:
         """The worst group and the most exposed 1 % of records, where they are above chance."""
-        return " ".join([*self._slice_words(candidate), *self._most_exposed(candidate)])
+        traces = [one.words for one in candidate.holdings if one.kind != "rows"]
+        beside = [say("model.traces", what="; ".join(traces))] if traces else []
+        beside += [text for text in [self._estimated(candidate)] if text]
+        return " ".join([*self._slice_words(candidate), *self._most_exposed(candidate), *beside])
+
+    @staticmethod
+    def _estimated(candidate: ModelCandidate) -> str:
+        """What shadow models would find, where there was one model."""
+        rate = candidate.estimated
+        if isinstance(rate, Refusal):
+            return say("model.not_estimated", reason=rate.reason)
+        if rate is None or rate.value is None:
+            return ""
+        return say("model.estimated", value=share_words(rate.value), range=range_words(rate))
 
     @staticmethod
     def _worst_slice(candidate: ModelCandidate) -> tuple[SlicesBy, Slice, Estimate] | None:

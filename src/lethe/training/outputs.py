@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from lethe.data.columns import as_text
 from lethe.data.given import column_of
@@ -163,7 +164,7 @@ def train_sklearn(
 
 def asked(
     model: Any, inputs: Any, labels: NDArray[Any], classes: tuple[str, ...]
-) -> NDArray[np.float32]:
+) -> tuple[NDArray[np.float32], NDArray[np.floating] | None]:
     """phi of a model that is fitted already, on every record; higher = better known.
 
     Args:
@@ -174,6 +175,7 @@ def asked(
         labels: (N,) codes of `classes`, or targets in regression.
         classes: their names, by which an estimator's own classes are found; empty in regression.
 
+    Returns: (N,) phi, and (N, C) probabilities where it gives them.
     Raises InputError: it cannot be asked, knows another class, or gives what is no distribution.
     """
     name = type(model).__name__
@@ -196,10 +198,11 @@ def asked(
             outputs, kind = _answered(np.asarray(predict(inputs)), len(inputs), classes, name), ""
     if not classes:
         sd = target_sd(labels, np.zeros(len(labels), bool))
-        return signal_from_predictions(outputs, labels, sd)
+        return signal_from_predictions(outputs, labels, sd), None
     if kind == "logits":
-        return signal_from_logits(outputs, labels)
-    return signal_from_probabilities(outputs, labels)
+        return signal_from_logits(outputs, labels), softmax(outputs, axis=1)
+    probabilities = None if ((outputs == 0) | (outputs == 1)).all() else outputs
+    return signal_from_probabilities(outputs, labels), probabilities
 
 
 def _of_module(model: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -225,7 +228,7 @@ def _answered(
 ) -> NDArray[np.floating]:
     """(N, C) probabilities of a function that gives them, or 1 for the label that it gives."""
     if answers.shape == (records, len(classes)):
-        return answers
+        return _rounded(answers)
     if answers.size != records:
         raise InputError(
             f"{name} returned shape {answers.shape} for {records} records; expected a label each, "
@@ -233,6 +236,14 @@ def _answered(
             f"{', ...' if len(classes) > 4 else ''} in this order."
         )
     return np.eye(len(classes))[_places(as_text(answers.ravel()).tolist(), classes)]
+
+
+def _rounded(answers: NDArray[Any]) -> NDArray[np.floating]:
+    """Shares that miss a sum of 1 by their rounding to two digits or more sum to 1 again."""
+    shares = np.asarray(answers, np.float64)
+    total = shares.sum(axis=1, keepdims=True)
+    near = np.abs(total - 1) <= 0.005 * shares.shape[1] + 1e-9
+    return np.where(near & (shares >= 0).all(axis=1, keepdims=True), shares / total, shares)
 
 
 def _codes(model: Any, classes: tuple[str, ...]) -> NDArray[np.int64]:
