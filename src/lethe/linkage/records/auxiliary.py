@@ -30,7 +30,7 @@ from lethe.linkage.records.attackers import (
 from lethe.linkage.records.candidates import Aim
 from lethe.linkage.records.facts import NOT_RELEASED, Facts, Int, Known, facts_of, index_of
 from lethe.linkage.records.likelihood import Sampling
-from lethe.linkage.records.scoreboard import NO_MATCH, PHIS, Links, Point, curve
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, Point, curve, thresholds
 from lethe.linkage.settings import RecordSettings
 
 _OUTSIDE = 1000  # released people looked for without their own record, at most
@@ -139,7 +139,7 @@ def link_auxiliary(
         for name, found in links.items()
     }
     naming = together(links, phi)
-    board = links["scoreboard-rh"]
+    board, phis = links["scoreboard-rh"], thresholds(settings.phi)
     known_pairs = pairs if len(inside) else None
     return Auxiliary(
         aux.name,
@@ -153,9 +153,9 @@ def link_auxiliary(
         _answers(naming.record, pairs, sure),
         {
             least: clopper_pearson(int((board.matched(least) >= 0).sum()), len(chosen), sure)
-            for least in PHIS
+            for least in phis
         },
-        None if known_pairs is None else curve(board, known_pairs, PHIS, sure),
+        None if known_pairs is None else curve(board, known_pairs, phis, sure),
         None if known_pairs is None else _of_pairs(aim, known_pairs, inside, aux.name, facts),
     )
 

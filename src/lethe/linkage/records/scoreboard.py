@@ -233,6 +233,11 @@ def _similarity(facts: Facts, known: Known, at: Int, place: Int, board: Scoreboa
 PHIS = (0.0, 0.13, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
+def thresholds(phi: float | None) -> list[float]:
+    """Thresholds at which a linkage is shown, the one of the audit included."""
+    return sorted({*PHIS, *([] if phi is None else [phi])})
+
+
 @dataclass(frozen=True)
 class Point:
     """The linkage when it answers only from an eccentricity of `phi` on.

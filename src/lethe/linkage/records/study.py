@@ -16,7 +16,6 @@ from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.document import BASELINE, strongest
 from lethe.linkage.records.attackers import (
-    COMPARED,
     Adversary,
     Calibrated,
     closed_world,
@@ -41,13 +40,13 @@ from lethe.linkage.records.facts import Facts, index_of
 from lethe.linkage.records.mitigations import Change, Sheet, as_it_is, changes
 from lethe.linkage.records.scoreboard import (
     NO_MATCH,
-    PHIS,
     FactsNeeded,
     Links,
     Point,
     curve,
     facts_needed,
     joined,
+    thresholds,
 )
 from lethe.linkage.records.unicity import Unicity, WorstCase, unicity, worst_case
 from lethe.linkage.settings import RecordSettings
@@ -243,12 +242,11 @@ def _simulated(
     by = {}
     for name, found in links.items():
         hit = found.best == targets
-        phis = sorted({*PHIS, COMPARED, *([] if settings.phi is None else [settings.phi])})
         made = calibrated[name]
         by[name] = Looked(
             named_rightly(aim.label(name), hit, aim.name, name, sure),
             found,
-            curve(joined([found, absent[name]]), true, phis, sure),
+            curve(joined([found, absent[name]]), true, thresholds(settings.phi), sure),
             made,
             curve(found, targets, [made.phi], sure)[0] if isinstance(made, Calibrated) else None,
         )

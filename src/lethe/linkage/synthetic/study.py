@@ -28,7 +28,7 @@ from lethe.linkage.document import (
     utility_in_words,
 )
 from lethe.linkage.settings import SyntheticSettings
-from lethe.linkage.synthetic.control import file_checks, refuse_same_files
+from lethe.linkage.synthetic.control import as_whole_numbers, file_checks, refuse_same_files
 from lethe.linkage.synthetic.copies import (
     ENCODED,
     IDENTICAL,
@@ -100,7 +100,8 @@ def study_synthetic(
 
     Raises InputError: tables that do not fit each other, or unknown columns.
     """
-    inside, made, outside = mix(original, synthetic, control)
+    rounded, notes = as_whole_numbers(original, synthetic)
+    inside, made, outside = mix(original, rounded, control)
     files = inside, made, outside
     known, seed = inside.places("quasi", quasi), settings.seed
     refuse_same_files(inside, made, outside)
@@ -138,7 +139,7 @@ def study_synthetic(
         runs[ENCODED] = partial(in_pairs, hidden.main, hidden.control, sure)
 
     def part() -> Risk:
-        wide = with_words(original, synthetic, control)
+        wide = with_words(original, rounded, control)
         mine, released, theirs = mix(*wide) if len(wide[0]) > len(original) else files
         return risk_in(in_part(mine, released, theirs, min(most, _PAIRS), seed), sure)
 
@@ -158,7 +159,7 @@ def study_synthetic(
         skipped,
         (len(inside), len(made), len(outside)),
         inside.names,
-        tuple(file_checks(files, (original, synthetic, control), outcomes, seed)),
+        (*notes, *file_checks(files, (original, rounded, control), outcomes, seed)),
     )
 
 

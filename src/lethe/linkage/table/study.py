@@ -472,7 +472,7 @@ def _attacks(study: TableStudy, settings: TableSettings) -> list[Json]:
         rows.append(
             attack(
                 "best-guess",
-                "Guess the sensitive value that is right for most of the class, less a blind guess",
+                "Guess the sensitive value that is right for most of the class, less a baseline guess",
                 "optimal for the class; of numbers, right within the tolerance",
                 KNOWN,
                 {"tolerance": study.disclosure.within or "equal values"},
