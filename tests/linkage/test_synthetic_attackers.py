@@ -18,7 +18,7 @@ from lethe.linkage.synthetic.control import file_checks
 from lethe.linkage.synthetic.copies import Writer, chance_of, decoded, in_pairs, nearness, tail
 from lethe.linkage.synthetic.nearest import mix, ranked
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
-from lethe.report.of_synthetic import Synthetic
+from lethe.report.of_rows import Synthetic
 
 Rows = dict[str, np.ndarray]
 QUASI = ("age", "town", "debt")

@@ -153,7 +153,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         each = _reader(parts[0])
         return lambda value: tuple(map(each, value))
     if origin is Mapping and parts[1] is not Any:
-        each, key = _reader(parts[1]), float if parts[0] is float else str
+        each, key = _reader(parts[1]), parts[0]
         return lambda value: {key(name): each(item) for name, item in value.items()}
     return lambda value: value
 

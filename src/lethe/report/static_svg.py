@@ -323,8 +323,6 @@ def _only_used_ids(text: str, prefix: str) -> str:
 
 # What static figures draw alike: dashes for those who see no colour, bands, legends.
 
-Json = Mapping[str, Any]
-
 SIZE = (420.0, 270.0)  # points
 MARGINS = (52.0, 12.0, 12.0, 42.0)  # left, right, top, bottom
 DASHES: Mapping[str, tuple[int, ...]] = {
@@ -338,7 +336,7 @@ DASHES: Mapping[str, tuple[int, ...]] = {
 def band(
     axes: Axes,
     places: Sequence[float],
-    measured: Sequence[Json],
+    measured: Sequence[Any],
     colour: str,
     dashes: str,
     label: str,
@@ -350,17 +348,23 @@ def band(
     Args:
         axes: to draw on.
         places: on the x axis.
-        measured: `Estimate.to_json()` of each; a limit that is null is drawn at the value.
+        measured: estimates, or `to_json()` of each; a limit that is None is drawn at the value.
         colour: a name in `COLOURS`.
         dashes: a name in `DASHES`.
         label: in the legend.
         logarithmic: the axis has no place for 0: lower limits end at a twentieth of the value.
     """
-    values = [one["value"] for one in measured]
-    high = [one["value"] if one["high"] is None else one["high"] for one in measured]
-    low = [one["value"] if one["low"] is None else one["low"] for one in measured]
+    values, low, high = (
+        [row[end] if isinstance(row, Mapping) else getattr(row, end) for row in measured]
+        for end in ("value", "low", "high")
+    )
+    high = [value if end is None else end for value, end in zip(values, high, strict=True)]
     if logarithmic:
-        low = [max(one["low"] or 0.0, (one["value"] or 0.0) / 20, 1e-9) for one in measured]
+        low = [
+            max(end or 0.0, (value or 0.0) / 20, 1e-9)
+            for value, end in zip(values, low, strict=True)
+        ]
+    low = [value if end is None else end for value, end in zip(values, low, strict=True)]
     axes.fill_between(places, low, high, color=COLOURS[colour], alpha=0.15, lw=0)
     axes.plot(places, values, color=COLOURS[colour], lw=1.6, dashes=DASHES[dashes], label=label)
 

@@ -18,6 +18,7 @@ from scipy.special import betaincinv
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.of_rows import Calibrated
 from lethe.linkage.records.facts import Facts, Float, Int, Known, facts_of
 from lethe.linkage.records.likelihood import Sampling, read
 from lethe.linkage.records.scoreboard import NO_MATCH, Links, Scoreboard, link
@@ -369,14 +370,6 @@ def together(links: Mapping[str, Links], phi: Mapping[str, float | None]) -> Nam
         new = named >= 0
         record[new], attacker[new] = named[new], at
     return Naming(record, attacker)
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """A threshold of eccentricity, and what it lets through."""
-
-    phi: float  # an answer is given from here on
-    false_match: Estimate  # chance that a record is named for a person who is not in the release
 
 
 def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95) -> Calibrated:

@@ -12,11 +12,11 @@ from lethe.data.sorted_records import Release
 from lethe.errors import InputError
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.of_rows import Answers, Calibrated, Point
 from lethe.evidence.risk import family_confidence
 from lethe.linkage.document import FEWEST
 from lethe.linkage.records.attackers import (
     COMPARED,
-    Calibrated,
     Naming,
     closed_world,
     look,
@@ -30,25 +30,10 @@ from lethe.linkage.records.attackers import (
 from lethe.linkage.records.candidates import Aim
 from lethe.linkage.records.facts import NOT_RELEASED, Facts, Int, Known, facts_of, index_of
 from lethe.linkage.records.likelihood import Sampling
-from lethe.linkage.records.scoreboard import NO_MATCH, Links, Point, curve, thresholds
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, curve, thresholds
 from lethe.linkage.settings import RecordSettings
 
 _OUTSIDE = 1000  # released people looked for without their own record, at most
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What a way of answering comes to.
-
-    Attributes:
-        counts: people, named; known pairs, named rightly; others, named; the last four None
-            without the truth.
-    """
-
-    answered: Measured  # share of people for whom a record is named, right or wrong
-    right: Measured  # share of the known pairs that are named rightly
-    strange: Measured  # share of the others for whom a record is named
-    counts: Mapping[str, int | None]
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,6 +13,15 @@ from numpy.typing import NDArray
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
 from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.of_rows import (
+    AdversaryRow,
+    Answered,
+    AuxiliaryAttacker,
+    AuxiliaryRows,
+    Calibrated,
+    FactsKnown,
+    RecordsSection,
+)
 from lethe.evidence.sight import smallest_seen
 from lethe.linkage.document import (
     RowsSubject,
@@ -101,7 +110,7 @@ class RecordSubject(RowsSubject):
             risk="top-1: share of people named rightly by the best guess of the strongest attacker",
             checks=_checks(study),
             limits=_LIMITS,
-            section=_section(study, settings),
+            section=_section(study, settings, self.plain_words()),
             reproduction=fields_of(settings, *_REPRODUCED),
         )
 
@@ -299,70 +308,63 @@ def _power(study: RecordStudy) -> Json:
     return check("power", "warn", f"{detail}: a low number says nothing here", base.name)
 
 
-def _section(study: RecordStudy, settings: RecordSettings) -> Json:
-    rh = study.simulated[0].by["scoreboard-rh"]
-    return {
-        "kind": "records",
-        "phi": COMPARED if settings.phi is None else settings.phi,
-        "rule": "calibrated" if settings.phi is None else "eccentricity",
-        "people": study.facts.people,
-        "items": study.facts.items,
-        "facts": study.facts.facts,
-        "index_bytes_a_fact": study.facts.nbytes / study.facts.facts,
-        "confidence": study.confidence,
-        "adversaries": [
+def _section(study: RecordStudy, settings: RecordSettings, words: Sequence[str]) -> RecordsSection:
+    return RecordsSection(
+        phi=COMPARED if settings.phi is None else settings.phi,
+        rule="calibrated" if settings.phi is None else "eccentricity",
+        people=study.facts.people,
+        items=study.facts.items,
+        facts=study.facts.facts,
+        index_bytes_a_fact=study.facts.nbytes / study.facts.facts,
+        confidence=study.confidence,
+        adversaries=[
             _adversary(simulated, name, settings)
             for simulated in study.simulated
             for name in simulated.by
         ],
-        "curve": rh.points,
-        "needed": {"shares": study.needed.identified, "half": study.needed.half},
-        "unicity": {m: one.share for m, one in study.unicity.items()},
-        "worst": study.worst.unique,
-        "auxiliary": None if study.aux is None else _auxiliary(study.aux),
-        "false_matches": settings.false_matches,
-    }
+        curve=study.simulated[0].by["scoreboard-rh"].points,
+        needed=FactsKnown(study.needed.identified, study.needed.half),
+        unicity={m: unicity.share for m, unicity in study.unicity.items()},
+        worst=study.worst.unique,
+        auxiliary=None if study.aux is None else _auxiliary(study.aux),
+        false_matches=settings.false_matches,
+        words=words,
+    )
 
 
-def _adversary(simulated: Simulated, name: str, settings: RecordSettings) -> Json:
+def _adversary(simulated: Simulated, name: str, settings: RecordSettings) -> AdversaryRow:
     looked = simulated.by[name]
     point = looked.at(COMPARED if settings.phi is None else settings.phi)
-    return {
-        "name": simulated.name,
-        "attacker": name,
-        "targets": len(simulated.aim.targets),
-        "top_1": looked.result.estimate,
-        "match": point.recall,
-        **fields_of(point, "precision", "abstention", "false_match"),
-        "calibrated": looked.calibrated
-        if isinstance(looked.calibrated, Refusal) or looked.sure is None
-        else {
-            **fields_of(looked.calibrated, "phi", "false_match"),
-            "match": looked.sure.recall,
-            "abstention": looked.sure.abstention,
-        },
-    }
+    found, sure = looked.calibrated, looked.sure
+    return AdversaryRow(
+        simulated.name,
+        name,
+        len(simulated.aim.targets),
+        looked.result.estimate,
+        *(point.recall, point.precision, point.abstention, point.false_match),
+        found
+        if isinstance(found, Refusal) or sure is None
+        else Calibrated(found.phi, found.false_match, sure.recall, sure.abstention),
+    )
 
 
-def _auxiliary(aux: Auxiliary) -> Json:
-    return {
-        "name": aux.name,
-        "people": len(aux.people),
-        "shared_items": aux.shared_items,
-        "people_with_a_shared_item": aux.useful,
-        "known_pairs": None if aux.true is None else int((aux.true >= 0).sum()),
-        "answered": [{"phi": phi, "share": one} for phi, one in sorted(aux.answered.items())],
-        "curve": aux.points,
-        "attackers": [
-            {
-                "name": name,
-                "knows": ATTACKERS[name].knows,
-                **fields_of(looked, "calibrated", "sure", "compared"),
-            }
+def _auxiliary(aux: Auxiliary) -> AuxiliaryRows:
+    return AuxiliaryRows(
+        aux.name,
+        len(aux.people),
+        aux.shared_items,
+        aux.useful,
+        None if aux.true is None else int((aux.true >= 0).sum()),
+        [Answered(phi, share) for phi, share in sorted(aux.answered.items())],
+        aux.points,
+        [
+            AuxiliaryAttacker(
+                name, ATTACKERS[name].knows, looked.calibrated, looked.sure, looked.compared
+            )
             for name, looked in aux.by.items()
         ],
-        "together": aux.sure,
-    }
+        aux.sure,
+    )
 
 
 def _people(first: Simulated, study: RecordStudy) -> list[Json]:

@@ -17,8 +17,9 @@ from lethe.errors import (
     check_at_least,
     check_between,
 )
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.of_rows import Point
 from lethe.linkage.records.facts import Facts, Float, Int, Known
 
 NO_MATCH = -1
@@ -236,24 +237,6 @@ PHIS = (0.0, 0.13, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 def thresholds(phi: float | None) -> list[float]:
     """Thresholds at which a linkage is shown, the one of the audit included."""
     return sorted({*PHIS, *([] if phi is None else [phi])})
-
-
-@dataclass(frozen=True)
-class Point:
-    """The linkage when it answers only from an eccentricity of `phi` on.
-
-    Recall can only fall and abstention only rise with phi; precision usually rises.
-
-    Attributes:
-        false_match: share of people who are not released for whom a record is named all the same.
-    """
-
-    phi: float  # threshold; 0 = always the best record, unless several share the highest score
-    recall: Estimate  # share of released targets whose own record is named
-    precision: Measured  # share of the answers, to released targets and to others, that are right
-    abstention: Estimate  # share of released targets for whom no record is named
-    wrong: Estimate  # share of released targets for whom another's record is named
-    false_match: Measured
 
 
 def curve(

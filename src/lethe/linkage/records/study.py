@@ -13,11 +13,11 @@ from lethe.data.sorted_records import Release
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
+from lethe.evidence.of_rows import Calibrated, Point
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.document import BASELINE, strongest
 from lethe.linkage.records.attackers import (
     Adversary,
-    Calibrated,
     closed_world,
     draw_targets,
     has_all_items,
@@ -42,7 +42,6 @@ from lethe.linkage.records.scoreboard import (
     NO_MATCH,
     FactsNeeded,
     Links,
-    Point,
     curve,
     facts_needed,
     joined,

@@ -52,7 +52,8 @@ def as_whole_numbers(
     reason to overlook a copy. Only columns are rounded whose values then meet the original's.
     """
     rounded, notes = dict(synthetic), []
-    for name, column in original.items():
+    for name in (name for name in original if name in synthetic):
+        column = original[name]
         if column.dtype.kind not in "iuf" or synthetic[name].dtype.kind != "f":
             continue
         known, values = (cells[~np.isnan(cells)] for cells in (column, synthetic[name]))

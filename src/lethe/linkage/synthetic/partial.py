@@ -96,7 +96,7 @@ def _columns(parts: Sequence[Float]) -> list[int]:
 
 def _total(part: Float, columns: Sequence[int]) -> Float:
     """(n, S) sum over some columns, without a copy of them."""
-    total = part[columns[0]].copy()
+    total: Float = part[columns[0]].copy()
     for column in columns[1:]:
         total += part[column]
     return total

@@ -15,6 +15,7 @@ import numpy as np
 from lethe.data.columns import Codes
 from lethe.errors import InputError, check_at_least, check_choice
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_rows import Diversity, Journalist
 from lethe.linkage.codes import Classes, Counting, Float, Int, classes_of, counted, whole_codes
 
 DISTANCES = ("equal", "ordered")
@@ -36,26 +37,6 @@ class Anonymity:
     marketer: Estimate
     unique: Estimate  # share of people alone in their class
     of_class: Classes  # the classes
-
-
-@dataclass(frozen=True, eq=False)
-class Diversity:
-    """How much a class tells of the sensitive value. Each figure is that of the worst class.
-
-    Attributes:
-        distance: "equal" = total variation, all values equally far apart; "ordered" = earth
-            mover's distance with values as far apart as their codes, over the largest distance.
-    """
-
-    distinct_l: int  # fewest different sensitive values; 1 = all rows of some class share theirs
-    entropy_l: float  # exp of the smallest entropy, not rounded down; from 1 to `distinct_l`
-    t: float  # largest distance of a class from the whole table, in [0, 1]; 0 = tells nothing
-    alpha: float  # largest share of one sensitive value, in (0, 1]
-    distance: str
-    of_distinct: Int  # (C,) different values of each class
-    of_entropy: Float  # (C,) entropy of each class, in nats
-    of_t: Float  # (C,) distance of each class
-    of_alpha: Float  # (C,) largest share in each class
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,10 +118,6 @@ def diversity(classes: Classes, sensitive: Codes | Pairs, *, distance: str = "eq
         float(away.max()),
         min(float(most.max()), 1.0),
         distance,
-        distinct,
-        entropy,
-        away,
-        most,
     )
 
 
@@ -166,15 +143,6 @@ def pairs_of(classes: Classes, sensitive: Codes | Pairs) -> Pairs:
         joint.of_row,
         np.flatnonzero(np.diff(of_class, prepend=-1)),
     )
-
-
-@dataclass(frozen=True)
-class Journalist:
-    """Risk of a person who may or may not be in the table, against a larger population."""
-
-    highest: float  # largest 1 / F over the classes that occur in the table
-    mean: Estimate  # mean of 1 / F over rows
-    unique: Estimate  # share of rows alone in their class in the POPULATION: certain hits
 
 
 def journalist(classes: Classes, population: Int, *, confidence: float = 0.95) -> Journalist:

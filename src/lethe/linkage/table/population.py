@@ -14,6 +14,7 @@ from scipy.special import expit, gammaln, logit, ndtri
 from lethe.data.columns import Coded, Codes, Grouped, as_text, check_column, encode
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_rows import Journalist, PopulationModel
 from lethe.linkage.codes import (
     Counting,
     Float,
@@ -25,7 +26,7 @@ from lethe.linkage.codes import (
     nearest,
     whole_codes,
 )
-from lethe.linkage.table.anonymity import Journalist, journalist
+from lethe.linkage.table.anonymity import journalist
 from lethe.linkage.table.recoding import Hierarchy
 
 # Which few columns single people out.
@@ -309,31 +310,13 @@ def _other(of_level: Codes, wanted: int) -> Int:
 _EDGE = 8.0  # logit of alpha: nearer to 0 or 1 than 0.0003
 
 
-@dataclass(frozen=True)
-class PopulationUniqueness:
-    """A model of class sizes, fitted to a sample.
-
-    Attributes:
-        of_uniques: chance that a row which is unique in the sample is unique in the population.
-        model: "Pitman", or "Ewens" where the likelihood is highest at alpha = 0; then the interval
-            holds alpha there.
-    """
-
-    of_uniques: Estimate
-    of_rows: Estimate  # the same for any row of the sample: `of_uniques` x share of unique rows
-    model: str
-    alpha: float  # discount of the model, in [0, 1): how heavy the tail of small classes is
-    theta: float  # concentration, above -alpha
-    population: int  # people, N
-
-
 def population_uniqueness(
     sizes: ArrayLike,
     population: int,
     *,
     weights: Float | None = None,
     confidence: float = 0.95,
-) -> PopulationUniqueness:
+) -> PopulationModel:
     """Fit Pitman's sampling formula by maximum likelihood, and follow unique rows to size N.
 
     Person i + 1 joins the class of a given unique row with chance (1 - alpha) / (i + theta), so
@@ -372,7 +355,7 @@ def population_uniqueness(
     z = float(ndtri((1 + confidence) / 2))
     model = "Pitman" if len(point) == 2 else "Ewens"
     where = f"{model} model, N = {population}; delta method and chance of the rows; n counts rows"
-    alpha, theta = _parameters(point)
+    alpha, _ = _parameters(point)
     people = float(population)
     if weights is not None:
         if not (np.isfinite(weights) & (weights >= 1)).all():
@@ -392,7 +375,7 @@ def population_uniqueness(
     of_uniques = Estimate(value, low, high, confidence, where, rows)
     share = alone / rows
     of_rows = Estimate(value * share, low * share, high * share, confidence, where, rows)
-    return PopulationUniqueness(of_uniques, of_rows, model, alpha, theta, population)
+    return PopulationModel(model, population, of_uniques, of_rows)
 
 
 def _misfit(sizes: NDArray[np.integer], share: float) -> float:
