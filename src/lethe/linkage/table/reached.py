@@ -236,9 +236,7 @@ def reported(reached: Reached, table: Table, groups: Groups, confidence: float) 
             min(float(table.totals(one)[0]) / table.people, 1.0)
             for one in (learnt.certain, learnt.right, learnt.blind)
         )
-        listed.append(
-            Guesses(counted_share(certain), counted_share(guessed), counted_share(blind))
-        )
+        listed.append(Guesses(counted_share(certain), counted_share(guessed), counted_share(blind)))
         if blind == 1:  # the classes reveal nothing that the table as a whole does not
             continue
         near = f", {learnt.within}" if learnt.within else ""
