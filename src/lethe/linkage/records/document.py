@@ -15,9 +15,6 @@ from lethe.assess.run import Facts, attack, check
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.of_rows import (
     AdversaryRow,
-    Answered,
-    AuxiliaryAttacker,
-    AuxiliaryRows,
     Calibrated,
     FactsKnown,
     RecordsSection,
@@ -170,10 +167,10 @@ def _rule_words(settings: RecordSettings) -> str:
 
 
 def _linked_words(aux: Auxiliary, settings: RecordSettings) -> list[str]:
-    counts = aux.sure.counts
+    counts = aux.rows.together.counts
     text = (
-        f"Of {counts['people']:,} people of {aux.name}, {counts['named']:,} are named a record "
-        f"by an attacker that answers {_rule_words(settings)}"
+        f"Of {counts['people']:,} people of {aux.rows.name}, {counts['named']:,} are named a "
+        f"record by an attacker that answers {_rule_words(settings)}"
     )
     if counts["pairs"] is not None:
         text += (
@@ -181,7 +178,7 @@ def _linked_words(aux: Auxiliary, settings: RecordSettings) -> list[str]:
             f"and {counts['others_named']} of the {counts['others']} others"
         )
     words = [f"{text}."]
-    if aux.sure.counts["named"] and settings.keep_records:
+    if aux.rows.together.counts["named"] and settings.keep_records:
         words.append("Who was named as whom is in the kept table of records: personal data.")
     rh = aux.by["scoreboard-rh"].compared.counts
     if rh["pairs"] is not None:
@@ -218,10 +215,10 @@ def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings
         rows += [
             attack(
                 f"{name}, auxiliary",
-                f"{ATTACKERS[name].title}; everybody of {aux.name}",
+                f"{ATTACKERS[name].title}; everybody of {aux.rows.name}",
                 ATTACKERS[name].paper,
                 f"a real table of the same items; {ATTACKERS[name].knows}",
-                {"people": len(aux.people), "shared_items": aux.shared_items, **scales},
+                {"people": aux.rows.people, "shared_items": aux.rows.shared_items, **scales},
             )
             for name in aux.by
         ]
@@ -278,7 +275,7 @@ def _checks(study: RecordStudy) -> list[Json]:
 
 def _truth(aux: Auxiliary | None) -> list[Json]:
     """Whether known pairs that are named beyond doubt are named as the truth says."""
-    counts = {} if aux is None else aux.sure.counts
+    counts = {} if aux is None else aux.rows.together.counts
     pairs, right, named, strange = (
         counts.get(key) or 0 for key in ("pairs", "right", "named", "others_named")
     )
@@ -326,7 +323,7 @@ def _section(study: RecordStudy, settings: RecordSettings, words: Sequence[str])
         needed=FactsKnown(study.needed.identified, study.needed.half),
         unicity={m: unicity.share for m, unicity in study.unicity.items()},
         worst=study.worst.unique,
-        auxiliary=None if study.aux is None else _auxiliary(study.aux),
+        auxiliary=None if study.aux is None else study.aux.rows,
         false_matches=settings.false_matches,
         words=words,
     )
@@ -345,25 +342,6 @@ def _adversary(simulated: Simulated, name: str, settings: RecordSettings) -> Adv
         found
         if isinstance(found, Refusal) or sure is None
         else Calibrated(found.phi, found.false_match, sure.recall, sure.abstention),
-    )
-
-
-def _auxiliary(aux: Auxiliary) -> AuxiliaryRows:
-    return AuxiliaryRows(
-        aux.name,
-        len(aux.people),
-        aux.shared_items,
-        aux.useful,
-        None if aux.true is None else int((aux.true >= 0).sum()),
-        [Answered(phi, share) for phi, share in sorted(aux.answered.items())],
-        aux.points,
-        [
-            AuxiliaryAttacker(
-                name, ATTACKERS[name].knows, looked.calibrated, looked.sure, looked.compared
-            )
-            for name, looked in aux.by.items()
-        ],
-        aux.sure,
     )
 
 
