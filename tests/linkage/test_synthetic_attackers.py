@@ -152,12 +152,6 @@ def test_near_copies_are_counted_and_named(far: bool) -> None:
     assert found.candidates[0]["risk"]["low"] > 0.02
 
 
-def test_rows_that_are_published_are_said_to_be() -> None:
-    original, control, made = three("mixed", 1500, 1)
-    found = audited(original, below(taken(original, slice(15)), made), control)
-    assert "15 of 1,500 original people are among the synthetic rows" in headline(found)
-
-
 def parts(kind: str, seed: int = 0) -> Iterator[tuple[str, Rows, Rows, Rows]]:
     """Synthetic rows that hold a part of the original ones."""
     original, control, made = three(kind, 500, seed)
