@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
 
 from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.plain import Count, Number, Share
+
+Counted = Annotated[Estimate, "share"]
+"""A share that was counted: it is never refused."""
 
 # A table with quasi-identifiers.
 
 
 @dataclass(frozen=True)
 class Guesses:
-    """Shares of people whose value is certain, guessed, and guessed without the classes.
+    """Counteds of people whose value is certain, guessed, and guessed without the classes.
 
     `within` says how near a guess must be; empty where only the very value is right.
     """
 
-    certain: Share
-    guessed: Share
-    blind: Share
-    within: str = ""
+    certain: Counted
+    guessed: Counted
+    blind: Counted
+    within: str = field(default="", kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,10 @@ class PeopleGroup:
 
     name: str
     people: float
-    marketer: Share
-    unique: Share
-    certain: Share | None = None
-    guessed: Share | None = None
+    marketer: Counted
+    unique: Counted
+    certain: Counted | None = None
+    guessed: Counted | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +77,26 @@ class TableCandidate(TableDetails, CandidateRow):
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """Equivalence classes of the joint quasi-identifiers; `below` by size."""
+    """How well people hide among people of the same quasi-identifiers.
+
+    Attributes:
+        k: smallest class.
+        classes: equivalence classes; of persons with several rows, their different sets.
+        prosecutor: highest risk of a person who is known to be in the table: 1 / k.
+        marketer: mean of 1 / class size over people, which is classes / people: the share that a
+            linkage of everybody gets right.
+        unique: share of people alone in their class.
+        below: by k, share of people in classes smaller than that.
+        sizes: people in classes of at least `from` and below the next.
+    """
 
     k: Count
     classes: Count
     prosecutor: float
-    marketer: Share
-    unique: Share
-    below: Mapping[int, Share]
-    sizes: Mapping[str, Sequence[int]]  # people in classes of at least `from` and below the next
+    marketer: Counted
+    unique: Counted
+    below: Mapping[int, Counted]
+    sizes: Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True)
@@ -90,14 +104,14 @@ class SubsetRow:
     """People whom some columns single out."""
 
     columns: Sequence[str]
-    unique: Share
+    unique: Counted
 
 
 @dataclass(frozen=True)
 class FewColumns:
     """By number of columns: people whom some of them single out, and the worst subsets."""
 
-    singled_out: Mapping[int, Share]
+    singled_out: Mapping[int, Counted]
     subsets: Mapping[int, Sequence[SubsetRow]]
 
 
@@ -106,8 +120,8 @@ class WithoutColumn:
     """What is left if a column is not released."""
 
     name: str
-    marketer_without: Share
-    unique_without: Share
+    marketer_without: Counted
+    unique_without: Counted
 
 
 @dataclass(frozen=True)
@@ -134,9 +148,9 @@ class Diversity:
 class DisclosureRows:
     """What is learnt of the sensitive value, by values that can be ruled out."""
 
-    certain: Mapping[int, Share]
-    guessed: Mapping[int, Share]
-    blind: Share
+    certain: Mapping[int, Counted]
+    guessed: Mapping[int, Counted]
+    blind: Counted
     near: Guesses | None = None
 
 
@@ -151,8 +165,8 @@ class Journalist:
     """
 
     highest: float
-    mean: Estimate
-    unique: Estimate
+    mean: Counted
+    unique: Counted
 
 
 @dataclass(frozen=True)
@@ -277,7 +291,10 @@ class Point:
 
 @dataclass(frozen=True)
 class FactsKnown:
-    """By number of known facts, people named; `half`: facts that name half of them."""
+    """By m, people whose own record is named from their first m facts.
+
+    `half`: the smallest m at which at least half of them are named; None = never.
+    """
 
     shares: Mapping[int, Share]
     half: int | None

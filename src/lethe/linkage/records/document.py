@@ -16,7 +16,6 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.of_rows import (
     AdversaryRow,
     Calibrated,
-    FactsKnown,
     RecordsSection,
 )
 from lethe.evidence.sight import smallest_seen
@@ -320,7 +319,7 @@ def _section(study: RecordStudy, settings: RecordSettings, words: Sequence[str])
             for name in simulated.by
         ],
         curve=study.simulated[0].by["scoreboard-rh"].points,
-        needed=FactsKnown(study.needed.identified, study.needed.half),
+        needed=study.needed,
         unicity={m: unicity.share for m, unicity in study.unicity.items()},
         worst=study.worst.unique,
         auxiliary=None if study.aux is None else study.aux.rows,

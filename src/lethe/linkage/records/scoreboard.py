@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,9 +18,9 @@ from lethe.errors import (
     check_at_least,
     check_between,
 )
-from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.estimate import Refusal
 from lethe.evidence.intervals import clopper_pearson
-from lethe.evidence.of_rows import Point
+from lethe.evidence.of_rows import FactsKnown, Point
 from lethe.linkage.records.facts import Facts, Float, Int, Known
 
 NO_MATCH = -1
@@ -286,18 +287,16 @@ def curve(
 
 
 @dataclass(frozen=True, eq=False)
-class FactsNeeded:
+class FactsNeeded(FactsKnown):
     """How many facts identify a person.
 
     Attributes:
         needed: (Q,) the smallest m from which on the own record is named with every further fact;
             0 = not with all facts that are known.
-        identified: by m, share of targets whose own record is named from their first m facts.
     """
 
+    keys: ClassVar = {"needed": ""}
     needed: Int
-    identified: dict[int, Estimate]
-    half: int | None  # the smallest m at which at least half of the targets are named; None = never
 
 
 def facts_needed(
@@ -337,4 +336,4 @@ def facts_needed(
     half = next(
         (m for m, one in shares.items() if one.value is not None and one.value >= 0.5), None
     )
-    return FactsNeeded(np.where(lasting > 0, most - lasting + 1, 0), shares, half)
+    return FactsNeeded(shares, half, np.where(lasting > 0, most - lasting + 1, 0))

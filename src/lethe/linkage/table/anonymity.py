@@ -9,34 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from lethe.data.columns import Codes
 from lethe.errors import InputError, check_at_least, check_choice
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.of_rows import Diversity, Journalist
+from lethe.evidence.of_rows import ClassCounts, Diversity, Journalist
 from lethe.linkage.codes import Classes, Counting, Float, Int, classes_of, counted, whole_codes
 
 DISTANCES = ("equal", "ordered")
 
 
+SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
+"""Sizes of classes by which people are counted."""
+
+
 @dataclass(frozen=True, eq=False)
-class Anonymity:
-    """How well people hide among people of the same quasi-identifiers.
+class Anonymity(ClassCounts):
+    """The classes of a table, and how well people hide in them."""
 
-    Attributes:
-        marketer: mean of 1 / class size over people, which is classes / people: the share that a
-            linkage of everybody gets right.
-    """
-
-    k: int  # smallest class
-    below: dict[int, Estimate]  # by k, share of people in classes smaller than that
-    classes: int  # equivalence classes; of persons with several rows, their different sets
-    prosecutor: float  # highest risk of a person who is known to be in the table: 1 / k
-    marketer: Estimate
-    unique: Estimate  # share of people alone in their class
-    of_class: Classes  # the classes
+    keys: ClassVar = {"of_class": ""}
+    of_class: Classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +72,15 @@ def anonymity(
         return counted(number / found.people, found.people, confidence)
 
     least = int(found.size.min())
+    edges = [found.smaller(size) for size in SIZES] + [found.people]
     return Anonymity(
         least,
-        {k: share(found.smaller(k)) for k in ks},
         found.distinct,
         1 / least,
         share(found.distinct),
         share(found.smaller(2)),
+        {k: share(found.smaller(k)) for k in ks},
+        {"from": SIZES, "rows": np.diff(edges).tolist()},
         found,
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,7 +14,7 @@ from scipy.special import expit, gammaln, logit, ndtri
 from lethe.data.columns import Coded, Codes, Grouped, as_text, check_column, encode
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.of_rows import Journalist, PopulationModel
+from lethe.evidence.of_rows import FewColumns, Journalist, PopulationModel, SubsetRow
 from lethe.linkage.codes import (
     Counting,
     Float,
@@ -34,31 +34,22 @@ from lethe.linkage.table.recoding import Hierarchy
 LARGEST = 200_000  # subsets in one search
 
 
-@dataclass(frozen=True)
-class Subset:
-    """Some columns together."""
-
-    columns: tuple[int, ...]  # their places, ascending
-    unique: Estimate  # share of rows that are alone with their joint value
-
-
 @dataclass(frozen=True, eq=False)
-class Uniqueness:
+class Uniqueness(FewColumns):
     """How few columns single a row out.
 
     Attributes:
-        by_size: by m, all subsets of m columns, the most identifying first; of equal ones the
+        subsets: by m, all subsets of m columns, the most identifying first; of equal ones the
             first columns.
-        singled_out: by m, share of rows that some subset of at most m columns singles out.
+        needed: (rows,) fewest columns that single the row out; 0 = `most` columns do not.
     """
 
-    by_size: dict[int, list[Subset]]
-    needed: Int  # (rows,) fewest columns that single the row out; 0 = `most` columns do not
-    singled_out: dict[int, Estimate]
+    keys: ClassVar = {"needed": ""}
+    needed: Int
 
 
 def uniqueness(
-    columns: Sequence[Codes],
+    columns: Mapping[str, Codes],
     most: int = 3,
     *,
     confidence: float = 0.95,
@@ -67,18 +58,18 @@ def uniqueness(
     """Count unique rows for every subset of up to `most` columns.
 
     Args:
-        columns: codes (rows,) of each, see `encode`.
+        columns: codes (rows,) of each, see `encode`, by name.
         most: largest m, at least 1; at most the number of columns is tried.
 
     Raises InputError: no columns or rows, other lengths, or more than 200,000 subsets.
 
-    >>> found = uniqueness([np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])], most=2)
-    >>> found.by_size[1][0].unique.value, found.by_size[2][0].unique.value
+    >>> found = uniqueness({"a": np.array([0, 0, 1, 1]), "b": np.array([0, 1, 0, 1])}, most=2)
+    >>> found.subsets[1][0].unique.value, found.subsets[2][0].unique.value
     (0.0, 1.0)
     """
     check_at_least("most", most, 1)
-    people = classes_of(columns, times).people  # refuses what is no table
-    codes = [whole_codes(column) for column in columns]
+    names, codes = list(columns), [whole_codes(column) for column in columns.values()]
+    people = classes_of(codes, times).people  # refuses what is no table
     most = min(most, len(codes))
     count = sum(comb(len(codes), m) for m in range(1, most + 1))
     if count > LARGEST:
@@ -102,19 +93,22 @@ def uniqueness(
         needed[alone[later]] = size
     return Uniqueness(
         {
-            m: [
-                Subset(chosen, counted(alone / people, people, confidence))
-                for alone, chosen in sorted(found, key=lambda one: (-one[0], one[1]))
-            ]
-            for m, found in listed.items()
-        },
-        needed,
-        {
             m: counted(
                 persons(np.flatnonzero((needed > 0) & (needed <= m))) / people, people, confidence
             )
             for m in range(1, most + 1)
         },
+        {
+            m: [
+                SubsetRow(
+                    [names[place] for place in chosen],
+                    counted(alone / people, people, confidence),
+                )
+                for alone, chosen in sorted(found, key=lambda one: (-one[0], one[1]))
+            ]
+            for m, found in listed.items()
+        },
+        needed,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,15 +17,10 @@ from lethe.errors import InputError, NotMeasurable, did_you_mean
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.of_rows import (
-    ClassCounts,
-    DisclosureRows,
     Diversity,
-    FewColumns,
-    Guesses,
     Journalist,
     PopulationModel,
     QuasiSection,
-    SubsetRow,
     WithoutColumn,
 )
 from lethe.linkage.codes import Classes, Counting, Persons, classes_of, count, counted
@@ -127,7 +122,8 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
     sure = settings.confidence
     context = context_of(table, settings)
     hierarchies, secret = context.hierarchies, context.secret
-    codes = [one.codes for one in hierarchies]
+    by_name = {one.name: one.codes for one in hierarchies}
+    codes = list(by_name.values())
     found = anonymity(codes, confidence=sure, times=table.counting)
     population: PopulationModel | Refusal | None = None
     try:
@@ -172,7 +168,7 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
         None
         if secret is None
         else disclosure(found.of_class, secret, ruled_out=settings.ruled_out, confidence=sure),
-        uniqueness(codes, settings.most, confidence=sure, times=table.counting),
+        uniqueness(by_name, settings.most, confidence=sure, times=table.counting),
         population,
         None
         if context.people is None
@@ -295,7 +291,6 @@ def _plans(
 
 
 Json = dict[str, Any]
-_SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
 _LISTED = 10
 _SYNTHETIC = (
     "A synthetic row is nobody's. Its risk counts as if every synthetic row that agrees with a "
@@ -391,16 +386,16 @@ class TableSubject(RowsSubject):
             f"{', '.join(study.table.quasi)}; who links everybody gets "
             f"{of_1000(found.marketer.value)} of 1,000 right (a random guess: {1000 / people:.2g})."
         ]
-        size = max(study.uniqueness.by_size)
-        best = study.uniqueness.by_size[min(size, 3)][0]
-        names = ", ".join(study.table.quasi[at] for at in best.columns)
+        subsets = study.uniqueness.subsets
+        best = subsets[min(max(subsets), 3)][0]
+        names = ", ".join(best.columns)
         words.append(
             f"The {len(best.columns)} column(s) {names} alone single out "
             f"{of_1000(best.unique.value)} of 1,000 {rows}."
         )
         if study.disclosure is not None:
-            learnt, within = study.disclosure.near, study.disclosure.within
-            near = f" {within}" if within else ""
+            learnt = study.disclosure.best
+            near = f" {learnt.within}" if learnt.within else ""
             words.append(
                 f"The quasi-identifiers reveal {study.table.sensitive}{near} for certain in "
                 f"{of_1000(learnt.certain.value)} of 1,000 {rows}; the best guess is right in "
@@ -487,7 +482,7 @@ def _attacks(study: TableStudy, settings: TableSettings) -> list[Json]:
                 "guess",
                 "optimal for the class; of numbers, right within the tolerance",
                 KNOWN,
-                {"tolerance": study.disclosure.within or "equal values"},
+                {"tolerance": study.disclosure.best.within or "equal values"},
             )
         )
     if study.journalist is not None:
@@ -518,41 +513,15 @@ def _not_run(study: TableStudy) -> list[Json]:
 
 
 def _section(study: TableStudy, words: Sequence[str]) -> QuasiSection:
-    found, quasi = study.anonymity, study.table.quasi
-    people, sure = study.table.people, found.unique.confidence
-    edges = [found.of_class.smaller(size) for size in _SIZES] + [found.of_class.people]
-    counts = [after - before for before, after in zip(edges, edges[1:], strict=False)]
-    disclosure = None
-    if (learnt := study.disclosure) is not None:
-        near, exact = learnt.near, learnt.exact
-        disclosure = DisclosureRows(
-            learnt.certain,
-            learnt.guessed,
-            exact.blind,
-            Guesses(near.certain, near.guessed, near.blind, learnt.within)
-            if learnt.within
-            else None,
-        )
+    people, sure = study.table.people, study.anonymity.unique.confidence
+    subsets = {m: listed[:_LISTED] for m, listed in study.uniqueness.subsets.items()}
     return QuasiSection(
         rows=study.table.rows,
         people=None if study.table.person is None else people,
-        quasi=quasi,
+        quasi=study.table.quasi,
         sensitive=study.table.sensitive,
-        anonymity=ClassCounts(
-            *(found.k, found.classes, found.prosecutor, found.marketer, found.unique),
-            found.below,
-            {"from": _SIZES, "rows": counts},
-        ),
-        uniqueness=FewColumns(
-            study.uniqueness.singled_out,
-            {
-                m: [
-                    SubsetRow([quasi[column] for column in subset.columns], subset.unique)
-                    for subset in listed[:_LISTED]
-                ]
-                for m, listed in study.uniqueness.by_size.items()
-            },
-        ),
+        anonymity=study.anonymity,
+        uniqueness=replace(study.uniqueness, subsets=subsets),
         columns=[
             WithoutColumn(
                 name,
@@ -562,7 +531,7 @@ def _section(study: TableStudy, words: Sequence[str]) -> QuasiSection:
             for name, left in study.without.items()
         ],
         diversity=study.diversity,
-        disclosure=disclosure,
+        disclosure=study.disclosure,
         journalist=study.journalist,
         population=study.population,
         words=words,
@@ -581,7 +550,7 @@ def _people(study: TableStudy) -> list[Json]:
             "columns_needed": int(needed[row]) or None,
             "class_size": int(size[row]),
             "linked": 1 / int(size[row]),
-            **({} if told is None else {"guessed": float(told.near.of_row[row])}),
+            **({} if told is None else {"guessed": float(told.best.of_row[row])}),
         }
         for rank, row in enumerate(order.tolist(), start=1)
     ]
