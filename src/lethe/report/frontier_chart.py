@@ -21,20 +21,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
 
-# Placing the labels of a scatter so that they lie on nothing and stay near their points.
-
-_RADII = (9, 15, 24, 36, 50, 66, 84)
-_DIRECTIONS = (
-    ("start", 1, 0),
-    ("end", -1, 0),
-    ("start", 0.7, -0.8),
-    ("start", 0.7, 0.8),
-    ("end", -0.7, -0.8),
-    ("end", -0.7, 0.8),
-    ("middle", 0, -1),
-    ("middle", 0, 1),
-)
-_LEADER_FROM = 24
+_SPOTS = (("start", 0.7, -0.8), ("start", 0.7, 0.8), ("end", -0.7, -0.8), ("end", -0.7, 0.8))
+_SPOTS += (("middle", 0, -1), ("middle", 0, 1), ("start", 1, 0), ("end", -1, 0))
+_RADII = (9, 15, 24)
 
 
 @dataclass(frozen=True)
@@ -49,28 +38,17 @@ class Box:
     def overlap(self, other: Box) -> float:
         """The shared area."""
         wide = min(self.right, other.right) - max(self.left, other.left)
-        if wide <= 0:
-            return 0.0
-        return wide * max(min(self.bottom, other.bottom) - max(self.top, other.top), 0)
-
-    def outside(self, frame: Box) -> float:
-        """How far it sticks out of `frame`."""
-        return (
-            max(frame.left - self.left, 0)
-            + max(self.right - frame.right, 0)
-            + max(frame.top - self.top, 0)
-            + max(self.bottom - frame.bottom, 0)
-        )
+        high = min(self.bottom, other.bottom) - max(self.top, other.top)
+        return max(wide, 0.0) * max(high, 0.0)
 
 
 @dataclass(frozen=True)
 class Label:
-    """Where a text goes: its anchor point, and whether a leader line is needed."""
+    """Where a text goes: its anchor point."""
 
     x: float
     y: float
     anchor: str
-    leader: bool
     box: Box
 
 
@@ -81,9 +59,7 @@ def place(
     frame: Box,
     obstacles: Sequence[Box],
 ) -> list[Label | None]:
-    """Greedy placement, in the order given: the first points get the best places.
-
-    A label that would lie on another, or on the line to another, is left out: None.
+    """Place a text beside each point, the first ones first; None where there is no room.
 
     Args:
         points: the centres to label.
@@ -93,61 +69,20 @@ def place(
         obstacles: what labels should not cover, such as marks and interval lines.
     """
     placed: list[Label | None] = []
-    taken: list[Box] = []
-    lines: list[Box] = []
     for (x, y), width in zip(points, widths, strict=True):
-        label, _ = min(
-            (
-                _candidate(x, y, width, height, radius, direction)
-                for radius in _RADII
-                for direction in _DIRECTIONS
-            ),
-            key=lambda pair: (
-                pair[1]
-                + 500 * pair[0].box.outside(frame)
-                + 12 * _covered(x, y, pair[0], taken, lines)
-                + 3 * sum(pair[0].box.overlap(box) for box in obstacles)
-            ),
-        )
-        if _covered(x, y, label, taken, lines):
-            placed.append(None)
-            continue
-        placed.append(label)
-        taken.append(label.box)
-        lines += _leader(x, y, label)
+        taken, spots = [label.box for label in placed if label is not None], []
+        for radius in _RADII:
+            for anchor, right, down in _SPOTS:
+                across, middle = x + right * radius, y + down * radius
+                left = across - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+                box = Box(left - 1, middle - height / 2, left + width + 1, middle + height / 2)
+                inside = box.overlap(frame) > 0.999 * (width + 2) * height
+                if inside and not any(box.overlap(other) for other in taken):
+                    covered = sum(box.overlap(other) for other in obstacles)
+                    label = Label(across, middle + height * 0.3, anchor, box)
+                    spots.append((covered + 2 * radius, label))
+        placed.append(min(spots, key=lambda spot: spot[0])[1] if spots else None)
     return placed
-
-
-def _covered(x: float, y: float, label: Label, taken: list[Box], lines: list[Box]) -> float:
-    """The area that a label and its line share with other labels, and it with their lines."""
-    own = [label.box, *_leader(x, y, label)]
-    texts = sum(bit.overlap(box) for bit in own for box in taken)
-    return texts + sum(label.box.overlap(box) for box in lines)
-
-
-def _leader(x: float, y: float, label: Label) -> list[Box]:
-    """The line from a point to its label, as small boxes; none where it has no line."""
-    if not label.leader:
-        return []
-    end = min(max(x, label.box.left), label.box.right)
-    middle = (label.box.top + label.box.bottom) / 2
-    bits = [(x + (end - x) * at / 8, y + (middle - y) * at / 8) for at in range(1, 8)]
-    return [Box(left - 2, top - 2, left + 2, top + 2) for left, top in bits]
-
-
-def _candidate(
-    x: float,
-    y: float,
-    width: float,
-    height: float,
-    radius: float,
-    direction: tuple[str, float, float],
-) -> tuple[Label, float]:
-    anchor, right, down = direction
-    at_x, middle = x + right * radius, y + down * radius
-    left = at_x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
-    box = Box(left - 1, middle - height / 2, left + width + 1, middle + height / 2)
-    return Label(at_x, middle + height * 0.3, anchor, radius >= _LEADER_FROM, box), radius * 1.5
 
 
 _LOG_FROM = 40.0
@@ -333,14 +268,6 @@ def _figure(
         return str(point.at + 1) if narrow else svg.shorten(point.name, 26)
 
     for point, spot in _named(x, y, drawn, guess, frame, words):
-        if spot.leader:
-            middle = (spot.box.top + spot.box.bottom) / 2
-            start = x(point.risk[1]), y(point.lost[1])
-            end = min(max(start[0], spot.box.left), spot.box.right)
-            ends = [[place / width for place in (start[0], end)], [1 - start[1] / height]]
-            ends[1].append(1 - middle / height)
-            line = axes.plot(*ends, color=COLOURS["muted"], lw=0.7, transform=figure.transFigure)
-            line[0].set_clip_on(False)
         name = slots.put(words(point), 26)
         note = _note(axes, name, spot.x, spot.y, height, "ink", spot.anchor)
         note.set_gid(f"label-{point.at}")
