@@ -14,6 +14,7 @@ import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linkage_facts import by_name
 
 import lethe
 from lethe.cli import run
@@ -27,10 +28,6 @@ from lethe.linkage.table.inference import Tolerance, disclosure, secret_of
 from lethe.linkage.table.population import uniqueness
 
 QUIET: dict[str, Any] = {"save": False, "quiet": True}
-
-
-def by_name(found: Any) -> dict[str, Any]:
-    return {one["name"]: one for one in found.candidates}
 
 
 def value(candidate: dict[str, Any], measure: str) -> float:

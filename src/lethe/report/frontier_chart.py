@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Annotation
 
-_SPOTS = (("start", 0.7, -0.8), ("start", 0.7, 0.8), ("end", -0.7, -0.8), ("end", -0.7, 0.8))
-_SPOTS += (("middle", 0, -1), ("middle", 0, 1), ("start", 1, 0), ("end", -1, 0))
+_SPOTS: Sequence[tuple[str, float, float]] = (
+    *(("start", 0.7, down) for down in (-0.8, 0.8)),
+    *(("end", -0.7, down) for down in (-0.8, 0.8)),
+    *(("middle", 0, -1), ("middle", 0, 1), ("start", 1, 0), ("end", -1, 0)),
+)
 _RADII = (9, 15, 24)
 
 
