@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
-from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_rows import (
-    AdversaryRow,
-    Calibrated,
     RecordsSection,
 )
 from lethe.evidence.sight import smallest_seen
@@ -313,11 +311,7 @@ def _section(study: RecordStudy, settings: RecordSettings, words: Sequence[str])
         facts=study.facts.facts,
         index_bytes_a_fact=study.facts.nbytes / study.facts.facts,
         confidence=study.confidence,
-        adversaries=[
-            _adversary(simulated, name, settings)
-            for simulated in study.simulated
-            for name in simulated.by
-        ],
+        adversaries=[looked for simulated in study.simulated for looked in simulated.by.values()],
         curve=study.simulated[0].by["scoreboard-rh"].points,
         needed=study.needed,
         unicity={m: unicity.share for m, unicity in study.unicity.items()},
@@ -325,22 +319,6 @@ def _section(study: RecordStudy, settings: RecordSettings, words: Sequence[str])
         auxiliary=None if study.aux is None else study.aux.rows,
         false_matches=settings.false_matches,
         words=words,
-    )
-
-
-def _adversary(simulated: Simulated, name: str, settings: RecordSettings) -> AdversaryRow:
-    looked = simulated.by[name]
-    point = looked.at(COMPARED if settings.phi is None else settings.phi)
-    found, sure = looked.calibrated, looked.sure
-    return AdversaryRow(
-        simulated.name,
-        name,
-        len(simulated.aim.targets),
-        looked.result.estimate,
-        *(point.recall, point.precision, point.abstention, point.false_match),
-        found
-        if isinstance(found, Refusal) or sure is None
-        else Calibrated(found.phi, found.false_match, sure.recall, sure.abstention),
     )
 
 

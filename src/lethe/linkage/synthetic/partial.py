@@ -80,11 +80,15 @@ def _columns(parts: Sequence[Float]) -> list[int]:
     left = list(range(len(parts[0])))
     sums = [_total(part, left) for part in parts]
     ways = [(_told(*map(_largest, sums))[0], left)]
+    rest = np.empty_like(sums[0])  # fresh memory would take longer than the sums
     while len(left) > 1:
-        gains = [
-            _told(*(_largest(sums[side] - part[column]) for side, part in enumerate(parts)))[0]
-            for column in left
-        ]
+        gains = []
+        for column in left:
+            highest = (
+                np.subtract(total, part[column], out=rest).max(axis=1)
+                for total, part in zip(sums, parts, strict=True)
+            )
+            gains.append(_told(*highest)[0])
         out = [left[index] for index in np.argsort(gains)[::-1][: max(1, len(left) // 6)]]
         left = [column for column in left if column not in out]
         for total, part in zip(sums, parts, strict=True):
