@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linkage.test_synthetic_neighbours import DECLARED, HOSTILE, stored
+from linkage_facts import text
 
 from lethe.data.schema import TYPES, Column, Schema
 from lethe.data.source import TypedColumn, read_typed
@@ -25,12 +26,6 @@ from lethe.linkage.table.domains import (
     schema_of,
     written,
 )
-
-
-def text(*values: Any) -> np.ndarray:
-    made = np.empty(len(values), dtype=object)
-    made[:] = values
-    return made
 
 
 def test_cells_by_hand() -> None:
