@@ -319,7 +319,7 @@ def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Fi
     """Attack a model that is fitted already, by its scores on members and others."""
     from lethe.data.given import column_of
     from lethe.membership.audit import audit_scores
-    from lethe.membership.contents import holdings, texts_of
+    from lethe.membership.contents import OneModel, holdings, texts_of
     from lethe.membership.one_model.predictor import estimated
     from lethe.training.outputs import asked
     from lethe.training.scores_file import scores_of
@@ -343,8 +343,10 @@ def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Fi
     measured = partial(
         audit_scores,
         features=features,
-        holdings=holdings(model, texts_of(inputs, inside)),
-        estimate=estimated(model, outputs, data.labels, inside, features),
+        known=OneModel(
+            holdings(model, texts_of(inputs, inside)),
+            estimated(model, outputs, data.labels, inside, features),
+        ),
     )
     return _scored("audit", how, data.name, *models, chosen, measured=measured)
 

@@ -67,7 +67,7 @@ def decide(
     name = None if candidate is None else candidate["name"]
     doubts = [*_failed_attacks(candidate), *_failed_checks(checks, name)]
     if rule.metric in ESTIMATED:
-        doubts.append("an estimate passes no rule: measure it with shadow models, lethe audit model")
+        doubts.append("an estimate passes no rule: train shadow models, lethe audit model")
     planted = None if candidate is None else candidate.get("plants")
     if not doubts and planted is not None and rule.metric not in PROVEN + ESTIMATED:
         unseen = _unseen(rule, [read(Plant, one) for one in planted])

@@ -22,9 +22,7 @@ from safetensors.numpy import save
 
 from lethe.data.dataset import Dataset
 from lethe.errors import InputError
-from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
-from lethe.evidence.of_model import Holding
 from lethe.evidence.risk import family_confidence
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import read_records
@@ -36,8 +34,7 @@ from lethe.membership.candidates import (
     stops_asked,
     with_views,
 )
-from lethe.membership.checks import Check
-from lethe.membership.contents import ROWS
+from lethe.membership.contents import OneModel
 from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.exposure import expose
 from lethe.membership.inputs import handed_in, own_rows, split_copies
@@ -432,8 +429,7 @@ def audit_scores(
     folder: RunFolder | None = None,
     targets: Shadows | None = None,
     features: NDArray[Any] | None = None,
-    holdings: Sequence[Holding] = (),
-    estimate: Measured | None = None,
+    known: OneModel | None = None,
 ) -> Findings:
     """The same measurement on signals that were computed elsewhere; nothing is trained.
 
@@ -446,15 +442,11 @@ def audit_scores(
             shadow model is the target in turn. Of one target the intervals speak about it alone.
         features: (N, ...) the records themselves where they are known, to ask whether members were
             drawn like the others.
-        holdings: what lies in the one model that was handed in; training rows in it allow no pass.
-        estimate: what more shadow models would find, see `one_model.predictor`.
+        known: what else is known of the one model that was handed in.
     """
     measured = measure(shadows, BASELINE, None, settings, targets=targets)
     columns = {} if shadows.labels is None else {"label": shadows.labels}
-    rows = [one.words for one in holdings if one.kind == ROWS]
-    held = [Check("model-contents", "fail", "; ".join(rows))] if rows else []
-    checks = [*held, *measured.checks]
-    measured = replace(measured, holdings=holdings, estimated=estimate, checks=checks)
+    measured = measured if known is None else known.added_to(measured)
     if targets is None:
         check_groups(settings.rules(), columns)
         measured = _with_groups(functools.partial(replace, measured), columns, settings)

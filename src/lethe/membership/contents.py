@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from lethe.evidence.estimate import Measured
 from lethe.evidence.of_model import Holding
+from lethe.membership.checks import Check
+from lethe.membership.document import Measurement
 from lethe.training.fitted import parts_of
 
 ROWS = "rows"
@@ -21,6 +25,30 @@ _KEPT = {
     "X_fit_": "training rows of a kernel",
 }
 _FEW = 3
+
+
+@dataclass(frozen=True)
+class OneModel:
+    """What is known of a fitted model beside its scores.
+
+    Attributes:
+        holdings: what lies in it; see `holdings`.
+        estimate: what shadow models would find; see `one_model.predictor.estimated`.
+    """
+
+    holdings: Sequence[Holding]
+    estimate: Measured
+
+    def added_to(self, measured: Measurement) -> Measurement:
+        """The measurement with both; training rows in the model are a failed check: no pass."""
+        rows = [one.words for one in self.holdings if one.kind == ROWS]
+        failed = [Check("model-contents", "fail", "; ".join(rows))] if rows else []
+        return replace(
+            measured,
+            holdings=self.holdings,
+            estimated=self.estimate,
+            checks=[*failed, *measured.checks],
+        )
 
 
 def holdings(model: Any, texts: Iterable[str] = ()) -> list[Holding]:
