@@ -29,7 +29,7 @@ from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
 from lethe.membership.language.measure import texts_of
 from lethe.membership.language.models import load_model, quiet
 from lethe.membership.language.settings import LanguageSettings
-from lethe.membership.language.tokens import scored_chunks
+from lethe.membership.language.tokens import scored_together
 from lethe.training.folder import RunFolder
 from lethe.training.users_code import seeded
 
@@ -166,7 +166,7 @@ def speed(folder: Path, texts: list[str]) -> dict[str, Any]:
     tokens = sum(map(len, ids))
 
     def ours() -> None:
-        for _ in scored_chunks(model, ids):
+        for _ in scored_together((model,), ids):
             pass
 
     def one_by_one() -> None:

@@ -35,18 +35,23 @@ def results(name: str) -> Any:
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:
     """Markdown."""
-    lines = [heads, ["---"] * len(heads), *rows]
-    return [f"| {' | '.join(map(str, line))} |" for line in lines]
+    first, *rest = [f"| {' | '.join(map(str, line))} |" for line in [heads, *rows]]
+    return [first, "|" + "---|" * len(heads), *rest]
+
+
+def span(low: str, high: str) -> str:
+    """Both ends, with a dash where no end is negative."""
+    return f"{low} to {high}" if "-" in low + high else f"{low}\N{EN DASH}{high}"
 
 
 def limits(estimate: Any, scale: float = 100, digits: int = 1) -> str:
-    """value (low to high); an estimate is a record or a list of these three."""
+    """value (low–high); an estimate is a record or a list of these three."""
     keys = ("value", "low", "high")
     found = [estimate[key] for key in keys] if isinstance(estimate, dict) else estimate
     if found is None or found[0] is None:
         return "-"
     value, low, high = (f"{scale * x:.{digits}f}" for x in found)
-    return f"{value} ({low} to {high})"
+    return f"{value} ({span(low, high)})"
 
 
 # Membership -------------------------------------------------------------------------------------
@@ -375,7 +380,7 @@ def verification_peers() -> list[str]:
 
 def _lift(found: Sequence[float]) -> str:
     value, low, high = (f"{x:.0f}" if x >= 10 else f"{x:.1f}" for x in found)
-    return f"{value} ({low} to {high})"
+    return f"{value} ({span(low, high)})"
 
 
 def attackers_chart() -> str:
@@ -545,7 +550,8 @@ def query_errors() -> list[str]:
         for library in ("opendp", "diffprivlib"):
             found = [each["rms_error"][question] for each in errors]
             ratios = [row[library] / row["lethe"] for row in found]
-            cells.append(f"{median(ratios):.2g} ({min(ratios):.2g} to {max(ratios):.2g})")
+            ends = span(f"{min(ratios):.2g}", f"{max(ratios):.2g}")
+            cells.append(f"{median(ratios):.2g} ({ends})")
         rows.append([question, *cells])
     return table(["question", "OpenDP 0.16 / Lethe", "diffprivlib 0.6.6 / Lethe"], rows)
 
@@ -668,10 +674,62 @@ def run_all() -> list[str]:
         mine = row["median"]["lethe"]
         cells = [f"{mine['wall']:.1f}", f"{mine['cpu']:.0f}", f"{mine['peak']:.1f}"]
         others = [f"{side} {times:.2g} x" for side, times in row["times_lethe"].items()]
-        loads = f"{min(row['load']):.1f} to {max(row['load']):.1f}"
+        loads = span(f"{min(row['load']):.1f}", f"{max(row['load']):.1f}")
         rows.append([name, row["goal"] or "-", *cells, ", ".join(others), loads])
     heads = ["command", "wanted", "s", "CPU s", "GB", "others take", "load"]
     return table(heads, rows)
+
+
+def one_model() -> list[str]:
+    """Estimates from one model beside the two blind baselines, on sets that were held out."""
+    found = results("one_model")
+    groups = {"all": found["held out"], **found["by set"], **found["by kind"]}
+    rows = [
+        [
+            name,
+            group["pairs"],
+            f"{group['refused']} of {group['models']}",
+            f"{100 * group['covered']:.0f}",
+            f"{group['median_ratio']:.2f}",
+            *(f"{ratio:.2f}" for ratio in group["median_ratio_of"].values()),
+            f"{100 * group['top_found']:.0f}",
+        ]
+        for name, group in groups.items()
+    ]
+    heads = ["held out", "pairs", "refused", "covered, %", "estimate", "loss attack"]
+    return table([*heads, "accuracy gap", "top 1 % found, %"], rows)
+
+
+def one_model_null() -> list[str]:
+    """Models that leak nothing: how many get an upper end below 5 %."""
+    found = results("one_model_null")["kinds"]
+    rows = [
+        [name, kind["models"], kind["refused"], kind["below"], f"{100 * kind['highest']:.1f}"]
+        for name, kind in found.items()
+    ]
+    heads = ["models that leak nothing", "n", "refused", "below 5 %", "highest upper end, %"]
+    return table(heads, rows)
+
+
+def one_model_chart() -> str:
+    """Every held-out model: estimate and its interval over the true rate."""
+    ticks = (0.005, 0.01, 0.03, 0.1, 0.3, 1.0)
+    points = [point for point in results("one_model")["points"] if not point[-1]]
+    names = sorted({point[0] for point in points})
+    colours = dict(zip(names, (BLUE, ORANGE, GREEN, RED, "#56b4e9"), strict=True))
+    listed = [
+        Series(
+            name,
+            colour,
+            [(point[2], point[3]) for point in points if point[0] == name],
+            [(point[4], point[5]) for point in points if point[0] == name],
+            line=False,
+        )
+        for name, colour in colours.items()
+    ]
+    equal = Series("equal", GREY, [(tick, tick) for tick in ticks], dashes="4 3")
+    axes = (Axis(f"{word} TPR at 1 % FPR", ticks, log=True) for word in ("true", "estimated"))
+    return chart([Panel("Held-out models", *axes, [*listed, equal])], 1)
 
 
 def growth() -> list[str]:
@@ -732,7 +790,9 @@ def dp_step() -> list[str]:
         row = results("dp_step")[key]
         low, high = row["private_over_sgd_range"]
         cells = [f"{row[k]:.2f}" for k in ("private_over_ghost", "memory_over_ghost")]
-        rows.append([name, f"{row['private_over_sgd']:.2f} ({low:.2f} to {high:.2f})", *cells])
+        rows.append(
+            [name, f"{row['private_over_sgd']:.2f} ({span(f'{low:.2f}', f'{high:.2f}')})", *cells]
+        )
     heads = ["model", "step / plain SGD (range of rounds)", "/ Opacus ghost"]
     return table([*heads, "memory / ghost"], rows)
 
@@ -761,9 +821,10 @@ def challengers() -> list[str]:
             if "refused" in play:
                 cells = ["refused", best, "-"]
             else:
-                ends = (100 * play[key] for key in ("headline", "low", "high"))
-                above = "**yes**" if play["above"] else "no"
-                cells = ["{:.1f} ({:.1f} to {:.1f})".format(*ends), best, above]
+                ends = [f"{100 * play[key]:.1f}" for key in ("headline", "low", "high")]
+                counted = play["low"] == play["high"]
+                headline = ends[0] if counted else f"{ends[0]} ({span(*ends[1:])})"
+                cells = [headline, best, "**yes**" if play["above"] else "no"]
             rows.append([room, play["set"], f"{play['n']:,}", play["number"], *cells])
     heads = ["room", "set", "n", "number", "headline, %", "best challenger, %", "above"]
     return table(heads, rows)
@@ -777,8 +838,8 @@ def language_canaries() -> list[str]:
         parts = []
         for one in row["canaries"]:
             low = one["epsilon"]["binomial"]["low"]
-            bits = f"{one['exposure']['value']:.1f} of {one['most_exposure']:.1f} bits"
-            parts.append(f"{low:.2f} of {one['largest']:.2f}; {bits}")
+            bits = f"{one['exposure']['value']:.1f}/{one['most_exposure']:.1f}"
+            parts.append(f"{low:.2f}/{one['largest']:.2f}; {bits}")
         parts += ["-"] * (3 - len(parts))
         out = row["measures"]["extraction"]["value"]
         utility = f"{row['utility']['value']:.2f}"
@@ -786,7 +847,7 @@ def language_canaries() -> list[str]:
         came = [one.get("extracted", {}).get("value") for one in row["canaries"]]
         copies = " / ".join("-" if one is None else f"{100 * one:.0f}" for one in came)
         rows.append([_epochs(name), claim, *parts, copies, f"{1000 * out:.1f}", utility])
-    copies_heads = [f"epsilon at least, exposure: {n}" for n in ("once", "4 times", "16 times")]
+    copies_heads = [f"epsilon, exposure, {n}" for n in ("once", "4 times", "16 times")]
     heads = ["fine-tune", "epsilon proven", *copies_heads, "canaries extracted, %, by copies"]
     return table([*heads, "texts extracted, of 1,000", "utility, nats"], rows)
 
@@ -800,10 +861,9 @@ def language_peer() -> list[str]:
     found = results("language_peer")
     theirs, ours = found["memaudit"], found["lethe"]
     member, again = theirs["membership"], theirs["regurgitation"]["overall"]
-    canaries = (
-        f"{member['tpr_at_1pct_fpr']:.2f} ({member['ci_low']:.2f} to {member['ci_high']:.2f}), "
-        f"{member['n_members']} and {member['n_controls']}"
-    )
+    ends = span(f"{member['ci_low']:.2f}", f"{member['ci_high']:.2f}")
+    sizes = f"{member['n_members']} and {member['n_controls']}"
+    canaries = f"{member['tpr_at_1pct_fpr']:.2f} ({ends}), {sizes}"
     ratio = ours["attacks"]["ratio"]["tpr"]["0.1"]
     epsilon = "; ".join(
         f"{one['epsilon']['binomial']['low']:.2f} of {one['largest']:.2f}"
@@ -839,7 +899,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         query_speed, timing, exposure, references, dp_step, ten_models, run_all, growth,
         vector_options, verification_peers, challengers,
         language_attacks, language_canaries, language_peer, language_speed,
-        ray_nodes,
+        ray_nodes, one_model, one_model_null,
     )
 }  # fmt: skip
 CHARTS: dict[str, Callable[[], str]] = {
@@ -850,6 +910,7 @@ CHARTS: dict[str, Callable[[], str]] = {
     "geometry": geometry_chart,
     "composition": composition_chart,
     "growth": growth_chart,
+    "one_model": one_model_chart,
 }
 PLACE = re.compile(r"<!-- table ([\w-]+) -->\n.*?<!-- end -->", re.DOTALL)
 

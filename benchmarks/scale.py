@@ -73,9 +73,9 @@ def make(folder: Path, models: int, records: int) -> None:
             job.first,
             signals.astype(np.float32),
             members.astype(np.uint8),
-            (signals > 0).astype(np.uint8),
             (signals[:, ~pool] > 0).mean(axis=1).astype(np.float32),
             np.arange(job.first, job.first + job.models),
+            (signals > 0).astype(np.uint8),
         )
         write_shard(shard_path(job.folder, job.chunk), shard, job.spec_hash)
 

@@ -1,7 +1,6 @@
 """SWAG at the size of a small transformer: seconds to collect and draw, memory, and a peer.
 
-    python benchmarks/swag.py [--rank 20] [--rounds 9] [--threads 1] [--precision full]
-        [--peer FOLDER] [--out FILE]
+    python benchmarks/swag.py [--rank 20] [--rounds 9] [--threads 1] [--peer FOLDER] [--out FILE]
 
 Parameters have the names and shapes of a BERT of 6 layers, 384 wide (22.7 M). The floors are one
 pass over the deviations, and the normal numbers of one draw. Peak memory is that of the process
@@ -149,12 +148,11 @@ def against_peer(swag: Swag, folder: Path, rank: int, rounds: int) -> dict[str, 
 
 
 def main() -> None:
-    """Measure and print; one precision a process, since the peak never falls."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rank", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--precision", choices=("full", "bfloat16"), default="full")
     parser.add_argument("--peer", type=Path)
     parser.add_argument("--out", type=Path, default=RESULTS / "swag.json")
     given = parser.parse_args()
@@ -162,7 +160,7 @@ def main() -> None:
     parameters = parameters_of()
     before = peak_bytes()
     start = time.perf_counter()
-    swag = Swag(parameters, given.rank, precision=given.precision)
+    swag = Swag(parameters, given.rank)
     for _ in range(given.rank):
         for value in parameters.values():
             value.add_(1e-4)
@@ -170,7 +168,6 @@ def main() -> None:
     made = time.perf_counter() - start
     memory = peak_bytes() - before
     document: dict[str, Any] = {
-        "precision": given.precision,
         "threads": given.threads,
         "torch": torch.__version__,
         "parameters": swag.size,

@@ -35,3 +35,15 @@ def scores(facts: Facts, known: Known, target: int, board: Scoreboard = RH) -> F
     """
     pairs = pairs_of(facts, known, slice(target, target + 1))
     return np.asarray(_table(facts, known, pairs, board)[0])
+
+
+def text(*cells):
+    """A column of text."""
+    column = np.empty(len(cells), dtype=object)
+    column[:] = cells
+    return column
+
+
+def by_name(findings):
+    """Candidates by their names."""
+    return {candidate["name"]: candidate for candidate in findings.candidates}

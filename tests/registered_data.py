@@ -12,11 +12,16 @@ from lethe.queries.charge import Charge
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import Registered, forget, keeper_of, load, register
 
+_READ: dict[tuple[str, bytes], Schema] = {}
+
 
 def plain_schema(path: Path) -> Schema:
-    """The types of a file's columns, and nothing else about them."""
-    draft = infer_schema(path)
-    return Schema(tuple(Column(column.name, column.type) for column in draft.columns))
+    """The types of a file's columns, and nothing else about them; one reading of equal files."""
+    content = path.suffix, path.read_bytes()
+    if content not in _READ:
+        draft = infer_schema(path)
+        _READ[content] = Schema(tuple(Column(each.name, each.type) for each in draft.columns))
+    return _READ[content]
 
 
 def registered(path: Path, schema: Schema | None = None) -> Registered:

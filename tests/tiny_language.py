@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import functools
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +15,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
 from lethe.membership.language.models import quiet
+from lethe.membership.language.tokens import scored_together
 from lethe.training.users_code import seeded
 
 WHO = "worker driver nurse cook guard clerk painter welder farmer pilot".split()
@@ -104,3 +107,8 @@ def load_base():
             transformers.GPT2LMHeadModel.from_pretrained(str(base_folder())),
             transformers.AutoTokenizer.from_pretrained(str(base_folder())),
         )
+
+
+def scored_chunks(model: Any, ids: Any, folder: Path | None = None) -> Iterator[tuple[int, Any]]:
+    """Place and scores of each text by one model."""
+    return ((at, alone) for at, (alone,) in scored_together((model,), ids, folder))

@@ -17,6 +17,7 @@ from lethe.api.language import WATCHED
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.rules import LANGUAGE_METRICS
+from lethe.membership.language.attacks import DEFAULT
 from lethe.membership.language.canaries import CanaryWatch, TextCanaries
 from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
 
@@ -58,7 +59,7 @@ def test_the_first_screen_and_the_document(run):
     jsonschema.Draft202012Validator(schema()).validate(found)
     assert [one["name"] for one in found["candidates"]] == ["baseline", "rounded", "top-5"]
     names = {*found["candidates"][0]["text_attacks"]}
-    assert names == {"ratio", "error-zone", "wbc", "informia", "combined"}
+    assert names == {*DEFAULT, "combined"}
     assert found["rules"][0]["outcome"] == "fail"
     assert not found["language"]["blind"]["tells"]
     assert found["candidates"][0]["risk"]["low"] > 0.2

@@ -353,38 +353,31 @@ def test_odd_archives_are_refused(
     assert said in message and out in message
 
 
-def test_digits() -> None:
-    data = load("digits")
-    assert data.features.shape == (1797, 64) and data.classes == tuple("0123456789")
-    assert data.features.min() == 0 and data.features.max() == 1
-    assert "scikit-learn" in data.source
-
-
-def test_breast_cancer() -> None:
-    data = load("breast-cancer")
-    assert data.features.shape == (569, 30) and data.classes == ("malignant", "benign")
-    np.testing.assert_allclose(data.features.mean(axis=0), 0, atol=1e-5)
-    np.testing.assert_allclose(data.features.std(axis=0), 1, atol=1e-5)
-
-
-def test_diabetes() -> None:
-    data = load("diabetes")
-    assert data.task == "regression" and data.features.shape == (442, 10)
-    assert data.labels.min() == 25 and data.labels.max() == 346
-    np.testing.assert_allclose(data.features.std(axis=0), 1, atol=1e-5)
-    assert load("diabetes", task="regression", rows=50).task == "regression"
-
-
-def test_rows_of_a_builtin() -> None:
-    data = load("digits", rows=50, seed=2)
-    assert len(data) == 50 and len(data.classes) == 10
-
-
-@pytest.mark.parametrize("name", ["breast-cancer", "diabetes"])
-def test_rows_are_scaled_by_themselves_and_not_by_the_records_left_out(name: str) -> None:
-    features = load(name, rows=60, seed=1).features
+def standard(features: np.ndarray) -> None:
     np.testing.assert_allclose(features.mean(axis=0), 0, atol=1e-5)
     np.testing.assert_allclose(features.std(axis=0), 1, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"),
+    [
+        ("digits", (1797, 64), tuple("0123456789")),
+        ("breast-cancer", (569, 30), ("malignant", "benign")),
+        ("diabetes", (442, 10), ()),
+    ],
+)
+def test_built_in_sets(name: str, shape: tuple[int, int], classes: tuple[str, ...]) -> None:
+    data, part = load(name), load(name, task=load(name).task, rows=60, seed=1)
+    assert data.features.shape == shape and data.classes == classes and len(part) == 60
+    assert data.task == ("classification" if classes else "regression")
+    assert "scikit-learn" in data.source
+    if name == "digits":
+        assert data.features.min() == 0 and data.features.max() == 1 and part.classes == classes
+    else:  # scaled by themselves, and not by the records left out
+        standard(data.features)
+        standard(part.features)
+    if not classes:
+        assert data.labels.min() == 25 and data.labels.max() == 346
 
 
 AGES = "age,sex,hired,y\n" + "".join(

@@ -65,7 +65,7 @@ def test_the_coverage_in_the_text_is_the_measured_one() -> None:
     measured = pages.results("coverage")
     shares = [share for row in measured["rows"] for share in row.get("coverage", {}).values()]
     of_t = [share for row in measured["rows"] for share in row.get("t", {}).values()]
-    text = " ".join(TEXTS["benchmarks-statistics.md"].split())
+    text = " ".join(TEXTS["benchmarks-attacks.md"].split())
     for found, unit in ((shares, "accuracy hold"), (of_t, "from 0 to 4")):
         assert f"{unit} in {min(found):.3f} to {max(found):.3f}" in text
     assert f"no cell of {measured['cells']} is below 0.93" in text and not measured["below_floor"]

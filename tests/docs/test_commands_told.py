@@ -10,7 +10,7 @@ from doc_pages import DOCS, ROOT, page
 
 from lethe.cli.commands import COMMANDS
 
-COMMAND_PAGE = page("cli.md")
+COMMAND_PAGE = page("reference.md")
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in DOCS.glob("*.md")}
 
 

@@ -1,9 +1,14 @@
-"""The page on epsilon: its examples print what it says."""
+"""The page that tests a claimed epsilon: its examples print what it says."""
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
-from doc_pages import examples, page, printed
+from doc_pages import examples, files, page, printed
+
+from lethe.cli import run
 
 PAGE = page("epsilon.md")
 EXAMPLES = examples(PAGE)
@@ -14,5 +19,18 @@ def test_the_examples_print_what_the_page_says(code: str, output: str) -> None:
     assert printed(code, "epsilon.md") == output
 
 
-def test_both_examples_are_found() -> None:
-    assert len(EXAMPLES) == 2
+def test_every_example_is_found() -> None:
+    assert len(EXAMPLES) == 3
+
+
+@pytest.mark.slow  # thousands of runs; the example from Python audits half the noise too
+def test_the_wrong_mechanism_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in files(PAGE).items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    asked = ["wrong.py:noisy_sum", "--epsilon", "1", "--bounds", "0,100", "--quiet"]
+    assert run(["audit", "mechanism", *asked]) == 1
+    (said,) = re.findall(r"```text\n(This audit contradicts .* 1\.84 .*)\n```", PAGE)
+    assert said in " ".join(capsys.readouterr().out.split())

@@ -8,7 +8,7 @@ import runpy
 import pytest
 from doc_pages import DOCS, page
 
-TEXT = page("gallery.md")
+TEXT = page("start.md")
 LINKED = re.findall(r'<a href="gallery/([\w-]+)\.html">', TEXT)
 
 

@@ -398,6 +398,7 @@ def test_counts_do_not_depend_on_how_many_rows_are_taken_at_once(partly, monkeyp
     whole = boot.replicate(flat, FPRS).values
     for cells in (1, 120, 1 << 20):
         monkeypatch.setattr(twoway, "_CELLS", cells)
+        boot = TwoWayBootstrap(member, clusters, scored, draws=10)
         assert [table.tolist() for table in boot._tables(flat, edges)] == expected
         given = boot.replicate(flat, FPRS, np.sort(flat[~inside])).values
         assert given.tolist() == whole.tolist()

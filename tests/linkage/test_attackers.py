@@ -184,23 +184,23 @@ def test_a_real_linkage_names_the_shared_people_and_hardly_anybody_else() -> Non
     release, aux, pairs = two_releases()
     facts, asked = facts_in(release), RecordSettings(time_error=3)
     found = link_auxiliary(release, facts, aux, pairs, asked)
-    counts = found.sure.counts
+    counts = found.rows.together.counts
     assert counts["right"] == counts["pairs"] == 10 and counts["others"] == 150
     # At most 1 % are expected by all attackers together; 150 strangers stay below its upper limit.
     most = beta(3, 298).ppf(0.9999)
-    assert found.sure.strange.value <= most + 4 * (most / 150) ** 0.5
-    at_paper = next(point for point in found.points if point.phi == 1.5)
-    assert at_paper.false_match.value > found.sure.strange.value
+    assert found.rows.together.strange.value <= most + 4 * (most / 150) ** 0.5
+    at_paper = next(point for point in found.rows.curve if point.phi == 1.5)
+    assert at_paper.false_match.value > found.rows.together.strange.value
     # Eight facts that all must fit within 3 days: nobody else has them.
     fitting = found.by["fitting"].sure
     assert fitting.right.value == 1.0 and fitting.strange.value == 0.0
     untold = link_auxiliary(release, facts, aux, None, asked)
-    assert "refused" in untold.sure.right.to_json() and untold.aim is None
-    assert untold.sure.answered.value == found.sure.answered.value
+    assert "refused" in untold.rows.together.right.to_json() and untold.aim is None
+    assert untold.rows.together.answered.value == found.rows.together.answered.value
     # Two pairs that are told the wrong way round are named, but not rightly.
     swapped = (pairs[0], pairs[1][[1, 0, *range(2, 10)]])
     found = link_auxiliary(release, facts, aux, swapped, asked)
-    assert found.sure.right.value == found.by["fitting"].sure.right.value == 0.8
+    assert found.rows.together.right.value == found.by["fitting"].sure.right.value == 0.8
     named = [row for row in pairs_of(found, release) if row["decides"]]
     assert sum(row["right"] for row in named) == 8
     assert {row["person"] for row in named} >= set(pairs[0].tolist())

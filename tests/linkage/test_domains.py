@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from linkage.test_synthetic_neighbours import DECLARED, HOSTILE, stored
+from linkage_facts import text
 
 from lethe.data.schema import TYPES, Column, Schema
 from lethe.data.source import TypedColumn, read_typed
@@ -25,12 +26,6 @@ from lethe.linkage.table.domains import (
     schema_of,
     written,
 )
-
-
-def text(*values: Any) -> np.ndarray:
-    made = np.empty(len(values), dtype=object)
-    made[:] = values
-    return made
 
 
 def test_cells_by_hand() -> None:
@@ -71,7 +66,7 @@ def test_what_is_drawn_of_a_cell_lies_in_it(column: Column, bins: int, seed: int
 
 
 @settings(max_examples=150)
-@given(st.sampled_from(TYPES), st.lists(st.sampled_from(HOSTILE), max_size=6))
+@given(st.sampled_from([*TYPES]), st.lists(st.sampled_from(HOSTILE), max_size=6))
 def test_a_cell_is_cast_alike_however_its_column_is_stored(kind: str, cells: list[Any]) -> None:
     alone = [cast(text(cell), Column("c", kind)) for cell in cells]
     together = cast(stored(cells), Column("c", kind))

@@ -106,6 +106,21 @@ def test_no_spelling_hides_some_copies(change: str, seed: int) -> None:
     assert seen(original, SPELLINGS[change](made), control, attacks=200)[0] != "pass"
 
 
+@pytest.mark.parametrize("copied", [240, 0])
+def test_decimals_of_whole_numbers_are_rounded_and_hide_no_copy(copied: int) -> None:
+    original, control, made = (people(400, 10 + at) for at in range(3))
+    made = joined(original, made, copied)
+    for noise in (0.4, np.random.default_rng(0).normal(size=400)):
+        decimals = {**made, "age": made["age"] + noise}
+        outcome, stops = seen(original, decimals, control, attacks=200)
+        assert (outcome == "fail") == (copied > 0) and not stops
+    findings = audit_synthetic(original, decimals, control, QUASI, settings=SETTINGS)
+    notes = [check for check in findings.checks if check["name"] == "input: vocabulary"]
+    assert [note["effect"] for note in notes] == ["mends"] and "rounded" in notes[0]["detail"]
+    for wrong in (1.1 * made["age"], 12.5 * made["age"]):  # another unit is no rounding
+        assert "vocabulary" in seen(original, {**made, "age": wrong}, control, attacks=200)[1]
+
+
 def joined(first: Rows, second: Rows, rows: int) -> Rows:
     """So many rows of the first, the others of the second."""
     return {

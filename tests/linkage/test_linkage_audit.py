@@ -7,6 +7,7 @@ import json
 import jsonschema
 import numpy as np
 import pytest
+from linkage_facts import by_name
 
 from lethe.data.records import from_columns
 from lethe.errors import InputError, NotMeasurable
@@ -28,10 +29,6 @@ from lethe.report import render
 AGE = np.array([30, 30, 30, 41, 41, 52])
 ZIP = np.array([1, 1, 2, 2, 2, 3])
 SICK = np.array([1, 1, 0, 0, 1, 1])
-
-
-def by_name(findings: Findings) -> dict:
-    return {one["name"]: one for one in findings.candidates}
 
 
 def whole(findings: Findings) -> str:

@@ -83,7 +83,7 @@ def test_more_facts_name_more_people(release):
     targets = draw_targets(release, adversary, 80, 1)
     known = simulate(release, targets, adversary, 1)
     found = facts_needed(release, known, targets)
-    shares = [found.identified[m].value for m in range(1, 6)]
+    shares = [found.shares[m].value for m in range(1, 6)]
     assert shares[0] < 0.5 < shares[-1] and found.half == next(
         m for m in range(1, 6) if shares[m - 1] >= 0.5
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from linkage_facts import text
 
 from lethe.data.columns import Coded, Grouped
 from lethe.errors import InputError
@@ -11,12 +12,6 @@ from lethe.linkage.audit import audit_table
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.population import population_table
 from lethe.linkage.table.recoding import Hierarchy, hierarchy
-
-
-def text(*values: str) -> np.ndarray:
-    made = np.empty(len(values), dtype=object)
-    made[:] = values
-    return made
 
 
 def hierarchies(columns: dict, quasi: list[str]) -> list[Hierarchy]:

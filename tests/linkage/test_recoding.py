@@ -6,17 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linkage_facts import text
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.answers import Original, answer_overlap, ask, count_overlap, error_of
 from lethe.linkage.table.anonymity import anonymity
 from lethe.linkage.table.recoding import coarsen, hierarchy, recode, released_columns
-
-
-def text(*cells: str) -> np.ndarray:
-    column = np.empty(len(cells), dtype=object)
-    column[:] = cells
-    return column
 
 
 def test_a_ladder_goes_from_all_apart_to_all_together() -> None:

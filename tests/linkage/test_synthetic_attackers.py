@@ -18,7 +18,7 @@ from lethe.linkage.synthetic.control import file_checks
 from lethe.linkage.synthetic.copies import Writer, chance_of, decoded, in_pairs, nearness, tail
 from lethe.linkage.synthetic.nearest import mix, ranked
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
-from lethe.report.of_synthetic import Synthetic
+from lethe.report.of_rows import Synthetic
 
 Rows = dict[str, np.ndarray]
 QUASI = ("age", "town", "debt")
@@ -150,12 +150,6 @@ def test_near_copies_are_counted_and_named(far: bool) -> None:
     assert people[0.005]["p"] < 1e-8 and people[0.0]["people"] == 0
     assert "of 1,200 original people have a synthetic row closer than" in headline(found)
     assert found.candidates[0]["risk"]["low"] > 0.02
-
-
-def test_rows_that_are_published_are_said_to_be() -> None:
-    original, control, made = three("mixed", 1500, 1)
-    found = audited(original, below(taken(original, slice(15)), made), control)
-    assert "15 of 1,500 original people are among the synthetic rows" in headline(found)
 
 
 def parts(kind: str, seed: int = 0) -> Iterator[tuple[str, Rows, Rows, Rows]]:

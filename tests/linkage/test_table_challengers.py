@@ -8,16 +8,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linkage_facts import by_name
 
 import lethe
 from lethe.errors import InputError
 from lethe.linkage.table.population import population_uniqueness
 
 QUIET: dict[str, Any] = {"save": False, "quiet": True}
-
-
-def by_name(found: Any) -> dict[str, Any]:
-    return {one["name"]: one for one in found.candidates}
 
 
 def pay_scale(rows: int = 2000) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ import pandas
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from linkage_facts import by_name
 
 import lethe
 from lethe.cli import run
@@ -27,10 +28,6 @@ from lethe.linkage.table.inference import Tolerance, disclosure, secret_of
 from lethe.linkage.table.population import uniqueness
 
 QUIET: dict[str, Any] = {"save": False, "quiet": True}
-
-
-def by_name(found: Any) -> dict[str, Any]:
-    return {one["name"]: one for one in found.candidates}
 
 
 def value(candidate: dict[str, Any], measure: str) -> float:
@@ -132,9 +129,9 @@ def test_the_best_guess_is_never_below_an_ordinary_one(table: dict[str, np.ndarr
         return
     classes = classes_of([table["age"]])
     found = disclosure(classes, secret_of(table["secret"], Tolerance(0.3)), ruled_out=())
-    assert found.near.guessed.value >= found.exact.guessed.value - 1e-12
-    assert found.near.certain.value >= found.exact.certain.value - 1e-12
-    assert found.near.guessed.value >= found.near.blind.value - 1e-12
+    assert found.best.guessed.value >= found.exact.guessed.value - 1e-12
+    assert found.best.certain.value >= found.exact.certain.value - 1e-12
+    assert found.best.guessed.value >= found.best.blind.value - 1e-12
 
 
 def zips(rows: int = 600, seed: int = 0) -> dict[str, np.ndarray]:
@@ -298,7 +295,7 @@ def test_persons_hide_among_those_with_the_same_set_of_rows(rows: list[tuple[int
     alone = sum(size for size in sets.values() if size == 1) / people
     assert found.unique.value == pytest.approx(alone)
     assert sorted(found.of_class.sizes.tolist()) == sorted(sets.values())
-    few = uniqueness([encode(age).codes], 1, times=persons_of(encode(who).codes))
+    few = uniqueness({"age": encode(age).codes}, 1, times=persons_of(encode(who).codes))
     assert few.singled_out[1].value == pytest.approx(alone)
 
 

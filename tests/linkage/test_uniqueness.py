@@ -14,12 +14,16 @@ from lethe.errors import InputError
 from lethe.linkage.table.population import uniqueness
 
 
+def named(columns):
+    return {str(place): column for place, column in enumerate(columns)}
+
+
 def test_a_case_worked_by_hand():
     # Column 0 tells row 3 alone; 0 and 1 together tell all rows; column 2 tells nothing.
-    found = uniqueness([np.array([0, 0, 0, 1]), np.array([0, 1, 2, 2]), np.zeros(4, int)], 2)
-    assert [one.columns for one in found.by_size[1]] == [(1,), (0,), (2,)]
-    assert [one.unique.value for one in found.by_size[1]] == [0.5, 0.25, 0]
-    assert found.by_size[2][0].columns == (0, 1) and found.by_size[2][0].unique.value == 1
+    found = uniqueness(named([np.array([0, 0, 0, 1]), np.array([0, 1, 2, 2]), np.zeros(4, int)]), 2)
+    assert [one.columns for one in found.subsets[1]] == [["1"], ["0"], ["2"]]
+    assert [one.unique.value for one in found.subsets[1]] == [0.5, 0.25, 0]
+    assert found.subsets[2][0].columns == ["0", "1"] and found.subsets[2][0].unique.value == 1
     assert found.needed.tolist() == [1, 1, 2, 1]
     assert [found.singled_out[m].value for m in (1, 2)] == [0.75, 1]
 
@@ -29,10 +33,10 @@ def test_a_case_worked_by_hand():
 def test_every_subset_is_counted_as_by_a_loop(seed, width, rows, levels):
     rng = np.random.default_rng(seed)
     table = rng.integers(0, levels, (rows, width))
-    found = uniqueness(list(table.T), 3)
+    found = uniqueness(named(table.T), 3)
     needed = np.zeros(rows, int)
     for m in range(1, min(3, width) + 1):
-        listed = {one.columns: one.unique.value for one in found.by_size[m]}
+        listed = {tuple(map(int, one.columns)): one.unique.value for one in found.subsets[m]}
         assert set(listed) == set(combinations(range(width), m))
         for chosen, share in listed.items():
             keys = [tuple(row) for row in table[:, chosen].tolist()]
@@ -40,7 +44,7 @@ def test_every_subset_is_counted_as_by_a_loop(seed, width, rows, levels):
             alone = np.array([counts[key] == 1 for key in keys])
             assert share == pytest.approx(alone.mean())
             needed[alone & (needed == 0)] = m
-        shares = [one.unique.value for one in found.by_size[m]]
+        shares = [one.unique.value for one in found.subsets[m]]
         assert shares == sorted(shares, reverse=True)
         assert found.singled_out[m].value == pytest.approx(((needed > 0) & (needed <= m)).mean())
     assert found.needed.tolist() == needed.tolist()
@@ -48,6 +52,6 @@ def test_every_subset_is_counted_as_by_a_loop(seed, width, rows, levels):
 
 def test_too_many_subsets_are_refused():
     with pytest.raises(InputError, match="subsets of up to 5"):
-        uniqueness([np.zeros(2, int)] * 60, 5)
+        uniqueness(named([np.zeros(2, int)] * 60), 5)
     with pytest.raises(InputError, match="at least 1 column"):
-        uniqueness([], 1)
+        uniqueness({}, 1)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from linkage_facts import by_name
 
 from lethe.data.records import from_columns
 from lethe.errors import InputError, NotMeasurable
@@ -31,10 +32,6 @@ def people(rows: int = 400, seed: int = 0) -> dict[str, np.ndarray]:
     rich = (age > 50) ^ (rng.random(rows) < 0.1)
     income = np.where(rich, "high", "low").astype(object)
     return {"age": age, "sex": rng.integers(0, 2, rows), "income": income}
-
-
-def by_name(findings: Findings) -> dict:
-    return {one["name"]: one for one in findings.candidates}
 
 
 def test_a_loss_is_paired_where_rows_are() -> None:

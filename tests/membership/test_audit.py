@@ -73,7 +73,7 @@ COUNTS: list[int] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def in_this_process(measured_here):
+def in_this_process(measured_here, unplanted):
     """Chunks are trained here, not in other processes, and counted."""
 
     def here(jobs, work, workers):
@@ -119,6 +119,7 @@ def test_torch_audit_end_to_end(finished):
         assert one["utility_loss"]["low"] <= one["utility_loss"]["value"]
         assert one["guarantee"]["kind"] == "empirical-only"
         assert one["models"] == 8 and len(one["per_class"]) == 10
+        assert [entry["column"] for entry in one["slices"]] == ["class"]
         assert one["moved"]["records"] > 0 and one["equivalent"] in ("yes", "no", "unclear")
     weighted = document["candidates"][2]
     assert 0 < weighted["settings"]["mean_weight"] < 1
@@ -239,7 +240,8 @@ def test_a_class_that_some_splits_lack(tmp_path):
 @pytest.mark.parametrize("rows", [60, 151])
 def test_odd_and_small_numbers_of_records(tmp_path, rows):
     assert checked(linear(tmp_path / "run", models=4, data=small(rows), mitigations=()))
-    assert not list((tmp_path / "run").glob("records.*"))  # a table of records on request only
+    for name in ("records.*", "explorer.html"):  # on request only
+        assert not list((tmp_path / "run").glob(name))
 
 
 def test_string_classes_come_by_name(tmp_path):
@@ -252,7 +254,8 @@ def test_string_classes_come_by_name(tmp_path):
     assert document["candidates"][0]["per_class"][3]["class"] == "digit 3"
     assert document["records"]["exposed"][0]["label"].startswith("digit ")
     assert document["records"]["exposed"][0]["id"] == "record 1"
-    assert (tmp_path / "run" / "records.parquet").is_file()
+    for name in ("records.parquet", "explorer.html"):
+        assert (tmp_path / "run" / name).stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.slow

@@ -124,12 +124,15 @@ def test_no_function_of_an_answer_shows_more_than_the_answer() -> None:
         models=8,
         mitigations=options,
         attack=["loss-threshold"],
+        rule=["auc[class=1]<=0.9", "tpr@0.1[every class]<=0.9"],
         save=False,
         quiet=True,
         workers=1,
     )
     risk = {one["name"]: one["risk"] for one in found.candidates}
     labels = next(one for one in found.candidates if one["name"] == "label-only")
+    groups = [name for name in labels["measures"] if "class" in name]
+    assert len(groups) == 2
     alone = found.candidates[0]["attacks"]["loss-threshold"]["tpr"]["0.1"]
     assert labels["attacks"]["loss-threshold"]["tpr"]["0.1"]["value"] > alone["value"] + 0.02
     for full in found.candidates[:2]:  # a temperature can be undone
@@ -137,5 +140,9 @@ def test_no_function_of_an_answer_shows_more_than_the_answer() -> None:
         views = {one["view"] for one in listed}
         assert views == {"release", *options} - {full["name"]}
         assert all(full["risk"]["high"] >= one["estimate"]["high"] for one in listed)
-        assert full["risk"]["high"] >= risk["label-only"]["high"]
+        for limit in ("low", "value", "high"):
+            assert full["risk"][limit] >= risk["label-only"][limit]
+        for name in groups:
+            of_view, whole = (one["measures"][name] for one in (labels, full))
+            assert whole["value"] >= of_view["value"] and whole["high"] >= of_view["high"]
     assert {one["view"] for one in labels["risk_from"]["results"]} == {"release"}

@@ -47,6 +47,7 @@ def few(made):
     return checked(audit_scores("x", made, replace(FEW, rule=tuple(GATES))))
 
 
+@pytest.mark.usefixtures("unplanted_here")
 def test_scores_file_end_to_end(npz):
     document = checked(audit_scores("mine", read_models(npz)[0], SETTINGS))
     assert document["subject"]["name"] == "mine"
@@ -63,6 +64,7 @@ def test_scores_file_end_to_end(npz):
     assert document["attacks_not_run"]
 
 
+@pytest.mark.usefixtures("unplanted_here")
 def test_identical_inputs_give_identical_bytes():
     """Attacks that draw at random among them."""
     one, same, other = (
@@ -85,6 +87,7 @@ def test_groups_widen_the_intervals(made, few):
     assert document["frontier"]["risk"] == "tpr@0.1 of the strongest attack"
 
 
+@pytest.mark.usefixtures("unplanted_here")
 def test_four_models_work_with_wide_intervals(few):
     document = checked(audit_scores("x", audit(4, 300), replace(FEW, models=4)))
     found = document["candidates"][0]["attacks"]["lira-online"]["auc"]
@@ -99,6 +102,7 @@ def test_fewer_than_four_models_are_refused(made, tmp_path):
         read_models(tmp_path / "s.npz")
 
 
+@pytest.mark.usefixtures("unplanted_here")
 @pytest.mark.parametrize(
     "members",
     [
@@ -118,6 +122,7 @@ def test_odd_shapes_are_audited(members):
     assert document["candidates"][0]["risk"]
 
 
+@pytest.mark.usefixtures("unplanted_here")
 def test_constant_and_saturated_signals_are_audited():
     members = paired(16, 40)
     saturated = np.clip(100 * signals(members, 1, 1.0), -9, 9)
@@ -131,6 +136,7 @@ def test_constant_and_saturated_signals_are_audited():
         assert status["tied or saturated signals"] == "warn"
 
 
+@pytest.mark.usefixtures("unplanted_here")
 def test_tiny_samples_fall_back_to_the_auc():
     document = checked(audit_scores("x", audit(4, 20), AuditSettings()))
     assert document["frontier"]["risk"] == "auc of the strongest attack"
@@ -174,6 +180,7 @@ def test_undecided_is_said(made, few):
     assert "not enough evidence" in document["verdict"]["words"][0]
 
 
+@pytest.mark.usefixtures("unplanted_here")
 def test_records_are_named_only_on_request_and_never_by_id(made):
     ids = np.array([f"patient-{row}" for row in range(300)])
     named = Shadows(made.signals, made.members, ids, made.labels)

@@ -61,7 +61,7 @@ def test_the_interval_of_one_target_covers_its_own_rate():
 
     rng, hit = np.random.default_rng(0), 0
     truth = 0.7602  # Phi(1/sqrt 2), scores N(1, 1) against N(0, 1)
-    repetitions = 60
+    repetitions = 40
     for _ in range(repetitions):
         members = rng.random((1, 400)) < 0.5
         score = rng.normal(size=(1, 400)) + members
@@ -70,8 +70,8 @@ def test_the_interval_of_one_target_covers_its_own_rate():
             target, ["x"], {"x": score}.__getitem__, np.ones((1, 400), bool), (0.1,)
         )["x"].auc
         hit += found.low <= truth <= found.high
-    # Standard error of a share of 60 at 95 %: 2.8 points.
-    assert hit / repetitions > 0.95 - 3 * 0.028
+    # Standard error of a share of 40 at 95 %: 3.4 points.
+    assert hit / repetitions > 0.95 - 3 * 0.034
 
 
 def test_many_targets_from_a_long_file(tmp_path, tables):

@@ -21,6 +21,7 @@ from lethe.membership.language.attacks import (
 from lethe.membership.language.measure import combined
 from lethe.membership.language.rates import People, null_variances
 from lethe.membership.language.tokens import TokenScores
+from lethe.membership.measure import paired
 
 
 def tokens(logprob, **fields):
@@ -130,13 +131,12 @@ def test_each_finds_its_leak_where_the_mean_loss_does_not(name, leak, far):
     one, loss = (
         np.array([ATTACKS[attack].score(*pair, "") for pair in pairs]) for attack in (name, "loss")
     )
-    gained = who.replicate(one, ())[:, 0] - who.replicate(loss, ())[:, 0]
-    assert np.quantile(gained, 0.005) > 0
-    assert who.rates(one, (0.1,), 0.95).tpr[0.1].low > 0.1
+    mine, theirs = (who.meter.rates("", score, (0.1,), 0.95) for score in (one, loss))
+    assert paired(mine, theirs, None, 0.99).low > 0
+    assert mine.tpr[0.1].low > 0.1
     if name == "wbc":  # and the mean gain drowns in the few tokens that moved far
         ratio = np.array([ATTACKS["ratio"].score(*pair, "") for pair in pairs])
-        gained = who.replicate(one, ())[:, 0] - who.replicate(ratio, ())[:, 0]
-        assert np.quantile(gained, 0.005) > 0
+        assert paired(mine, who.meter.rates("", ratio, (0.1,), 0.95), None, 0.99).low > 0
 
 
 @given(st.lists(st.floats(-20, 0, width=32), min_size=1, max_size=60), st.floats(0.01, 5))
@@ -188,9 +188,9 @@ def test_a_person_of_many_texts_varies_as_one_of_few():
 
 
 def test_intervals_find_nothing_where_membership_is_permuted():
-    """120 repetitions of all attacks at once: at most nominal plus Monte Carlo error."""
+    """60 repetitions of all attacks at once: at most nominal plus Monte Carlo error."""
     rng = np.random.default_rng(0)
-    n, repetitions, confidence = 240, 120, 0.9
+    n, repetitions, confidence = 240, 60, 0.9
     truth = rng.normal(size=(n, 6))  # scores with structure, as texts have
     truth[:, 1] += truth[:, 0]
     truth[:, 5] = np.round(truth[:, 5])  # ties, as the error zone has
@@ -206,21 +206,26 @@ def test_intervals_find_nothing_where_membership_is_permuted():
         own, nothing = combined(list(truth.T), who, labels, at)
         floor = null_variances(nothing, labels, (0.1,))
         for place, score in enumerate([*truth.T, own]):
-            rates = who.rates(score, (0.1,), confidence, floor if place == 6 else ())
+            least = floor if place == 6 else ()
+            rates = who.meter.rates("", score, (0.1,), confidence, least=least)
             rejected[0, place] += rates.auc.low > 0.5
             rejected[1, place] += rates.tpr[0.1].low > 0.1
-    # One-sided 5 %, and three deviations of 120 coins.
+    # One-sided 5 %, and three deviations of 60 coins.
     limit = repetitions * 0.05 + 3 * np.sqrt(repetitions * 0.05 * 0.95)
     assert rejected.max() <= limit
+
+
+def rates_of(who, score, fprs=(0.1, 0.01)):
+    return who.meter.rates("", score, fprs, 0.95)
 
 
 def test_a_rate_is_found_and_clustering_widens_it():
     rng = np.random.default_rng(1)
     member = np.arange(2000) < 1000
-    covered, repetitions = 0, 15
+    covered, repetitions = 0, 10
     for at in range(repetitions):
         score = rng.normal(size=2000) + 1.5 * member
-        alone = People(member, np.arange(2000), at).rates(score, (0.1, 0.01), 0.95)
+        alone = rates_of(People(member, np.arange(2000), at), score)
         # Phi(1.5/sqrt 2), Phi(1.5 - 1.2816), Phi(1.5 - 2.3263)
         for found, truth in zip(
             (alone.auc, *alone.tpr.values()), (0.8556, 0.5871, 0.2046), strict=True
@@ -228,7 +233,7 @@ def test_a_rate_is_found_and_clustering_widens_it():
             covered += found.low < truth < found.high
     assert covered >= 3 * repetitions * 0.95 - 3 * np.sqrt(3 * repetitions * 0.95 * 0.05)
     blocks = np.repeat(rng.normal(size=200), 10) + 1.5 * member
-    together = People(member, np.repeat(np.arange(200), 10), 0).rates(blocks, (0.1,), 0.95)
+    together = rates_of(People(member, np.repeat(np.arange(200), 10), 0), blocks)
     assert together.tpr[0.1].width > 2 * alone.tpr[0.1].width
 
 
@@ -236,10 +241,13 @@ def test_the_excess_over_itself_is_nothing():
     member = np.arange(400) < 200
     score = np.random.default_rng(0).normal(size=400) + member
     who = People(member, np.arange(400), 0)
-    same = who.excess(score, score, 0.1, 0.95)
+    mine, again, blind = (
+        rates_of(who, one, (0.1,))
+        for one in (score, score.copy(), np.random.default_rng(1).normal(size=400))
+    )
+    same = paired(mine, again, 0.1, 0.95)
     assert same.value == same.low == same.high == 0
-    blind = np.random.default_rng(1).normal(size=400)
-    assert who.excess(score, blind, 0.1, 0.95).low > 0
+    assert paired(mine, blind, 0.1, 0.95).low > 0
 
 
 WORDS = [f"w{at}" for at in range(300)]
@@ -277,5 +285,5 @@ def test_the_blind_classifier_tells_members_of_another_kind(by):
     else:
         known = [rng.normal(size=400) + 0.6 * member]
     found = blind_check(texts, People(member, np.arange(400)), dates, known)
-    assert found.tells and found.auc.low > 0.5
-    assert found.by == ("words" if by == "words" else "length, date and base model")
+    assert found.tells and found.rates.auc.low > 0.5
+    assert found.rates.name == ("words" if by == "words" else "length, date and base model")

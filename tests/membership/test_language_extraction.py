@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tiny_language import base_folder, narratives
+from tiny_language import base_folder, narratives, scored_chunks
 
 from lethe.evidence.estimate import Refusal
 from lethe.membership.language.extraction import (
@@ -18,7 +18,7 @@ from lethe.membership.language.extraction import (
     token_spans,
 )
 from lethe.membership.language.models import load_model
-from lethe.membership.language.tokens import TOP_K, scored_chunks
+from lethe.membership.language.tokens import TOP_K
 
 
 @pytest.fixture(scope="module")

@@ -88,6 +88,22 @@ def test_texts_that_alone_tell_members_stop_the_verdict_until_that_is_waived():
         LanguageSettings(accept=("copies",))
 
 
+def test_no_attack_of_the_model_or_of_a_view_lies_above_the_headline():
+    """Of `loss`, which the family left out beside a base, 48 % stood under a headline of 42 %."""
+    found = audited(*made_up(np.random.default_rng(3), 0.4))
+    for release in found.candidates:
+        results = release["risk_from"]["results"]
+        attacks = {(one["view"], one["attack"]) for one in results}
+        views = {view for view, _ in attacks}
+        assert {("release", name) for name in (*release["text_attacks"], "loss")} <= attacks
+        assert (views > {"release"}) == (release["name"] == "baseline")
+        for one in results:
+            assert one["estimate"]["low"] <= release["risk"]["low"]
+            assert one["estimate"]["high"] <= release["risk"]["high"]
+            found_there = one["estimate"]["low"] > found.language["fpr"]
+            assert one["estimate"]["value"] <= release["risk"]["value"] or not found_there
+
+
 def outcomes(found: Findings) -> dict[str, str]:
     return {str(one["rule"]): one["outcome"] for one in found.rules}
 

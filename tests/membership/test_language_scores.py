@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from tiny_language import base_folder, gpt2, load_base, narratives, tuned_folder
+from tiny_language import base_folder, gpt2, load_base, narratives, scored_chunks, tuned_folder
 
 from lethe.errors import InputError
 from lethe.membership.language import tokens as module
 from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
 from lethe.membership.language.models import check_together, load_model, quiet
-from lethe.membership.language.tokens import TOP_K, read_scores, scored_chunks, scored_together
+from lethe.membership.language.tokens import TOP_K, read_scores, scored_together
 
 TEXTS = [*narratives(20, seed=3), "short", "the worker", narratives(1)[0] * 5]
 

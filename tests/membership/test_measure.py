@@ -275,7 +275,7 @@ def pipeline(models, records, runs, scale=1.0):
 
 
 def test_printed_intervals_cover_the_pipeline():
-    runs = 40
+    runs = 25
     found = pipeline(12, 200, runs)
     for name, estimates in found.items():
         assert share_covered(estimates) >= least(runs), name
@@ -312,7 +312,7 @@ def before_and_after(models, records, seed, change=0.0):
 
 
 def test_no_change_of_risk_is_covered():
-    runs = 30
+    runs = 20
     inside = {0.1: 0, None: 0}
     for seed in range(runs):
         before, after = (run_attacks(s, ONE, (0.1,)) for s in before_and_after(8, 100, seed))

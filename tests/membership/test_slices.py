@@ -61,7 +61,7 @@ def test_an_exposed_slice_is_found_and_the_pooled_threshold_hits_it() -> None:
     assert exposed.t.low > max(found[at].t.high for at in (0, 1, 3))
 
 
-@pytest.mark.parametrize("runs", [16, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("runs", [10, pytest.param(300, marks=pytest.mark.slow)])
 def test_equal_slices_are_rarely_called_different_and_limits_hold_together(runs) -> None:
     """Family-wise over 3 slices."""
     wrong, missed, missed_t = 0, 0, 0

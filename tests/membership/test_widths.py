@@ -12,7 +12,8 @@ from lethe.membership.settings import AuditSettings
 from lethe.membership.widths import Widths, answer, needed_models
 from lethe.mitigations.obfuscation import BASELINE
 
-POOLED = AuditSettings(models=64, variance="pooled", attack=("lira-online", "loss-threshold"))
+pytestmark = pytest.mark.usefixtures("unplanted")
+POOLED = AuditSettings(models=64, variance="pooled", attack=("lira-online",))
 METRICS = ("auc", "tpr@0.1", "tpr@0.01")
 
 
@@ -42,11 +43,11 @@ def test_at_its_own_size_a_pilot_foresees_the_width_it_has(pilot):
         assert pilot.of(rule(metric), 16).width == pytest.approx(own.width, rel=0.02)
 
 
-@pytest.mark.parametrize("audits", [5, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("audits", [4, pytest.param(40, marks=pytest.mark.slow)])
 def test_a_pilot_foresees_the_width_of_64_models(audits):
     """Pilots of 16 models. The width of an audit has an error of its own.
 
-    Eight pairs know a variance to sqrt(2/7) = 0.53 and so a width to 0.27, of five audits to 0.12.
+    Eight pairs know a variance to sqrt(2/7) = 0.53 and so a width to 0.27, of four audits to 0.13.
     80 % of the widths should lie within their limits, the three of one audit together at worst:
     4 sd of a share of so many audits.
     """
@@ -59,7 +60,7 @@ def test_a_pilot_foresees_the_width_of_64_models(audits):
             foreseen, real = pilot.of(rule(metric), 64), audit.of(rule(metric), 64)
             ratios.append(real.width / foreseen.width)
             inside += foreseen.low <= real.width <= foreseen.high
-    assert np.mean(ratios) == pytest.approx(1.0, abs=0.12)
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.14)
     assert 0.5 < min(ratios) and max(ratios) < 2.0
     assert inside / (3 * audits) >= 0.8 - 4 * np.sqrt(0.8 * 0.2 / audits)
 

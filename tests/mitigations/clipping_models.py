@@ -88,25 +88,13 @@ def batch_norm_without_statistics() -> nn.Module:
     return nn.Sequential(nn.Linear(4, WIDTH), norm, head())
 
 
-def attention(**settings: Any) -> nn.Module:
+def attention() -> nn.Module:
     def forward(m: Any, x: Tensor) -> Tensor:
         h = m.emb(x)
         return m.head(m.att(h, h, h, need_weights=False)[0].mean(1))
 
-    inner = nn.MultiheadAttention(WIDTH, 2, batch_first=True, **settings)
+    inner = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
     return Model(forward, emb=table(), att=inner, head=head())
-
-
-def attention_in_place() -> nn.Module:
-    """The output of the attention layer is a view that is then changed in place."""
-
-    def forward(m: Any, x: Tensor) -> Tensor:
-        h = m.emb(x).transpose(0, 1)
-        out = m.att(h, h, h, need_weights=False)[0]
-        out.mul_(2)
-        return m.head((out + h).mean(0))
-
-    return Model(forward, emb=table(), att=nn.MultiheadAttention(WIDTH, 2), head=head())
 
 
 def norm_on_data() -> nn.Module:
@@ -130,18 +118,6 @@ def norm_aside() -> nn.Module:
     return Model(forward, fc=nn.Linear(4, WIDTH), head=head(), **norms)
 
 
-def attention_reused() -> nn.Module:
-    """A weight of the attention layer is used outside it too."""
-
-    def forward(m: Any, x: Tensor) -> Tensor:
-        h = m.emb(x)
-        h = torch.tanh(F.linear(h, m.att.in_proj_weight[:WIDTH]))
-        return m.head(m.att(h, h, h, need_weights=False)[0].mean(1))
-
-    inner = nn.MultiheadAttention(WIDTH, 2, batch_first=True)
-    return Model(forward, emb=table(), att=inner, head=head())
-
-
 def encoder() -> nn.Module:
     layer = nn.TransformerEncoderLayer(WIDTH, 2, 8, dropout=0.1, batch_first=True)
     return Model(
@@ -149,31 +125,11 @@ def encoder() -> nn.Module:
     )
 
 
-def recurrent(kind: type[nn.RNNBase], **settings: Any) -> nn.Module:
-    inner = kind(WIDTH, WIDTH, batch_first=True, **settings)
+def recurrent(kind: type[nn.RNNBase]) -> nn.Module:
     return Model(
         lambda m, x: m.head(m.inner(m.emb(x))[0][:, -1]),
         emb=table(),
-        inner=inner,
-        head=nn.Linear(settings.get("proj_size", WIDTH), CLASSES),
-    )
-
-
-def recurrent_twice() -> nn.Module:
-    """The last states of one call are the first of another."""
-
-    def forward(m: Any, x: Tensor) -> Tensor:
-        h = m.emb(x)
-        return m.head(m.inner(h, m.inner(h)[1])[0][:, -1])
-
-    return Model(forward, emb=table(), inner=nn.LSTM(WIDTH, WIDTH, batch_first=True), head=head())
-
-
-def cell() -> nn.Module:
-    return Model(
-        lambda m, x: m.head(m.cell(m.emb(x)[:, 0])[0]),
-        emb=table(),
-        cell=nn.LSTMCell(WIDTH, WIDTH),
+        inner=kind(WIDTH, WIDTH, batch_first=True),
         head=head(),
     )
 

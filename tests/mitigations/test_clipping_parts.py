@@ -52,12 +52,9 @@ MODELS: dict[str, tuple[Any, Any]] = {
     "cnn, gram": (lambda: models.convolutions(nn.Identity(), stride=5, padding=1), IMAGE),
     "Conv1d": (models.signal, (4, 9)),
     "transformer": (models.lower, None),
-    "encoder": (models.encoder, None),
     "positions (1, T)": (lambda: models.positions(True), None),
     "padding_idx": (models.padded, None),
     "tied": (models.tied_module, None),
-    "lstm": (lambda: models.recurrent(nn.LSTM), None),
-    "gru": (lambda: models.recurrent(nn.GRU), None),
     "RMSNorm, own": (lambda: models.small(models.OwnRMSNorm()), (4,)),
 }
 

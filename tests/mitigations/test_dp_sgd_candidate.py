@@ -47,11 +47,11 @@ def test_rate_steps_and_noise_follow_from_half_of_the_pool() -> None:
 
 
 def test_more_privacy_is_more_noise() -> None:
-    epsilons = (0.5, 1.0, 4.0, 50.0, 500.0)
+    epsilons = (0.5, 4.0, 500.0)
     noises = [replace(PLAIN, epsilon=epsilon).method(200).noise_multiplier for epsilon in epsilons]
     assert all(a > b for a, b in zip(noises, noises[1:], strict=False))
     other = replace(PLAIN, relation="replace-one").method(200).noise_multiplier
-    assert other > 1.5 * noises[2]
+    assert other > 1.5 * noises[1]
 
 
 def test_the_guarantee_is_the_statement_of_what_runs() -> None:
@@ -63,22 +63,6 @@ def test_the_guarantee_is_the_statement_of_what_runs() -> None:
     assert found.parameters["sensitivity"] == 1.0001
     assert any("held-out records are public" in words for words in found.assumptions)
     assert not PLAIN.guarantee(None).proven
-
-
-def test_the_label_drops_where_a_condition_is_broken() -> None:
-    wide = replace(PLAIN, delta=0.01).guarantee(POOL)  # a record in 200 may be told as it is
-    assert wide.kind == "empirical-only"
-    assert any("1/200" in reason for reason in wide.voided_by)
-    tuned = replace(PLAIN, tuning="uncounted").guarantee(POOL)
-    assert tuned.kind == "empirical-only"
-    assert any("tuned" in reason for reason in tuned.voided_by)
-
-
-def test_asking_whether_a_recipe_allows_it_costs_nothing() -> None:
-    """With one record every batch is the whole, for which epsilon is a closed form."""
-    treatment = replace(PLAIN, epsilon=0.01).treatment(np.ones(1, np.float32))
-    assert isinstance(treatment.method, DpSgd)
-    assert treatment.method.sampling_rate == 1
 
 
 def test_bad_settings_are_named() -> None:

@@ -45,7 +45,7 @@ MEMBERS[:, :POOL] = membership(MODELS, POOL, 0)
 MASK = np.arange(RECORDS) < POOL
 SEEDS = [model_seed(0, at) for at in range(MODELS)]
 WEIGHTS = RNG.random(RECORDS).astype(np.float32)
-CHAIN, VMAP, ALONE = Layout("chain", 4), Layout("vmap", 4), Layout("alone", 1)
+CHAIN, ALONE = Layout("chain", 4), Layout("alone", 1)
 
 
 def net() -> nn.Module:
@@ -165,11 +165,9 @@ def by_hand(
 CASES: dict[str, tuple[DpSgd, TorchRecipe, Layout, bool]] = {
     "plain": (PRIVATE, SGD, CHAIN, False),
     "weights": (PRIVATE, SGD, CHAIN, True),
-    "weights of one by one": (PRIVATE, SGD, ALONE, True),
     "parts": (replace(PRIVATE, microbatch=2), SGD, CHAIN, True),
     "parts of one by one": (replace(PRIVATE, microbatch=2), SGD, ALONE, True),
     "mostly nobody": (replace(PRIVATE, sampling_rate=0.03), SGD, CHAIN, False),
-    "mostly nobody, one by one": (replace(PRIVATE, sampling_rate=0.03), SGD, ALONE, False),
     "everybody": (replace(PRIVATE, sampling_rate=1.0, steps=4), SGD, CHAIN, False),
     "adam": (replace(PRIVATE, optimizer="adam", learning_rate=0.02), SGD, CHAIN, False),
     "momentum": (replace(PRIVATE, momentum=0.8), SGD, CHAIN, False),
@@ -181,7 +179,6 @@ CASES: dict[str, tuple[DpSgd, TorchRecipe, Layout, bool]] = {
     ),
     "images": (PRIVATE, replace(SGD, make_module=images), ALONE, False),
     "residual": (PRIVATE, replace(SGD, make_module=Residual), ALONE, True),
-    "residual, asked to stack": (PRIVATE, replace(SGD, make_module=Residual), VMAP, False),
 }
 
 
@@ -193,28 +190,6 @@ def test_models_are_those_of_a_loop_over_examples(
     found = trained(method, recipe, layout, weights=weights)
     for model in range(MODELS):
         wanted = by_hand(method, recipe, model, weights)
-        assert np.abs(found[model] - wanted).max() < 1e-4
-
-
-@pytest.mark.parametrize("layout", [CHAIN, ALONE])
-def test_without_noise_and_clipping_it_is_plain_sgd_on_the_same_batches(layout: Layout) -> None:
-    method = DpSgd(0.0, 1e6, 0.4, 10)
-    found = trained(method, SGD, layout)
-    for model in range(2):
-        module = build_module(net, SEEDS[model])
-        optimizer = torch.optim.SGD(module.parameters(), lr=SGD.learning_rate)
-        sampler = PoissonSampler(np.flatnonzero(MEMBERS[model]), SEEDS[model], 0.4)
-        for _ in range(10):
-            rows = sampler.draw()
-            optimizer.zero_grad()
-            outputs = module(torch.from_numpy(FEATURES[rows]))
-            loss = functional.cross_entropy(
-                outputs, torch.from_numpy(LABELS[rows]), reduction="sum"
-            )
-            (loss / (0.4 * 13)).backward()
-            optimizer.step()
-        with torch.no_grad():
-            wanted = module(torch.from_numpy(FEATURES)).numpy()
         assert np.abs(found[model] - wanted).max() < 1e-4
 
 
@@ -246,11 +221,6 @@ def test_a_model_is_the_same_whatever_is_stacked_with_it(make: Callable[[], nn.M
     assert np.abs(together[0] - together[1]).max() > 1e-2
 
 
-def test_parts_change_nothing_but_memory() -> None:
-    whole = trained(PRIVATE)
-    assert np.abs(whole - trained(replace(PRIVATE, microbatch=1))).max() < 1e-4
-
-
 def walk(method: DpSgd, layout: Layout, models: int) -> NDArray[np.float64]:
     """How far each parameter went, records weighing nothing: identity features show weights."""
     eye = np.eye(WIDTH, dtype=np.float32)
@@ -268,7 +238,7 @@ def walk(method: DpSgd, layout: Layout, models: int) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(
-    ("layout", "models", "steps"), [(Layout("chain", 50), 50, 100), (ALONE, 4, 50)]
+    ("layout", "models", "steps"), [(Layout("chain", 50), 50, 50), (ALONE, 4, 25)]
 )
 def test_the_noise_on_the_sum_is_sigma_times_the_clip_norm_once_a_step(
     layout: Layout, models: int, steps: int
@@ -279,13 +249,6 @@ def test_the_noise_on_the_sum_is_sigma_times_the_clip_norm_once_a_step(
     n = gone.size  # 18 a model; sd of an sd is 1 / sqrt(2n)
     assert abs(on_the_sum.std() / (sigma * clip) - 1) < 4 / math.sqrt(2 * n)
     assert abs(on_the_sum.mean()) < 4 * sigma * clip / math.sqrt(n)
-
-
-def test_models_have_noise_of_their_own() -> None:
-    gone = walk(DpSgd(1.0, 1.0, 0.5, 20), Layout("chain", 40), 40).reshape(40, -1)
-    correlations = np.corrcoef(gone)[np.triu_indices(40, 1)]
-    assert abs(correlations.mean()) < 4 / math.sqrt(len(correlations) * gone.shape[1])
-    assert np.abs(correlations).max() < 0.95
 
 
 def test_each_record_has_a_coin_of_its_own() -> None:

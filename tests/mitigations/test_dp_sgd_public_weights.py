@@ -39,7 +39,7 @@ def test_the_nearest_points_are_averaged() -> None:
         assert np.allclose(predicted(known, values, asked, neighbours), wanted)
 
 
-@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0, 1000.0])
+@pytest.mark.parametrize("scale", [0.1, 1.0, 1000.0])
 @pytest.mark.parametrize("offset", [-50.0, 0.0, 50.0])
 def test_what_is_delivered_is_what_the_name_says(scale: float, offset: float) -> None:
     """All weights were at the floor 1/32 where models of few records gave every record a high t:
@@ -58,7 +58,7 @@ def test_what_is_delivered_is_what_the_name_says(scale: float, offset: float) ->
     assert (np.flatnonzero(scaled_weights(moved, held, 2.0, 2.0) != weights) == 300).all()
     named = IndividualPrivacy(PrivateTraining(8.0, 1e-5, epochs=2, batch_size=32), weights)
     assert (named.at_a_bound() is None) == bool((weights < 1).any())
-    if offset == 50.0 and scale in (1.0, 1000.0):  # accounting for hundreds of weights is slow
+    if (offset, scale) == (50.0, 1.0):  # accounting for hundreds of weights is slow
         epsilons = named.statement(~held).epsilons
         assert epsilons is not None and 7 < epsilons.max() <= 8 and np.median(epsilons) > 0.1
 

@@ -31,7 +31,7 @@ def network() -> nn.Module:
 
 
 RECIPE = TorchRecipe(network, epochs=5, batch_size=8)
-ASKED = Asked(SETTINGS, RECIPE, PUBLIC)
+ASKED = Asked.of(SETTINGS, RECIPE, PUBLIC)
 EVERY = {"baseline": BASELINE} | {name: build(name, ASKED)[0] for name in MITIGATIONS}
 
 
@@ -40,7 +40,7 @@ def test_every_name_stands_for_one_candidate_of_its_own_name() -> None:
     names = [mitigation.name for mitigation in EVERY.values()]
     assert len(set(names)) == len(names) and all(name == name.lower() for name in names)
     assert all(made.name.startswith(name.rpartition("-dp")[0]) for name, made in EVERY.items())
-    both = Asked(AuditSettings(epsilon=(1.0, 8.0), delta=1e-3), RECIPE, PUBLIC)
+    both = Asked.of(AuditSettings(epsilon=(1.0, 8.0), delta=1e-3), RECIPE, PUBLIC)
     assert all(len(build(name, both)) == 2 for name in PRIVATE)
 
 

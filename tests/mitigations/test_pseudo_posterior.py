@@ -4,8 +4,6 @@ import itertools
 import json
 import math
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -15,20 +13,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from torch.nn import functional as F
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.mitigations.pseudo_posterior import (
     epsilon_factor,
     estimate_epsilon,
     expected_maximum,
-    linear_weights,
     record_risk,
     scalar_weights,
     target_weights,
     weighted_values,
 )
-from lethe.mitigations.swag import Swag
 from lethe.mitigations.swag_release.records import floored_log_likelihood, loss_bound
 
 # Losses below 1e-12 are taken for 0: times a weight they would vanish, and compare with nothing.
@@ -74,21 +69,6 @@ def test_target_weights_one_by_one(logs: np.ndarray, epsilon: float, relation: s
         assert estimate.epsilon == pytest.approx(epsilon)
 
 
-@given(LOGS, st.floats(0, 2), st.floats(-1, 1))
-def test_linear_weights_one_by_one(logs: np.ndarray, scale: float, shift: float) -> None:
-    risk = record_risk(logs)
-    finite = [r for r in risk.tolist() if math.isfinite(r)]
-    wanted = []
-    for r in risk.tolist():
-        if not math.isfinite(r):
-            wanted.append(0.0)
-            continue
-        span = max(finite) - min(finite)
-        share = (r - min(finite)) / span if span else 0.0
-        wanted.append(min(1.0, max(0.0, scale * (1 - share) + shift)))
-    assert linear_weights(risk, scale, shift) == pytest.approx(wanted)
-
-
 @given(LOGS, st.floats(0.01, 40), st.sampled_from(RELATIONS))
 def test_one_weight_for_all_never_exceeds_the_targeted(
     logs: np.ndarray, epsilon: float, relation: str
@@ -119,14 +99,6 @@ def test_expected_maximum_over_all_subsets(values: np.ndarray) -> None:
     assert (np.diff(found) >= 0).all() and found[-1] == values.max()
 
 
-def test_expected_maximum_of_many() -> None:
-    """Uniform order statistics: s of the first n whole numbers: s (n + 1) / (s + 1)."""
-    count = 2000
-    sizes = np.arange(1, count + 1)
-    found = expected_maximum(np.arange(1.0, count + 1))
-    assert found == pytest.approx(sizes * (count + 1) / (sizes + 1), rel=1e-9)
-
-
 @given(LOGS, st.sampled_from(RELATIONS), st.integers(1, 3))
 def test_estimate_is_monotone_in_the_draws(logs: np.ndarray, relation: str, releases: int) -> None:
     """Acceptance check 8, second half: more draws never give a smaller epsilon."""
@@ -143,12 +115,6 @@ def test_estimate_is_monotone_in_the_draws(logs: np.ndarray, relation: str, rele
     assert found[-1].epsilon == pytest.approx(releases * factor * largest)
     assert found[-1].growth[-1] == pytest.approx(found[-1].epsilon)
     assert list(found[-1].growth) == sorted(found[-1].growth)
-
-
-def test_growth_goes_with_draws_that_differ() -> None:
-    rng = np.random.default_rng(3)
-    estimate = estimate_epsilon(-rng.exponential(size=(30, 50)), np.ones(50), "add/remove")
-    assert estimate.growth[0] < 0.8 * estimate.growth[-1]
 
 
 def test_the_label_is_never_a_proof() -> None:
@@ -236,7 +202,7 @@ def largest_ratios(logs: np.ndarray, weigh: Weigh, prior: np.ndarray) -> dict[st
     return worst
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_exact_posterior_keeps_its_bound(seed: int) -> None:
     """<= B add/remove, <= 2B replace-one, never above 2 Delta; alpha(x) fixed in advance."""
     logs = grid_losses(seed)
@@ -245,7 +211,7 @@ def test_exact_posterior_keeps_its_bound(seed: int) -> None:
     fixed = rng.uniform(0.2, 1, size=logs.shape[1])
     for alpha in (np.ones(logs.shape[1]), fixed):
         worst = largest_ratios(logs, by_record(alpha), prior)
-        delta = weighted_values(logs, alpha, "discrete").max()
+        delta = weighted_values(logs, alpha).max()
         assert delta <= BOUND
         assert worst["add/remove"] <= delta * epsilon_factor("add/remove") + 1e-9
         assert worst["replace-one"] <= delta * epsilon_factor("replace-one") + 1e-9
@@ -253,89 +219,7 @@ def test_exact_posterior_keeps_its_bound(seed: int) -> None:
         assert worst["add/remove"] > 0.5 * delta and worst["replace-one"] > worst["add/remove"]
 
 
-def test_the_bounds_are_reached() -> None:
-    """Three grid points and a prior: B and 2B cannot be lowered."""
-    logs = np.array([[0.0, -BOUND], [-BOUND, 0.0], [0.0, -BOUND]])
-    prior = np.array([-40.0, -40.0, 0.0])
-    one, other, none = (
-        log_posterior(logs[:, data], np.ones(len(data)), prior) for data in ([0], [1], [])
-    )
-    assert np.abs(one - none).max() == pytest.approx(BOUND, abs=1e-6)
-    assert np.abs(one - other).max() == pytest.approx(2 * BOUND, abs=1e-6)
-
-
-def test_densities_need_twice_as_much() -> None:
-    """log p of either sign: 2B add/remove, which the discrete factor would not cover."""
-    logs = np.array([[BOUND], [-BOUND]])
-    prior = np.array([0.0, -40.0])
-    posterior = log_posterior(logs, np.ones(1), prior)
-    gap = np.abs(posterior - log_posterior(logs[:, :0], [], prior)).max()
-    assert gap == pytest.approx(2 * BOUND, abs=1e-6)
-    assert gap > BOUND * epsilon_factor("add/remove", "discrete")
-    assert gap <= BOUND * epsilon_factor("add/remove", "density") + 1e-9
-    assert epsilon_factor("replace-one", "density") == 4
-
-
-def test_weights_from_the_data_break_the_bound() -> None:
-    """Weights that look at all records: removing one moves the others' weights, beyond 2 Delta."""
-    logs = grid_losses(0)
-
-    def weigh(data: tuple[int, ...]) -> np.ndarray:
-        return np.full(len(data), 1.0 if len(data) % 2 else 0.05)
-
-    worst = largest_ratios(logs, weigh, np.zeros(len(logs)))
-    assert worst["add/remove"] > 2 * BOUND
-
-
-def test_log_posterior_by_hand() -> None:
-    found = np.exp(log_posterior([[math.log(0.5)], [math.log(0.25)]], [1.0], [0.0, math.log(2)]))
-    assert found == pytest.approx([0.5, 0.5])
-    assert np.exp(log_posterior([[-1.0], [-9.0]], [0.0])) == pytest.approx([0.5, 0.5])
-
-
-def test_the_numerics_need_no_torch() -> None:
-    code = "import sys, lethe.mitigations.pseudo_posterior; print('torch' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=600)
-    assert done.stdout.strip() == "False", done.stderr
-
-
 # --- On a real SWAG ---
-
-
-def test_the_estimate_answers_to_the_scale_of_the_draw() -> None:
-    """Logistic regression by SGD: a wider SWAG gives a larger Delta; the mean alone a smaller."""
-    torch.manual_seed(0)
-    x = torch.randn(120, 3)
-    y = (x @ torch.tensor([1.0, -2.0, 0.5]) + torch.randn(120) > 0).long()
-    model = torch.nn.Linear(3, 2)
-    swag = Swag(dict(model.named_parameters()), rank=10)
-    for step in range(600):
-        rows = torch.randint(0, 120, (8,))
-        model.zero_grad()
-        F.cross_entropy(model(x[rows]), y[rows]).backward()
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter -= 0.3 * parameter.grad
-        if step >= 300 and step % 15 == 0:
-            swag.collect(dict(model.named_parameters()))
-
-    def losses(scale: float) -> Any:
-        draws = swag.draw(1, 20, scale=scale)
-        with torch.no_grad():
-            logits = torch.func.vmap(
-                lambda parameters: torch.func.functional_call(model, parameters, (x,))
-            )(draws)
-            return floored_log_likelihood(logits, y.expand(20, -1), 1e-3).numpy()
-
-    ones, bound = np.ones(120), loss_bound(1e-3, 2)
-    found = [
-        estimate_epsilon(losses(scale), ones, "add/remove", bound=bound).epsilon
-        for scale in (1e-6, 0.5, 8.0)
-    ]
-    assert found[0] < found[1] < found[2] <= bound
-    weights = target_weights(record_risk(losses(0.5)), 1.0, "add/remove")
-    assert 0.1 < weights.mean() < 1
-    assert estimate_epsilon(losses(0.5), weights, "add/remove").epsilon == pytest.approx(1.0)
 
 
 # --- Bad input ---
@@ -344,7 +228,7 @@ def test_the_estimate_answers_to_the_scale_of_the_draw() -> None:
 @pytest.mark.parametrize(
     "call, words",
     [
-        (lambda: record_risk([[0.5]]), "density"),
+        (lambda: record_risk([[0.5]]), "no probability of a class"),
         (lambda: record_risk([-1.0]), "shape"),
         (lambda: record_risk(np.empty((0, 3))), "shape"),
         (lambda: target_weights([1.0], 0.0, "add/remove"), "epsilon"),
@@ -352,8 +236,6 @@ def test_the_estimate_answers_to_the_scale_of_the_draw() -> None:
         (lambda: target_weights([1.0], 1.0, "swap"), "relation"),
         (lambda: target_weights([math.nan], 1.0, "add/remove"), "risk"),
         (lambda: target_weights([], 1.0, "add/remove"), "risk"),
-        (lambda: linear_weights([1.0], -1.0, 0.0), "scale"),
-        (lambda: linear_weights([1.0], 1.0, math.inf), "shift"),
         (lambda: loss_bound(0.0, 3), "floor"),
         (lambda: loss_bound(1.0, 3), "floor"),
         (lambda: loss_bound(0.1, 1), "classes"),
@@ -365,7 +247,6 @@ def test_the_estimate_answers_to_the_scale_of_the_draw() -> None:
         (lambda: estimate_epsilon([[-math.inf]], [0.0], "add/remove", bound=4.0), "breaks"),
         (lambda: estimate_epsilon([[-1.0]], [0.1], "add/remove", bound=math.inf), "bound"),
         (lambda: expected_maximum([]), "finite"),
-        (lambda: epsilon_factor("add/remove", "count"), "outcome"),
     ],
 )
 def test_bad_input(call: Callable[[], object], words: str) -> None:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lethe.data.schema import Schema
-from lethe.data.source import File, read_typed
+from lethe.data.source import File
 from lethe.errors import InputError
 from lethe.queries.ask import Reply, ask
 from lethe.queries.charge import Charge
@@ -67,33 +67,6 @@ def test_no_question_fails_for_what_a_cell_holds(tmp_path: Path, kind: Any) -> N
     assert keeper.counts("count() where pay <= 3") == [4]
 
 
-@pytest.mark.parametrize(
-    "among",
-    [
-        "['2020-01-01', '20200101', '2020-W01-3', '2020W013']",
-        "['2020-01-01', '20200101']",
-        "['2020-01-01', '2020-01-01']",
-    ],
-)
-def test_one_group_is_not_answered_under_two_names(tmp_path: Path, among: str) -> None:
-    days = pa.array(np.full(50, 18262, np.int32)).cast(pa.date32())
-    keeper = Asked(tmp_path, {"born": days, "n": np.arange(50)}, {"born": "date", "n": "whole"})
-    for question in ("count() by born among {}", "histogram(born) among {}", "mode(born) among {}"):
-        with pytest.raises(InputError):
-            keeper.ask(question.format(among))
-    assert keeper.spent == 0
-    assert keeper.counts("histogram(born) among ['2020-01-01', '2020-01-02']") == [50, 0]
-
-
-@pytest.mark.parametrize("written", ["17.0", "1.7e1", "+17", "0170e-1"])
-def test_two_spellings_of_a_number_are_one(tmp_path: Path, written: str) -> None:
-    keeper = Asked(tmp_path, {"age": np.full(9, 17, np.int8)}, {"age": "whole"})
-    with pytest.raises(InputError, match="17 stands here twice"):
-        keeper.ask(f"count() by age among [17, {written}]")
-    keeper.ask("count() where age = 17")
-    assert keeper.ask(f"count() where age = {written}").stored
-
-
 def test_whole_numbers_keep_every_digit(tmp_path: Path) -> None:
     """They went through floating point, and a count of one id counted its neighbours too."""
     first = 1234567890123456789
@@ -138,57 +111,11 @@ def test_no_cell_makes_a_listed_number_fail(tmp_path: Path) -> None:
     assert keeper.counts("count() by x among [0, 1]") == [2, 1]
 
 
-@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_a_time_out_of_range_is_missing(tmp_path: Path, unit: str) -> None:
-    """It made every question about the column fail."""
-    per = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}[unit]
-    strange = 2**62 // 1000 if unit == "s" else 2**63 - 1
-    when = pa.array([0, per, strange, None], pa.int64()).view(pa.timestamp(unit))
-    keeper = Asked(tmp_path, {"at": when, "n": [1, 2, 3, 4]}, {"at": "time", "n": "whole"})
-    assert keeper.counts("count() where at >= '1970-01-01'") == [2]
-    assert keeper.counts("count() where at is null") == [2]
-    assert keeper.counts("count()") == [4]
-
-
 def test_a_mean_of_booleans_is_a_share(tmp_path: Path) -> None:
     keeper = Asked(tmp_path, {"ok": [True, False, None, True]}, {"ok": "bool"})
     (row,) = keeper.ask("mean(ok) in [0, 1]").answers.rows
     assert row.value == pytest.approx(2 / 3, abs=1e-4)
     assert keeper.counts("sum(ok) in [0, 1]") == [2]
-
-
-def test_an_empty_list_is_called_empty(tmp_path: Path) -> None:
-    keeper = Asked(tmp_path, {"n": [1]}, {"n": "whole"})
-    with pytest.raises(InputError, match="the list is empty"):
-        keeper.ask("count() by n among []")
-
-
-def test_types_and_gaps_come_from_the_schema_alone(tmp_path: Path) -> None:
-    """With one blank cell the reader made fractions of whole ages, and text of true and false."""
-    schema = Schema.of({"age": {"type": "whole"}, "ok": {"type": "bool"}})
-    found = []
-    for name, cell in (("a", "30,true"), ("b", ",")):
-        path = tmp_path / f"{name}.csv"
-        path.write_text(f"age,ok\n20,false\n{cell}\n")
-        found.append(read_typed(path, schema))
-    for name in schema:
-        kinds = {world[name].values.dtype for world in found}
-        assert len(kinds) == 1
-        assert found[0][name].values[0] == found[1][name].values[0]
-        assert not found[1][name].present[1]
-
-
-def test_questions_about_data_that_are_not_registered_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    pq.write_table(pa.table({"n": [1, 2]}), path)
-    for place in ({"budget": tmp_path / "b.db"}, {"budget": None, "no_budget": True}):
-        with pytest.raises(InputError, match="is not registered"):
-            ask(path, "count()", epsilon=1.0, **place)
-    register(path, Schema.of({"n": {"type": "whole"}}))
-    ask(path, "count()", epsilon=1.0, budget=None, no_budget=True)
-    pq.write_table(pa.table({"n": [1, 2, 3]}), path)
-    with pytest.raises(InputError, match="not those that the budget is bound to"):
-        ask(path, "count()", epsilon=1.0, budget=None, no_budget=True)
 
 
 @pytest.mark.parametrize(

@@ -34,10 +34,10 @@ from lethe.queries.table import Table
 MEAN = "mean(age) in [18, 100]"
 
 
-@pytest.fixture
-def people(tmp_path: Path) -> Path:
+def world(folder: Path) -> Path:
+    """Registered people in a folder."""
     random = np.random.default_rng(0)
-    path = tmp_path / "people.parquet"
+    path = folder / "people.parquet"
     columns = {
         "user": np.arange(4000) // 2,
         "age": random.integers(18, 100, 4000),
@@ -49,9 +49,26 @@ def people(tmp_path: Path) -> Path:
     return path
 
 
+def budget_of(people: Path) -> Path:
+    place = people.with_name("b.db")
+    return budget_for(find(people), place, Charge("epsilon", 2 * 10**9, 10**15))
+
+
 @pytest.fixture
-def budget(tmp_path: Path, people: Path) -> Path:
-    return budget_for(find(people), tmp_path / "b.db", Charge("epsilon", 2 * 10**9, 10**15))
+def people(tmp_path: Path) -> Path:
+    return world(tmp_path)
+
+
+@pytest.fixture
+def budget(people: Path) -> Path:
+    return budget_of(people)
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Data and budget of which nothing may ever be spent."""
+    path = world(tmp_path_factory.mktemp("untouched"))
+    return {"path": path, "budget": budget_of(path)}
 
 
 def spent(budget: Path, name: str = "people") -> tuple[int, int, int]:
@@ -153,11 +170,11 @@ def test_an_exhausted_budget_refuses_in_plain_words(people: Path, budget: Path) 
     ],
 )
 def test_a_refusal_costs_nothing(
-    people: Path, budget: Path, query: str, settings: dict[str, Any], why: str
+    untouched: dict[str, Path], query: str, settings: dict[str, Any], why: str
 ) -> None:
     with pytest.raises(InputError, match=why):
-        ask(people, query, budget=budget, **settings)
-    assert spent(budget) == (0, 0, 0)
+        ask(query=query, **untouched, **settings)
+    assert spent(untouched["budget"]) == (0, 0, 0)
 
 
 def test_budget_and_question_are_about_the_same_people(people: Path, budget: Path) -> None:
@@ -218,13 +235,13 @@ def test_what_was_paid_for_and_not_told_needs_a_new_payment(
 
 
 @pytest.mark.parametrize("name", ["analyst", "dataset", "person", "table", "query", "budget"])
-def test_names_that_are_no_text_are_refused(people: Path, budget: Path, name: str) -> None:
-    given: dict[str, Any] = {"query": MEAN, "budget": budget, "dataset": "people"}
+def test_names_that_are_no_text_are_refused(untouched: dict[str, Path], name: str) -> None:
+    given: dict[str, Any] = {"query": MEAN, "dataset": "people", **untouched}
     for wrong in ("bob\udcff", "\ud800"):
         with pytest.raises(InputError):
             rows = 1 if name == "person" else None
-            ask(people, **{**given, name: wrong, "rows": rows}, epsilon=0.5)
-    assert spent(budget) == (0, 0, 0)
+            ask(**{**given, name: wrong, "rows": rows}, epsilon=0.5)
+    assert spent(untouched["budget"]) == (0, 0, 0)
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -82,7 +82,7 @@ keys = st.one_of(
 queries = st.builds(Query, aggregates, st.one_of(st.none(), conditions), keys)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(queries)
 def test_the_text_of_a_query_reads_back_as_the_query(query: Query) -> None:
     assert parse(str(query)) == query

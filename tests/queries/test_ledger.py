@@ -480,7 +480,7 @@ REFUSALS = (
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     steps=st.lists(
         st.tuples(

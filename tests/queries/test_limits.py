@@ -131,7 +131,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_answer_takes_no_more_than_was_planned(people, tmp_path, aggregate, by) -> None:
     """In the ledger, where the guarantee stands once an entry; found again as it was."""
     ledger = open_ledger(tmp_path / "b.db")
-    fingerprint = register(people, SCHEMA).fingerprint()
+    fingerprint = find(people).fingerprint()
     with contextlib.closing(ledger):
         ledger.create(
             "people",

@@ -65,7 +65,7 @@ def test_what_counts_calls_accuses_no_right_mechanism(name: str) -> None:
     def answer(call: int, people: int, seed: int):
         return {"beside": BESIDE[name](call, seed), "count": people + noise(seed)}
 
-    found = study(counting(answer), [PAIR], MechanismSettings(CLAIM, runs=1000))
+    found = study(counting(answer), [PAIR], MechanismSettings(runs=700))
     assert found.limit.low <= 1.0, found.worst.found.event
     assert isinstance(found.reuse, Estimate) and found.reuse.low <= MOST
     assert found.reuse.high <= MOST or "time" in name or "moment" in name
@@ -74,7 +74,7 @@ def test_what_counts_calls_accuses_no_right_mechanism(name: str) -> None:
 @pytest.mark.parametrize("name", BESIDE)
 def test_what_looks_at_no_data_fails_no_rule(name: str) -> None:
     mechanism = counting(lambda call, people, seed: BESIDE[name](call, seed))
-    findings = audit_mechanism(mechanism, [PAIR], MechanismSettings(CLAIM, runs=1000))
+    findings = audit_mechanism(mechanism, [PAIR], MechanismSettings(CLAIM, runs=400))
     assert findings.verdict["outcome"] != "fail"
 
 
@@ -157,7 +157,7 @@ def reused():
 @pytest.mark.parametrize("name", reused())
 def test_noise_that_is_used_again_fails_and_the_words_say_so_first(name: str) -> None:
     mechanism = counting(reused()[name])
-    findings = audit_mechanism(mechanism, [PAIR], MechanismSettings(CLAIM, runs=1000))
+    findings = audit_mechanism(mechanism, [PAIR], MechanismSettings(CLAIM, runs=500))
     (rule,) = (rule for rule in findings.rules if rule["rule"].startswith("reuse"))
     assert findings.verdict["outcome"] == rule["outcome"] == "fail"
     words = findings.verdict["words"]

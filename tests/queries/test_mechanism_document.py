@@ -44,7 +44,6 @@ def test_the_verdict(scale: float, claim: Claim, runs: int, outcome: str, said: 
     jsonschema.validate(findings.to_json(), schema())
     assert findings.verdict["outcome"] == outcome
     assert said in " ".join(findings.verdict["words"])
-    assert findings.to_bytes() == found(scale, claim, runs).to_bytes()
 
 
 def test_a_limit_passes_a_rule_only_where_it_could_have_failed() -> None:
@@ -96,7 +95,8 @@ def test_the_page_says_what_the_findings_say() -> None:
     nasty = '<script>alert("x")</script>'
     pairs = [Pair(nasty, np.ones(2), np.ones(1))]
     settings = MechanismSettings(Claim("epsilon", 1.0), runs=300)
-    findings = audit_mechanism(noisy(0.25), pairs, settings, name=nasty)
+    findings, again = (audit_mechanism(noisy(0.25), pairs, settings, name=nasty) for _ in range(2))
+    assert findings.to_bytes() == again.to_bytes()
     page = render(findings)
     assert page == render(findings)
     assert nasty not in page and "&lt;script&gt;" in page

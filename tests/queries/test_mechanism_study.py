@@ -3,6 +3,7 @@
 import math
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -17,15 +18,16 @@ from lethe.queries.mechanism_audit.settings import MOST, Claim, MechanismSetting
 
 CASES = benchmark("known_mechanisms")
 LONGER = {
-    "threshold one too low": 10_000,
-    "sparse vector 3, tells the answer": 10_000,
-    "sparse vector 4, noise not by the cut-off": 10_000,
+    "threshold one too low": 6_000,
+    "sparse vector 3, tells the answer": 6_000,
+    "sparse vector 4, noise not by the cut-off": 6_000,
 }
 
 
 def audited(known, seed: int, less: float = 1.0, runs: int = 1000) -> Study:
     mechanism = known.make(np.random.default_rng(seed), less)
-    settings = MechanismSettings(known.claim, known.relation, runs, seed=seed)
+    measure = replace(known.claim, value=None)  # without a claim nothing is planted, which is slow
+    settings = MechanismSettings(measure, known.relation, runs, seed=seed)
     return study(mechanism, known.pairs, settings)
 
 
@@ -35,7 +37,7 @@ def shares_noise(found: Study) -> bool:
 
 @pytest.mark.parametrize("name", ["Laplace", "discrete Laplace", "randomized response"])
 def test_right_mechanisms_are_seldom_flagged_and_half_the_noise_is(name: str) -> None:
-    known, times = CASES.KNOWN[name], 30
+    known, times = CASES.KNOWN[name], 20
     flags = sum(audited(known, seed, runs=500).limit.low > 1.0 for seed in range(times))
     # If 5 % were flagged, more than this happens once in 10,000 seeds.
     assert flags <= binom.ppf(1 - 1e-4, times, 0.05)

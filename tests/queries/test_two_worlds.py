@@ -5,6 +5,7 @@ and body are compared byte for byte. Of answers the noisy numbers are left out: 
 """
 
 import io
+import itertools
 import json
 import re
 from dataclasses import dataclass
@@ -85,12 +86,10 @@ def without_noise(content):
 
 OTHER = (424_242.25, "Rutland", 99)
 ODD = [
-    (np.inf, None, 99),
+    (np.inf, None, -(2**62)),
     (-np.inf, "x" * 100_000, 2**62),
-    (np.nan, "", -(2**62)),
-    (1e308, "\0\n\u2028", 0),
-    (-0.0, "kent", None),
-    (5e-324, "K" * 999, 2**31),
+    (np.nan, "\0\n\u2028", None),
+    (5e-324, "", 2**31),
 ]
 """Incomes, counties and ages that one record alone has."""
 
@@ -298,7 +297,7 @@ def test_no_cell_of_one_record_shows_in_a_status_a_header_a_body_or_the_ledger(p
     """Answers, questions beyond a limit, and an analyst whose room in the ledger is used up."""
     worlds = pair(other, stored_megabytes=0.06, delta=10**12)
     statuses = []
-    many = [question("count()", epsilon=k / 1e4) for k in range(1, 9)]
+    many = [question("count()", epsilon=k / 1e4) for k in range(1, 7)]
     for asked in (*LARGE, *GOOD, *GOOD[:2], *many):
         plan = {"json": {**asked["json"]}}
         statuses += [both(worlds, "alice", "POST", path, **plan)[0] for path in (PLAN, ASK)]
@@ -454,16 +453,16 @@ REFUSED = [
 def test_the_command_tells_no_world_from_the_other(pair, monkeypatch, capsys):
     worlds = pair()
     same = Commands(worlds, monkeypatch, capsys).same
-    for asked in REFUSED:
-        for how in ((), ("--json",), ("--dry-run",), ("--explain",)):
-            assert same(*asked, *how)[0] in ({0, 2} if how == ("--dry-run",) else {2}), asked
+    for asked, how in zip(REFUSED, itertools.cycle(("--json", "--dry-run", "--explain"))):
+        assert same(*asked)[0] == 2, asked
+        assert same(*asked, how)[0] in ({0, 2} if how == "--dry-run" else {2}), asked
     assert same("count()", "--epsilon", 0.1, analyst="zoe")[0] == 2
     assert same("count()", "--epsilon", 0.1, budget="c.db")[0] == 2
     assert same("count()", "--epsilon", 0.1, budget="people.parquet")[0] == 1
     assert same("count()", "--epsilon", 0.1, budget=None)[0] == 2
     for good in GOOD:
         given = good["json"]
-        free = (("--dry-run",), ("--dry-run", "--json"))
+        free = (("--dry-run",), ("--dry-run", "--json"))[good is not GOOD[0] :]
         texts = () if "mode" in given["query"] else (("--explain",), ())  # a word has noise too
         for how in (*free, *texts, ("--json",)):
             assert same(given["query"], "--epsilon", given["epsilon"], *how)[0] == 0, (given, how)

@@ -14,7 +14,7 @@ from lethe.reidentification.gallery import (
     sampled,
     split_periods,
     split_rows,
-    whitening,
+    whitening_of,
 )
 from lethe.reidentification.ranks import ranks
 
@@ -112,10 +112,10 @@ def test_whitening_finds_people_under_loud_noise():
     noise = rng.standard_normal((640, 6)) * [30, 1, 1, 1, 1, 1]
     vectors = (2 * rng.standard_normal((80, 6)))[owner] + noise
     split = split_rows(owner)
-    matrix = whitening(vectors, split)
     gallery, probes = gallery_means(vectors, split), vectors[split.probe_rows]
+    matrix = whitening_of(vectors[split.gallery_rows], split.gallery_user, gallery)
     plain = ranks(probes, gallery, split.probe_user, "l2")
-    white = ranks(probes, gallery, split.probe_user, "whitened", whitening=matrix)
+    white = ranks(probes @ matrix, gallery @ matrix, split.probe_user, "l2")
     assert np.mean(1 / white.rank) > 2 * np.mean(1 / plain.rank)
     within = (vectors[split.gallery_rows] - gallery[split.gallery_user]) @ matrix
     # Fitted on these rows; shrinkage may leave sampled correlations in, eigenvalues to 2 sqrt(d/n).
@@ -128,16 +128,18 @@ def test_a_coordinate_that_is_copied_does_not_decide_alone():
     owner = np.repeat(np.arange(20), 6)
     vectors = rng.standard_normal((120, 3)) * [1, 5, 1]
     vectors[:, 2] = np.arange(20)[owner]
-    matrix = whitening(vectors, split_rows(owner))
+    split = split_rows(owner)
+    centres = gallery_means(vectors, split)
+    matrix = whitening_of(vectors[split.gallery_rows], split.gallery_user, centres)
     weight = np.linalg.norm(matrix, axis=1)
     assert weight[2] < 10 * weight[0]
     assert weight[0] > 3 * weight[1]
 
 
 def test_nothing_to_whiten_by():
-    vectors = np.repeat(np.eye(3), 4, axis=0)
+    rows, user = np.repeat(np.eye(3), 4, axis=0), np.repeat(np.arange(3), 4)
     with pytest.raises(NotMeasurable, match="no spread within"):
-        whitening(vectors, split_rows(np.repeat(np.arange(3), 4)))
+        whitening_of(rows, user, np.eye(3))
 
 
 def test_rows_of_another_file():

@@ -226,16 +226,6 @@ def test_small_blocks_change_nothing(monkeypatch):
     assert (before.rank == after.rank).all()
 
 
-def test_whitened_is_l2_after_the_map():
-    rng = np.random.default_rng(4)
-    gallery, matrix = rng.standard_normal((30, 5)), rng.standard_normal((5, 3))
-    true = rng.integers(0, 30, 40)
-    probes = gallery[true] + rng.standard_normal((40, 5))
-    found = ranks(probes, gallery, true, "whitened", whitening=matrix)
-    assert (found.rank == ranks(probes @ matrix, gallery @ matrix, true, "l2").rank).all()
-    assert (found.rank != ranks(probes, gallery, true, "l2").rank).any()
-
-
 def test_order_of_users_and_scale_do_not_matter():
     probes, gallery, true = tight(1e-2)
     before = ranks(probes, gallery, true)
@@ -273,12 +263,6 @@ BAD = {
     "no probes": (lambda: ranks(np.ones((0, 2)), np.eye(2), []), "it must be"),
     "objects": (lambda: ranks(np.eye(2).astype(object), np.eye(2), [0, 1]), "dtype object"),
     "metric": (lambda: ranks(np.eye(2), np.eye(2), [0, 1], "cosin"), "Did you mean 'cosine'"),
-    "no map": (lambda: ranks(np.eye(2), np.eye(2), [0, 1], "whitened"), "needs a whitening"),
-    "map": (lambda: ranks(np.eye(2), np.eye(2), [0, 1], whitening=np.eye(2)), "takes no"),
-    "map shape": (
-        lambda: ranks(np.eye(2), np.eye(2), [0, 1], "whitened", whitening=np.eye(3)),
-        "2 dimensions",
-    ),
     "workers": (lambda: ranks(np.eye(2), np.eye(2), [0, 1], workers=0), "at least 1"),
 }
 

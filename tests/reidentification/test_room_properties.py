@@ -29,7 +29,7 @@ from lethe.reidentification.gallery import (
     gallery_means,
     means,
     split_rows,
-    whitening,
+    whitening_of,
 )
 from lethe.reidentification.ranks import Ranks, ranks
 from lethe.reidentification.smoothing import smooth
@@ -94,12 +94,15 @@ def people(seed: int, users: int, dimension: int, apart: float, rows: int | None
 def tops(released: People, metric: str) -> dict[int, float]:
     """Top-k of the gallery attack; none where there is nothing to whiten by."""
     split = released.split
-    try:
-        matrix = whitening(released.rows, split) if metric == "whitened" else None
-    except NotMeasurable:
-        return {}
     gallery, probes = gallery_means(released.rows, split), released.rows[split.probe_rows]
-    found = ranks(probes, gallery, split.probe_user, metric, whitening=matrix, backend="numpy")
+    if metric == "whitened":
+        try:
+            rows = released.rows[split.gallery_rows]
+            matrix = whitening_of(rows, split.gallery_user, gallery)
+        except NotMeasurable:
+            return {}
+        gallery, probes, metric = gallery @ matrix, probes @ matrix, "l2"
+    found = ranks(probes, gallery, split.probe_user, metric, backend="numpy")
     return {
         k: one.value for k, one in measure(found, split.probe_user, top=TOP, common=()).top.items()
     }

@@ -244,7 +244,7 @@ def test_whoever_the_owner_is_a_fixed_metric_is_ranked_once(decimals):
             attackers.first_credit(panel.rank(attacker, replace(seen, owner=one), fits))
             for one in others
         ]
-        fast = attackers._credit_of_others(panel, attacker, seen, others)
+        fast = attackers._credit_of_others(panel, attacker, seen, others, fits)
         np.testing.assert_allclose(fast, np.stack(slow), atol=1e-12, err_msg=attacker.name)
 
 

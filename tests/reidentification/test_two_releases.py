@@ -90,13 +90,13 @@ def test_texts_are_found_behind_their_vectors_and_a_list_by_chance_is_chance():
     texts = ["".join(rng.choice(list("abcdefghij"), 12)) for _ in range(400)]
     users = np.arange(400) // 4
     found = retrieved(bags(texts), users, Texts(texts, bags, ["aaaa", "bbbb"]))
-    assert found.texts >= 400 and found.sizes[-1][1].value > 0.8
+    assert found.texts >= 400 and found.sizes[-1].top_1.value > 0.8
     noisy = bags(texts) + 2.0 * rng.standard_normal((400, 10))
-    shares = [share.value for _, share in retrieved(noisy, users, Texts(texts, bags)).sizes]
+    shares = [row.top_1.value for row in retrieved(noisy, users, Texts(texts, bags)).sizes]
     assert shares == sorted(shares, reverse=True) and 0.005 < shares[-1] < 0.5
     other = retrieved(rng.standard_normal((400, 10)), users, Texts(texts, bags))
-    for size, share in other.sizes:
-        assert share.low <= 1 / size <= share.high
+    for row in other.sizes:
+        assert row.top_1.low <= 1 / row.texts <= row.top_1.high
     with pytest.raises(InputError, match="dimensions"):
         retrieved(bags(texts)[:, :4], users, Texts(texts, bags))
     with pytest.raises(InputError, match="entries"):

@@ -227,7 +227,9 @@ def test_scores_and_ranks_of_every_attacker_agree(people):
         ranked = panel.rank(attacker, seen, fits)
         true = scores[some, seen.owner[some]][:, None]
         assert np.array_equal((scores[some] > true + 1e-9).sum(axis=1), ranked.closer[some])
-        assert np.array_equal(scores.argmax(axis=1), panel.named(attacker, seen, fits))
+        guess = np.zeros(len(scores), np.intp)
+        panel.credit(attacker, seen, fits, guess)
+        assert np.array_equal(scores.argmax(axis=1), guess)
 
 
 def slow_norm(table, cohort_of, fold_of_probe, between, top):
@@ -301,7 +303,7 @@ def test_singling_out_by_size_equals_drawing_galleries(people):
     vectors, split, fold = people
     sight, panel = sight_of(vectors, split), Panel(allowed(), fold)
     curves = singling_out(panel, ("cosine",), sight)
-    found = {size: share.value for _, size, share in curves.sizes}
+    found = {row.users: row.top_1.value for row in curves.sizes}
     rng = np.random.default_rng(0)
     unit = lambda v: v / np.linalg.norm(v, axis=1, keepdims=True)  # noqa: E731
     scores = unit(sight.probes) @ unit(sight.gallery).T
@@ -313,10 +315,10 @@ def test_singling_out_by_size_equals_drawing_galleries(people):
         rest = np.array([row[row != own][:19] for row, own in zip(place, sight.owner, strict=True)])
         hits.append(np.mean((np.take_along_axis(scores, rest, 1) < true[:, None]).all(axis=1)))
     assert found[20] == pytest.approx(np.mean(hits), abs=4 * np.std(hits) / math.sqrt(60) + 1e-3)
-    shares = [share.value for _, _, share in curves.vectors]
+    shares = [row.top_1.value for row in curves.vectors]
     assert shares[-1] > shares[0]
-    assert curves.enrolled[-1][2].value >= curves.enrolled[0][2].value
-    matched = [share.value for _, _, share in curves.matched]
+    assert curves.enrolled[-1].top_1.value >= curves.enrolled[0].top_1.value
+    matched = [row.share.value for row in curves.matched]
     assert matched == sorted(matched)
 
 

@@ -49,13 +49,7 @@ NO_WORDS = {
     "bold red",
     "bold yellow",
     "bold green",
-    # Classes of SVG elements, and names of the metadata that are left out.
-    "mark filled",
-    "chart frontier-chart",
-    " static",
-    "point {}",
-    "legend {}",
-    "label {}",
+    # Names of the metadata of an SVG that are left out.
     "Date",
     "Creator",
     "Format",

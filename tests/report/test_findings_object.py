@@ -120,7 +120,9 @@ def test_the_frame_holds_the_numbers_of_the_document():
             assert read_at.loc[0.01, "high"] == result["tpr"]["0.01"]["high"]
             assert read_at.loc[0.001].drop(["candidate", "attack", "metric"]).isna().all()
     groups = frame[frame.metric == "slices[class].slices[high].tpr"]
-    assert set(groups.fpr) == {0.01} and set(groups.attack) == {"rmia-online"}
+    names = {one["name"] for one in stored["candidates"] if one["attacks"]}
+    assert set(groups.fpr) == {0.01} and set(groups.candidate) == names
+    assert groups[groups.candidate == "baseline"].attack.item() == "rmia-online"
     assert frame[frame.metric == "slices[class].slices[high].auc"].fpr.isna().all()
 
 

@@ -105,58 +105,37 @@ def test_any_text_gives_valid_files(subject: str, candidate: str, outcome: str) 
     jsonschema.validate(json.loads(sarif([row], "1.0.0", [subject or "f"])), SARIF)
 
 
+def an_object(required: tuple[str, ...], **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": [*required], "properties": properties}
+
+
+def a_list(items: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"type": "array", "items": items, **more}
+
+
 # The parts of sarif-schema-2.1.0.json that are used, with what it requires of them.
-SARIF = {
-    "type": "object",
-    "required": ["version", "runs"],
-    "properties": {
-        "version": {"const": "2.1.0"},
-        "$schema": {"type": "string"},
-        "runs": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["tool"],
-                "properties": {
-                    "tool": {
-                        "type": "object",
-                        "required": ["driver"],
-                        "properties": {
-                            "driver": {
-                                "type": "object",
-                                "required": ["name"],
-                                "properties": {
-                                    "semanticVersion": {"type": "string"},
-                                    "rules": {
-                                        "type": "array",
-                                        "uniqueItems": True,
-                                        "items": {"type": "object", "required": ["id"]},
-                                    },
-                                },
-                            }
-                        },
-                    },
-                    "results": {
-                        "type": "array",
-                        "items": {
-                            "type": "object",
-                            "required": ["message"],
-                            "properties": {
-                                "ruleId": {"type": "string"},
-                                "ruleIndex": {"type": "integer", "minimum": 0},
-                                "kind": {"enum": ["notApplicable", "pass", "fail", "open"]},
-                                "level": {"enum": ["none", "note", "warning", "error"]},
-                                "message": {"required": ["text"]},
-                                "partialFingerprints": {"additionalProperties": {"type": "string"}},
-                            },
-                        },
-                    },
-                    "columnKind": {"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
-                },
-            },
-        },
-    },
-}
+STRING = {"type": "string"}
+DRIVER = an_object(
+    ("name",),
+    semanticVersion=STRING,
+    rules=a_list({"type": "object", "required": ["id"]}, uniqueItems=True),
+)
+RESULT = an_object(
+    ("message",),
+    ruleId=STRING,
+    ruleIndex={"type": "integer", "minimum": 0},
+    kind={"enum": ["notApplicable", "pass", "fail", "open"]},
+    level={"enum": ["none", "note", "warning", "error"]},
+    message={"required": ["text"]},
+    partialFingerprints={"additionalProperties": STRING},
+)
+RUN = an_object(
+    ("tool",),
+    tool=an_object(("driver",), driver=DRIVER),
+    results=a_list(RESULT),
+    columnKind={"enum": ["utf16CodeUnits", "unicodeCodePoints"]},
+)
+SARIF = an_object(("version", "runs"), version={"const": "2.1.0"}, runs=a_list(RUN))
 
 
 @pytest.mark.parametrize(

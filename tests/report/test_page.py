@@ -252,7 +252,17 @@ def test_refusals_say_why_and_missing_numbers_are_dashes() -> None:
     assert 'data-at="2" data-limit=""' in page
 
 
-@pytest.mark.parametrize("kind", ["model", "vectors", "table", "records"])
+def test_records_of_a_model_are_listed_by_the_explorer_alone() -> None:
+    plain = document("model")
+    row = plain["records"]["exposed"][0] | {"id": "q0"}
+    plain["records"] = {"kept": True, "exposed": [row]}
+    shown = render(Findings.from_json(plain))
+    assert ">q0<" not in shown and "explorer.html" in shown
+    plain["records"] = {"kept": False, "exposed": []}
+    assert "explorer.html" not in render(Findings.from_json(plain))
+
+
+@pytest.mark.parametrize("kind", ["vectors", "table", "records"])
 def test_people_are_listed_only_where_the_run_kept_them(kind: str) -> None:
     plain = document(kind)
     row = plain["records"]["exposed"][0]

@@ -1,7 +1,5 @@
 """Answers by hand, against copies asked one by one, and inside a chunk of shadow models."""
 
-import copy
-import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -329,17 +327,6 @@ def test_recipes_say_which_answers_they_cannot_give() -> None:
         assert SKLEARN.refuses(Treatment(answer=answer)) is None
 
 
-def test_only_the_torch_loop_takes_the_cheap_changes() -> None:
-    table = CallableRecipe(lambda rows, weights, seed: lambda asked: FEATURES[asked, :3])
-    for name in ("weight_decay", "label_smoothing", "mixup", "average"):
-        treatment = Treatment(**{name: 0.1})
-        for recipe in (SKLEARN, table):
-            assert recipe.refuses(treatment) == f"{name} need a torch recipe"
-        assert TORCH.refuses(treatment) is None
-        with pytest.raises(InputError, match=f"{name} change the recipe's own training loop"):
-            Treatment(method=Told([]), **{name: 0.1})
-
-
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
@@ -386,8 +373,3 @@ def test_a_treatment_that_uses_nothing_new_keeps_its_name() -> None:
         ),
     ]
     assert len({spec(**change).hash() for change in changes}) == len(changes)
-
-
-def test_answers_travel() -> None:
-    for answer in ANSWERS:
-        assert pickle.loads(pickle.dumps(answer)) == answer == copy.deepcopy(answer)

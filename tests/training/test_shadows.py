@@ -37,7 +37,6 @@ TORCH = TorchRecipe(net, epochs=2, batch_size=8, optimizer="sgd", learning_rate=
 RECIPES = {
     "stacked": TORCH,
     "one by one": replace(TORCH, make_module=unstackable),
-    "scikit-learn": SklearnRecipe(LogisticRegression()),
 }
 
 

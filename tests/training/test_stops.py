@@ -74,7 +74,7 @@ def test_stops_are_few_whole_epochs_before_the_last(epochs: int) -> None:
     ("kind", "name"),
     [
         *(("chain", name) for name in RECIPES),
-        *((kind, name) for kind in ("vmap", "alone") for name in ("dropout", "patience")),
+        *(("alone", name) for name in ("dropout", "patience")),
     ],
 )
 def test_an_answer_on_the_way_is_that_of_a_training_cut_there_to_the_bit(

@@ -18,7 +18,6 @@ from lethe.runs.run import perform, scores_name
 from lethe.runs.settings import Run, audit_of, keywords_of
 
 if TYPE_CHECKING:
-    from lethe.assess.input_checks import InputCheck
     from lethe.data.given import Given
     from lethe.evidence.findings import Findings
     from lethe.runs.progress import Progress
@@ -319,7 +318,9 @@ def _unflattened(make: Callable[[], Any], shape: tuple[int, ...]) -> Any:
 def _fitted(model: Any, how: Run, given: Given, X: Any, members: Any, chosen: Any) -> Findings:
     """Look into a fitted model, and attack it by its scores on members and others."""
     from lethe.data.given import column_of
+    from lethe.membership.audit import audit_scores
     from lethe.membership.fitted import asked
+    from lethe.membership.one_model.predictor import estimated
     from lethe.membership.stored import stored
     from lethe.training.scores_file import scores_of
     from lethe.training.shadows import models_of
@@ -329,13 +330,12 @@ def _fitted(model: Any, how: Run, given: Given, X: Any, members: Any, chosen: An
     if module and given.shape is not None:
         inputs = inputs.reshape(-1, *given.shape)
     elif not module and (isinstance(X, np.ndarray) or hasattr(X, "tocsr")):
-        inputs = (
-            X.toarray() if hasattr(X, "tocsr") else X
-        )  # float64 rounded to float32 is another record
-    signal, notes = asked(model, inputs, data.labels, data.classes)
+        # A number rounded to single precision is another one; models see what they were fitted on.
+        inputs = X.toarray() if hasattr(X, "tocsr") else X
+    answers = asked(model, inputs, data.labels, data.classes)
     inside = column_of(members, "members")
     columns = {
-        "signals": signal[None],
+        "signals": answers.signal[None],
         "members": inside[None],
         "ids": data.ids,
         "labels": data.labels,
@@ -346,7 +346,13 @@ def _fitted(model: Any, how: Run, given: Given, X: Any, members: Any, chosen: An
     people = models[0].people
     kept = list(stored(model, inputs, models[0].members[0], people))
     features = np.asarray(data.features)
-    return _scored("audit", how, data.name, *models, chosen, notes, features, kept)
+    measured = partial(
+        audit_scores,
+        features=features,
+        kept=kept,
+        estimate=estimated(model, answers.outputs, data.labels, models[0].members[0], features),
+    )
+    return _scored("audit", how, data.name, *models, chosen, answers.notes, measured)
 
 
 def _scored(
@@ -357,10 +363,9 @@ def _scored(
     targets: Shadows | None,
     chosen: Any,
     notes: Sequence[str] = (),
-    features: Any = None,
-    kept: Sequence[InputCheck] = (),
+    measured: Callable[..., Findings] | None = None,
 ) -> Findings:
-    from lethe.membership.audit import audit_scores as measured
+    from lethe.membership.audit import audit_scores as usual
 
     return perform(
         command,
@@ -368,7 +373,7 @@ def _scored(
         title,
         scores_name(shadows, targets, chosen.seed),
         chosen,
-        lambda run, _: measured(title, shadows, chosen, run, targets, features, kept),
+        lambda run, _: (measured or usual)(title, shadows, chosen, run, targets),
         notes=notes,
     )
 

@@ -25,6 +25,9 @@ HARMLESS = ("utility-loss",)
 PROVEN = ("bound",)
 """Metrics that limit every attacker, seen or not."""
 
+ESTIMATED = ("estimated",)
+"""Metrics that no attack of this audit measured: they may fail a rule, and pass none."""
+
 _BESIDE = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain")
 """Metrics without a plant of their own: the attackers must see those planted for `lift`."""
 
@@ -63,8 +66,10 @@ def decide(
         return Decision(outcome)
     name = None if candidate is None else candidate["name"]
     doubts = [*_failed_attacks(candidate), *_failed_checks(checks, name)]
+    if rule.metric in ESTIMATED:
+        doubts.append("an estimate passes no rule: train shadow models, lethe audit model")
     planted = None if candidate is None else candidate.get("plants")
-    if not doubts and planted is not None and rule.metric not in PROVEN:
+    if not doubts and planted is not None and rule.metric not in PROVEN + ESTIMATED:
         unseen = _unseen(rule, [read(Plant, one) for one in planted])
         doubts += [f"{unseen}: no pass without the power to fail"] if unseen else []
     return Decision(UNDECIDED, "; ".join(doubts)) if doubts else Decision(PASS)

@@ -61,12 +61,11 @@ def fitted(
     from lethe.api.models import audit
     from lethe.cli.subject import frame_of
     from lethe.data.columns import check_column, read_columns
-    from lethe.membership.model_files import load_model
-    from lethe.training.models import load_callable
+    from lethe.training.fitted import load_fitted
 
     if len(files) != 2:
         raise InputError(f"lethe audit fitted takes MODEL and TABLE, got {len(files)} files.")
-    model = load_model(files[0], None if recipe is None else load_callable(recipe))
+    model = load_fitted(Path(files[0]), recipe)
     table = read_columns(Path(files[1]))
     label = label or "target"
     named = {"members": members, "label": label, "group": group, "id_column": id_column}

@@ -267,7 +267,6 @@ def create(
 
     Args:
         where: A file on a local disk, or postgresql://... ; made if it is not there.
-        where: A file on a local disk, or postgresql://... ; made if it is not there.
         data: File that the budget is for: it is bound to its content and schema, and named after
             it. What is not registered yet is registered.
         schema: Of the data. [DATA.schema.toml, which `lethe schema` writes]

@@ -5,45 +5,19 @@ from __future__ import annotations
 import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 if TYPE_CHECKING:
     from lethe.queries.service.query_service import QueryService
 
-_Kinds = dict[str, type | tuple[type, ...]]
-
-_NUMBER = (int, float)
-_TOP: _Kinds = {
-    "budget": str,
-    "anchor": str,
-    "tokens": str,
-    "log": str,
-    "counts": str,
-    "per_minute": _NUMBER,
+_TOP: dict[str, type] = {
+    **dict.fromkeys(("budget", "anchor", "tokens", "log", "counts"), str),
+    "per_minute": float,
     "tables": dict,
     "models": dict,
 }
-_TABLE: _Kinds = {
-    "file": str,
-    "dataset": str,
-    "relation": str,
-    "person": str,
-    "rows": int,
-    "inside": str,
-    "cells": int,
-    "seconds": _NUMBER,
-    "megabytes": _NUMBER,
-    "stored_megabytes": _NUMBER,
-}
-_LIMITS = ("cells", "seconds", "megabytes")
-_MODEL: _Kinds = {
-    "callable": str,
-    "kind": str,
-    "features": int,
-    "queries": int,
-    "sigma": _NUMBER,
-}
 _NEEDED = {"tables": ("file",), "models": ("callable", "kind", "features", "queries")}
+_WORDS = {str: "text", int: "a whole number", float: "a number", dict: "a table"}
 
 
 def serve(
@@ -59,7 +33,7 @@ def serve(
     """Serve private answers about tables, and models with a count of their answers, over HTTP.
 
     Nothing is served without a budget. Every question is paid for before it is answered; see
-    docs/service.md for the file and the requests.
+    docs/queries.md for the file and the requests.
 
     Args:
         config: TOML file: budget, anchor, tokens, [tables.NAME] with file and dataset,
@@ -124,11 +98,14 @@ def token(
 def _read(config: Path) -> dict[str, Any]:
     """The file, with every key known and of the right type."""
     from lethe.errors import InputError
+    from lethe.queries.plan import Limits
+    from lethe.queries.service.query_service import DatasetConfig, Served
     from lethe.runs.settings import read_toml
 
     settings = read_toml(config)
     _check(str(config), settings, _TOP)
-    for group, kinds in (("tables", _TABLE), ("models", _MODEL)):
+    table, model = _keys("file", DatasetConfig, Limits), _keys("callable", Served)
+    for group, kinds in (("tables", table), ("models", model)):
         for name, given in settings.get(group, {}).items():
             where = f"{config} [{group}.{name}]"
             if not isinstance(given, dict):
@@ -140,20 +117,29 @@ def _read(config: Path) -> dict[str, Any]:
     return settings
 
 
-def _check(where: str, given: dict[str, Any], kinds: _Kinds) -> None:
+def _keys(source: str, *records: type) -> dict[str, type]:
+    """Keys of a table: where its rows or its code are, and the plain fields of what it makes."""
+    hints = [hint for record in records for hint in get_type_hints(record).items()]
+    kinds = {name: kind for name, hint in hints for kind in _WORDS if hint in (kind, kind | None)}
+    del kinds["name"]
+    return {source: str, **kinds}
+
+
+def _check(where: str, given: dict[str, Any], kinds: dict[str, type]) -> None:
     from lethe.errors import InputError, check_known_keys
 
     check_known_keys(where, given, kinds)
     for key, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, kinds[key]):
-            words = {str: "text", int: "a whole number", dict: "a table", _NUMBER: "a number"}
-            raise InputError(f"{where}: {key}={value!r} must be {words[kinds[key]]}.")
+        kind = kinds[key]
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        if isinstance(value, bool) or not fits:
+            raise InputError(f"{where}: {key}={value!r} must be {_WORDS[kind]}.")
 
 
 def _service(settings: dict[str, Any], folder: Path, stack: contextlib.ExitStack) -> QueryService:
     from lethe.errors import InputError
     from lethe.queries.ledger.ledger import URLS, open_ledger
-    from lethe.queries.plan import Limits
+    from lethe.queries.plan import LIMITS, Limits
     from lethe.queries.service.access import RowCounter
     from lethe.queries.service.query_service import DatasetConfig, QueryService, Served
     from lethe.training.models import load_callable
@@ -164,12 +150,13 @@ def _service(settings: dict[str, Any], folder: Path, stack: contextlib.ExitStack
             'nothing is served without a budget: name it by budget = "FILE". '
             "`lethe budget create` makes one."
         )
+    limits = vars(LIMITS)
     datasets = [
         DatasetConfig(
             name,
             folder / given["file"],
-            **{"dataset": name, **{k: v for k, v in given.items() if k not in ("file", *_LIMITS)}},
-            limits=Limits(**{key: given[key] for key in _LIMITS if key in given}),
+            **{"dataset": name, **{k: v for k, v in given.items() if k not in ("file", *limits)}},
+            limits=Limits(**{key: given[key] for key in limits if key in given}),
         )
         for name, given in settings.get("tables", {}).items()
     ]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.cells import check_names, is_gap, text_column
+from lethe.data.cells import is_gap, text_column
 from lethe.data.columns import (
     arrow_table,
     check_arrow_type,
@@ -66,11 +66,7 @@ def _read_npy(path: Path) -> Held:
 
 
 def _read_arrow(path: Path) -> Held:
-    def choose(schema: Any) -> list[str]:
-        check_names(path, schema.names)
-        return list(schema.names)
-
-    table = arrow_table(path, choose)
+    table = arrow_table(path)
     if not len(table):
         raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
     return {name: table[name] for name in table.column_names}
@@ -263,13 +259,3 @@ def is_float(value: Any) -> bool:
     pa = require("pyarrow", "tables")
     kind = stored_type(pa, value.type)
     return bool(pa.types.is_floating(kind.value_type if _is_list(pa, kind) else kind))
-
-
-def is_vectors(value: Any) -> bool:
-    """Whether this can be vectors: (rows, dimensions) of floats."""
-    return dimensions_of(value) == 2 and is_float(value)
-
-
-def has_zone(value: Any) -> bool:
-    """Whether this is an Arrow column of times with a zone, which NumPy has as those of UTC."""
-    return getattr(getattr(value, "type", None), "tz", None) is not None

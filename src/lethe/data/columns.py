@@ -144,6 +144,20 @@ def check_column(option: str, name: str, names: Iterable[str], where: str | Path
         )
 
 
+def named_column(option: str, name: str | None, names: Iterable[str], where: str | Path) -> str:
+    """The column that an option must name.
+
+    Raises InputError: it is not named, or not there.
+    """
+    if name is None:
+        raise InputError(
+            f"{where} needs a {option} column: name it with --{option}. "
+            f"Columns: {list_names(names, 40)}."
+        )
+    check_column(option, name, names, where)
+    return name
+
+
 def check_file(path: Path, suffixes: Sequence[str]) -> None:
     """Refuse what is no file of one of these formats.
 
@@ -211,17 +225,18 @@ def _read_arrow(path: Path, wanted: _Wanted) -> Columns:
     return {name: from_arrow(pa, table[name]) for name in table.column_names}
 
 
-def arrow_table(path: Path, choose: Callable[[Any], list[str]]) -> Any:
+def arrow_table(path: Path, choose: Callable[[Any], list[str]] | None = None) -> Any:
     """Columns of a .parquet file, or of a .feather or .arrow file (Arrow IPC, file or stream).
 
     Args:
-        choose: the names that are read, from the schema of the file.
+        choose: the names that are read, from the schema of the file; all by default.
 
     Raises:
-        InputError: not readable.
+        InputError: not readable, or a column without a name of its own.
         MissingExtra: without pyarrow.
     """
     pa = require("pyarrow", "tables")
+    choose = choose or (lambda schema: _Wanted(path, None, None).of(schema.names))
     suffix = path.suffix.lower().removeprefix(".")
     try:
         if suffix == "parquet":

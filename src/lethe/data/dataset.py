@@ -82,20 +82,13 @@ class Dataset:
         self._check_groups()
         self._check_external()
         self._check_public()
-        note = copies_note(self.content, self.labels, self.groups)
-        if note:
-            object.__setattr__(self, "notes", tuple(dict.fromkeys((*self.notes, note))))
+        notes: list[str | None] = [*self.notes]
+        notes.append(copies_note(self.content, self.labels, self.groups))
         if self.task == "regression":
             self._check_targets()
-            return
-        counts = self._check_labels()
-        rare = [name for name, count in zip(self.classes, counts, strict=True) if count < 2]
-        if rare:
-            note = (
-                f"Classes with fewer than 2 records, which a model trained on half of the "
-                f"records may never see: {list_names(rare)}."
-            )
-            object.__setattr__(self, "notes", tuple(dict.fromkeys((*self.notes, note))))
+        else:
+            notes.append(self._check_labels())
+        object.__setattr__(self, "notes", tuple(dict.fromkeys(filter(None, notes))))
 
     def __len__(self) -> int:
         """Number of records."""
@@ -166,7 +159,8 @@ class Dataset:
                 "Choose another label, or more rows."
             )
 
-    def _check_labels(self) -> NDArray[np.int64]:
+    def _check_labels(self) -> str | None:
+        """What is said of classes with few records."""
         if self.labels.dtype != np.int64:
             raise InputError(
                 f"labels of {self.name!r} have dtype {self.labels.dtype}, they must be int64 "
@@ -183,7 +177,14 @@ class Dataset:
                 f"labels of {self.name!r} are all {self.classes[low]!r}, there must be at least "
                 "two classes. Choose another label, or more rows."
             )
-        return np.bincount(self.labels, minlength=len(self.classes))
+        counts = np.bincount(self.labels, minlength=len(self.classes))
+        rare = [name for name, count in zip(self.classes, counts, strict=True) if count < 2]
+        if not rare:
+            return None
+        return (
+            "Classes with fewer than 2 records, which a model trained on half of the records may "
+            f"never see: {list_names(rare)}."
+        )
 
     def _check_ids(self) -> None:
         if self.ids.dtype.kind != "U":
@@ -208,15 +209,18 @@ class Dataset:
                 "Name these persons."
             )
 
+    def _check_marks(self, name: str, marks: NDArray[Any], which: str) -> None:
+        if marks.shape != self.labels.shape or marks.dtype != np.bool_:
+            raise InputError(
+                f"{name} of {self.name!r} has shape {marks.shape} and dtype {marks.dtype}, it "
+                f"must be ({len(self.labels)},) and bool: True for records that are {which}."
+            )
+
     def _check_external(self) -> None:
         if self.external is None:
             return
         rows = self.external.rows
-        if rows.shape != self.labels.shape or rows.dtype != np.bool_:
-            raise InputError(
-                f"holdout_by of {self.name!r} has shape {rows.shape} and dtype {rows.dtype}, it "
-                f"must be ({len(self.labels)},) and bool: True for records that are held out."
-            )
+        self._check_marks("holdout_by", rows, "held out")
         checked(self.external, "name other records")
         if len(np.unique(self.labels[~rows])) < 2:
             raise InputError(
@@ -233,11 +237,7 @@ class Dataset:
         public = self.preparation.public
         if public is None:
             return
-        if public.shape != self.labels.shape or public.dtype != np.bool_:
-            raise InputError(
-                f"public of {self.name!r} has shape {public.shape} and dtype {public.dtype}, it "
-                f"must be ({len(self.labels)},) and bool: True for records that are public."
-            )
+        self._check_marks("public", public, "public")
         if not 2 <= public.sum() <= len(public) - 2:
             raise InputError(
                 f"public of {self.name!r} names {int(public.sum())} of {len(public)} records; at "

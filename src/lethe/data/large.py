@@ -377,7 +377,7 @@ def read_head(path: Path, table: str | None = None, skip: Sequence[str | None] =
         return {}
     pa = require("pyarrow", "tables")
     if suffix in (".feather", ".arrow"):
-        head = arrow_table(path, lambda schema: schema.names)[:_ROWS]
+        head = arrow_table(path)[:_ROWS]
     else:
         with require("duckdb", "tables").connect(":memory:") as base:
             inside = f"read_parquet({text_sql(str(path))})"

@@ -89,7 +89,8 @@ def _joint(
     read: list[Column] = []
     for column, (kind, _) in zip(columns, kinds_of, strict=True):
         if not kind:
-            read.append(_mapped(column, partial(_all_gaps, _GAPS.get(target, np.nan))))
+            gaps = _mapped(column, lambda cells: np.full(len(cells), _GAPS.get(target, np.nan)))
+            read.append(gaps)
         elif target == "text":  # names that happen to look like numbers in one file stay names
             read.append(column)
         else:
@@ -180,10 +181,6 @@ def _moment(cell: str) -> datetime.datetime | None:
         return when if when.tzinfo is None else when.astimezone(datetime.UTC).replace(tzinfo=None)
     except (ValueError, OverflowError):
         return None
-
-
-def _all_gaps(gap: Any, values: Array) -> Array:
-    return np.full(len(values), gap)
 
 
 def _converted(kind: str, values: Array) -> Array:

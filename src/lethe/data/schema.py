@@ -23,7 +23,6 @@ from typing import Any
 
 from lethe.errors import InputError, check_choice, check_known_keys, did_you_mean
 
-TYPES = ("whole", "number", "bool", "text", "date", "time")
 OUTSIDE = ("missing", "clamp")
 READ_OFF = ("type", "bounds", "values")
 MADE_PUBLIC = "taken to be public although read off the rows"
@@ -44,14 +43,32 @@ _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_SHOWN = {
-    "whole": "a whole number",
-    "number": "a number",
-    "bool": "true or false",
-    "text": "text",
-    "date": "a date such as '2024-12-31'",
-    "time": "a time such as '2024-12-31 12:00:00'",
+
+
+@dataclass(frozen=True)
+class ColumnType:
+    """What columns of one declared type hold, and what may be declared and asked of them."""
+
+    holds: str  # in messages
+    example: str  # one value of it, in messages
+    stored: str  # NumPy's type of the values in memory
+    bounded: bool = False  # whether a schema gives it bounds
+    listed: bool = False  # whether a schema may list its values
+    numeric: bool = False  # whether sums and quantiles are taken; true counts as 1, false as 0
+    grouped: bool = False  # whether a table may be asked to find its groups
+
+
+TYPES = {
+    "whole": ColumnType("whole numbers", "a whole number", "int64", True, True, True, True),
+    "number": ColumnType("numbers", "a number", "float64", bounded=True, numeric=True),
+    "bool": ColumnType(
+        "true and false", "true or false", "bool", listed=True, numeric=True, grouped=True
+    ),
+    "text": ColumnType("text", "text", "object", listed=True, grouped=True),
+    "date": ColumnType("dates", "a date such as '2024-12-31'", "int64", True, True, grouped=True),
+    "time": ColumnType("times", "a time such as '2024-12-31 12:00:00'", "int64", bounded=True),
 }
+"""Of a column, by name."""
 
 
 @dataclass(frozen=True)
@@ -87,13 +104,13 @@ class Column:
         if self.bounds is not None and self.values is not None:
             raise InputError(f"{where} has bounds and values: declare one of them.")
         if self.bounds is not None:
-            if self.type not in ("whole", "number", "date", "time"):
+            if not self.kind.bounded:
                 raise InputError(f"{where}.bounds: a column of {self.type} has none; list values.")
             low, high = self.bounds
             if not low <= high:
                 raise InputError(f"{where}.bounds={self.shown_bounds()} must rise.")
         if self.values is not None:
-            if self.type in ("number", "time"):
+            if not self.kind.listed:
                 raise InputError(f"{where}.values: a column of {self.type} needs bounds instead.")
             if not 1 <= len(self.values) <= MOST_VALUES:
                 raise InputError(
@@ -103,6 +120,11 @@ class Column:
                 raise InputError(f"{where}.values names a value twice; each may stand once.")
         if self.outside == "clamp" and self.bounds is None:
             raise InputError(f'{where}.outside="clamp" needs bounds to clamp to.')
+
+    @property
+    def kind(self) -> ColumnType:
+        """What columns of its type hold."""
+        return TYPES[self.type]
 
     @property
     def wide(self) -> bool:
@@ -138,8 +160,8 @@ class Column:
             shown = literal if isinstance(literal, str) else str(literal).lower()
             shown = repr(shown) if isinstance(literal, str) else shown
             raise InputError(
-                f"{where or f'column {self.name!r}'} holds {_PLURAL[self.type]}; {shown} is none "
-                f"of them. Write {_SHOWN[self.type]}."
+                f"{where or f'column {self.name!r}'} holds {self.kind.holds}; {shown} is none "
+                f"of them. Write {self.kind.example}."
             )
         if self.type in ("whole", "date", "time"):
             low, high = self.range
@@ -294,14 +316,6 @@ def made_public(read_off: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     return (f"{MADE_PUBLIC}: {', '.join(parts)}",) if parts else ()
 
 
-_PLURAL = {
-    "whole": "whole numbers",
-    "number": "numbers",
-    "bool": "true and false",
-    "text": "text",
-    "date": "dates",
-    "time": "times",
-}
 _KEYS = ("type", "bounds", "values", "missing", "outside", "read_off")
 
 
@@ -356,13 +370,13 @@ def _listed(
         return None
     if not isinstance(given, list | tuple):
         raise InputError(f"{where}.{key}={given!r} must be a list.")
-    if key == "bounds" and kind in ("text", "bool"):
+    if key == "bounds" and not TYPES[kind].bounded:
         raise InputError(f"{where}.bounds: a column of {kind} has none; list values.")
     values = []
     for literal in given:
         value = _read(kind, literal)
         if value is None:
-            raise InputError(f"{where}.{key}: {literal!r} is not {_SHOWN[kind]}.")
+            raise InputError(f"{where}.{key}: {literal!r} is not {TYPES[kind].example}.")
         if kind == "whole" and abs(int(value)) > LARGEST_WIDE:
             raise InputError(f"{where}.{key}: {literal} has more than 38 digits.")
         values.append(value)

@@ -279,9 +279,8 @@ def _typed(column: Column, cells: Any) -> TypedColumn:
         if column.wide:
             values[:] = [int(value) for value in values]
         return TypedColumn(values, present)
-    kind: Any = {"number": np.float64, "bool": np.bool_}.get(column.type, np.int64)
     filled = cells.fill_null(False if column.type == "bool" else 0)
-    return TypedColumn(filled.to_numpy().astype(kind), present)
+    return TypedColumn(filled.to_numpy().astype(column.kind.stored), present)
 
 
 def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from lethe.data.columns import (
     is_text,
     list_names,
     missing,
+    named_column,
     read_columns,
 )
 from lethe.data.condition import Condition, without_condition
@@ -147,7 +148,9 @@ def load(
                 "parquet."
             )
         inputs, label, id_column = _arrays_of(path, columns, label, id_column, person, holdout_by)
-    label = _check_label(path, columns, label, drop)
+    if label is not None and label in drop:
+        raise InputError(f"label {label!r} is also in drop. Take it out of drop.")
+    label = named_column("label", label, columns, path)
     used = {label: "label"} if inputs is None else {label: "label", inputs: "features"}
     chosen = choose_records(
         path,
@@ -236,18 +239,6 @@ def _check_complete(name: str, options: Mapping[str, Any]) -> None:
             )
 
 
-def _check_label(path: Path, columns: Columns, label: str | None, drop: Collection[str]) -> str:
-    if label is None:
-        raise InputError(
-            f"{path} needs a label: name its column with --label. "
-            f"Columns: {list_names(columns, 40)}."
-        )
-    if label in drop:
-        raise InputError(f"label {label!r} is also in drop. Take it out of drop.")
-    check_column("label", label, columns, path)
-    return label
-
-
 def _find(path: Path, columns: Columns, names: tuple[str, ...], what: str) -> str:
     """The one array that stands for `what`."""
     present = [name for name in names if name in columns]
@@ -289,13 +280,6 @@ def _one_each(path: Path, columns: Columns, name: str, records: int) -> NDArray[
             f"it must be ({records},).{hint}"
         )
     return values
-
-
-def _feature_names(shape: tuple[int, ...]) -> tuple[str, ...]:
-    """x0, x1, ...; in images by position: x[row,column]."""
-    if len(shape) == 1:
-        return tuple(f"x{at}" for at in range(shape[0]))
-    return tuple(f"x[{','.join(map(str, at))}]" for at in np.ndindex(shape))
 
 
 @dataclass(frozen=True)
@@ -514,7 +498,7 @@ def _constant(name: str, column: NDArray[Any], value: str) -> Encoded:
 def _encode_array(
     features: NDArray[Any], chosen: NDArray[np.int64], unread: Sequence[str]
 ) -> Encoded:
-    notes = []
+    notes, shape = [], features.shape[1:]
     flat = features[chosen].reshape(len(chosen), -1)
     if flat.dtype == np.uint8:
         values = np.divide(flat, 255, dtype=np.float32)
@@ -524,7 +508,11 @@ def _encode_array(
             values = np.ascontiguousarray(flat, dtype=np.float32)
     if unread:
         notes.append(f"Arrays that were not used: {list_names(unread)}.")
-    return Encoded(values, _feature_names(features.shape[1:]), tuple(notes))
+    if len(shape) == 1:
+        names = [f"x{at}" for at in range(*shape)]
+    else:  # of images by position
+        names = [f"x[{','.join(map(str, at))}]" for at in np.ndindex(shape)]
+    return Encoded(values, tuple(names), tuple(notes))
 
 
 def _encode_columns(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from lethe.data.columns import Columns, check_column, is_text, list_names, read_columns
+from lethe.data.columns import is_text, named_column, read_columns
 from lethe.data.condition import External, without_condition
 from lethe.data.dataset import Dataset, choose_records
 from lethe.data.preparation import Preparation, prepare_label
@@ -104,7 +104,8 @@ def load_narratives(
             "Save it as one of these."
         )
     columns = read_columns(path, drop=without_condition(drop, holdout_by))
-    text, label = _named("text", text, columns, path), _named("label", label, columns, path)
+    text = named_column("text", text, columns, path)
+    label = named_column("label", label, columns, path)
     if text == label:
         raise InputError(f"text={text!r} is also the label. Choose another column.")
     texts, there, notes = _texts(path, text, columns[text], missing)
@@ -148,16 +149,6 @@ def load_narratives(
         external=chosen.external,
         preparation=preparation,
     )
-
-
-def _named(option: str, name: str | None, columns: Columns, path: Path) -> str:
-    if name is None:
-        raise InputError(
-            f"{path} needs a {option} column: name it with --{option}. "
-            f"Columns: {list_names(columns, 40)}."
-        )
-    check_column(option, name, columns, path)
-    return name
 
 
 def _texts(

@@ -14,21 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.schema import LARGEST_WHOLE, SMALLEST_WHOLE, Column, Value, moment_of
+from lethe.data.schema import LARGEST_WHOLE, SMALLEST_WHOLE, TYPES, Column, Value, moment_of
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 
 _WHOLE = re.compile(r"([+-]?[0-9]{1,38})(\.0*)?")
 _BOOL = dict.fromkeys(("true", "t", "yes", "y", "1"), True)
 _BOOL |= dict.fromkeys(("false", "f", "no", "n", "0"), False)
-STORED: dict[str, Any] = {
-    "whole": np.int64,
-    "number": np.float64,
-    "bool": np.bool_,
-    "text": object,
-    "date": np.int64,
-    "time": np.int64,
-}
 
 
 def cast(column: TypedColumn | NDArray[Any], declared: Column) -> TypedColumn:
@@ -91,7 +83,7 @@ def _cast(column: NDArray[Any], kind: str) -> TypedColumn:
         return TypedColumn(whole == 1, there & ((whole == 0) | (whole == 1)))
     cells = [_cell(kind, cell) for cell in column.tolist()]
     there = np.array([cell is not None for cell in cells], dtype=np.bool_)
-    values = np.zeros(len(cells), dtype=STORED[kind])
+    values = np.zeros(len(cells), dtype=TYPES[kind].stored)
     if kind == "text":
         values[:] = ""
     values[there] = [cell for cell in cells if cell is not None]

@@ -17,10 +17,8 @@ from lethe.data.arrays import (
     as_array,
     dimensions_of,
     from_text,
-    has_zone,
     is_float,
     is_listed_text,
-    is_vectors,
     read_values,
 )
 from lethe.data.columns import (
@@ -152,7 +150,9 @@ def read_embeddings(path: str | Path, names: Names = Names()) -> Embeddings:  # 
         if when.ndim != 1 or missing(when).any():
             raise InputError(f"{where}: {called} must be one value for each row, none missing.")
         if names.cut is not None:
-            when, note = names.cut.periods(when, f"{where}: {called}", has_zone(stored))
+            # NumPy has the times of an Arrow column with a zone as those of UTC.
+            zoned = getattr(getattr(stored, "type", None), "tz", None) is not None
+            when, note = names.cut.periods(when, f"{where}: {called}", zoned)
             notes += note
     elif names.cut is not None:
         raise InputError(
@@ -259,7 +259,11 @@ def _choose_vectors(
     spread = _spread_names(held)
     if (prefix := usual if usual in spread else f"{usual}_") in spread:
         return usual, _ascending(path, prefix, spread[prefix]), ()
-    arrays = [name for name, value in held.items() if name not in ARRAYS and is_vectors(value)]
+    arrays = [
+        name
+        for name, value in held.items()
+        if name not in ARRAYS and dimensions_of(value) == 2 and is_float(value)
+    ]
     groups = [
         prefix
         for prefix, columns in spread.items()

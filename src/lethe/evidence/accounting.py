@@ -242,16 +242,14 @@ def noise_for(
     steps: int,
     sensitivity: float,
     relation: str = "add/remove",
-    sampling: str = "poisson",
     most: float = 1000.0,
-    grid: float = GRID,
 ) -> float:
     """The smallest noise multiplier that keeps these steps within (epsilon, delta).
 
     Args:
         epsilon: target, > 0.
         delta: in (0, 1), well below 1 / records.
-        sampling_rate, steps, sensitivity, relation, sampling, grid: as in `dp_sgd_epsilon`.
+        sampling_rate, steps, sensitivity, relation: as in `dp_sgd_epsilon`.
         most: the largest noise that is tried, > 0.01.
 
     Returns:
@@ -277,8 +275,6 @@ def noise_for(
         delta=delta,
         sensitivity=sensitivity,
         relation=relation,
-        sampling=sampling,
-        grid=grid,
     )
     return _least_noise(lambda noise: epsilon_at(noise_multiplier=noise), epsilon, most)
 
@@ -358,7 +354,6 @@ def individual_epsilons(
     relation: str = "add/remove",
     sampling: str = "poisson",
     nodes: int = 128,
-    grid: float = GRID,
 ) -> Float:
     """An upper bound on epsilon for each record, at one delta for all.
 
@@ -367,7 +362,7 @@ def individual_epsilons(
 
     Args:
         weights: (n,) in [0, 1]; 0 leaves the record out of every step.
-        noise_multiplier, sampling_rate, steps, delta, sensitivity, relation, sampling, grid: as in
+        noise_multiplier, sampling_rate, steps, delta, sensitivity, relation, sampling: as in
             `dp_sgd_epsilon`, for a record of weight 1.
         nodes: >= 2; with fewer different weights each has its own value.
 
@@ -400,7 +395,6 @@ def individual_epsilons(
             sensitivity=sensitivity,
             relation=relation,
             sampling=sampling,
-            grid=grid,
             slack=_SLACK,
         )
 

@@ -120,7 +120,7 @@ def check_delta(delta: float) -> float:
     return check_between("delta", delta, 0, 1, open_high=True)
 
 
-def last_true(test: Callable[[float], bool], start: float = 1.0) -> float:
+def last_true(test: Callable[[float], bool]) -> float:
     """The largest x >= 0 for which a test that turns from true to false once still holds.
 
     Returns: A number at which the test was seen to hold; 0 if it does not even hold there. The next
@@ -132,7 +132,7 @@ def last_true(test: Callable[[float], bool], start: float = 1.0) -> float:
     """
     if not test(0.0):
         return 0.0
-    low, high = 0.0, start
+    low, high = 0.0, 1.0
     while test(high):
         low, high = high, 2 * high
         if high > 1e12:

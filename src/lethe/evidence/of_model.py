@@ -236,6 +236,7 @@ class ModelDetails:
     persons: Persons | None = None
     moved: Moved | None = None
     epsilons: Epsilons | None = None
+    estimated: Share | None = None  # TPR at 1 % FPR, not measured: see `membership.one_model`
 
 
 @dataclass(frozen=True, kw_only=True)

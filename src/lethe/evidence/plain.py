@@ -1,9 +1,9 @@
 """Results as JSON and back: a frozen dataclass is written and read by its fields.
 
-A field is a key of the document (`keys` names the exceptions), and its type says the unit, such as
-`Share`. A field that holds its default is left out of the document (`always` names those that are
-not). So a number is described once: `plain` writes it, `read` reads it back typed, `schema_of` says
-what a document may hold, and a table of the report names the field.
+A field is a key of the document (`keys` names the exceptions; one of "" is left out), and its type
+says the unit, such as `Share`. A field that holds its default is left out of the document (`always`
+names those that are not). So a number is described once: `plain` writes it, `read` reads it back
+typed, `schema_of` says what a document may hold, and a table of the report names the field.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ def plain(value: Any, where: str = "findings", digits: int | None = None) -> Any
         value = {
             key: item
             for name, key, _, default in described(kind)
+            if key
             if (item := getattr(value, name)) != default or name in getattr(value, "always", ())
         }
     if isinstance(value, Mapping):
@@ -153,7 +154,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         each = _reader(parts[0])
         return lambda value: tuple(map(each, value))
     if origin is Mapping and parts[1] is not Any:
-        each, key = _reader(parts[1]), float if parts[0] is float else str
+        each, key = _reader(parts[1]), parts[0]
         return lambda value: {key(name): each(item) for name, item in value.items()}
     return lambda value: value
 

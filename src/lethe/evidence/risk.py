@@ -27,8 +27,7 @@ class AttackResult:
         estimate: the metric, higher = worse, with limits that hold at once for all attacks and
             views of the candidate; or why it could not be measured.
         valid: False where a self-check failed that this number rests on: it decides nothing.
-        powered: False where the sample is below the power floor: its upper limit says how little
-            is known and not how large the risk is, so it does not gate.
+        powered: False where the sample is below the power floor; its limits count in full.
     """
 
     attack: str  # name of the attack
@@ -38,11 +37,6 @@ class AttackResult:
     valid: bool = True
     why: str = ""  # what failed, or what keeps it from being powered
     powered: bool = True
-
-    @property
-    def decides(self) -> bool:
-        """Whether it is valid and measured."""
-        return self.valid and isinstance(self.estimate, Estimate)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""
@@ -103,14 +97,14 @@ def labelled_as_family(estimate: Estimate, confidence: float, size: int, what: s
 def risk_of(results: Sequence[AttackResult], chance: float = 0.0) -> Risk | Refusal:
     """The risk that a candidate is judged on.
 
-    Of the results whose lower limit lies above chance, the highest lower limit speaks: it gives the
-    value. Where no attack found anything, the widest doubt speaks, the highest upper limit: an
-    attack that saw little does not look good. Of equal ones the higher value, then the earlier. The
-    lower limit is the highest of all results, and so is the upper one.
+    The attack with the highest value speaks, of those whose lower limit lies above chance; of all
+    where none does. Of equal values the one with the highest lower (where nothing was found, upper)
+    limit, then the earlier. Both limits of the risk are the highest of all results.
 
-    Guarantee: no valid result has a lower or an upper limit above that of the risk. Where the
-        limits of all results hold at once, which they do with at least the confidence, the success
-        of the strongest attack lies between those of the risk.
+    Guarantee: no valid result has a lower or an upper limit above that of the risk, and none that
+        lies above chance has a higher value: what a function of the release shows, the release
+        shows too. Where the limits of all results hold at once, which they do with at least the
+        confidence, the success of the strongest attack lies between those of the risk.
     Assumes: limits are simultaneous over the results that are handed in; attacks that were not run
         and views that were not looked at are not covered.
 
@@ -131,11 +125,12 @@ def risk_of(results: Sequence[AttackResult], chance: float = 0.0) -> Risk | Refu
     ]
     if not decisive:
         return Refusal(_why_none(results))
-    low = max((_low(estimate) for _, estimate in decisive))
-    # The value that speaks is not below the lower limit, which may be another attack's.
-    able = [pair for pair in decisive if _value(pair[1]) >= low or _low(pair[1]) == low]
+    low = max(_low(estimate) for _, estimate in decisive)
+    able = decisive if low <= chance else [pair for pair in decisive if _low(pair[1]) > chance]
+    # The value that speaks is not below the lower limit, whose attack may have no value.
+    able = [pair for pair in able if _value(pair[1]) >= low or _low(pair[1]) == low]
     end = _low if low > chance else _high
-    best, found = max(able, key=lambda pair: (end(pair[1]), _value(pair[1])))
+    best, found = max(able, key=lambda pair: (_value(pair[1]), end(pair[1])))
     widest, doubt = max(decisive, key=lambda pair: (_high(pair[1]), pair[0] is best))
     views = len({(result.attack, result.view) for result, _ in decisive})
     method = found.method if views == 1 else f"{found.method}; strongest of {views} attacks"

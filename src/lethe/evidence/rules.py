@@ -49,6 +49,7 @@ METRICS = {
     "tau": "ln(TPR/FPR) of the strongest attack at an FPR",
     "auc": "area under the ROC curve of the strongest attack",
     "top-t": "mean t-score of the most exposed 1 % of records",
+    "estimated": "true positive rate that 64 shadow models would reach, where one model is given",
     "utility-loss": "utility (accuracy, or R²) lost against the baseline",
 }
 EMBEDDING_METRICS = {
@@ -117,7 +118,7 @@ METRICS_OF = {
     "language-model": LANGUAGE_METRICS,
 }
 """The metrics of each kind of audit; that of a mechanism has `MECHANISM_METRICS`."""
-AT_FPR = ("tpr", "tau")
+AT_FPR = ("tpr", "tau", "estimated")
 BY_GROUP = ("tpr", "auc")
 """Metrics that rules may ask of a group of records."""
 PEOPLE_BY_GROUP = ("marketer", "unique", "certain", "guessed")
@@ -127,7 +128,8 @@ AT_LEAST = ("eer", "min-cllr")
 """Metrics of which more is safer: their rules read ``>=``."""
 """What a random guess reaches, whatever was audited; of tpr it is the FPR itself."""
 SHARES = (
-    *("tpr", "auc", "top-1", "match", "exposed", "false-match", "extraction", "bound", "eer"),
+    *("tpr", "estimated", "auc", "top-1", "match", "exposed"),
+    *("false-match", "extraction", "bound", "eer"),
     *(name for name in (*TABLE_METRICS, *SYNTHETIC_METRICS) if name != "utility-loss"),
 )
 """Metrics that are shares: a limit above 1 was meant in percent."""
@@ -159,6 +161,8 @@ class Rule:
     def quantity(self) -> str:
         """The metric as written in a rule, such as ``tpr@0.001`` or ``auc[class=8]``."""
         rate = "" if self.fpr is None else f"@{_show(self.fpr)}"
+        if self.metric == "estimated":
+            return f"estimated(tpr{rate})"
         return f"{self.metric}{rate}{f'[{self.group}]' if self.group else ''}"
 
     def __str__(self) -> str:
@@ -208,7 +212,7 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
     >>> str(parse_rule("tpr@0.001<=0.05"))
     'tpr@0.001 <= 0.05'
     """
-    found = _RULE.match(text)
+    found = _RULE.match(re.sub(r"estimated\(\s*tpr\s*(@[^)]*)\)", r"estimated\1", text))
     if not found or bool(found["width"]) != bool(found["close"]):
         raise InputError(
             f"rule {text!r} is not of the form METRIC[@FPR] <= X or width(METRIC[@FPR]) <= X, "
@@ -226,6 +230,8 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
         raise InputError(f"rule {text!r}: {way_out}.")
     if fpr is not None:
         check_between("FPR of a rule", fpr, 0, 1, open_low=True, open_high=True)
+        if metric == "estimated" and fpr != 0.01:
+            raise InputError(f"rule {text!r}: what is estimated is tpr@0.01; write that.")
     group = re.sub(" ?= ?", "=", " ".join((found["group"] or "").split()), count=1)
     grouped = PEOPLE_BY_GROUP if metrics is TABLE_METRICS else BY_GROUP
     if group and (metrics not in (METRICS, TABLE_METRICS) or metric not in grouped):
@@ -251,7 +257,7 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
             f"limit {limit:g} of rule {text!r} lies above 1, which no share exceeds: nothing could "
             f"fail. Write {limit / 100:g} for {limit:g} %."
         )
-    chance = fpr if metric == "tpr" else _CHANCE.get(metric)
+    chance = fpr if metric in ("tpr", "estimated") else _CHANCE.get(metric)
     if metric in AT_LEAST and not found["width"]:
         if chance is not None and limit > chance:
             raise InputError(

@@ -170,21 +170,14 @@ def bounded_rates(
     if len(candidates) > _CANDIDATES:
         candidates = candidates[np.linspace(0, len(candidates) - 1, _CANDIDATES).astype(int)]
     # Each candidate at the level the other part will have: choosing needs no correction.
-    tried = [
-        f(np.sort(side), candidates, level / 2)
-        for f, side in ((_lower_at, choosing_in), (_upper_at, choosing_out))
-    ]
+    hits, alarms = (_at_or_above(np.sort(side), candidates) for side in (choosing_in, choosing_out))
+    tried = (
+        lower_limit(hits, len(choosing_in), level / 2),
+        upper_limit(alarms, len(choosing_out), level / 2),
+    )
     best = candidates[[int(np.argmax(merit(*tried)))]]
     words = f"threshold chosen on {choice.share:.0%} of the trials (seed {choice.seed})"
     return _rates(np.sort(rest_in), np.sort(rest_out), best, level, words)
-
-
-def _lower_at(ascending: Float, cuts: Float, level: float) -> Float:
-    return lower_limit(_at_or_above(ascending, cuts), len(ascending), level)
-
-
-def _upper_at(ascending: Float, cuts: Float, level: float) -> Float:
-    return upper_limit(_at_or_above(ascending, cuts), len(ascending), level)
 
 
 def _at_or_above(ascending: Float, cuts: Float) -> NDArray[np.int64]:

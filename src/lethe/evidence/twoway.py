@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -184,20 +184,32 @@ class Replicates:
     Attributes:
         values: (3, draws, statistics) replicates for targets, records and cells redrawn.
         influence: of the models as references; None where these are taken as they are.
+        spreads: of each statistic, where more is known of it than these replicates show.
+        paired: degrees of freedom of the difference of each of these to another one: what members
+            vary may cancel there, and the few false alarms that set thresholds remain.
     """
 
     values: NDArray[np.float64]
     clusters: tuple[int, int, int]  # number of clusters of each kind
     influence: Influence | None = None
+    spreads: Sequence[Spread] = ()
+    paired: Sequence[float] = ()
 
     def __sub__(self, other: Replicates) -> Replicates:
         both = None
         if self.influence is not None and other.influence is not None:
             both = self.influence.minus(other.influence)
-        return Replicates(self.values - other.values, self.clusters, both)
+        change = Replicates(self.values - other.values, self.clusters, both)
+        known = [
+            Spread(change.spread(at).variance, min(degrees))
+            for at, degrees in enumerate(zip(self.paired, other.paired, strict=False))
+        ]
+        return replace(change, spreads=known)
 
     def spread(self, at: int) -> Spread:
         """Two-way variance of one statistic, what models do as references included."""
+        if self.spreads:
+            return self.spreads[at]
         parts = self.parts(at)
         fixed = combine(parts, self.clusters)
         if self.influence is None:
@@ -331,6 +343,7 @@ class TwoWayBootstrap:
         self.clusters = clusters
         self.draws = draws
         self._times = [_drawn_times(count, draws, seed) for count in clusters.counts]
+        self._kept = self._labels(0, len(member)) if member.size <= _CELLS else None
 
     def replicate(
         self,
@@ -350,9 +363,11 @@ class TwoWayBootstrap:
         if non_member is None:
             non_member = np.sort(score[~self.member[self.scored]])
         edges = _threshold_grid(non_member)
-        out = np.empty((len(_KINDS), self.draws, 1 + len(fprs)))
+        out = np.zeros((len(_KINDS), self.draws, 1 + len(fprs)))
         tables = self._tables(score, edges)
         for kind, (table, times) in enumerate(zip(tables, self._times, strict=True)):
+            if self.clusters.counts[0] == 1 and _KINDS[kind] != "records":
+                continue  # of one target records alone vary
             above = np.cumsum(table, axis=1)
             rates = []
             for side in (1, 0):
@@ -367,13 +382,6 @@ class TwoWayBootstrap:
         if rescored is not None:
             influence = self._influence(tables, rescored, edges, fprs)
         return Replicates(out, self.clusters.counts, influence)
-
-    def influence(
-        self, score: NDArray[np.floating], fprs: NDArray[np.float64], rescored: Rescored
-    ) -> Influence:
-        """What models do as references, without a draw; arguments as of `replicate`."""
-        edges = _threshold_grid(np.sort(score[~self.member[self.scored]]))
-        return self._influence(self._tables(score, edges), rescored, edges, fprs)
 
     def _influence(
         self,
@@ -427,21 +435,31 @@ class TwoWayBootstrap:
         Bin 0 holds the scores above every threshold.
         """
         wide = 2 * (len(edges) + 1)
-        tables = [np.zeros(count * wide, np.int64) for count in self.clusters.counts]
+        tables: list[NDArray[np.int64]] = []
         step = max(1, _CELLS // self.member.shape[1])
         done = 0
         for start in range(0, len(self.member), step):
-            rows, columns = np.nonzero(self.scored[start : start + step])
-            rows += start
-            own = score[done : done + len(rows)]
-            done += len(rows)
-            above = len(edges) - np.searchsorted(edges, own, side="right")
-            place = 2 * above + self.member[rows, columns]
-            target, record = self.clusters.targets[rows], self.clusters.records[columns]
-            cell = self.clusters.cells[target, record]
-            for table, cluster in zip(tables, (target, record, cell), strict=True):
-                table += np.bincount(cluster * wide + place, minlength=len(table))
+            labels, member = self._kept or self._labels(start, start + step)
+            own = score[done : done + len(member)]
+            done += len(member)
+            place = 2 * (len(edges) - np.searchsorted(edges, own, side="right")) + member
+            counted = [
+                np.bincount(label * wide + place, minlength=count * wide)
+                for label, count in zip(labels, self.clusters.counts, strict=True)
+            ]
+            pairs = zip(tables, counted, strict=True) if tables else ()
+            tables = [table + more for table, more in pairs] or counted
         return [table.reshape(-1, wide // 2, 2) for table in tables]
+
+    def _labels(
+        self, start: int, stop: int
+    ) -> tuple[tuple[NDArray[np.intp], ...], NDArray[np.bool_]]:
+        """Cluster of each kind, and membership, of the scored cells of some models."""
+        rows, columns = np.nonzero(self.scored[start:stop])
+        rows += start
+        target, record = self.clusters.targets[rows], self.clusters.records[columns]
+        cell = self.clusters.cells[target, record]
+        return (target, record, cell), self.member[rows, columns]
 
 
 def _pulls_of_bins(counts: NDArray[np.int64], fprs: NDArray[np.float64]) -> NDArray[np.float64]:

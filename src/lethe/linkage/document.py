@@ -14,7 +14,6 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
-from lethe.evidence.plain import plain
 from lethe.evidence.risk import AttackResult, risk_of
 from lethe.evidence.sight import Plant
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
@@ -53,7 +52,7 @@ class Measurement:
     attacks: Sequence[AttackResult]
     utility: Utility  # higher = better
     measures: Mapping[str, Measured]  # what rules judge, by quantity
-    details: Json  # everything else, see `plain`
+    details: Any  # everything else, see `lethe.evidence.of_rows`
     assumptions: tuple[str, ...] = ()  # under which the measured numbers are what they say
     proof: Guarantee | None = None
     plants: Sequence[Plant] | None = None
@@ -96,7 +95,7 @@ class Measurement:
             guarantee,
             loss,
             risk_change,
-            plain(self.details),
+            self.details,
             {**self.measures, "utility-loss": loss},
             chance=self.chance,
             plants=self.plants,
@@ -185,7 +184,7 @@ class RowsSubject(Subject):
         risk: str,
         checks: Sequence[Json],
         limits: Sequence[str],
-        section: Json,
+        section: Any,
         reproduction: Json,
     ) -> Facts:
         """The facts of one kind, with those that all kinds share; see `Facts`.
@@ -231,7 +230,7 @@ class RowsSubject(Subject):
                 "rule": list(settings.rule),
             },
             libraries=("numpy", "scipy"),
-            sections={"table": {**plain(section), "words": self.plain_words()}},
+            sections={"table": section},
         )
 
 

@@ -200,7 +200,10 @@ def _scored(
     seed: int,
 ) -> Float:
     if classes:
-        guess = _classes(train, as_text(labels), test, categories, seed)
+        names = as_text(labels)
+        guess = names[:1]
+        if len(np.unique(names)) > 1:
+            guess = _predicted(train, names, test, categories, seed)
         return np.asarray(guess == as_text(truth), dtype=np.float64)
     if is_text(labels):
         raise NotMeasurable("the number is released as text, so it cannot be learnt.")
@@ -209,7 +212,11 @@ def _scored(
     spread = float(right.var()) if len(right) else 0.0
     if not spread:
         raise NotMeasurable("held-out numbers are all equal, so R2 has no meaning.")
-    made = _values(train, labels.astype(np.float64), test[there], categories, seed)
+    known = ~np.isnan(labels.astype(np.float64))
+    if not known.any():
+        raise NotMeasurable("no released row has the number that is to be predicted.")
+    numbers = labels[known].astype(np.float64)
+    made = _predicted(train[known], numbers, test[there], categories, seed)
     return np.asarray(1 - (made - right) ** 2 / spread, dtype=np.float64)
 
 
@@ -232,31 +239,18 @@ def _numbers(released: NDArray[Any], written: NDArray[Any]) -> tuple[Float, Floa
     return sides[0], sides[1], True
 
 
-def _classes(
-    train: Float, labels: NDArray[np.str_], test: Float, categories: NDArray[np.bool_], seed: int
-) -> NDArray[np.str_]:
-    from sklearn.ensemble import HistGradientBoostingClassifier
+def _predicted(
+    train: Float, target: NDArray[Any], test: Float, categories: NDArray[np.bool_], seed: int
+) -> NDArray[Any]:
+    """What boosted trees say of the test rows: numbers, or text for classes."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
-    if len(np.unique(labels)) == 1:
-        return np.full(len(test), labels[0])
-    model = HistGradientBoostingClassifier(
+    number = target.dtype.kind == "f"
+    trees = HistGradientBoostingRegressor if number else HistGradientBoostingClassifier
+    model = trees(
         max_iter=50, early_stopping=False, categorical_features=categories, random_state=seed
     )
-    return np.asarray(model.fit(train, labels).predict(test), dtype=np.str_)
-
-
-def _values(
-    train: Float, numbers: Float, test: Float, categories: NDArray[np.bool_], seed: int
-) -> Float:
-    from sklearn.ensemble import HistGradientBoostingRegressor
-
-    there = ~np.isnan(numbers)
-    if not there.any():
-        raise NotMeasurable("no released row has the number that is to be predicted.")
-    model = HistGradientBoostingRegressor(
-        max_iter=50, early_stopping=False, categorical_features=categories, random_state=seed
-    )
-    return np.asarray(model.fit(train[there], numbers[there]).predict(test), dtype=np.float64)
+    return np.asarray(model.fit(train, target).predict(test))
 
 
 Use = Callable[[Columns, Columns, Columns], Utility]

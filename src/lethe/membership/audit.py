@@ -23,7 +23,9 @@ from safetensors.numpy import save
 from lethe.assess.input_checks import InputCheck
 from lethe.data.dataset import Dataset
 from lethe.errors import InputError
+from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
+from lethe.evidence.risk import family_confidence
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import read_records
 from lethe.membership.candidates import (
@@ -45,6 +47,7 @@ from lethe.membership.slices import check_groups, group_evidence, who_bears
 from lethe.membership.widths import FIRST_LOOK, Stop, grow
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, exponential_weights
+from lethe.report.explorer import content_of
 from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, chunk_width, train_chunk
 from lethe.training.design import holdout, strata
 from lethe.training.engines import Engine, settled_layout, train_in_processes
@@ -260,7 +263,8 @@ def audit_model(
     show.say(headline(first))
     features = np.asarray(data.features)[spec.pool]
     if settings.keep_records:
-        write_records(folder, first, data.classes, features, settings.variance, settings.seed)
+        shown = settings.variance, settings.seed, data.name, columns, content_of(data, spec.pool)
+        write_records(folder, first, data.classes, features, *shown)
 
     scores, models_behind = _settled_exposure(folder, spec, first.shadows)
     weights = targeted_weights(scores, spec, settings)
@@ -301,11 +305,9 @@ def _attacks_to_run(
     weights: NDArray[np.float32],
     columns: dict[str, NDArray[Any]],
 ) -> dict[str, Callable[[], Measurement]]:
-    """What is to be measured of each option: of the baseline, who bears its risk."""
+    """What is to be measured of each option, and who bears its risk."""
     settings = train.settings
-    jobs: dict[str, Callable[[], Measurement]] = {
-        BASELINE.name: functools.partial(_with_groups, first, columns, settings)
-    }
+    jobs: dict[str, Callable[[], Measurement]] = {BASELINE.name: functools.partial(replace, first)}
     for mitigation in built[1:]:
         if isinstance(mitigation, EarlyStopping):
             plain = train.jobs(BASELINE, weights, first.shadows.models, train.width())
@@ -317,22 +319,35 @@ def _attacks_to_run(
         applied = mitigation.treatment(weights, train.spec.pool).weights
         how = mitigation, first, settings, applied, weights
         jobs[mitigation.name] = functools.partial(measure, shadows[mitigation.name], *how)
-    if any(rule.group for rule in settings.rules()):
-        return {
-            name: functools.partial(_with_group_rules, job, columns, settings)
-            for name, job in jobs.items()
-        }
-    return jobs
+    options = max(1, len(jobs) - 1)
+    return {
+        name: functools.partial(_with_groups, job, columns, settings, options)
+        for name, job in jobs.items()
+    }
 
 
-def _with_group_rules(
-    job: Callable[[], Measurement], columns: Mapping[str, NDArray[Any]], settings: AuditSettings
+def _with_groups(
+    job: Callable[[], Measurement],
+    columns: Mapping[str, NDArray[Any]],
+    settings: AuditSettings,
+    options: int = 1,
 ) -> Measurement:
-    """What a job measures, with what rules on groups judge."""
+    """What a job measures, with its strongest attack by groups, and what rules on groups judge.
+
+    Limits of groups hold for all `options` beside the baseline at once, so that one may be chosen.
+    The baseline is what it is; it is read by person too.
+    """
     measured = job()
-    how = settings.confidence, settings.variance, settings.seed
-    groups = group_evidence(measured.shadows, measured.results, settings.rules(), columns, *how)
-    return replace(measured, groups=groups)
+    shadows, sure, how = measured.shadows, settings.confidence, (settings.variance, settings.seed)
+    plain = measured.name == BASELINE.name
+    joint = sure if plain else family_confidence(sure, options * measured.among)
+    fprs, rules = settings.fprs(), settings.rules()
+    return replace(
+        measured,
+        slices=who_bears(shadows, measured.best, measured.risk_fpr, columns, joint, *how),
+        persons=person_level(shadows, measured.best, fprs, sure, *how) if plain else None,
+        groups=group_evidence(shadows, measured.results, rules, columns, sure, *how),
+    )
 
 
 def _peeled(train: Trainer, first: Measurement, models_behind: int, earlier: int) -> Measurement:
@@ -407,19 +422,6 @@ def _carried_out(job: tuple[str, Callable[[], Measurement]]) -> tuple[str, Measu
     return name, replace(work(), before=None)
 
 
-def _with_groups(
-    measured: Measurement, columns: dict[str, NDArray[Any]], settings: AuditSettings
-) -> Measurement:
-    """The same with the strongest attack by groups of records, and by person."""
-    shadows, attack, sure = measured.shadows, measured.best, settings.confidence
-    how = settings.variance, settings.seed
-    return replace(
-        measured,
-        slices=who_bears(shadows, attack, measured.risk_fpr, columns, sure, *how),
-        persons=person_level(shadows, attack, settings.fprs(), sure, *how),
-    )
-
-
 def audit_scores(
     name: str,
     shadows: Shadows,
@@ -428,6 +430,7 @@ def audit_scores(
     targets: Shadows | None = None,
     features: NDArray[Any] | None = None,
     kept: Sequence[InputCheck] = (),
+    estimate: Measured | None = None,
 ) -> Findings:
     """The same measurement on signals that were computed elsewhere; nothing is trained.
 
@@ -436,22 +439,22 @@ def audit_scores(
         shadows: see `lethe.training.shadows.read_models`.
         settings: those on mitigations are not used.
         folder: an open run folder, needed to keep the table of records.
-        targets: models to attack, all of `shadows` being their references; by default every
-            shadow model is the target in turn. Of one target the intervals speak about it alone.
-        features: (N, ...) the records themselves where they are known, to ask whether members were
-            drawn like the others.
+        targets: models to attack with all of `shadows` as references; by default each in turn. Of
+            one target the intervals speak about it alone.
+        features: (N, ...) the records, to ask whether members were drawn like the others.
         kept: what lies in the model file, see `stored`.
+        estimate: what more shadow models would find, see `one_model.predictor`.
     """
-    measured = measure(shadows, BASELINE, None, settings, targets=targets)
+    measured = replace(
+        measure(shadows, BASELINE, None, settings, targets=targets), estimated=estimate
+    )
+    columns = {} if shadows.labels is None else {"label": shadows.labels}
     if targets is None:
-        columns = {} if shadows.labels is None else {"label": shadows.labels}
         check_groups(settings.rules(), columns)
-        measured = _with_groups(measured, columns, settings)
-        if any(rule.group for rule in settings.rules()):
-            measured = _with_group_rules(lambda: measured, columns, settings)
+        measured = _with_groups(functools.partial(replace, measured), columns, settings)
     if settings.keep_records and folder is not None:
-        write_records(folder, measured, None)
-    inputs = [*kept, *handed_in(measured, targets, features, settings)]
+        write_records(folder, measured, None, name=name, groups=columns)
+    inputs = (*kept, *handed_in(measured, targets, features, settings))
     return ModelSubject(name, [measured], [], settings, inputs=inputs).findings()
 
 

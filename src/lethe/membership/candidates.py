@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.document import NotRun
-from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.guarantee import empirical_only
 from lethe.evidence.of_model import EarlyStop
@@ -20,7 +20,7 @@ from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.checks import self_checked
 from lethe.membership.document import Measurement
-from lethe.membership.exposure import expose, mean_change, newly_exposed
+from lethe.membership.exposure import expose, mean_change
 from lethe.membership.measure import (
     risk_change,
     risk_rate,
@@ -28,6 +28,7 @@ from lethe.membership.measure import (
     strongest,
     strongest_metric,
 )
+from lethe.membership.records import newly_exposed
 from lethe.membership.settings import AuditSettings
 from lethe.membership.utility import drift, train_utility, utility, utility_loss, utility_name
 from lethe.mitigations.mitigation import (
@@ -97,7 +98,7 @@ def build_candidates(
         made: list[Mitigation] = []
         if not missing:
             weights = public() if public is not None and name == "individual-dp" else _UNKNOWN
-            made = build(name, Asked(settings, recipe, weights))
+            made = build(name, Asked.of(settings, recipe, weights))
         reasons = [missing] if missing else []
         for mitigation in made:
             if mitigation.settings.get("noise") == 0.0:
@@ -278,13 +279,34 @@ def with_views(measured: Sequence[Measurement]) -> list[Measurement]:
         for one in measured
         if isinstance(one.mitigation, Comparator) and one.mitigation.answers_only
     }
+    full = {one.name for one in measured if one.mitigation == BASELINE} | {"temperature"}
+    shared = sum(map(len, limited.values())) + len(measured[0].results) * bool(limited)
     listed = []
     for one in measured:
-        full = one.mitigation == BASELINE or one.name == "temperature"
-        views = {name: results for name, results in limited.items() if full and name != one.name}
-        risk = strongest_metric(one.results, one.risk_fpr, views)
-        listed.append(replace(one, views=views, risk=risk))
+        views = {name: results for name, results in limited.items() if one.name in full - {name}}
+        # What is found on a view and on all of the release holds at once, or the narrower limits
+        # of the view alone could lie above those of the release.
+        family = shared if one.name in full | {*limited} else 0
+        risk = strongest_metric(one.results, one.risk_fpr, views, family)
+        seen = [other.groups for other in measured if other.name in views]
+        groups = {
+            name: _at_least(rate, [part[name] for part in seen if name in part])
+            for name, rate in one.groups.items()
+        }
+        listed.append(replace(one, views=views, family=family, risk=risk, groups=groups))
     return listed
+
+
+def _at_least(rate: Measured, views: Sequence[Measured]) -> Measured:
+    """A number of a release whose value and upper limit are at least those of its views."""
+    for view in views:
+        if isinstance(rate, Refusal) or isinstance(view, Refusal):
+            return rate if isinstance(rate, Refusal) else view
+        known = [limit for limit in (rate.value, view.value) if limit is not None]
+        highs = (rate.high, view.high)
+        high = None if None in highs else max(limit for limit in highs if limit is not None)
+        rate = replace(rate, value=max(known, default=None), high=high)
+    return rate
 
 
 def headline(measured: Measurement) -> str:

@@ -219,6 +219,13 @@ def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
     candidates, margin = frontier.candidates, frontier.margin
     by_name = {candidate.name: candidate for candidate in candidates}
     words = [outcome_words(verdict), _risk_words(candidates[0], fpr)]
+    rate = candidates[0].measures.get(Rule("estimated", 0.01, 0.0).quantity)
+    if isinstance(rate, Estimate) and rate.value is not None:
+        words.append(
+            f"Estimated, not measured: with 64 shadow models an attacker would name "
+            f"{rate.value:.0%} of training records ({rate.low:.0%} to {rate.high:.0%}) at a 1 % "
+            "false-positive rate."
+        )
     if chosen is not None:
         words.append(
             f"Within the allowed utility loss of {margin:g}, '{chosen}' carries the lowest risk. "
@@ -303,7 +310,9 @@ class Measurement:
     groups: Mapping[str, Measured] = field(default_factory=dict)  # what rules on groups judge
     among: int = 1  # releases that this one was chosen from, itself included; see `early_stopping`
     views: Mapping[str, dict[str, AttackRates]] = field(default_factory=dict)
+    family: int = 0  # results whose limits hold at once, where more than those of this and `views`
     stops: Sequence[EarlyStop] = ()  # those, as they were compared; empty where nothing was chosen
+    estimated: Measured | None = None  # TPR at 1 % FPR that 64 shadow models would reach
 
     @property
     def name(self) -> str:
@@ -340,7 +349,7 @@ class ModelSubject(Subject):
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
         one = next(one for one in self.measured if one.name == chosen)
-        results = judged(one.results, one.risk_fpr, among, one.views)
+        results = judged(one.results, one.risk_fpr, among, one.views, one.family)
         worst = risk_of(results, chance_of(one.risk_fpr))
         return worst if isinstance(worst, Refusal) else worst.estimate
 
@@ -426,7 +435,9 @@ def _candidate(
     if spec is not None and (data is None or not data.preparation.read_off):
         further = one.mitigation.details(spec.pool)
     details = ModelDetails(
-        shown=[Shown(fpr, rate) for fpr, rate in shown(one.results, one.among, one.views)],
+        shown=[
+            Shown(fpr, rate) for fpr, rate in shown(one.results, one.among, one.views, one.family)
+        ],
         strongest_attack=one.best,
         models=one.shadows.models,
         attacks={name: result.row() for name, result in one.results.items()},
@@ -440,6 +451,7 @@ def _candidate(
         slices=tuple(one.slices),
         persons=one.persons,
         moved=moved,
+        estimated=one.estimated,
         **further,
     )
     chosen = dict(one.mitigation.settings)
@@ -451,7 +463,7 @@ def _candidate(
         one.mitigation.title,
         chosen,
         one.utility or unknown,
-        judged(one.results, one.risk_fpr, views=one.views),
+        judged(one.results, one.risk_fpr, 1, one.views, one.family),
         guarantee_of(one.mitigation, spec, data),
         one.utility_loss,
         one.risk_change,
@@ -466,15 +478,17 @@ def _candidate(
 def _measures(one: Measurement) -> dict[str, Measured | None]:
     """What rules may judge, of the strongest attack where it is an attack's."""
     found: dict[str, Measured | None] = {
-        "auc": strongest_metric(one.results, None, one.views),
+        "auc": strongest_metric(one.results, None, one.views, one.family),
         "top-t": one.exposure.top_t,
         "utility-loss": one.utility_loss,
     }
     for fpr in next(iter(one.results.values())).fprs:
-        rate = strongest_metric(one.results, fpr, one.views)
+        rate = strongest_metric(one.results, fpr, one.views, one.family)
         found[Rule("tpr", fpr, 0.0).quantity] = rate
         tau = rate if isinstance(rate, Refusal) else tau_of(rate, fpr)
         found[Rule("tau", fpr, 0.0).quantity] = tau
+    if one.estimated is not None:
+        found[Rule("estimated", 0.01, 0.0).quantity] = one.estimated
     return {**found, **one.groups}
 
 

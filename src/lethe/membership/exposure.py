@@ -319,21 +319,6 @@ def mean_change(
     )
 
 
-def newly_exposed(
-    after: Vulnerability, before: Vulnerability, rows: NDArray[np.intp], rate: float = 0.05
-) -> int:
-    """How many of some records became more exposed, false discoveries held at `rate`.
-
-    One-sided tests with standard errors taken as independent (cautious: the two share their
-    splits), Benjamini and Hochberg 1995.
-    """
-    change = after.t[rows] - before.t[rows]
-    z = change / np.sqrt(after.se[rows] ** 2 + before.se[rows] ** 2)
-    p = np.sort(ndtr(-z[np.isfinite(z)]))
-    passed = np.flatnonzero(p <= rate * np.arange(1, len(p) + 1) / max(len(p), 1))
-    return int(passed[-1]) + 1 if len(passed) else 0
-
-
 def _both(shadows: Shadows, rows: NDArray[np.intp] | slice) -> tuple[Moments, Moments]:
     signals, members = shadows.signals[:, rows], shadows.members[:, rows]
     return moments(signals, members), moments(signals, ~members)

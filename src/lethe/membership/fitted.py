@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from lethe.data.columns import as_text
 from lethe.data.given import column_of
 from lethe.errors import InputError
+from lethe.training.fitted import session_answers
 from lethe.training.outputs import one_column, probabilities_of
 from lethe.training.signals import (
     signal_from_logits,
@@ -25,10 +27,23 @@ _DECIMALS = 4
 """Most decimals that count as rounded."""
 
 
-def asked(
-    model: Any, inputs: Any, labels: NDArray[Any], classes: tuple[str, ...]
-) -> tuple[NDArray[np.float32], tuple[str, ...]]:
-    """phi of a fitted model on every record, and notes on how its answers were read.
+@dataclass(frozen=True)
+class Answers:
+    """What a model says of N records.
+
+    Attributes:
+        signal: (N,) phi, higher = better known.
+        outputs: (N, C) probabilities; None in regression and where it gives labels alone.
+        notes: one sentence for each reading of its answers.
+    """
+
+    signal: NDArray[np.float32]
+    outputs: NDArray[np.floating] | None
+    notes: tuple[str, ...] = ()
+
+
+def asked(model: Any, inputs: Any, labels: NDArray[Any], classes: tuple[str, ...]) -> Answers:
+    """What a fitted model says of every record.
 
     Args:
         model: an estimator; a torch module that gives logits (numbers in regression); an ONNX
@@ -39,14 +54,13 @@ def asked(
         labels: (N,) codes of `classes`, or targets in regression.
         classes: their names, by which an estimator's own classes are found; empty in regression.
 
-    Returns: (N,) float32, higher = better known; and one sentence for each reading of answers.
     Raises InputError: it cannot be asked, knows another class, or gives what is no distribution.
     """
     name = type(model).__name__
     torch_module = hasattr(model, "state_dict") and hasattr(model, "eval")
     scored = any(hasattr(model, method) for method in ("predict_proba", "decision_function"))
     session = hasattr(model, "run") and hasattr(model, "get_inputs")
-    predict = _of_session(model) if session else getattr(model, "predict", model)
+    predict = session_answers(model) if session else getattr(model, "predict", model)
     if not torch_module and not scored and (not callable(predict) or isinstance(model, type)):
         raise InputError(
             f"model is {'the class ' * isinstance(model, type)}{_shown(model)}; with members it "
@@ -73,14 +87,15 @@ def asked(
         )
     if not classes:
         sd = target_sd(labels, np.zeros(len(labels), bool))
-        return signal_from_predictions(outputs, labels, sd), notes
+        return Answers(signal_from_predictions(outputs, labels, sd), None, notes)
     if kind == "logits":
         if outputs.shape[1] == 1 and len(classes) == 2:
             outputs = np.hstack([np.zeros_like(outputs), outputs])
             notes = (f"One output is read as the logit of the class {classes[1]!r}.",)
-        return signal_from_logits(outputs, labels), notes
+        return Answers(signal_from_logits(outputs, labels), softmax(outputs, axis=1), notes)
     outputs, rounded = normalised(np.asarray(outputs, np.float64))
-    return signal_from_probabilities(outputs, labels), (*notes, *rounded)
+    shares = None if ((outputs == 0) | (outputs == 1)).all() else outputs
+    return Answers(signal_from_probabilities(outputs, labels), shares, (*notes, *rounded))
 
 
 def normalised(
@@ -121,27 +136,6 @@ def _shown(model: Any) -> str:
     if isinstance(model, str):
         return f"the text {model!r}"
     return model.__name__ if isinstance(model, type) else f"a {type(model).__name__}"
-
-
-def _of_session(session: Any) -> Callable[[Any], NDArray[Any]]:
-    """Answers of an ONNX session: the output of most columns, probabilities before labels."""
-
-    def answers(inputs: Any) -> NDArray[Any]:
-        (entry, *_) = session.get_inputs()
-        dtype = np.float64 if "double" in str(entry.type) else np.float32
-        outputs = session.run(None, {entry.name: np.asarray(inputs, dtype)})
-        outputs = [_table(output) for output in outputs]
-        return max(outputs, key=lambda output: output.size)
-
-    return answers
-
-
-def _table(output: Any) -> NDArray[Any]:
-    """An output as an array; a list of {class: probability} as skl2onnx gives it by its classes."""
-    if isinstance(output, list) and output and isinstance(output[0], dict):
-        names = sorted(output[0])
-        return np.array([[row[name] for name in names] for row in output])
-    return np.asarray(output)
 
 
 def _of_module(model: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -205,17 +205,18 @@ def drawn_alike(
     for member in shadows.members[:_TARGETS, rows]:
         try:
             told.append(told_by(views, People(member, person, seed), seed=seed))
-        except InputError:  # too few of a side
+        except (InputError, NotMeasurable):  # too few of a side
             continue
     telling = [one for one in told if one.tells]
     if len(telling) < min(2, shadows.models) or not telling:
         return None
-    strongest = max(telling, key=lambda one: one.auc.value or 0.0)
+    strongest = max((one.rates for one in telling), key=lambda rates: rates.auc.value or 0.0)
     return InputCheck(
         "members-drawn-alike",
         "stops",
-        f"A classifier that never asks the model tells members from others by {strongest.by} (AUC "
-        f"{strongest.auc}): they were not drawn alike, and what tells them apart counts as a leak.",
+        f"A classifier that never asks the model tells members from others by {strongest.name} "
+        f"(AUC {strongest.auc}): they were not drawn alike, and what tells them apart counts as a "
+        "leak.",
         "Draw members and others at random from the same people before training.",
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +19,18 @@ from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.of_model import Rates
 from lethe.evidence.risk import family_confidence, labelled_as_family
-from lethe.evidence.roc import Roc, auc_of, check_resolvable, rate_at, roc, smallest_fpr, tau_of
+from lethe.evidence.roc import (
+    RatePoint,
+    Roc,
+    auc_of,
+    check_resolvable,
+    rate_at,
+    roc,
+    smallest_fpr,
+    tau_of,
+)
 from lethe.evidence.twoway import (
+    DRAWS,
     Replicates,
     Rescored,
     Spread,
@@ -161,7 +172,6 @@ def measure_scores(
 
     Args:
         targets: K attacked models on N records; only membership, pairs and persons are used.
-        scores: names and (K, N) scores, higher = member.
         names: of the attacks.
         scores_of: from a name (K, N) scores, higher = member; called from several threads at once
             where the tables are small, else one after the other.
@@ -172,34 +182,19 @@ def measure_scores(
 
     Raises NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
-    # Models and records without any score are no clusters: they would only be drawn for nothing.
-    rows, columns = scored.any(axis=1), scored.any(axis=0)
-    people = targets.people[columns]
-    records = len(np.unique(people))
+    records = len(np.unique(targets.people[scored.any(axis=0)]))
     if records < FEWEST_RECORDS:
         raise NotMeasurable(
             f"records={records} is too few: a rate needs at least {FEWEST_RECORDS} distinct "
             "records (or persons) that are IN some models and OUT of others."
         )
-    whole = bool(rows.all() and columns.all())
-    table = np.s_[:, :] if whole else np.ix_(rows, columns)
-    boot = TwoWayBootstrap(
-        targets.members[table],
-        clusters_of(targets.pairs[rows], people, seed),
-        scored[table],
-        seed=seed,
-    )
+    meter = Meter(targets.members, targets.pairs, targets.people, scored, seed)
 
     def measured(name: str) -> AttackRates:
-        found = scores_of(name)
-        flat = found.ravel() if scored.all() else found[scored]
-        others = None if references is None else references(name, found)
-        how = boot, records, tuple(fprs), confidence
-        rates = _measure(name, flat, others, family, *how)
-        if rates.auc.high is None or rates.auc.high >= 0.5:
-            return rates
-        # Which of two directions speaks is a choice: each has half of the level.
-        return replace(_measure(name, -flat, _turned(others), 2 * family, *how), turned=rates.auc)
+        table = scores_of(name)
+        flat = table.ravel() if scored.all() else table[scored]
+        others = None if references is None else references(name, table)
+        return meter.either_way(name, flat, fprs, confidence, family, others)
 
     if scored.size > _MOST_CELLS:  # all tables of scores at once may not fit
         return {name: measured(name) for name in names}
@@ -208,6 +203,197 @@ def measure_scores(
         first = sorted(names, key=lambda name: name in ATTACKS and not ATTACKS[name].learns)
         results = dict(zip(first, pool.map(measured, first), strict=True))
     return {name: results[name] for name in names}
+
+
+class Meter:
+    """Measures scores of one set of targets, all of them with the same bootstrap draws.
+
+    Several targets: models and persons vary, a two-way bootstrap. One target: persons alone vary.
+
+    Args:
+        members: (K, N) true membership of the attacked models.
+        pairs: (K,) labels, equal for complementary models.
+        people: (N,) person of each record, or the record itself.
+        scored: (K, N) cells that are measured.
+        draws: of the bootstrap.
+
+    Attributes:
+        records: distinct records (or persons).
+        sides: of one target, persons with records of members and with other records.
+    """
+
+    def __init__(
+        self,
+        members: NDArray[np.bool_],
+        pairs: NDArray[np.integer],
+        people: NDArray[Any],
+        scored: NDArray[np.bool_],
+        seed: int = 0,
+        draws: int = DRAWS,
+    ) -> None:
+        # Models and records without any score are no clusters: drawn for nothing.
+        rows, columns = scored.any(axis=1), scored.any(axis=0)
+        self.person = np.unique(people[columns], return_inverse=True)[1]
+        self.records = int(self.person.max(initial=-1)) + 1
+        whole = bool(rows.all() and columns.all())
+        table = np.s_[:, :] if whole else np.ix_(rows, columns)
+        clusters = clusters_of(pairs[rows], self.person, seed)
+        self.boot = TwoWayBootstrap(members[table], clusters, scored[table], draws, seed)
+        self.member = self.boot.member[self.boot.scored]  # of each scored cell
+        self.one = clusters.counts[0] == 1
+        if self.one:
+            self.sides = tuple(
+                len(np.unique(self.person[(self.boot.member == side).any(axis=0)]))
+                for side in (True, False)
+            )
+        else:
+            self.sides = (self.records, self.records)
+
+    def either_way(
+        self,
+        name: str,
+        score: NDArray[np.float64],
+        fprs: Sequence[float],
+        confidence: float,
+        family: int = 1,
+        references: Rescored | None = None,
+        curve: bool = True,
+    ) -> AttackRates:
+        """`rates`, of the negatives where the scores point the wrong way beyond doubt."""
+        rates = self.rates(name, score, fprs, confidence, family, references, curve=curve)
+        if rates.auc.high is None or rates.auc.high >= 0.5:
+            return rates
+        # Which of two directions speaks is a choice: each has half of the level.
+        others = _turned(references)
+        again = self.rates(name, -score, fprs, confidence, 2 * family, others, curve=curve)
+        return replace(again, turned=rates.auc)
+
+    def rates(
+        self,
+        name: str,
+        score: NDArray[np.float64],
+        fprs: Sequence[float],
+        confidence: float,
+        family: int = 1,
+        references: Rescored | None = None,
+        least: Sequence[float] | NDArray[np.float64] = (),
+        share: float = 1.0,
+        curve: bool = False,
+    ) -> AttackRates:
+        """AUC, TPRs and curve of a score.
+
+        Args:
+            name: of the attack.
+            score: of each scored cell, in row-major order, higher = member.
+            family: results whose limits shall hold at once at `confidence` (Bonferroni).
+            references: what models do as references; by default these are taken as they are.
+            least: (1 + fprs) variances that AUC and TPRs have at least.
+            share: of the records of an audit that these are: limits are as of all of them.
+            curve: whether the ROC curve is wanted, with limits and band.
+        """
+        level = family_confidence(confidence, family)
+        whole = roc(self.member, score)
+        grid = _grid(whole.non_members, self.records) if curve else []
+        asked = np.array([*fprs, *grid])
+        drawn = self.boot.replicate(score, asked, whole.outside, references)
+        if self.one or len(least) or share < 1:
+            spreads = self._spreads(score, whole, asked, drawn, least, share)
+            drawn = replace(drawn, spreads=spreads, paired=self._paired(asked))
+        method, people = boot_name(drawn), math.ceil(min(self.sides) / share)
+
+        def rate_of(place: int, point: RatePoint, level: float) -> Estimate:
+            trials = math.ceil(whole.members / share)
+            spread = drawn.spread(place)
+            return share_estimate(point.tpr, spread, trials, people, level, method)
+
+        tpr: dict[float, Measured] = {}
+        realised: dict[float, float] = {}
+        for place, fpr in enumerate(fprs, 1):
+            try:
+                point = rate_at(whole, fpr, self.sides[1])
+            except NotMeasurable as error:
+                tpr[fpr] = Refusal(str(error))
+                continue
+            rate = labelled_as_family(rate_of(place, point, level), confidence, family, "results")
+            # Whoever accuses at random reaches the FPR: no attacker has to do worse.
+            tpr[fpr] = replace(rate, high=max(rate.high or 0.0, fpr))
+            realised[fpr] = point.realised_fpr
+        scores = whole.members + whole.non_members
+        words = f"{method}, Student t; n = scores"
+        auc = symmetric_estimate(auc_of(whole), drawn.spread(0), scores, level, words, 0.0, 1.0)
+        points: dict[str, list[float]] = {}
+        if curve:
+            places = 1 + len(fprs) + np.arange(len(grid))
+            listed = [
+                rate_of(int(place), rate_at(whole, fpr), confidence)
+                for place, fpr in zip(places, grid, strict=True)
+            ]
+            height = [point.value or 0.0 for point in listed]
+            low, high = simultaneous_band(
+                np.array(height), drawn, places, whole.members, people, confidence
+            )
+            points = {
+                "fpr": grid,
+                "tpr": height,
+                "low": [point.low or 0.0 for point in listed],
+                "high": [1.0 if point.high is None else point.high for point in listed],
+                "band_low": low.tolist(),
+                "band_high": high.tolist(),
+            }
+        auc = labelled_as_family(auc, confidence, family, "results")
+        return AttackRates(name, auc, tpr, realised, points, drawn, tuple(fprs))
+
+    def _spreads(
+        self,
+        score: NDArray[np.float64],
+        curve: Roc,
+        fprs: NDArray[np.float64],
+        drawn: Replicates,
+        least: Sequence[float] | NDArray[np.float64],
+        share: float,
+    ) -> list[Spread]:
+        """Spread of the AUC and of each TPR, with what the bootstrap alone does not know."""
+        spreads = []
+        for place in range(1 + len(fprs)):
+            spread = drawn.spread(place)
+            variance = max(spread.variance, least[place] if place < len(least) else 0.0)
+            spread = Spread(variance * share, spread.degrees)
+            if self.one and place == 0:
+                spread = replace(spread, degrees=float(max(1, min(self.sides) - 1)))
+            elif self.one and smallest_fpr(curve.non_members) <= fprs[place - 1] * (1 + 1e-9):
+                spread = self._of_one(score, float(fprs[place - 1]), curve, spread.variance, share)
+            spreads.append(spread)
+        return spreads
+
+    def _alarms(self, fpr: float) -> float:
+        """Degrees of freedom of the threshold at an FPR of one target."""
+        return max(1.0, math.floor(fpr * self.sides[1] + 1e-9) - 1)
+
+    def _paired(self, fprs: NDArray[np.float64]) -> list[float]:
+        """Degrees of freedom of differences of the AUC and of the TPRs of one target."""
+        members = float(max(1, min(self.sides) - 1))
+        return [members, *(min(self._alarms(fpr), members) for fpr in fprs)] if self.one else []
+
+    def _of_one(
+        self, score: NDArray[np.float64], fpr: float, curve: Roc, variance: float, share: float
+    ) -> Spread:
+        """Spread of a TPR of one target: its degrees come from members and from false alarms.
+
+        What members alone vary is known with one degree a person; the rest of the bootstrap's
+        variance is that of the threshold, which few false alarms set (Satterthwaite).
+        """
+        inside = self.sides[0]
+        hit = np.where(self.member, rate_at(curve, fpr).accused(score), 0.0)
+        person = np.broadcast_to(self.person, self.boot.member.shape)[self.boot.scored]
+        size = float(curve.members)
+        centred = hit - np.where(self.member, hit.sum() / size, 0.0)
+        sums = np.bincount(person, centred)
+        members = share * float((sums**2).sum()) / size**2 * inside / max(inside - 1, 1)
+        threshold = max(variance - members, 0.0)
+        persons = max(inside / share - 1, 1)
+        weight = members**2 / persons + threshold**2 / self._alarms(fpr / share)
+        whole = members + threshold
+        return Spread(whole, whole**2 / weight if weight > 0 else float(persons))
 
 
 def _turned(rescored: Rescored | None) -> Rescored | None:
@@ -221,96 +407,10 @@ def _turned(rescored: Rescored | None) -> Rescored | None:
 def boot_name(replicates: Replicates) -> str:
     """What was redrawn, for the method of an estimate."""
     if replicates.clusters[0] == 1:
-        return "bootstrap (records; of this one target)"
+        return "bootstrap (people or records, of this one target)"
     if replicates.influence is not None:
         return "two-way bootstrap (targets x records), references redrawn"
     return "two-way bootstrap (targets x records)"
-
-
-def _measure(
-    name: str,
-    score: NDArray[np.float64],
-    references: Rescored | None,
-    family: int,
-    boot: TwoWayBootstrap,
-    records: int,
-    fprs: tuple[float, ...],
-    confidence: float,
-) -> AttackRates:
-    level = family_confidence(confidence, family)
-    curve = roc(boot.member[boot.scored], score)
-    grid = _grid(curve.non_members, records)
-    replicates = boot.replicate(score, np.array([*fprs, *grid]), curve.outside, references)
-
-    tpr: dict[float, Measured] = {}
-    realised: dict[float, float] = {}
-    for place, fpr in enumerate(fprs):
-        try:
-            check_resolvable(fpr, curve.non_members, records)
-        except NotMeasurable as error:
-            tpr[fpr] = Refusal(str(error))
-            continue
-        point = rate_at(curve, fpr)
-        rate = _share(point.tpr, curve, replicates, 1 + place, records, level)
-        rate = labelled_as_family(rate, confidence, family, "results")
-        # Whoever accuses at random reaches the FPR: no attacker has to do worse.
-        tpr[fpr] = replace(rate, high=max(rate.high or 0.0, fpr))
-        realised[fpr] = point.realised_fpr
-    auc = symmetric_estimate(
-        auc_of(curve),
-        replicates.spread(0),
-        curve.members + curve.non_members,
-        level,
-        f"{boot_name(replicates)}, Student t; n = scores",
-        0.0,
-        1.0,
-    )
-    return AttackRates(
-        name,
-        labelled_as_family(auc, confidence, family, "results"),
-        tpr,
-        realised,
-        _curve(curve, grid, replicates, 1 + len(fprs), records, confidence),
-        replicates,
-        fprs,
-    )
-
-
-def _share(
-    value: float, curve: Roc, replicates: Replicates, place: int, records: int, confidence: float
-) -> Estimate:
-    """A TPR with the spread of its place in the replicates."""
-    spread = replicates.spread(place)
-    name = boot_name(replicates)
-    return share_estimate(value, spread, curve.members, records, confidence, name)
-
-
-def _curve(
-    curve: Roc,
-    grid: list[float],
-    replicates: Replicates,
-    first: int,
-    records: int,
-    confidence: float,
-) -> dict[str, list[float]]:
-    """The ROC curve on a grid, whose replicates begin at place `first`, with limits and band."""
-    places = first + np.arange(len(grid))
-    points = [
-        _share(rate_at(curve, fpr).tpr, curve, replicates, int(place), records, confidence)
-        for fpr, place in zip(grid, places, strict=True)
-    ]
-    height = [point.value or 0.0 for point in points]
-    band_low, band_high = simultaneous_band(
-        np.array(height), replicates, places, curve.members, records, confidence
-    )
-    return {
-        "fpr": list(grid),
-        "tpr": height,
-        "low": [point.low or 0.0 for point in points],
-        "high": [1.0 if point.high is None else point.high for point in points],
-        "band_low": band_low.tolist(),
-        "band_high": band_high.tolist(),
-    }
 
 
 def _grid(non_members: int, records: int) -> list[float]:
@@ -325,8 +425,8 @@ def _grid(non_members: int, records: int) -> list[float]:
 def risk_rate(shadows: Shadows, targets: Shadows | None = None) -> float | None:
     """FPR of the frontier's risk: 1 %, or 10 % if only that is resolved, or None for the AUC."""
     attacked, scored = _attacked(shadows, targets)
-    records = len(np.unique(attacked.people[scored.any(axis=0)]))
-    outside = int((~attacked.members & scored).sum())
+    cells = ~attacked.members & scored
+    records, outside = len(np.unique(attacked.people[cells.any(axis=0)])), int(cells.sum())
     for fpr in (0.01, 0.1):
         try:
             check_resolvable(fpr, outside, records)
@@ -350,6 +450,7 @@ def judged(
     fpr: float | None,
     among: int = 1,
     views: Mapping[str, Results] = MappingProxyType({}),
+    family: int = 0,
 ) -> list[risks.AttackResult]:
     """What `risk_of` is asked about: one metric of every attack, with what its checks found.
 
@@ -358,8 +459,10 @@ def judged(
         among: candidates that this one was chosen from for its risk: limits then hold for all of
             them at once.
         views: results on functions of what it answers; limits hold for these, too.
+        family: results whose limits shall hold at once, where there are more of them: those on a
+            view hold together with those on what it is a function of.
     """
-    family = (len(results) + sum(map(len, views.values()))) * among
+    family = max(len(results) + sum(map(len, views.values())), family) * among
     listed = []
     for view, part in {risks.RELEASE: results, **views}.items():
         for name, result in part.items():
@@ -377,7 +480,7 @@ def judged(
 
 
 def strongest(results: Mapping[str, AttackRates], fpr: float | None) -> str:
-    """The attack with the highest lower limit of those whose self-checks passed.
+    """The attack that `evidence.risk.risk_of` takes, of those whose self-checks passed.
 
     The highest point estimate where none is left or no rate can be given: it decides nothing.
     """
@@ -393,15 +496,21 @@ def strongest(results: Mapping[str, AttackRates], fpr: float | None) -> str:
 
 
 def strongest_metric(
-    results: Results, fpr: float | None, views: Mapping[str, Results] = MappingProxyType({})
+    results: Results,
+    fpr: float | None,
+    views: Mapping[str, Results] = MappingProxyType({}),
+    family: int = 0,
 ) -> Measured:
     """The worst of all attacks whose self-checks passed; see `evidence.risk.risk_of`."""
-    worst = risks.risk_of(judged(results, fpr, views=views), chance_of(fpr))
+    worst = risks.risk_of(judged(results, fpr, 1, views, family), chance_of(fpr))
     return worst if isinstance(worst, Refusal) else worst.estimate
 
 
 def shown(
-    results: Results, among: int = 1, views: Mapping[str, Results] = MappingProxyType({})
+    results: Results,
+    among: int = 1,
+    views: Mapping[str, Results] = MappingProxyType({}),
+    family: int = 0,
 ) -> Iterator[tuple[float | None, Estimate]]:
     """What lies above chance, with limits that hold for every attack and quantity at once.
 
@@ -411,7 +520,7 @@ def shown(
     rates = next(iter(results.values())).tpr
     quantities = [fpr for fpr, rate in sorted(rates.items()) if isinstance(rate, Estimate)]
     for fpr in (*quantities, None):
-        listed = judged(results, fpr, among * (len(quantities) + 1), views)
+        listed = judged(results, fpr, among * (len(quantities) + 1), views, family)
         found = risks.risk_of(listed, chance_of(fpr))
         if isinstance(found, risks.Risk) and (found.estimate.low or 0.0) > chance_of(fpr):
             yield fpr, found.estimate
@@ -449,21 +558,30 @@ def risk_change(
     Negative = safer. Each side uses its own strongest attack.
     """
     ours, theirs = after[strongest(after, fpr)], before[strongest(before, fpr)]
-    if ours.failed or theirs.failed:
+    if ours.failed or theirs.failed or ours.replicates is theirs.replicates:
         return None
+    change = paired(ours, theirs, fpr, confidence)
+    return change if isinstance(change, Estimate) else None
+
+
+def paired(
+    ours: AttackRates, theirs: AttackRates, fpr: float | None, confidence: float
+) -> Measured | None:
+    """A metric of one attack less that of another on the same targets and records, in [-1, 1].
+
+    Returns: Its difference; a refusal where a rate cannot be read; None where there is no value.
+    """
     new, old = ours.metric(fpr), theirs.metric(fpr)
-    assert isinstance(new, Estimate) and isinstance(old, Estimate)
+    if isinstance(new, Refusal) or isinstance(old, Refusal):
+        return new if isinstance(new, Refusal) else old
     if new.value is None or old.value is None:
-        return None
-    place = ours.place(fpr)
-    if math.isclose(new.value, old.value) and ours.replicates is theirs.replicates:
         return None
     return symmetric_estimate(
         new.value - old.value,
-        (ours.replicates - theirs.replicates).spread(place),
+        (ours.replicates - theirs.replicates).spread(ours.place(fpr)),
         new.n,
         confidence,
-        "paired two-way bootstrap (targets x records), Student t",
+        f"paired {boot_name(replace(ours.replicates, influence=None))}, Student t",
         -1.0,
         1.0,
     )

@@ -23,10 +23,10 @@ from lethe.membership.exposure import (
     expose,
     mean_change,
     most_exposed,
-    newly_exposed,
     vulnerability,
 )
 from lethe.membership.measure import run_attacks
+from lethe.membership.records import newly_exposed
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.obfuscation import Obfuscation
 from lethe.training.shadows import Shadows

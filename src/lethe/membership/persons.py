@@ -22,7 +22,7 @@ from lethe.membership.scoring import score
 from lethe.training.environment import on_one_thread
 from lethe.training.shadows import Shadows
 
-WAYS = ("sum", "mean", "max", "standardised")
+WAYS = ("sum", "standardised")
 
 Float = NDArray[np.float64]
 
@@ -50,9 +50,9 @@ def person_scores(
     """Add up the scores of each person's records, per model.
 
     Args:
-        how: ``sum``, ``mean``, ``max``, or ``standardised``, the mean after each record's scores
-            are brought to mean 0 and deviation 1 over all models, for scores without a scale of
-            their own, such as the signal itself.
+        how: ``sum``, or ``standardised``, the mean after each record's scores are brought to mean
+            0 and deviation 1 over all models, for scores without a scale of their own, such as the
+            signal itself.
 
     Raises InputError: some, not all, records of a person are in a model, or shapes differ.
 
@@ -84,12 +84,10 @@ def person_scores(
         if values.shape != members.shape:
             raise InputError(f"scores {values.shape} and members {members.shape} must be alike.")
         table = np.asarray(values, np.float64)[:, order]
-        if how == "max":
-            added[name] = np.maximum.reduceat(table, starts, axis=1)
-            continue
-        table = standardised(table) if how == "standardised" else table
-        total = np.add.reduceat(table, starts, axis=1)
-        added[name] = total if how == "sum" else total / sizes
+        if how == "sum":
+            added[name] = np.add.reduceat(table, starts, axis=1)
+        else:
+            added[name] = np.add.reduceat(standardised(table), starts, axis=1) / sizes
     return PersonScores(names, sizes.astype(np.intp), whole, added)
 
 

@@ -9,13 +9,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from lethe.data.dataset import Dataset
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.plain import plain
 from lethe.evidence.rules import Precision, Rule, parse_precision
 from lethe.files import write_whole
 from lethe.membership.audit import Show, Silent, Trainer, baseline_spec
@@ -177,6 +178,7 @@ class Row:
         ranking: what a ranking by exposure is worth; None where too few records have a t-score.
     """
 
+    keys: ClassVar = {"disk": "disk_bytes", "memory": "memory_bytes", "widths": "tpr_width"}
     models: int  # K, shadow models a candidate
     seconds: float | None  # wall time to train the plain models; None if the pilot was not timed
     all_seconds: float | None  # and those of every mitigation, and to measure them
@@ -184,18 +186,6 @@ class Row:
     memory: int | None  # bytes, workers and the process that measures
     widths: dict[float, Foreseen]  # of the TPR at each of `RATES`
     ranking: Ranking | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "models": self.models,
-            "seconds": self.seconds,
-            "all_seconds": self.all_seconds,
-            "disk_bytes": self.disk,
-            "memory_bytes": self.memory,
-            "tpr_width": _widths_json(self.widths),
-            "ranking": None if self.ranking is None else self.ranking.to_json(),
-        }
 
 
 @dataclass(frozen=True)
@@ -242,6 +232,7 @@ class Plan:
         return rows[-1].models, "more still narrow the interval"
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values for `plan.json`."""
         return {
             "name": self.name,
             "records": self.records,
@@ -254,12 +245,11 @@ class Plan:
             "worker_bytes": self.cost.worker_bytes,
             "model_bytes": self.cost.model_bytes,
             "stop_bytes": self.cost.stop_bytes,
-            "by_models": [row.to_json() for row in self.rows],
-            "by_records": [
-                {"records": times, "tpr_width": _widths_json(widths)}
-                for times, widths in self.by_records
-            ],
-            "answers": [one.to_json() for one in self.answers],
+            "by_models": plain(self.rows),
+            "by_records": plain(
+                [{"records": times, "tpr_width": widths} for times, widths in self.by_records]
+            ),
+            "answers": plain(self.answers),
             "recommended": dict(zip(("models", "why"), self.recommended(), strict=True)),
             "notes": list(self.notes),
         }
@@ -323,7 +313,7 @@ def plan(
     ranked: dict[int, Ranking] = {}
     if int(np.isfinite(t).sum()) >= 2:
         listed = foresee_ranking(t, shadows.models, sizes, settings.seed)
-        ranked = {one.models: one for one in listed}
+        ranked = dict(zip(sizes, listed, strict=True))
 
     def tpr(models: int, records: float = 1.0) -> dict[float, Foreseen]:
         return {fpr: widths.of(Rule("tpr", fpr, 1.0, True), models, records) for fpr in RATES}
@@ -354,10 +344,6 @@ def plan(
         tuple(answer(widths, one) for one in asked),
         tuple(_notes(measured, settings, cost)),
     )
-
-
-def _widths_json(widths: dict[float, Foreseen]) -> dict[str, Any]:
-    return {f"{fpr:g}": width.to_json() for fpr, width in widths.items()}
 
 
 def check_asked(pilot: int | None, precision: Sequence[str]) -> list[Precision]:

@@ -11,15 +11,18 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import ndtr, stdtrit
 
 from lethe.errors import InputError, check_between
 from lethe.evidence.plain import plain
+from lethe.files import write_for_owner
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.document import Measurement, exposed_records
 from lethe.membership.exposure import Vulnerability, vulnerability
 from lethe.membership.pair_auc import pair_auc
 from lethe.membership.scoring import score
+from lethe.report.explorer import FILE as EXPLORER
+from lethe.report.explorer import ExploredRecords, explorer
 from lethe.training.environment import on_one_thread
 from lethe.training.folder import RunFolder, write_personal
 from lethe.training.shadows import Shadows
@@ -96,6 +99,17 @@ def discoveries(p: Float, rate: float = 0.05) -> NDArray[np.bool_]:
     return found
 
 
+def newly_exposed(after: Vulnerability, before: Vulnerability, rows: NDArray[np.intp]) -> int:
+    """How many of some records became more exposed, false discoveries held at 5 %.
+
+    One-sided tests with standard errors taken as independent (cautious: the two share their
+    splits).
+    """
+    change = after.t[rows] - before.t[rows]
+    z = change / np.sqrt(after.se[rows] ** 2 + before.se[rows] ** 2)
+    return int(discoveries(ndtr(-z)).sum())
+
+
 # Why a record may give itself away: what its neighbours, its class and its twins look like.
 
 MOST_DIMENSIONS = 50
@@ -122,7 +136,6 @@ class Surroundings:
     duplicates: NDArray[np.intp]  # (N,) other records with exactly the same features
     contradicted: NDArray[np.bool_]  # (N,) True where one of those has another label
     near_duplicate: NDArray[np.bool_]
-    note: str  # how it was measured
 
 
 def surroundings(
@@ -150,11 +163,10 @@ def surroundings(
     several = False
     if labels is not None and labels.dtype.kind != "f":
         several, classes = True, np.unique(labels, return_inverse=True)[1]
-    points, words = _points(flat)
+    points = _points(flat)
     kept = np.arange(len(points))
     if len(points) > MOST_REFERENCES:
         kept = np.sort(np.random.default_rng([seed, 12]).permutation(kept)[:MOST_REFERENCES])
-        words += f", distances to {MOST_REFERENCES} random records"
     own, other = np.full(len(points), np.inf), np.full(len(points), np.inf)
     for code in range(int(classes.max()) + 1):
         rows = kept[classes[kept] == code]
@@ -181,25 +193,21 @@ def surroundings(
         twins.astype(np.intp),
         (low < high)[same],
         (nearest > 0) & (nearest <= NEAR * usual),
-        words,
     )
 
 
-def _points(flat: NDArray[np.floating]) -> tuple[NDArray[np.float32], str]:
+def _points(flat: NDArray[np.floating]) -> NDArray[np.float32]:
     """Standardised features, at most 50 of them."""
     table = np.asarray(flat, np.float64)
     spread = table.std(axis=0)
     table = (table - table.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    if table.shape[1] <= MOST_DIMENSIONS:
-        return table.astype(np.float32), "standardised features"
     if table.shape[1] > _MOST_PRODUCTS:
         # The matrix of products would fill the memory; random axes keep distances (Johnson 1984).
         axes = np.random.default_rng([0, 13]).normal(size=(table.shape[1], MOST_DIMENSIONS))
-        shown = (table @ axes / np.sqrt(MOST_DIMENSIONS)).astype(np.float32)
-        return shown, f"{MOST_DIMENSIONS} random projections of the standardised features"
-    _, axes = np.linalg.eigh(table.T @ table)
-    shown = (table @ axes[:, ::-1][:, :MOST_DIMENSIONS]).astype(np.float32)
-    return shown, f"{MOST_DIMENSIONS} principal components of the standardised features"
+        table = table @ axes / np.sqrt(MOST_DIMENSIONS)
+    elif table.shape[1] > MOST_DIMENSIONS:
+        table = table @ np.linalg.eigh(table.T @ table)[1][:, ::-1][:, :MOST_DIMENSIONS]
+    return np.asarray(table, np.float32)
 
 
 def _nearest(
@@ -247,7 +255,7 @@ def near_pairs(features: NDArray[np.floating]) -> NDArray[np.intp]:
     first = np.unique(same, return_index=True)[1]
     if not 10 < len(first) <= _MOST_COMPARED or flat.shape[1] < 3:
         return same
-    points = _points(flat)[0][first]
+    points = _points(flat)[first]
     distance, place = NearestNeighbors(n_neighbors=10).fit(points).kneighbors()
     near, rank = np.nonzero(distance <= np.median(distance[:, -1]) / 20)
     edges = coo_array((np.ones(len(near)), (near, place[near, rank])), (len(first), len(first)))
@@ -292,11 +300,9 @@ def rank_intervals(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Smallest and largest rank by exposure that each record can have; 1 = most exposed.
 
-    From limits of all t at once (Bonferroni): a record stands below those whose lower limit is
-    above its upper limit.
+    A record stands below those whose lower limit is above its upper limit.
 
-    Guarantee: all N intervals hold together with `confidence`, whatever the dependence.
-    Assumes: (t - true t)/se follows Student's t with K - 2 degrees of freedom.
+    Guarantee and assumptions: those of `joint_half_width`.
 
     Args:
         scores: of all records; those without t get the whole range.
@@ -304,14 +310,22 @@ def rank_intervals(
     Returns: (N,) lowest rank, (N,) highest rank.
     """
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    count = len(scores.t)
-    quantile = float(stdtrit(max(models - 2, 1), 1 - (1 - confidence) / (2 * count)))
-    half = quantile * scores.se
+    count, half = len(scores.t), joint_half_width(scores, models, confidence)
     low = np.where(np.isfinite(scores.t), scores.t - half, -np.inf)
     high = np.where(np.isfinite(scores.t), scores.t + half, np.inf)
     above = count - np.searchsorted(np.sort(low), high, side="right")
     below = np.searchsorted(np.sort(high), low, side="left")
     return (1 + above).astype(np.int64), (count - below).astype(np.int64)
+
+
+def joint_half_width(scores: Vulnerability, models: int, confidence: float = 0.95) -> Float:
+    """(N,) half the width of limits that hold for all t at once (Bonferroni).
+
+    Guarantee: all N intervals hold together with `confidence`, whatever the dependence.
+    Assumes: (t - true t)/se follows Student's t with K - 2 degrees of freedom.
+    """
+    tail = (1 - confidence) / (2 * max(len(scores.t), 1))
+    return np.asarray(float(stdtrit(max(models - 2, 1), 1 - tail)) * scores.se)
 
 
 def flags(
@@ -373,14 +387,14 @@ def reasons(shadows: Shadows, around: Surroundings | None = None) -> Columns:
         outside = ~shadows.members
         with np.errstate(invalid="ignore"):
             wrong = (outside & ~shadows.correct).sum(axis=0) / outside.sum(axis=0)
-    say(wrong >= 0.5, "{:.0%} of models without it predict another class", wrong)
+    say(wrong >= 0.5, "{:.0f} % of models without it predict another class", 100 * wrong)
     columns: Columns = {"wrong_outside": wrong, "class_share": np.full(count, np.nan)}
     labels = shadows.labels
     if labels is not None and np.asarray(labels).dtype.kind != "f":
         _, place, size = np.unique(labels, return_inverse=True, return_counts=True)
         share = np.asarray((size / count)[place])
         columns["class_share"] = share
-        say(share < min(RARE, 0.5 / len(size)), "rare class, {:.2%} of records", share)
+        say(share < min(RARE, 0.5 / len(size)), "rare class, {:.2f} % of records", 100 * share)
     if around is not None:
         columns |= {
             "nearest_own": around.own,
@@ -409,49 +423,47 @@ def write_records(
     features: NDArray[np.floating] | None = None,
     variance: str = "auto",
     seed: int = 0,
+    name: str = "",
+    groups: Mapping[str, NDArray[Any]] | None = None,
+    content: Mapping[str, NDArray[Any]] | None = None,
 ) -> str:
-    """Write `records.parquet`, or `records.csv` where pyarrow is missing; returns the name.
+    """Write the table of records and `explorer.html`; returns the name of the table.
 
-    Columns: rank (1 = most exposed), id, label, t, se, low, high (95 % limits of t), auc,
-    tpr_at_0.001, then the further ones of `record_table`.
+    It is `records.parquet`, or `records.csv` where pyarrow is missing. Columns: rank (1 = most
+    exposed), id, label, t, se, low, high (95 % limits of t), auc, tpr_at_0.001, then the further
+    ones of `record_table`.
 
     Args:
         classes: names of the classes, if known.
         features: (N, ...) inputs of the records that can be members; without them the columns
             on neighbours and duplicates are left out.
+        name: of the subject, for the title of the explorer.
+        groups: name to (N,) group of each record, to filter by.
+        content: name to (N,) values of each record, to look at.
     """
-    rows = [
-        {"rank": rank, **plain(row), **more}
-        for rank, (row, more) in enumerate(
-            zip(
-                exposed_records(measured, classes, pseudonyms=False),
-                _more(measured, features, variance, seed),
-                strict=True,
-            ),
-            start=1,
-        )
-    ]
-    return write_personal(folder, rows)
-
-
-def _more(
-    measured: Measurement, features: NDArray[np.floating] | None, variance: str, seed: int
-) -> list[dict[str, Any]]:
-    """What `record_table` adds on each record that has a t, in the order of `exposed_records`."""
-    shadows = measured.shadows
+    shadows, exposure = measured.shadows, measured.exposure
     attacks = [name for name in measured.results if name in ATTACKS]
     scores = score(shadows, attacks or ["loss-threshold", "lira-online"], variance, seed)
     around = None
     if features is not None and shadows.records > 1:
         around = surroundings(features, shadows.labels, seed)
     columns = record_table(shadows, scores, around)
-    order = measured.exposure.ranked(0.95).order
-    added = {name: column[order].tolist() for name, column in columns.items()}
-    return [
-        {name: _plain(column[at]) for name, column in added.items()} for at in range(len(order))
+    half = joint_half_width(exposure.all_models, shadows.models)
+    every = shadows.ids.astype(str), exposure.all_models.t, half, columns["why"]
+    page = explorer(name, ExploredRecords(*every, groups or {}, content or {}))
+    write_for_owner(folder.path / EXPLORER, page.encode())
+    ranked = zip(
+        exposure.ranked(0.95).order,
+        exposed_records(measured, classes, pseudonyms=False),
+        strict=True,
+    )
+    rows = [
+        {"rank": rank, **plain(row), **{key: _plain(column[at]) for key, column in columns.items()}}
+        for rank, (at, row) in enumerate(ranked, start=1)
     ]
+    return write_personal(folder, rows)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: np.generic) -> Any:
     """No NaN in a table that other programs read: an empty cell instead."""
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+    return None if isinstance(value, np.floating) and not np.isfinite(value) else value.item()

@@ -26,13 +26,10 @@ from lethe.evidence import risk as risks
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.of_model import Slice, SlicesBy
 from lethe.evidence.risk import family_confidence
-from lethe.evidence.roc import RatePoint, auc_of, check_resolvable, rate_at, roc
+from lethe.evidence.roc import RatePoint, check_resolvable, rate_at, roc
 from lethe.evidence.rules import Rule
 from lethe.evidence.twoway import (
-    Replicates,
     Spread,
-    TwoWayBootstrap,
-    clusters_of,
     combine,
     mean_spread,
     share_estimate,
@@ -40,7 +37,7 @@ from lethe.evidence.twoway import (
 )
 from lethe.membership.exposure import jackknife, small_sample_factor
 from lethe.membership.leave_one_out import Moments, moments, without_groups
-from lethe.membership.measure import AttackRates
+from lethe.membership.measure import AttackRates, Meter
 from lethe.membership.records import holm_adjusted
 from lethe.membership.scoring import score
 from lethe.training.environment import default_workers, on_one_thread
@@ -103,14 +100,15 @@ def slice_metrics(
             return Slice(name, count, why, why, why, why, why, why, None), None
         part = _Part(score, members, pairs, everyone, rows, seed)
         rest = _Part(score, members, pairs, everyone, ~rows, seed)
-        difference, p = _difference(part, rest, joint, fpr)
+        rates = part.rates(fpr, joint)
+        difference, p = _difference(rates, rest.rates(fpr, joint))
         found = Slice(
             name,
             count,
-            part.auc(joint, fpr),
+            rates.auc,
             part.share(threshold, True, joint),
             part.share(threshold, False, joint),
-            part.within(fpr, joint),
+            rates.tpr[fpr],
             _t_estimate(means[:, at], count, joint),
             difference,
             None,
@@ -161,28 +159,12 @@ class _Part:
         self.score, self.members = score[:, rows], members[:, rows]
         self.scored = ~np.isnan(self.score)
         self.people, self.pairs = people[rows], pairs
-        self.curve = roc(self.members[self.scored], self.score[self.scored])
-        clusters = clusters_of(pairs, self.people, seed)
-        self.boot = TwoWayBootstrap(self.members, clusters, self.scored, seed=seed)
-        self._replicates: Replicates | None = None
+        self.meter = Meter(self.members, pairs, self.people, self.scored, seed)
 
-    def replicates(self, fpr: float) -> Replicates:
+    def rates(self, fpr: float, confidence: float) -> AttackRates:
         """Of the AUC and of the TPR at the slice's own threshold."""
-        if self._replicates is None:
-            flat = self.score[self.scored]
-            self._replicates = self.boot.replicate(flat, np.array([fpr]), self.curve.outside)
-        return self._replicates
-
-    def auc(self, confidence: float, fpr: float) -> Estimate:
-        return symmetric_estimate(
-            auc_of(self.curve),
-            self.replicates(fpr).spread(0),
-            self.curve.members + self.curve.non_members,
-            confidence,
-            "two-way bootstrap (targets x records), Student t, Bonferroni over slices; n = scores",
-            0.0,
-            1.0,
-        )
+        flat = self.score[self.scored]
+        return self.meter.rates("", flat, (fpr,), confidence)
 
     def share(self, threshold: RatePoint, inside: bool, confidence: float) -> Estimate:
         """Share of members, or of non-members, that the pooled threshold accuses."""
@@ -201,30 +183,21 @@ class _Part:
             confidence,
         )
 
-    def within(self, fpr: float, confidence: float) -> Measured:
-        records = len(np.unique(self.people))
-        try:
-            check_resolvable(fpr, self.curve.non_members, records)
-        except NotMeasurable as error:
-            return Refusal(str(error))
-        point = rate_at(self.curve, fpr)
-        spread = self.replicates(fpr).spread(1)
-        return share_estimate(point.tpr, spread, self.curve.members, records, confidence)
 
-
-def _difference(part: _Part, rest: _Part, confidence: float, fpr: float) -> tuple[Measured, float]:
+def _difference(ours: AttackRates, theirs: AttackRates) -> tuple[Estimate, float]:
     """AUC of a slice minus that of the rest; both redraw the same targets, but other records."""
-    ours, theirs = part.replicates(fpr), rest.replicates(fpr)
-    targets = float(np.var(ours.values[0, :, 0] - theirs.values[0, :, 0]))
-    others = [ours.parts(0)[kind] + theirs.parts(0)[kind] for kind in (1, 2)]
-    clusters = [min(pair) for pair in zip(ours.clusters, theirs.clusters, strict=True)]
+    mine, rest = ours.replicates, theirs.replicates
+    targets = float(np.var(mine.values[0, :, 0] - rest.values[0, :, 0]))
+    others = [mine.parts(0)[kind] + rest.parts(0)[kind] for kind in (1, 2)]
+    clusters = [min(pair) for pair in zip(mine.clusters, rest.clusters, strict=True)]
     spread = combine((targets, *others), clusters)
-    value = auc_of(part.curve) - auc_of(rest.curve)
+    assert ours.auc.value is not None and theirs.auc.value is not None
+    value = ours.auc.value - theirs.auc.value
     estimate = symmetric_estimate(
         value,
         spread,
-        part.curve.members + part.curve.non_members,
-        confidence,
+        ours.auc.n,
+        ours.auc.confidence,
         "two-way bootstrap, targets in common, Bonferroni over slices; n = scores of the slice",
         -1.0,
         1.0,
@@ -354,8 +327,7 @@ def group_evidence(
                     how = shadows.members, shadows.pairs, shadows.people, rows, seed
                     part = _Part(scores[name], *how)
                     rate = 0.1 if rule.fpr is None else rule.fpr
-                    area = rule.fpr is None
-                    estimate = part.auc(level, rate) if area else part.within(rate, level)
+                    estimate = part.rates(rate, level).metric(rule.fpr)
                     if isinstance(estimate, Estimate):
                         estimate = replace(estimate, confidence=confidence)
                 if isinstance(estimate, Refusal):  # one group that is not measured leaves all open

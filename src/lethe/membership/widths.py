@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,20 +115,11 @@ Float = NDArray[np.float64]
 class Ranking:
     """What a ranking of the records by t would be worth."""
 
-    models: int  # K
-    reliability: float  # expected correlation of t between two independent sets of K models
+    keys: ClassVar = {"overlap": "top_overlap"}
+    reliability: float  # expected correlation of t between two independent sets of models
     low: float  # 10 % limit of it, over records drawn anew
     high: float  # 90 % limit
     overlap: float  # expected share of the most exposed 1 % that two such sets have in common
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "reliability": self.reliability,
-            "low": self.low,
-            "high": self.high,
-            "top_overlap": self.overlap,
-        }
 
 
 def foresee_ranking(t: Float, pilot: int, wanted: list[int], seed: int = 0) -> list[Ranking]:
@@ -155,7 +146,6 @@ def foresee_ranking(t: Float, pilot: int, wanted: list[int], seed: int = 0) -> l
         low, high = np.quantile(again, [0.1, 0.9])
         found.append(
             Ranking(
-                models,
                 _reliability(mean, square, models),
                 float(low),
                 float(high),
@@ -215,9 +205,6 @@ class Width:
     width: float  # expected distance of the limits
     low: float  # the width will lie above this in about 90 % of audits
     high: float  # and below this in about 90 %
-
-    def to_json(self) -> dict[str, Any]:
-        return {"value": self.value, "width": self.width, "low": self.low, "high": self.high}
 
 
 Foreseen = Width | Refusal
@@ -325,18 +312,10 @@ class Answer:
         models: fewest models with which the expected width is narrow enough; None if none is.
     """
 
-    asked: Precision  # the precision
+    asked: str  # the precision
     models: int | None
     sure: int | None  # fewest with which 9 audits of 10 are; None if none is
-    why: str = ""  # what stands in the way, and what would help
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "asked": str(self.asked),
-            "models": self.models,
-            "sure": self.sure,
-            "why": self.why,
-        }
+    why: str  # what stands in the way, and what would help; empty where nothing does
 
 
 def answer(widths: Widths, asked: Precision) -> Answer:
@@ -359,7 +338,7 @@ def answer(widths: Widths, asked: Precision) -> Answer:
         why = last.reason
     elif "models" not in found:
         why = _records_needed(widths, asked, last)
-    return Answer(asked, found.get("models"), found.get("sure"), why)
+    return Answer(str(asked), found.get("models"), found.get("sure"), why)
 
 
 def _even_numbers() -> Iterable[int]:

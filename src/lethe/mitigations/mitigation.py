@@ -7,7 +7,7 @@ proves (`guarantee`). Adding one takes its file and its line in `MITIGATIONS`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,8 +29,21 @@ STRONGER = 10.0
 """How many times the recipe's own L2 penalty the comparator takes, if the recipe has one."""
 
 
+class Measured:
+    """A `Mitigation` that takes no weights from the audit and has no further details."""
+
+    @property
+    def needs_weights(self) -> bool:
+        """See `Mitigation`."""
+        return False
+
+    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
+        """Nothing further."""
+        return {}
+
+
 @dataclass(frozen=True)
-class Comparator:
+class Comparator(Measured):
     """A `Mitigation` whose fixed change is measured and proves nothing."""
 
     name: str  # unique name of the candidate
@@ -39,7 +52,6 @@ class Comparator:
     changes: Treatment  # the same for every data set
     assumptions: tuple[str, ...]  # how it was attacked
     voided_by: tuple[str, ...]  # what would end its effect
-    needs_weights: bool = False  # never
 
     @property
     def answers_only(self) -> bool:
@@ -56,10 +68,6 @@ class Comparator:
     def guarantee(self, pool: NDArray[np.bool_] | None = None) -> Guarantee:
         """Always `empirical-only`: nothing bounds what one record changes."""
         return empirical_only(*self.assumptions, voided_by=self.voided_by)
-
-    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
-        """Nothing further."""
-        return {}
 
 
 def _regulariser(name: str, title: str, field: str, value: float, *voided_by: str) -> Comparator:
@@ -201,120 +209,65 @@ class Mitigation(Protocol):
         ...
 
 
-class MitigationSettings(Protocol):
-    """Numbers that mitigations are built from; `lethe.membership.settings` says what each is."""
-
-    @property
-    def noise(self) -> float:
-        """Standard deviation, by `noise_convention`."""
-        ...
-
-    @property
-    def noise_convention(self) -> str:
-        """``mean`` or ``record``, see `noise_on_mean`."""
-        ...
-
-    @property
-    def alpha(self) -> float:
-        """Of the targeted weights."""
-        ...
-
-    @property
-    def beta(self) -> float:
-        """Of the targeted weights."""
-        ...
-
-    @property
-    def epsilon(self) -> tuple[float, ...]:
-        """Targets of DP-SGD."""
-        ...
-
-    @property
-    def delta(self) -> float | None:
-        """Of DP-SGD."""
-        ...
-
-    @property
-    def clip(self) -> float:
-        """Largest norm of a record's gradient in DP-SGD."""
-        ...
-
-    @property
-    def dp_batch_size(self) -> int | None:
-        """Expected batch of DP-SGD; None for the default."""
-        ...
-
-    @property
-    def dp_epochs(self) -> int | None:
-        """Passes of DP-SGD; None for the recipe's."""
-        ...
-
-    @property
-    def dp_learning_rate(self) -> float | None:
-        """Of DP-SGD; None for the default."""
-        ...
-
-    @property
-    def dp_optimizer(self) -> str | None:
-        """Of DP-SGD; None for the default."""
-        ...
-
-    @property
-    def local_epsilon(self) -> float | None:
-        """Target of the estimated epsilon of a posterior draw."""
-        ...
-
-
 @dataclass(frozen=True)
 class Asked:
-    """What mitigations are built from.
+    """What mitigations are built from; `lethe.membership.settings` says what each number is."""
 
-    Attributes:
-        public: (N,) weights that no private record decides, where ``individual-dp`` is asked for.
-    """
-
-    settings: MitigationSettings  # of the audit
     recipe: Recipe  # how one model is trained
-    public: NDArray[np.float32]
+    public: NDArray[np.float32]  # (N,) weights that no private record decides, of individual-dp
+    noise: float  # standard deviation, by `noise_convention`
+    noise_convention: str  # ``mean`` or ``record``, see `noise_on_mean`
+    alpha: float  # of the targeted weights
+    beta: float  # of the targeted weights
+    epsilon: tuple[float, ...]  # targets of DP-SGD
+    delta: float | None  # of DP-SGD
+    clip: float  # largest norm of a record's gradient in DP-SGD
+    dp_batch_size: int | None  # expected batch of DP-SGD; None for the default, like the next three
+    dp_epochs: int | None
+    dp_learning_rate: float | None
+    dp_optimizer: str | None
+    local_epsilon: float | None  # target of the estimated epsilon of a posterior draw
+
+    @classmethod
+    def of(cls, settings: Any, recipe: Recipe, public: NDArray[np.float32]) -> Asked:
+        """The numbers of an audit's settings, by their names."""
+        numbers = {field.name: getattr(settings, field.name) for field in fields(cls)[2:]}
+        return cls(recipe, public, **numbers)
 
 
 def _standard(asked: Asked) -> Sequence[Mitigation]:
     from lethe.mitigations.obfuscation import noise_on_mean, standard_mitigations
 
-    settings, recipe = asked.settings, asked.recipe
     batch, epochs = 1, 2  # of a recipe without epochs, which will refuse to stop early
-    if isinstance(recipe, TorchRecipe):
-        batch, epochs = recipe.batch_size, recipe.epochs
-    noise = noise_on_mean(settings.noise, settings.noise_convention, batch)
-    return standard_mitigations(noise, settings.alpha, settings.beta, epochs)
+    if isinstance(asked.recipe, TorchRecipe):
+        batch, epochs = asked.recipe.batch_size, asked.recipe.epochs
+    noise = noise_on_mean(asked.noise, asked.noise_convention, batch)
+    return standard_mitigations(noise, asked.alpha, asked.beta, epochs)
 
 
 def _cheap(asked: Asked) -> Sequence[Mitigation]:
-
     return cheap_baselines(asked.recipe)
 
 
 def _output(asked: Asked) -> Sequence[Mitigation]:
-
     return output_limits()
 
 
 def _private(asked: Asked) -> Sequence[Mitigation]:
     from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, private_training
 
-    settings, recipe = asked.settings, asked.recipe
-    assert isinstance(recipe, TorchRecipe)
+    assert isinstance(asked.recipe, TorchRecipe)
     listed: list[Mitigation] = []
-    for epsilon in settings.epsilon:
+    for epsilon in asked.epsilon:
         training = private_training(
-            recipe,
+            asked.recipe,
             epsilon,
-            settings.delta,
-            clip=settings.clip,
-            batch_size=settings.dp_batch_size,
-            epochs=settings.dp_epochs,
-            learning_rate=settings.dp_learning_rate,
-            optimizer=settings.dp_optimizer,
+            asked.delta,
+            clip=asked.clip,
+            batch_size=asked.dp_batch_size,
+            epochs=asked.dp_epochs,
+            learning_rate=asked.dp_learning_rate,
+            optimizer=asked.dp_optimizer,
         )
         listed += [training, IndividualPrivacy(training), IndividualPrivacy(training, asked.public)]
     return listed
@@ -323,9 +276,8 @@ def _private(asked: Asked) -> Sequence[Mitigation]:
 def _draws(asked: Asked) -> Sequence[Mitigation]:
     from lethe.mitigations.swag_release.mechanism import PosteriorDraw
 
-    epsilon = asked.settings.local_epsilon
-    assert epsilon is not None
-    return [PosteriorDraw(epsilon), PosteriorDraw(epsilon, weighting="scalar")]
+    assert asked.local_epsilon is not None
+    return [PosteriorDraw(asked.local_epsilon, weighting=form) for form in ("target", "scalar")]
 
 
 Build = Callable[[Asked], Sequence[Mitigation]]

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.guarantee import SEED_KNOWN, Guarantee, empirical_only
+from lethe.mitigations.mitigation import Measured
 from lethe.training.batches import stop_epochs
 from lethe.training.recipe import Treatment
 
@@ -130,7 +131,7 @@ class Obfuscation:
 
 
 @dataclass(frozen=True)
-class EarlyStopping:
+class EarlyStopping(Measured):
     """Training cut at an earlier epoch, the best of several that the plain training passes.
 
     Which stop is the best is found by the audit, see `lethe.membership.candidates`. The plain
@@ -141,7 +142,6 @@ class EarlyStopping:
     full: int  # epochs of the full training
     chosen: int | None = None  # the best stop; None before it is known
     name: str = "early-stopping"
-    needs_weights: bool = False
 
     @property
     def title(self) -> str:
@@ -167,9 +167,6 @@ class EarlyStopping:
     def guarantee(self, pool: NDArray[np.bool_] | None = None) -> Guarantee:
         """Always `empirical-only`: nothing bounds what a record changes on the way."""
         return empirical_only(_OF_THIS_AUDIT, voided_by=_VOIDED_BY)
-
-    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
-        return {}
 
 
 BASELINE = Obfuscation("baseline", "the recipe as it is", {})

@@ -281,7 +281,12 @@ def train_privately(
             with seeded(layers), full_products():
                 sums = clipping.state.undisturbed(partial(clipped, drawn))
             _add_noise(sums, noise * settings.clip, _stream(secret, step, _NOISE))
-            _take_step(optimizer, trained, sums, settings, step, steps)
+            for key, value in trained.items():  # by the expected size of a batch
+                value.grad = sums[key].div_(float(settings.batch_size)).to(value.dtype)
+            part = factor(settings.schedule, step, steps, settings.warmup)
+            for group in optimizer.param_groups:
+                group["lr"] = settings.learning_rate * part
+            optimizer.step()
         except Disturbed:  # all sums so far are void, and an error would tell of a record
             clipping.state.thorough = True
             secret, step = (
@@ -297,7 +302,22 @@ def train_privately(
     state.done()
     if pristine is not None:
         _hand_over(module, pristine, trained)
-    run = _what_ran(settings, count, noise, checked, weights_from, seed)
+    run = DpSgdRun(
+        noise_multiplier=noise,
+        sampling_rate=rate,
+        steps=steps,
+        delta=settings.delta,
+        records=count,
+        sensitivity=MOST_CHANGE,
+        relation=settings.relation,
+        sampling="poisson",
+        unit=settings.unit,
+        tuning=settings.tuning,
+        runs=settings.runs,
+        weights=checked,
+        weights_from=weights_from,
+        noise_seed="secret" if seed is None else "given",
+    )
     return PrivateModel(module, dp_statement(run), released, noise, steps)
 
 
@@ -357,49 +377,6 @@ def _plan(module: nn.Module, loss: Loss, examples: Any) -> ClippingPlan:
             f"{str(error).strip().partition(chr(10))[0]}); give public ones in examples=, shaped "
             "like data."
         ) from error
-
-
-def _what_ran(
-    settings: PrivateSettings,
-    count: int,
-    noise: float,
-    weights: NDArray[np.float64] | None,
-    weights_from: str,
-    seed: int | None,
-) -> DpSgdRun:
-    return DpSgdRun(
-        noise_multiplier=noise,
-        sampling_rate=settings.rate(count),
-        steps=settings.steps(count),
-        delta=settings.delta,
-        records=count,
-        sensitivity=MOST_CHANGE,
-        relation=settings.relation,
-        sampling="poisson",
-        unit=settings.unit,
-        tuning=settings.tuning,
-        runs=settings.runs,
-        weights=weights,
-        weights_from=weights_from,
-        noise_seed="secret" if seed is None else "given",
-    )
-
-
-def _take_step(
-    optimizer: torch.optim.Optimizer,
-    trained: Mapping[str, Tensor],
-    sums: Mapping[str, Tensor],
-    settings: PrivateSettings,
-    step: int,
-    steps: int,
-) -> None:
-    """Divide the noisy sums by the expected size of a batch and let the optimiser use them."""
-    for key, value in trained.items():
-        value.grad = sums[key].div_(float(settings.batch_size)).to(value.dtype)
-    rate = factor(settings.schedule, step, steps, settings.warmup)
-    for group in optimizer.param_groups:
-        group["lr"] = settings.learning_rate * rate
-    optimizer.step()
 
 
 def cross_entropy(module: nn.Module, batch: Any) -> Tensor:

@@ -3,15 +3,14 @@
 Release one draw from the posterior in which record i counts alpha_i (Savitsky, Williams, Hu 2022,
 arXiv 1909.11796; with SWAG as the sampler: Chew et al. 2025, arXiv 2503.21528).
 
-For a discrete outcome and alpha_i |log p| <= B over *all* parameters and records, with alpha_i
-fixed without the data, an *exact* posterior draw is B-DP under add/remove and 2B-DP under
-replace-one. For densities, whose logarithm has either sign, both double. What is measured on a few
-draws from SWAG and on the records at hand is an estimate of that, and no guarantee.
+For a class and alpha_i |log p| <= B over *all* parameters and records, with alpha_i fixed without
+the data, an *exact* posterior draw is B-DP under add/remove and 2B-DP under replace-one. What is
+measured on a few draws from SWAG and on the records at hand is an estimate of that, and no
+guarantee.
 
-All are functions of an (S, N) array of log-likelihoods log p(y_i | x_i, theta_s). Arguments
-throughout: `risk` is (N,) Delta_i >= 0, infinite where a loss is; `weights` (N,) alpha_i in [0, 1];
-`epsilon` a target > 0; `relation` ``add/remove`` or ``replace-one``; `outcome` ``discrete``, where
-log p <= 0, or ``density``, of either sign.
+All are functions of an (S, N) array of log-likelihoods log p(y_i | x_i, theta_s) of classes, at
+most 0. Arguments throughout: `risk` is (N,) Delta_i >= 0, infinite where a loss is; `weights` (N,)
+alpha_i in [0, 1]; `epsilon` a target > 0; `relation` ``add/remove`` or ``replace-one``.
 """
 
 from __future__ import annotations
@@ -27,25 +26,23 @@ from lethe.errors import InputError, NotMeasurable, check_at_least, check_betwee
 from lethe.evidence.guarantee import Guarantee
 
 NEIGHBOURS = ("add/remove", "replace-one")
-OUTCOMES = ("discrete", "density")
 _ROUNDING = 1e-5
 """How far above 0 a computed log-probability of a class may lie by rounding alone."""
 
 Float = NDArray[np.float64]
 
 
-def epsilon_factor(relation: str, outcome: str = "discrete") -> int:
+def epsilon_factor(relation: str) -> int:
     """Epsilon of an exact posterior draw, divided by the bound B on alpha |log p|.
 
     >>> epsilon_factor("add/remove"), epsilon_factor("replace-one")
     (1, 2)
     """
     check_choice("relation", relation, NEIGHBOURS)
-    check_choice("outcome", outcome, OUTCOMES)
-    return (1 + (relation == "replace-one")) * (1 + (outcome == "density"))
+    return 1 + (relation == "replace-one")
 
 
-def record_risk(log_likelihoods: ArrayLike, outcome: str = "discrete") -> Float:
+def record_risk(log_likelihoods: ArrayLike) -> Float:
     """Delta_i = max over draws of |log p(y_i | x_i, theta_s)|, of the unweighted posterior.
 
     Returns: (N,) >= 0; higher = the record moves the posterior more; infinite where any draw gave
@@ -54,12 +51,10 @@ def record_risk(log_likelihoods: ArrayLike, outcome: str = "discrete") -> Float:
     >>> record_risk([[-1.0, -0.5], [-2.0, -math.inf]])
     array([ 2., inf])
     """
-    return np.asarray(absolute_values(log_likelihoods, outcome).max(0))
+    return np.asarray(absolute_values(log_likelihoods).max(0))
 
 
-def target_weights(
-    risk: ArrayLike, epsilon: float, relation: str, outcome: str = "discrete"
-) -> Float:
+def target_weights(risk: ArrayLike, epsilon: float, relation: str) -> Float:
     """Form (a): alpha_i = min(1, c / Delta_i), with c = epsilon / `epsilon_factor`.
 
     Infinite risk gives weight 0, and 0 gives weight 1.
@@ -70,81 +65,48 @@ def target_weights(
     >>> target_weights([1.0, 4.0, math.inf], 4.0, "replace-one")
     array([1. , 0.5, 0. ])
     """
-    limit = _limit(epsilon, relation, outcome)
+    limit = _limit(epsilon, relation)
     known = _checked_risk(risk)
     return limit / np.maximum(known, limit)
 
 
-def linear_weights(risk: ArrayLike, scale: float, shift: float) -> Float:
-    """Form (b): scale (1 - f~_i) + shift, truncated to [0, 1]; f~ is the risk rescaled to [0, 1].
-
-    Args:
-        risk: infinite gives weight 0 and does not count in the rescaling.
-        scale: >= 0; how far the weights of the safest and the riskiest record lie apart.
-        shift: weight of the riskiest record; finite.
-
-    >>> linear_weights([1.0, 2.0, 3.0], 0.8, 0.1).round(2)
-    array([0.9, 0.5, 0.1])
-    """
-    check_between("scale", scale, 0, math.inf, open_high=True)
-    check_between("shift", shift, -math.inf, math.inf, open_low=True, open_high=True)
-    known = _checked_risk(risk)
-    finite = np.isfinite(known)
-    if not finite.any():
-        return np.zeros(len(known))
-    low, high = known[finite].min(), known[finite].max()
-    span = high - low
-    # Where all are equal nobody stands out, and f~ is 0.
-    share = (np.where(finite, known, low) - low) / (span if span > 0 else 1.0)
-    return np.where(finite, np.clip(scale * (1 - share) + shift, 0, 1), 0.0)
-
-
-def scalar_weights(
-    risk: ArrayLike, epsilon: float, relation: str, outcome: str = "discrete"
-) -> Float:
+def scalar_weights(risk: ArrayLike, epsilon: float, relation: str) -> Float:
     """Form (c): one alpha = min(1, c / max_i Delta_i) for all, the tempered posterior.
 
     The comparator of the other forms. Records of infinite risk get 0 and the others share alpha.
     """
-    limit = _limit(epsilon, relation, outcome)
+    limit = _limit(epsilon, relation)
     known = _checked_risk(risk)
     finite = np.isfinite(known)
     largest = known[finite].max() if finite.any() else limit
     return np.where(finite, limit / max(largest, limit), 0.0)
 
 
-def absolute_values(log_likelihoods: ArrayLike, outcome: str) -> Float:
+def absolute_values(log_likelihoods: ArrayLike) -> Float:
     """(S, N) |log p|, infinite where log p is not finite; refused above 0 for a class."""
-    check_choice("outcome", outcome, OUTCOMES)
     values = np.asarray(log_likelihoods, dtype=np.float64)
     if values.ndim != 2 or 0 in values.shape:
         raise InputError(
             f"log_likelihoods has shape {values.shape}; it must be (draws, records), not empty."
         )
     finite = values[np.isfinite(values)]
-    if outcome == "discrete" and (finite > _ROUNDING).any():
+    if (finite > _ROUNDING).any():
         raise InputError(
-            f"log_likelihoods has {finite.max():.6g}, above 0: no probability of a class; "
-            "give outcome='density'."
+            f"log_likelihoods has {finite.max():.6g}, above 0: no probability of a class."
         )
     return np.where(np.isfinite(values), np.abs(values), np.inf)
 
 
-def weighted_values(log_likelihoods: ArrayLike, weights: ArrayLike, outcome: str) -> Float:
+def weighted_values(log_likelihoods: ArrayLike, weights: ArrayLike) -> Float:
     """(S, N) alpha_i |log p|; 0 for weight 0, even where log p is not finite."""
-    values = absolute_values(log_likelihoods, outcome)
-    kept = checked_weights(weights, values.shape[1])
-    return np.where(kept > 0, values, 0.0) * kept
-
-
-def checked_weights(weights: ArrayLike, count: int) -> Float:
-    """(N,) weights if there are `count` of them, all in [0, 1]."""
-    values = np.asarray(weights, dtype=np.float64)
-    if values.shape != (count,):
-        raise InputError(f"weights has shape {values.shape}; one for each of {count} records.")
-    if not ((values >= 0) & (values <= 1)).all():
+    values, kept = absolute_values(log_likelihoods), np.asarray(weights, dtype=np.float64)
+    if kept.shape != (values.shape[1],):
+        raise InputError(
+            f"weights has shape {kept.shape}; one for each of {values.shape[1]} records."
+        )
+    if not ((kept >= 0) & (kept <= 1)).all():
         raise InputError("weights must be in [0, 1]; above 1 a record counts more than once.")
-    return values
+    return np.where(kept > 0, values, 0.0) * kept
 
 
 def _checked_risk(risk: ArrayLike) -> Float:
@@ -154,9 +116,9 @@ def _checked_risk(risk: ArrayLike) -> Float:
     return values
 
 
-def _limit(epsilon: float, relation: str, outcome: str) -> float:
+def _limit(epsilon: float, relation: str) -> float:
     check_between("epsilon", epsilon, 0, math.inf, open_low=True, open_high=True)
-    return epsilon / epsilon_factor(relation, outcome)
+    return epsilon / epsilon_factor(relation)
 
 
 @dataclass(frozen=True)
@@ -170,7 +132,6 @@ class EpsilonEstimate:
     epsilon: float  # releases x `epsilon_factor` x delta_sensitivity
     delta_sensitivity: float  # Delta = max_i max_s alpha_i |log p|
     relation: str  # which data sets count as neighbours
-    outcome: str  # ``discrete`` or ``density``
     draws: int  # S; the estimate grows with it
     releases: int  # draws that are released
     growth: tuple[float, ...]  # (S,) expected epsilon had only 1, 2, ... S of the draws been taken.
@@ -212,7 +173,6 @@ def estimate_epsilon(
     weights: ArrayLike,
     relation: str,
     *,
-    outcome: str = "discrete",
     releases: int = 1,
     bound: float | None = None,
 ) -> EpsilonEstimate:
@@ -228,12 +188,12 @@ def estimate_epsilon(
         InputError: a value breaks the bound, or a weight is outside [0, 1].
         NotMeasurable: a record of positive weight has an infinite or undefined log-likelihood.
     """
-    factor = epsilon_factor(relation, outcome)
+    factor = epsilon_factor(relation)
     check_at_least("releases", releases, 1)
-    values = weighted_values(log_likelihoods, weights, outcome)
+    values = weighted_values(log_likelihoods, weights)
     if bound is not None:
         check_between("bound", bound, 0, math.inf, open_low=True, open_high=True)
-        worst = float(absolute_values(log_likelihoods, outcome).max())
+        worst = float(absolute_values(log_likelihoods).max())
         if worst > bound * (1 + 1e-6):
             raise InputError(
                 f"a loss of {worst:.6g} breaks the bound {bound:.6g}; "
@@ -252,7 +212,6 @@ def estimate_epsilon(
         epsilon=releases * factor * largest,
         delta_sensitivity=largest,
         relation=relation,
-        outcome=outcome,
         draws=len(per_draw),
         releases=releases,
         growth=tuple(growth.tolist()),
@@ -318,7 +277,6 @@ def scale_response(
     weights: ArrayLike,
     relation: str,
     *,
-    outcome: str = "discrete",
     releases: int = 1,
     bound: float | None = None,
 ) -> ScaleResponse:
@@ -342,7 +300,6 @@ def scale_response(
             log_likelihoods[scale],
             weights,
             relation,
-            outcome=outcome,
             releases=releases,
             bound=bound,
         ).epsilon

@@ -9,53 +9,45 @@ the mean as it was after theta_k.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.mitigations.swag_state import (
-    FORMAT,
-    Layout,
-    describe,
-    layout_of,
-    read_header,
-    read_into,
-    ring,
-    write_state,
-)
+from lethe.errors import InputError, check_at_least, check_between
 
 VARIANCE_FLOOR = 1e-30
-PRECISIONS = ("full", "bfloat16")
+_CHUNK = 1 << 17
+"""Values worked on at once, which fit in a core's cache; each chunk has noise of its own."""
 
 
 class Swag:
     """Mean, variances and one deviation matrix over all named parameters of a model.
 
     All parameters share the same low-rank noise, so that covariances between layers are kept.
-    A tied weight is counted once. Moments are Welford's, about the first collection: a weight
-    of 1 that moves by 1e-5 keeps its standard deviation in float32. With K deviations stored the
-    divisor is K - 1, whatever `rank` is; with fewer than 2 the covariance is diagonal.
+    Moments are Welford's, about the first collection: a weight of 1 that moves by 1e-5 keeps its
+    standard deviation in float32. With K deviations stored the divisor is K - 1, whatever `rank`
+    is; with fewer than 2 the covariance is diagonal.
 
     Guarantee: none by itself. A draw is private in no proven sense, because the distance from
         SWAG to the true posterior is not known; see `lethe.mitigations.pseudo_posterior`.
 
     Args:
-        parameters: name -> floating tensor, as ``dict(model.named_parameters())``; only names,
-            shapes, types and device are read. Leave out what is frozen.
+        parameters: name -> floating tensor, as ``dict(model.named_parameters())``, which names a
+            tied weight once; only names, shapes, types and device are read. Leave out what is
+            frozen.
         rank: deviations kept, >= 1; older ones are overwritten.
         scale: factor on the whole covariance, > 0; 1/2 is the paper's.
-        precision: of the deviations: ``full`` or ``bfloat16`` (half the memory; moments stay full).
-        path: a new file to hold the deviations on disk instead of in memory.
 
     Attributes:
         count: collections so far.
         rank: deviations kept at most.
         scale: factor on the covariance.
+        size: parameters counted, P.
+
+    Raises InputError: no parameters, an empty one, one that is no floating tensor, or two names of
+        one tensor.
 
     >>> swag = Swag({"w": torch.zeros(2)}, rank=2)
     >>> for step in (1.0, 2.0, 3.0):
@@ -65,44 +57,30 @@ class Swag:
     """
 
     def __init__(
-        self,
-        parameters: Mapping[str, Tensor],
-        rank: int = 20,
-        scale: float = 0.5,
-        *,
-        precision: str = "full",
-        path: str | Path | None = None,
-    ) -> None:
-        layout = Layout.of(parameters)
-        device = str(parameters[layout.entries[0].name].device)
-        self._start(layout, rank, scale, precision, device, path)
-
-    def _start(
-        self,
-        layout: Layout,
-        rank: int,
-        scale: float,
-        precision: str,
-        device: str,
-        path: str | Path | None,
+        self, parameters: Mapping[str, Tensor], rank: int = 20, scale: float = 0.5
     ) -> None:
         self.rank = _whole("rank", rank, 1)
         self.scale = _checked_scale(scale)
-        self.precision = check_choice("precision", precision, PRECISIONS)
         self.count = 0
-        self._layout = layout
+        if not parameters:
+            raise InputError("parameters={} is empty; give dict(model.named_parameters()).")
+        for name, value in parameters.items():
+            _check_floating(name, value)
+        if len({value.data_ptr() for value in parameters.values()}) < len(parameters):
+            raise InputError(
+                "two parameters are one tensor; give dict(model.named_parameters()), which names "
+                "a tied weight once."
+            )
+        self._like = {name: value.detach().to("meta") for name, value in parameters.items()}
+        self.size = sum(value.numel() for value in self._like.values())
+        wide = any(value.dtype == torch.float64 for value in self._like.values())
+        kind = torch.float64 if wide else torch.float32
+        device = next(iter(parameters.values())).device
         # The mean is origin + offset: both stay exact to a few parts in 1e7 of the *movement*.
         self._origin, self._offset, self._squares = (
-            torch.zeros(layout.size, dtype=layout.dtype, device=device) for _ in range(3)
+            torch.zeros(self.size, dtype=kind, device=device) for _ in range(3)
         )
-        kind = torch.bfloat16 if precision == "bfloat16" else layout.dtype
-        place = None if path is None else Path(path)
-        self._deviations = ring(self.rank, layout.size, kind, device, place)
-
-    @property
-    def size(self) -> int:
-        """Parameters counted, P; a tied weight once."""
-        return self._layout.size
+        self._deviations = torch.zeros(self.rank, self.size, dtype=kind, device=device)
 
     @property
     def stored(self) -> int:
@@ -119,10 +97,17 @@ class Swag:
         Raises:
             InputError: other names or shapes, or NaN or infinity; SWAG is then unchanged.
         """
-        self._layout.check(parameters)
+        self._check(parameters)
+        for name, value in parameters.items():
+            _check_floating(name, value)
+            # A sum is one quick pass, and a single NaN or infinity reaches it.
+            if not math.isfinite(value.detach().sum(dtype=torch.float64).item()):
+                raise InputError(
+                    f"parameter {name!r} holds NaN or infinity; lower the learning rate."
+                )
         row = self._deviations[self.count % self.rank]
         self.count += 1
-        for place, values in self._layout.chunks(parameters):
+        for place, values in self._chunks(parameters):
             origin, offset = self._origin[place], self._offset[place]
             if self.count == 1:
                 origin.copy_(values)
@@ -136,27 +121,20 @@ class Swag:
     def mean(self) -> dict[str, Tensor]:
         """Mean of all collections, by name: the stochastic weight average."""
         self._need(1)
-        return self._layout.named(self._origin + self._offset)
+        return self._named(self._origin + self._offset)
 
     def variance(self) -> dict[str, Tensor]:
         """Variance of each parameter over all collections (divisor count), before the scale."""
         self._need(1)
-        return self._layout.named(self._squares / self.count, self._layout.dtype)
+        return self._named(self._squares / self.count)
 
     def deviations(self) -> dict[str, Tensor]:
         """The last K deviations D by name, ``(K, *shape)``, in the order of the ring."""
         self._need(1)
-        return self._layout.named(self._deviations[: self.stored], self._layout.dtype)
+        return self._named(self._deviations[: self.stored])
 
-    @torch.no_grad()
     def draw(
-        self,
-        seed: int,
-        count: int = 1,
-        *,
-        first: int = 0,
-        scale: float | None = None,
-        dtype: torch.dtype | None = None,
+        self, seed: int, count: int = 1, *, first: int = 0, scale: float | None = None
     ) -> dict[str, Tensor]:
         """Draw models: mean + sqrt(scale) (sqrt(v) z1 + D z2 / sqrt(K - 1)), eq. 1 of the paper.
 
@@ -168,22 +146,24 @@ class Swag:
             seed: >= 0, of any size.
             count: draws S, >= 1.
             first: number of the first of these draws, >= 0.
-            dtype: of the result; each parameter's own by default. Where a parameter moves by no
-                more than its rounding step, only a wider type holds the draw exactly.
+            scale: factor on the covariance in the place of the object's own.
 
         Returns:
-            name -> ``(S, *shape)``; ready for ``torch.func.vmap`` over ``functional_call``.
+            name -> ``(S, *shape)`` of each parameter's type; ready for ``torch.func.vmap`` over
+            ``functional_call``.
 
         Raises:
             InputError: fewer than 2 collections, which have no spread.
         """
-        count = _whole("count", count, 1)
-        noise = self._noise(seed, count, first, scale)
-        wide = torch.promote_types(self._origin.dtype, dtype or self._origin.dtype)
-        drawn = self._origin.new_empty(count, self.size, dtype=wide)
-        for number, place in enumerate(self._layout.places()):
-            self._fill(drawn[:, place], number, place, noise)
-        return self._layout.named(drawn, dtype)
+        count, device = _whole("count", count, 1), self._origin.device
+        drawn = {
+            name: torch.empty((count, *like.shape), dtype=like.dtype, device=device)
+            for name, like in self._like.items()
+        }
+        for number in range(count):
+            into = {name: value[number] for name, value in drawn.items()}
+            self.draw_into(into, seed, _whole("first", first, 0) + number, scale=scale)
+        return drawn
 
     @torch.no_grad()
     def draw_into(
@@ -197,50 +177,84 @@ class Swag:
         """Write draw `number` of `draw` into a model's parameters, without memory for a copy.
 
         Args:
-            parameters: name -> tensor to be overwritten; an alias of a tied weight may be left out.
+            parameters: name -> tensor to be overwritten.
             number: which draw, >= 0; the same as ``draw(seed, first=number)``.
 
         Raises:
             InputError: other names or shapes, or fewer than 2 collections.
         """
-        noise = self._noise(seed, 1, number, scale)
-        self._layout.check_names(parameters)
-        scratch: dict[int, Tensor] = {}
-        for chunk, (place, target) in enumerate(self._layout.targets(parameters)):
-            size = place.stop - place.start
-            if size not in scratch:
-                scratch[size] = self._origin.new_empty(1, size)
-            self._fill(scratch[size], chunk, place, noise)
-            target.copy_(scratch[size][0].view(target.shape))
-
-    def _noise(self, seed: int, count: int, first: int, scale: float | None) -> _Noise:
-        """What some draws have in common for all parameters."""
         self._need(2)
-        seed, first = _whole("seed", seed, 0), _whole("first", first, 0)
+        key = _whole("seed", seed, 0), _whole("number", number, 0)
+        self._check(parameters)
         spread = math.sqrt(self.scale if scale is None else _checked_scale(scale))
-        seeds = tuple((seed, first + index) for index in range(count))
-        shared = np.stack([_stream(pair, 0).normal(size=self.stored) for pair in seeds])
+        shared = _stream(key, 0).normal(size=(1, self.stored))
         shared *= spread / math.sqrt(max(self.stored - 1, 1))
-        return _Noise(spread, seeds, torch.from_numpy(shared).to(self._origin))
-
-    def _fill(self, part: Tensor, number: int, place: slice, noise: _Noise) -> None:
-        """Write draws (S, b) of one chunk of the parameters."""
-        own = part if part.dtype == self._origin.dtype else self._origin.new_empty(part.shape)
-        kind = np.float64 if own.dtype == torch.float64 else np.float32
-        for row, seed in zip(own, noise.seeds, strict=True):
+        low_rank = torch.from_numpy(shared).to(self._origin)
+        kind = np.float64 if self._origin.dtype == torch.float64 else np.float32
+        for chunk, (place, target) in enumerate(self._chunks(parameters)):
             # Not torch's generator, which keeps 32 bits of a seed on the CPU and 64 elsewhere.
-            drawn = _stream(seed, number + 1).standard_normal(len(row), kind)
-            row.copy_(torch.from_numpy(drawn))
-        own *= self._variances(place).sqrt_().mul_(noise.spread)
-        if self.stored >= 2:
-            own += noise.shared @ self._deviations[: self.stored, place].to(noise.shared)
-        if own is not part:
-            part.copy_(own)
-        part += self._offset[place]
-        part += self._origin[place]
+            noise = _stream(key, chunk + 1).standard_normal((1, len(target)), kind)
+            part = torch.from_numpy(noise).to(self._origin.device)
+            variance = (self._squares[place] / self.count).clamp_min_(VARIANCE_FLOOR)
+            part *= variance.sqrt_().mul_(spread)
+            if self.stored >= 2:
+                part += low_rank @ self._deviations[: self.stored, place]
+            part += self._offset[place]
+            part += self._origin[place]
+            target.copy_(part[0])
 
-    def _variances(self, place: slice) -> Tensor:
-        return (self._squares[place] / self.count).clamp_min_(VARIANCE_FLOOR)
+    def state(self) -> dict[str, Tensor]:
+        """Everything that collections change, by name, for a file.
+
+        The deviations of private training are private too: the file is not for release.
+        """
+        moments = {"origin": self._origin, "offset": self._offset, "squares": self._squares}
+        count = torch.tensor(self.count)
+        return moments | {"deviations": self._deviations[: self.stored], "count": count}
+
+    def restore(self, state: Mapping[str, Tensor]) -> None:
+        """Take over a `state` of the same parameters, rank and scale."""
+        self.count = int(state["count"])
+        for name, value in self.state().items():
+            if name != "count":
+                value.copy_(state[name])
+
+    def _check(self, parameters: Mapping[str, Tensor]) -> None:
+        """Refuse other names and shapes."""
+        extra = [name for name in parameters if name not in self._like]
+        if extra:
+            raise InputError(f"parameter {extra[0]!r} is not one of those SWAG was made for.")
+        for name, like in self._like.items():
+            if name not in parameters:
+                raise InputError(f"parameter {name!r} is missing.")
+            if parameters[name].shape != like.shape:
+                raise InputError(
+                    f"parameter {name!r} has shape {tuple(parameters[name].shape)}, "
+                    f"SWAG was made for {tuple(like.shape)}; start a new Swag for another model."
+                )
+
+    def _chunks(self, parameters: Mapping[str, Tensor]) -> Iterator[tuple[slice, Tensor]]:
+        """Places in the vector and the memory of the values there, to be read or written."""
+        start = 0
+        for name, like in self._like.items():
+            value = parameters[name].detach()
+            # A view of dense memory; values that lie scattered are copied in at the end.
+            solid = value.contiguous()
+            flat = solid.view(-1)
+            for begin in range(0, like.numel(), _CHUNK):
+                part = flat[begin : begin + _CHUNK]
+                yield slice(start + begin, start + begin + len(part)), part
+            if solid is not value:
+                value.copy_(solid)
+            start += like.numel()
+
+    def _named(self, vectors: Tensor) -> dict[str, Tensor]:
+        """(..., P) vectors by name, each in its parameter's shape and type."""
+        parts = torch.split(vectors, [like.numel() for like in self._like.values()], -1)
+        return {
+            name: part.reshape((*vectors.shape[:-1], *like.shape)).to(like.dtype)
+            for (name, like), part in zip(self._like.items(), parts, strict=True)
+        }
 
     def _need(self, collections: int) -> None:
         if self.count < collections:
@@ -249,58 +263,14 @@ class Swag:
                 "train on and collect again."
             )
 
-    def save(self, path: str | Path) -> None:
-        """Write the whole state as one safetensors file, from which `load` resumes.
 
-        The deviations of private training are private too: the file is not for release.
-        """
-        header = {
-            "format": FORMAT,
-            "count": str(self.count),
-            "rank": str(self.rank),
-            "scale": repr(self.scale),
-            "precision": self.precision,
-        }
-        write_state(Path(path), self._tensors(), header | describe(self._layout))
-
-    @classmethod
-    def load(
-        cls, path: str | Path, *, device: str = "cpu", deviations: str | Path | None = None
-    ) -> Swag:
-        """Read a state back; draws and later collections go on as if nothing had happened.
-
-        Args:
-            path: a file of `save`.
-            device: where to.
-            deviations: a new file to hold the deviations on disk instead of in memory.
-
-        Raises:
-            InputError: absent, truncated, of another kind, or at odds with its own header.
-        """
-        header = read_header(Path(path))
-        try:
-            layout = layout_of(header)
-            rank, count = int(header["rank"]), int(header["count"])
-            scale, precision = float(header["scale"]), header["precision"]
-        except (KeyError, ValueError, TypeError) as error:
-            raise InputError(f"{path} has a broken header: {error!r}; save it anew.") from error
-        swag = cls.__new__(cls)
-        swag._start(layout, rank, scale, precision, device, deviations)
-        swag.count = _whole("count", count, 0)
-        read_into(Path(path), swag._tensors())
-        return swag
-
-    def _tensors(self) -> dict[str, Tensor]:
-        moments = {"origin": self._origin, "offset": self._offset, "squares": self._squares}
-        return moments | {"deviations": self._deviations[: self.stored]}
-
-
-class _Noise(NamedTuple):
-    """Square root of the scale, seed and number of S draws, and (S, K) z2 times its factor."""
-
-    spread: float
-    seeds: tuple[tuple[int, int], ...]
-    shared: Tensor
+def _check_floating(name: str, value: Tensor) -> None:
+    if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() == 0:
+        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+        raise InputError(
+            f"parameter {name!r} is {kind} or has no values, not a floating tensor; "
+            "give dict(model.named_parameters()), without counters."
+        )
 
 
 def _stream(seed: tuple[int, int], part: int) -> np.random.Generator:

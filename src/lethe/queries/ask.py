@@ -11,7 +11,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from weakref import WeakValueDictionary
 from lethe.errors import InputError, RunFailed, require
 from lethe.evidence.findings import Findings
 from lethe.files import for_owner, write_whole
-from lethe.queries.charge import Charge, in_words
+from lethe.queries.charge import Charge, charge_json, in_words
 from lethe.queries.lattice import Exact, Groups
 from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of, read_json
@@ -329,8 +329,13 @@ def _turn(*question: str) -> threading.Lock:
 def _stored(ledger: Ledger, plan: Plan, dataset: str, analyst: str, key: str) -> Reply | None:
     if (text := ledger.stored(dataset, analyst, key)) is None:
         return None
+    told = read_json(text)
+    guarantee = guarantee_of(told["guarantee"])
+    rows = (
+        Answer(**{**row, "notes": tuple(row["notes"])}, guarantee=guarantee) for row in told["rows"]
+    )
     left = ledger.balance(dataset, analyst).left
-    return Reply(_from_json(read_json(text)), plan, None, left, True)
+    return Reply(Answers(tuple(rows), guarantee), plan, None, left, True)
 
 
 class _Watched(dict[tuple[Scalar, ...], Exact]):
@@ -364,22 +369,5 @@ def _answered(table: Table, plan: Plan, progress: Progress | None = None) -> Ans
     return Answers(rows, plan.guarantee)
 
 
-def _from_json(told: Mapping[str, Any]) -> Answers:
-    guarantee = guarantee_of(told["guarantee"])
-    rows = tuple(
-        Answer(
-            **{name: row[name] for name in ("value", "low", "high", "confidence", "mechanism")},
-            scale=row["scale"],
-            guarantee=guarantee,
-            key=row["key"],
-            notes=tuple(row["notes"]),
-        )
-        for row in told["rows"]
-    )
-    return Answers(rows, guarantee)
-
-
 def _charge_json(charge: Charge | None) -> dict[str, Any] | None:
-    if charge is None:
-        return None
-    return {"rule": charge.rule, "amount": charge.amount, "delta": charge.delta}
+    return None if charge is None else charge_json(charge, ("rule", "amount", "delta"))

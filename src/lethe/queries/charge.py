@@ -7,6 +7,7 @@ squared (Gaussian DP). Whole units add up exactly, in any order.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
@@ -117,19 +118,11 @@ def charge_of(guarantee: Guarantee, rule: str) -> Charge:
     return Charge(rule, math.ceil(exact / UNIT), math.ceil(delta / DELTA_UNIT))
 
 
-def charge_json(charge: Charge) -> dict[str, Any]:
+def charge_json(
+    charge: Charge, names: Sequence[str] = ("amount", "delta", "units", "delta_units")
+) -> dict[str, Any]:
     """Plain values of a charge."""
-    return {
-        "amount": charge.amount,
-        "delta": charge.delta,
-        "units": charge.units,
-        "delta_units": charge.delta_units,
-    }
-
-
-def pair(charge: Charge) -> list[int]:
-    """Both numbers of units."""
-    return [charge.units, charge.delta_units]
+    return {name: getattr(charge, name) for name in names}
 
 
 def minus(whole: Charge, part: Charge) -> Charge:

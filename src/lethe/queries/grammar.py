@@ -188,25 +188,12 @@ def name_text(name: str) -> str:
 
 # Literals as their columns have them.
 
-NUMERIC = ("whole", "number", "bool")
-"""Types that sums and quantiles are taken of; true counts as 1 and false as 0."""
-GROUPED = ("whole", "bool", "text", "date")
-"""Types whose values are groups that a table may be asked to find."""
-HOLDS = {
-    "whole": "whole numbers",
-    "number": "numbers",
-    "bool": "true and false",
-    "text": "text",
-    "date": "dates",
-    "time": "times",
-}
-
 
 def check_numeric(column: Column) -> None:
     """Refuse a column that holds no numbers."""
-    if column.type not in NUMERIC:
+    if not column.kind.numeric:
         raise InputError(
-            f"column {column.name!r} holds {HOLDS[column.type]}, not numbers. Ask for count() by "
+            f"column {column.name!r} holds {column.kind.holds}, not numbers. Ask for count() by "
             "it, or choose a column of numbers."
         )
 

@@ -235,16 +235,9 @@ class Answer:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {
-            "key": dict(self.key),
-            "value": self.value,
-            "low": self.low,
-            "high": self.high,
-            "confidence": self.confidence,
-            "mechanism": self.mechanism,
-            "scale": self.scale,
-            "notes": list(self.notes),
-        }
+        names = ("value", "low", "high", "confidence", "mechanism", "scale")
+        numbers = {name: getattr(self, name) for name in names}
+        return {"key": dict(self.key), **numbers, "notes": list(self.notes)}
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,6 @@ from lethe.errors import InputError, did_you_mean
 from lethe.queries import aggregates
 from lethe.queries.aggregates.base import Aggregate
 from lethe.queries.grammar import (
-    GROUPED,
-    HOLDS,
     Among,
     Both,
     Condition,
@@ -162,7 +160,7 @@ def _check_person(column: Column) -> None:
     if column.type not in ("whole", "text") or column.outside == "clamp":
         how = " clamped to bounds" if column.outside == "clamp" else ""
         raise InputError(
-            f"column {column.name!r} holds {HOLDS[column.type]}{how}, which can give two people "
+            f"column {column.name!r} holds {column.kind.holds}{how}, which can give two people "
             "one name. Declare it as whole numbers or text, without clamping."
         )
 
@@ -180,9 +178,9 @@ def _bound_key(key: Key, schema: Schema) -> Key:
     refuse_times(column)
     if key.among is not None:
         return Key(key.column, listed(key.among, column))
-    if column.type not in GROUPED:
+    if not column.kind.grouped:
         raise InputError(
-            f"column {column.name!r} holds {HOLDS[column.type]}, whose values are not groups. "
+            f"column {column.name!r} holds {column.kind.holds}, whose values are not groups. "
             "Ask for a histogram, or group by a column of text, dates or whole numbers."
         )
     return key

@@ -21,7 +21,14 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import RELEASE
 from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
-from lethe.reidentification.enrolled import DENSITY, ENROLLED, NEAREST, SOFTMAX, Enrolment, enrol
+from lethe.reidentification.enrolled import (
+    ENROLLED,
+    HISTOGRAM,
+    NEAREST,
+    SOFTMAX,
+    Enrolment,
+    enrol,
+)
 from lethe.reidentification.family import PLAIN, Attacker
 from lethe.reidentification.gallery import Index
 from lethe.reidentification.geometry import nearest
@@ -33,6 +40,7 @@ from lethe.reidentification.sight import (
     evened,
     grouped,
     learn,
+    onto_values,
     pooled,
     reading,
     recentred,
@@ -51,12 +59,12 @@ View = Callable[[Float], Float]
 
 COHORT = 200
 """The nearest other people by whose scores a score is normalised."""
-_GUESSES = 500  # probes on which the agreement of two draws is looked at
 _PRECISE = 0.01
 """Half an interval as a share of its value, from which on further draws would say nothing new."""
-_CHANCE_HITS = 100  # expected of a permuted control: enough to see a lift of 2
+_CHANCE_HITS = 50  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
+_ONE_ERROR = 0.68  # confidence of an interval of one standard error on each side
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
 _ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
 
@@ -70,9 +78,12 @@ class Panel:
     backend: str = "auto"  # see `ranks`
     workers: int = 1  # attackers that run at the same time
     fitted: dict[str, Enrolment] = field(default_factory=dict)
+    pilots: frozenset[str] = frozenset()  # names of those that one draw may leave out
 
     def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
         """The release with what this attacker holds beside it."""
+        if attacker.metric == HISTOGRAM and sight is not clean:
+            sight = onto_values(sight, clean.rows)
         if attacker.clean_gallery:
             noise = ((sight.rows - clean.rows) ** 2).mean(axis=0)
             sight = replace(sight, rows=clean.rows, gallery=clean.gallery, noise=noise)
@@ -140,38 +151,38 @@ class Panel:
             name, again = found.backend, again + found.decided_in_float64 * float(mine.mean())
         return Ranks(closer, tied, len(seen.gallery), name, again)
 
-    def credit(self, attacker: Attacker, seen: Sight, fits: Fits) -> Float:
-        """(P,) chance that the owner is named first, ties broken at random."""
+    def credit(
+        self, attacker: Attacker, seen: Sight, fits: Fits, guess: Index | None = None
+    ) -> Float:
+        """(P,) chance that the owner is named first, ties broken at random.
+
+        Args:
+            guess: (P,) filled with whom the attacker names; of several at one distance the first.
+        """
         if not attacker.dense:
+            if guess is not None:
+                for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
+                    guess[mine] = nearest(probes, gallery, metric).user
             return first_credit(self.rank(attacker, seen, fits))
         credit, rest = np.zeros(len(seen.owner)), seen
         still = np.arange(len(seen.owner))
-        if attacker.metric == NEAREST and seen.sizes is None:
+        if attacker.metric == NEAREST and seen.sizes is None and guess is None:
             (enrolment,) = fits
             assert isinstance(enrolment, Enrolment)
-            probes, rows, nearest = enrolment.pairs(seen)
-            found = ranks(probes, rows, nearest, "l2", backend=self.backend)
+            probes, rows, own = enrolment.pairs(seen)
+            found = ranks(probes, rows, own, "l2", backend=self.backend)
             credit[(found.closer == 0) & (found.tied == 0)] = 1.0
             still = np.flatnonzero((found.closer == 0) & (found.tied > 0))
             rest = seen.asking((found.closer == 0) & (found.tied > 0))
         for part, scores in self.tables(attacker, rest, fits) if len(still) else ():
+            if guess is not None:
+                guess[part] = scores.argmax(axis=1)
             true = scores[np.arange(len(part)), rest.owner[part]]
             slack = _SLACK * (1 + np.abs(true))
             first = np.flatnonzero(true >= scores.max(axis=1) - slack)
             near = scores[first] >= (true - slack)[first, None]
             credit[still[part[first]]] = 1 / near.sum(axis=1)
         return credit
-
-    def named(self, attacker: Attacker, seen: Sight, fits: Fits) -> Index:
-        """(P,) whom an attacker names for every probe; of several at one distance the first."""
-        user = np.zeros(len(seen.owner), np.intp)
-        if attacker.dense:
-            for rows, scores in self.tables(attacker, seen, fits):
-                user[rows] = scores.argmax(axis=1)
-            return user
-        for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
-            user[mine] = nearest(probes, gallery, metric).user
-        return user
 
     def scores(self, attacker: Attacker, seen: Sight, fits: Fits, whom: Index) -> Float:
         """(P, k) scores of every probe with k enrolled people (P, k); higher = nearer.
@@ -304,8 +315,8 @@ class Tally:
     """Whom one attacker names in one view of a release.
 
     Attributes:
-        agreement: share of probes, or of 500 of them, for which two draws name the same person;
-            0 where it was not looked at, for there are many probes.
+        agreement: share of probes for which two draws name the same person; 0 where it was not
+            looked at, for there are many probes.
     """
 
     attacker: Attacker  # who attacks
@@ -324,6 +335,11 @@ class Tally:
         hits, tries = np.minimum(self.hits, self.tries)[asked], self.tries[asked]
         found = share_of_users(hits, tries, confidence, alone)
         return scaled(found, len(self.hits))
+
+    @property
+    def share(self) -> float:
+        """Top-1."""
+        return float(self.hits.sum()) / max(float(self.tries.sum()), 1.0)
 
     @property
     def precise(self) -> bool:
@@ -355,12 +371,13 @@ def tallies(
     views: Mapping[str, View] = MappingProxyType({}),
     single: int | None = None,
     skipped: dict[str, str] | None = None,
+    known: Mapping[str, Tally] = MappingProxyType({}),
 ) -> list[Tally]:
     """Every attacker of a panel on some draws of one release and on its views.
 
     An attacker whose interval is within 1 % of its lift draws no more; looking in between moves
-    the estimate by less than that. A density under noise, which compares all rows, gets one draw,
-    and is kept where it is shown there to find more than all others.
+    the estimate by less than that. Pilots of a panel get one draw, and go on where it leaves open
+    whether they find more than all others.
 
     Args:
         draws: of each draw the sight that metrics are learned on (the same object for several
@@ -371,6 +388,7 @@ def tallies(
         single: draws that attackers of single vectors get, who have more probes; all by default.
             They, and those that score every pair, get no more than give 20 hits by chance.
         skipped: filled with name and reason of attackers who cannot run.
+        known: by name what attackers found on the first draw of the release, if that is known.
 
     Returns: One tally an attacker and view, the release's first, in their order.
     """
@@ -383,12 +401,23 @@ def tallies(
         return {view: _through(function, sight) for view, function in functions.items()}
 
     held = through(clean)
+
+    def begun(attacker: Attacker, view: str) -> Tally:
+        nothing = Tally(attacker, view, np.zeros(users), np.zeros(users), 0)
+        return known.get(attacker.name, nothing) if view == RELEASE else nothing
+
     runs = [
-        _Run(panel, held[view], Tally(attacker, view, np.zeros(users), np.zeros(users), 0))
+        _Run(panel, held[view], begun(attacker, view))
         for view in functions
         for attacker in panel.attackers
         if view == RELEASE or attacker.projected
     ]
+
+    def leave(run: _Run, why: str) -> None:
+        runs.remove(run)
+        if skipped is not None:
+            skipped.setdefault(f"{run.attacker.name} on {run.tally.view}", why)
+
     last, source = None, held
     for number, (learned_on, sight) in enumerate(draws):
         if learned_on is not last:
@@ -399,36 +428,36 @@ def tallies(
             if (run.attacker.vectors != 1 or single is None or number < single)
             and (not run.attacker.dense or number < enough[run.attacker.vectors == 1])
             and (run.attacker.vectors != 1 or number < enough[True])
-            and (run.attacker.metric != DENSITY or not run.attacker.clean_gallery or not number)
+            and run.tally.draws <= number
             and not run.tally.precise
         ]
         if not asked:
             break
         work = functools.partial(_attack_once, source=source, looked=through(sight))
-        for run, why in zip(asked, panel.each(work, asked), strict=True):
-            if why is not None:
-                runs.remove(run)
-                if skipped is not None:
-                    skipped[f"{run.attacker.name} on {run.tally.view}"] = why
-    return _after_pilots([run.tally for run in runs], skipped)
+
+        def attack(some: Sequence[_Run], work: Callable[[_Run], str | None] = work) -> None:
+            for run, why in zip(some, panel.each(work, some), strict=True):
+                if why is not None:
+                    leave(run, why)
+
+        attack([run for run in asked if number or run.attacker.name not in panel.pilots])
+        if not number:
+            pilots = [run for run in asked if run.attacker.name in panel.pilots]
+            best = max((run.tally.share for run in runs if run not in pilots), default=0.0)
+            if best < 1:
+                attack(pilots)
+            for run in pilots:
+                if run in runs and not _may_exceed(run.tally, best):
+                    leave(run, "on a draw of the noise it did not find more than others")
+    return [run.tally for run in runs]
 
 
-def _after_pilots(found: list[Tally], skipped: dict[str, str] | None) -> list[Tally]:
-    """Without densities that a draw of noise did not show above the others: few trials say little
-    of them, and would widen the limits of all."""
-    pilots = [t for t in found if t.attacker.metric == DENSITY and t.attacker.clean_gallery]
-    others = [tally for tally in found if tally not in pilots]
-    if not others:
-        return found
-    best = max((tally.lift(0.95).value or 0.0 for tally in others if tally.draws), default=0.0)
-    for tally in pilots:
-        if not tally.draws or (tally.lift(0.95).low or 0.0) > best:
-            continue
-        found.remove(tally)
-        if skipped is not None:
-            name = f"{tally.attacker.name} on {tally.view}"
-            skipped.setdefault(name, "on a draw of the noise it did not find more than others")
-    return found
+def _may_exceed(pilot: Tally, best: float) -> bool:
+    """Whether a pilot's Top-1 and a standard error reach the most that others found."""
+    if not pilot.draws:
+        return False
+    reach = pilot.lift(_ONE_ERROR).high
+    return reach is not None and reach / len(pilot.hits) >= best
 
 
 @dataclass(eq=False)
@@ -461,11 +490,11 @@ def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Si
             run.source = source[view]
             run.fits = panel.fits(attacker, panel.seen(attacker, source[view], run.held))
         seen = panel.seen(attacker, looked[view], run.held)
-        credit = panel.credit(attacker, seen, run.fits)
+        compared = attacker.vectors != 1 and tally.draws < 2
+        guess = np.zeros(len(seen.owner), np.intp) if compared else None
+        credit = panel.credit(attacker, seen, run.fits, guess)
         agreement = tally.agreement
-        if attacker.vectors != 1 and tally.draws < 2:
-            few = np.arange(len(seen.owner)) % -(-len(seen.owner) // _GUESSES) == 0
-            guess = panel.named(attacker, seen.asking(few), run.fits)
+        if guess is not None:
             if run.guess is not None:
                 agreement = float((guess == run.guess).mean())
             run.guess = guess
@@ -496,13 +525,19 @@ def first_credit(found: Ranks) -> Float:
 
 
 def permuted_lift(
-    panel: Panel, attacker: Attacker, seen: Sight, seed: int = 0, confidence: float = 0.95
+    panel: Panel,
+    attacker: Attacker,
+    seen: Sight,
+    seed: int = 0,
+    confidence: float = 0.95,
+    fits: Fits | None = None,
 ) -> Estimate:
     """Lift where every person's probes are those of another, by chance: it must be 1.
 
     Whatever is learned is learned on the permuted pairs. Top-1 is 1 / G in expectation for a fixed
-    metric; permutations are as many as give 100 hits by chance, so that a lift of 2 would be seen.
-    Among very many people it is tried on some of them, drawn by chance.
+    metric; permutations are as many as give 50 hits by chance, so that a lift of 2 would be seen.
+    Among very many people it is tried on some of them, drawn by chance. `fits` are those of the
+    attacker on the people as they are, if they were learned before.
     """
     users, trials = len(seen.gallery), len(seen.owner)
     number = max(10, -(-_CHANCE_HITS * users // trials))
@@ -510,11 +545,12 @@ def permuted_lift(
     if number * users * trials > _CONTROL_PAIRS:
         share = math.sqrt(_CONTROL_PAIRS / (number * users * trials))
         people = np.isin(np.arange(users), rng.permutation(users)[: max(100, int(share * users))])
-        seen, panel = seen.among(people), replace(panel, fold=panel.fold[people])
+        seen, panel, fits = seen.among(people), replace(panel, fold=panel.fold[people]), None
         users, trials = len(seen.gallery), len(seen.owner)
     others = [rng.permutation(users)[seen.owner] for _ in range(number)]
     if attacker.metric not in LEARNED and not attacker.normalised:
-        credit = _credit_of_others(panel, attacker, seen, others)
+        fits = panel.fits(attacker, seen) if fits is None else fits
+        credit = _credit_of_others(panel, attacker, seen, others, fits)
         return mean_of_pools((users * credit.mean(axis=1)).tolist(), confidence)
     lifts: list[float] = []
     for owner in others:
@@ -525,13 +561,12 @@ def permuted_lift(
 
 
 def _credit_of_others(
-    panel: Panel, attacker: Attacker, seen: Sight, others: Sequence[Index]
+    panel: Panel, attacker: Attacker, seen: Sight, others: Sequence[Index], fits: Fits
 ) -> Float:
     """(m, P) `first_credit` of a fixed metric with each of m owners (P,) of the probes.
 
     Whom it names does not hang on who the owner is.
     """
-    fits = panel.fits(attacker, seen)
     credit = np.empty((len(others), len(seen.owner)))
     for rows, scores in panel.tables(attacker, seen, fits):
         best = scores.max(axis=1, keepdims=True)

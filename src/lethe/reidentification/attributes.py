@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_vectors import Inference, Inferred
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 from lethe.reidentification.gallery import Index
 from lethe.reidentification.vectors import Float
@@ -206,34 +207,6 @@ def predicted(table: Float, people: People, attack: str, seed: int = 0) -> Float
     return chances
 
 
-@dataclass(frozen=True)
-class Inferred:
-    """What one attack infers.
-
-    Attributes:
-        gain: share of people whose value is named rightly, less that of the majority.
-        balanced: mean over values of the share of their people named rightly, less 1 / values.
-        auc: of two values, the chance that a person of the second is ranked above one of the
-            first; None of several.
-    """
-
-    attack: str
-    accuracy: float
-    gain: Estimate
-    balanced: Estimate
-    auc: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {
-            "name": self.attack,
-            "accuracy": self.accuracy,
-            "gain": self.gain.to_json(),
-            "balanced_gain": self.balanced.to_json(),
-            "auc": self.auc,
-        }
-
-
 def _table_of(rows: NDArray[Any], people: People, attack: str) -> Float:
     """(p, c) what an attack reads of each person."""
     if attack == BALANCE:
@@ -308,46 +281,6 @@ def _balanced_gain(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Inference:
-    """All attacks on an attribute of one release.
-
-    Attributes:
-        gain: of the strongest attack, the larger of both gains, limits for all at once.
-        raw: the logistic attack on the raw inputs; None without them.
-        over_raw: accuracy on the vectors less that on the raw inputs, paired; None without.
-        permuted: the logistic attack where values are those of other people: near 0.
-        kind: ``input`` where an input column holds it, ``inferred`` where none does, ``unknown``
-            without inputs.
-    """
-
-    people: People
-    attacks: tuple[Inferred, ...]
-    gain: Measured
-    strongest: str
-    raw: Inferred | None
-    over_raw: Estimate | None
-    permuted: Inferred
-    kind: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {
-            "name": self.people.name,
-            "people": len(self.people.place),
-            "left_out": self.people.left_out,
-            "classes": len(self.people.classes),
-            "majority": self.people.majority,
-            "attacks": [one.to_json() for one in self.attacks],
-            "gain": self.gain.to_json(),
-            "strongest": self.strongest,
-            "raw": None if self.raw is None else self.raw.to_json(),
-            "over_raw": None if self.over_raw is None else self.over_raw.to_json(),
-            "permuted": self.permuted.to_json(),
-            "kind": self.kind,
-        }
-
-
 def infer(
     rows: NDArray[Any],
     people: People,
@@ -399,7 +332,11 @@ def infer(
             confidence,
         )
     return Inference(
-        people,
+        people.name,
+        len(people.place),
+        people.left_out,
+        len(people.classes),
+        people.majority,
         tuple(found),
         gain,
         risk.attack,
@@ -428,8 +365,3 @@ def is_input(people: People, features: NDArray[Any]) -> bool:
         apart = np.where(edge, np.abs(inside - outside), 0.0)
         found.append(float(apart.max()) >= 2 * _INPUT - 1)
     return all(found)
-
-
-def refused(name: str, error: Exception) -> dict[str, Any]:
-    """An attribute that could not be attacked, for `findings.json`."""
-    return {"name": name, **Refusal(str(error)).to_json()}

@@ -21,6 +21,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.of_vectors import Beyond
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.rules import UNDECIDED, Ruling
 from lethe.evidence.sight import Plant, smallest_seen
@@ -434,7 +435,7 @@ def measure(
     clean = attack_clean(model, split, battery.panel(noise=False), settings)
 
     game = game_of(model, split)
-    battery = replace(battery, invalid=clean.invalid)
+    battery = replace(battery, invalid=clean.invalid, deciding=clean.deciding, known=clean.tallies)
     curve = sweep(battery, say, cluster)
     say(f"{model.name}: bounds on every attacker")
     bounds = {level.sigma: game.closed(level.sigma) for level in curve.levels}
@@ -449,7 +450,7 @@ def measure(
     )
     radii = None if model.head is None else study_radii(model, settings)
 
-    people, further = attributes_of(model, settings)
+    people, untested = attributes_of(model, settings)
     unsound, controls = verification_controls(battery, settings, say)
     say(f"{model.name}: comparing mechanisms")
     context = Evaluation(
@@ -459,7 +460,7 @@ def measure(
         clean,
         settings,
         people=people,
-        untested=tuple(one["refused"] for one in further.get("attributes_refused", ())),
+        untested=tuple(attribute.refused for attribute in untested),
         unsound={**clean.invalid, **unsound},
     )
     candidates = []
@@ -480,7 +481,7 @@ def measure(
         point,
         tuple(candidates),
         {**clean.skipped, **battery.skipped, **context.skipped},
-        {**further, **controls, **beyond(model, other, battery, settings, say)},
+        beyond(model, other, battery, settings, say, Beyond(untested, controls)),
     )
 
 

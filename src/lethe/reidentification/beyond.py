@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,17 @@ from numpy.typing import NDArray
 from lethe.assess.run import check
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.of_vectors import (
+    Beyond,
+    Grouping,
+    Linked,
+    NameControl,
+    TwoReleases,
+    Unattacked,
+)
 from lethe.evidence.risk import family_confidence
 from lethe.reidentification.attackers import first_credit
-from lethe.reidentification.attributes import People, people_of, refused
+from lethe.reidentification.attributes import People, people_of
 from lethe.reidentification.by_user import scaled, share_of_users
 from lethe.reidentification.gallery import covariance_within, inverse_root
 from lethe.reidentification.ranks import ranks
@@ -37,35 +45,6 @@ PAPERS = {
     MAPPED: "Hoerl and Kennard 1970, ridge regression; distance in its leave-one-out residuals",
 }
 _RIDGES = (1e-3, 1e-2, 1e-1, 1.0, 10.0)
-
-
-@dataclass(frozen=True)
-class Linked:
-    """Who of one release is found in the other.
-
-    Attributes:
-        permuted: lift where the unknown people are looked for under other names: 1.
-    """
-
-    method: str
-    share: float  # of people that the attacker knows in both
-    known: int  # how many these are
-    unknown: int  # people who are linked, among themselves
-    top_1: Estimate  # share of them whose nearest in the other release is themselves
-    lift: Estimate
-    permuted: Estimate
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {
-            "name": self.method,
-            "share": self.share,
-            "known": self.known,
-            "unknown": self.unknown,
-            "top_1": self.top_1.to_json(),
-            "lift": self.lift.to_json(),
-            "permuted": self.permuted.to_json(),
-        }
 
 
 def by_person(
@@ -220,7 +199,7 @@ Json = dict[str, Any]
 
 def attributes_of(
     model: Released, settings: EmbeddingSettings
-) -> tuple[tuple[People, ...], dict[str, Any]]:
+) -> tuple[tuple[People, ...], tuple[Unattacked, ...]]:
     """Who has which value of each attribute, and what is said of those that cannot be attacked."""
     ready, refusals = [], []
     for name, values in model.attributes.items():
@@ -229,16 +208,16 @@ def attributes_of(
                 people_of(name, values, model.user_ids, settings.seed, settings.confidence)
             )
         except NotMeasurable as error:
-            refusals.append(refused(name, error))
-    return tuple(ready), {"attributes_refused": refusals} if refusals else {}
+            refusals.append(Unattacked(name, str(error)))
+    return tuple(ready), tuple(refusals)
 
 
 def verification_controls(
     battery: Battery, settings: EmbeddingSettings, say: Say
-) -> tuple[dict[str, str], dict[str, Any]]:
+) -> tuple[dict[str, str], tuple[NameControl, ...]]:
     """Attackers who verify people under other names, with why; and what all gave there."""
     if not settings.verification:
-        return {}, {}
+        return {}, ()
     say(f"{battery.model.name}: verification, its control under other names")
     found = Scorer(battery.panel(noise=False), settings.confidence, settings.seed).controls(
         battery.clean
@@ -248,11 +227,7 @@ def verification_controls(
         for name, (value, _, high) in found.items()
         if high < 0.5
     }
-    rows = [
-        {"name": name, "eer": value, "low": low, "high": high}
-        for name, (value, low, high) in found.items()
-    ]
-    return failed, {"verification_controls": rows}
+    return failed, tuple(NameControl(name, *limits) for name, limits in found.items())
 
 
 def beyond(
@@ -261,19 +236,20 @@ def beyond(
     battery: Battery,
     settings: EmbeddingSettings,
     say: Say,
-) -> dict[str, Any]:
-    """Singling out by size, clusters, a second release, and texts: where they were asked for."""
-    found: dict[str, Any] = {}
+    asked: Beyond,
+) -> Beyond:
+    """With singling out by size, clusters, a second release, and texts: where asked for."""
     sure = settings.confidence
     if settings.verification:
         say(f"{model.name}: singling out by number of people and of vectors")
         panel = battery.panel(noise=False)
-        found["singling_out"] = singling_out(panel, CURVES, battery.clean, sure).to_json()
+        curves = singling_out(panel, CURVES, battery.clean, sure)
+        clusters: Grouping | Refusal
         try:
             clusters = grouped(battery.clean, settings.seed, confidence=sure)
-            found["clusters"] = clusters.to_json()
         except NotMeasurable as error:
-            found["clusters"] = Refusal(str(error)).to_json()
+            clusters = Refusal(str(error))
+        asked = replace(asked, singling_out=curves, clusters=clusters)
     if other is not None:
         say(f"{model.name} and {other.name}: linking two releases")
         try:
@@ -283,14 +259,10 @@ def beyond(
             done, skipped = link_all(
                 *both, settings.known_share, confidence=sure, seed=settings.seed
             )
-            found["two_releases"] = {
-                "other": other.name,
-                "people": len(both[0]),
-                "results": [one.to_json() for one in done],
-                "skipped": skipped,
-            }
+            releases = TwoReleases(other.name, len(both[0]), done, skipped)
         except NotMeasurable as error:
-            found["two_releases"] = {"other": other.name, **Refusal(str(error)).to_json()}
+            releases = TwoReleases(other.name, refused=str(error))
+        asked = replace(asked, two_releases=releases)
     if model.texts is not None:
         say(f"{model.name}: texts behind the vectors")
         texts = retrieved(
@@ -300,15 +272,15 @@ def beyond(
             metric=settings.metric,
             confidence=sure,
         )
-        found["texts"] = texts.to_json()
-    return found
+        asked = replace(asked, texts=texts)
+    return asked
 
 
-def further_checks(on: str, further: Mapping[str, Any]) -> list[Json]:
+def further_checks(on: str, further: Beyond) -> list[Json]:
     """Self-checks of what was asked for: chance where names are those of others."""
     rows: list[Json] = []
-    if controls := further.get("verification_controls"):
-        bad = [one["name"] for one in controls if one["high"] < 0.5]
+    if controls := further.verification_controls:
+        bad = [control.name for control in controls if control.high < 0.5]
         detail = (
             f"{', '.join(bad)}: equal error rate below 0.5 under other names: they decide nothing"
             if bad
@@ -316,10 +288,12 @@ def further_checks(on: str, further: Mapping[str, Any]) -> list[Json]:
         )
         status = "fail" if bad else "pass"
         rows.append(check("verification of permuted identities", status, detail, on))
-    results = further.get("two_releases", {}).get("results", ())
+    results = further.two_releases.results if further.two_releases else None
     if results:
         bad = [
-            f"{one['name']} at {one['share']:.0%}" for one in results if one["permuted"]["low"] > 1
+            f"{linked.method} at {linked.share:.0%}"
+            for linked in results
+            if (linked.permuted.low or 0.0) > 1
         ]
         detail = (
             f"{', '.join(bad)}: people are linked under other names"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from scipy.special import ndtr
@@ -23,6 +22,7 @@ from lethe.evidence.guarantee import (
     empirical_only,
     from_seeded_noise,
 )
+from lethe.evidence.of_vectors import Beyond
 from lethe.evidence.risk import family_confidence
 from lethe.reidentification.attributes import People, infer
 from lethe.reidentification.by_user import scaled
@@ -266,7 +266,7 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
         results, sure = evaluated.candidate.attacks, settings.confidence
         try:
             closed = closed_world(panel, results, sight, clean, sure)
-            details["closed_world"] = closed.to_json()
+            details["closed_world"] = closed
         except (InputError, NotMeasurable) as error:
             context.skipped[f"closed world, {evaluated.candidate.name}"] = str(error)
     if settings.verification:
@@ -283,7 +283,7 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
             confidence=family_confidence(settings.confidence, len(context.people)),
             seed=settings.seed,
         )
-        details.setdefault("attributes", []).append(seen.to_json())
+        details.setdefault("attributes", []).append(seen)
         worse = measures.get("attribute-gain")
         if worse is None or _upper(seen.gain) > _upper(worse):
             measures["attribute-gain"] = seen.gain
@@ -596,4 +596,4 @@ class ModelAudit:
     point: OperatingPoint  # where to stand, under the rule of the settings
     candidates: tuple[Evaluated, ...]  # all that were evaluated, the release as it is first
     skipped: dict[str, str]  # name and reason of what could not be measured
-    further: dict[str, Any] = field(default_factory=dict)  # what was asked for beyond the attack
+    further: Beyond = Beyond()  # what was asked for beyond the attack

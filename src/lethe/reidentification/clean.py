@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.risk import family_confidence
+from lethe.evidence.risk import RELEASE, family_confidence
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Panel, permuted_lift
+from lethe.reidentification.attackers import Panel, Tally, first_credit, permuted_lift
 from lethe.reidentification.by_user import mean_by_user
 from lethe.reidentification.family import Attacker
 from lethe.reidentification.gallery import (
@@ -24,7 +24,6 @@ from lethe.reidentification.gallery import (
     sampled,
     split_periods,
     split_rows,
-    whitening,
 )
 from lethe.reidentification.geometry import nearest
 from lethe.reidentification.ranks import ranks
@@ -96,9 +95,8 @@ def open_set(
         gallery_rows=split.gallery_rows[inside],
         gallery_user=position[split.gallery_user[inside]],
     )
-    matrix = whitening(representations, enrolled) if metric == "whitened" else None
     gallery = gallery_means(representations, enrolled)
-    found = nearest(representations[split.probe_rows], gallery, metric, whitening=matrix)
+    found = nearest(representations[split.probe_rows], gallery, metric)
     to_choose, to_measure = (np.isin(split.probe_user, group) for group in (chosen, measured))
     needed = int(np.ceil(1 / false_match))
     if to_choose.sum() < needed:
@@ -217,7 +215,6 @@ def conditioning(
     true_index: NDArray[np.integer[Any]],
     metric: str = "cosine",
     *,
-    whitening: NDArray[Any] | None = None,
     sample: int = 500,
     seed: int = 0,
 ) -> Conditioning:
@@ -235,12 +232,12 @@ def conditioning(
     rng = np.random.default_rng([seed, 61])
     taken = np.sort(rng.permutation(len(probes))[:sample])
     some, owners = probes[taken], np.asarray(true_index)[taken]
-    exact = ranks(some, gallery, owners, metric, whitening=whitening)
-    distance = _plain_distances(some, gallery, metric, whitening)
+    exact = ranks(some, gallery, owners, metric)
+    distance = _plain_distances(some, gallery, metric)
     true = distance[np.arange(len(taken)), owners][:, None]
     plain_rank = 1 + (distance < true).sum(axis=1) + ((distance == true).sum(axis=1) - 1) / 2
     users = np.sort(rng.permutation(len(gallery))[:sample])
-    closest = nearest(gallery[users], gallery, metric, whitening=whitening, own=users)
+    closest = nearest(gallery[users], gallery, metric, own=users)
     return Conditioning(
         changed=float(np.mean(plain_rank != exact.rank)),
         plain_mrr=float(np.mean(1 / plain_rank)),
@@ -251,12 +248,10 @@ def conditioning(
 
 
 def _plain_distances(
-    probes: NDArray[Any], gallery: NDArray[Any], metric: str, matrix: NDArray[Any] | None
+    probes: NDArray[Any], gallery: NDArray[Any], metric: str
 ) -> NDArray[np.float32]:
     """The way it is usually written: (sample, G) in float32 throughout."""
     left, right = probes.astype(np.float32), gallery.astype(np.float32)
-    if matrix is not None:
-        left, right = left @ matrix.astype(np.float32), right @ matrix.astype(np.float32)
     if metric == "cosine":
         left = left / np.linalg.norm(left, axis=1, keepdims=True)
         right = right / np.linalg.norm(right, axis=1, keepdims=True)
@@ -293,6 +288,14 @@ class Clean:
     conditioning: Conditioning  # what plain float32 would have reported
     nearest: dict[str, tuple[float, float, float]]
     rms: float  # root mean square coordinate of the vectors about their mean
+    tallies: dict[str, Tally]  # by name, whom the same attackers name; not those on raw features
+
+    @property
+    def deciding(self) -> frozenset[str]:
+        """Attackers whose upper limit of Top-1 reaches the highest lower one of all."""
+        top = {name: attack.top[1] for name, attack in self.attacks.items()}
+        best = max((found.low or 0.0 for found in top.values()), default=0.0)
+        return frozenset(name for name, found in top.items() if (found.high or 0.0) >= best)
 
     @property
     def invalid(self) -> dict[str, str]:
@@ -339,17 +342,22 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
     common = tuple(size for size in settings.common if size < users)
     attacks: dict[str, Attack] = {}
     permuted: dict[str, Estimate] = {}
+    tallies: dict[str, Tally] = {}
     skipped: dict[str, str] = {}
     sure = family_confidence(_CONTROL, len(panel.attackers))
 
     def run(attacker: Attacker, sight: Sight, *, control: bool) -> Ran | Exception:
         seen = panel.seen(attacker, sight, sight)
         try:
-            found = panel.rank(attacker, seen, panel.fits(attacker, seen))
+            fits = panel.fits(attacker, seen)
+            found = panel.rank(attacker, seen, fits)
             attack = measure(found, seen.owner, common=common, confidence=settings.confidence)
             if not control:
                 return attack, None
-            return attack, permuted_lift(panel, attacker, seen, settings.seed, sure)
+            hits = np.bincount(seen.owner, first_credit(found), minlength=users).astype(float)
+            tries = np.bincount(seen.owner, minlength=users).astype(float)
+            tallies[attacker.name] = Tally(attacker, RELEASE, hits, tries, 1)
+            return attack, permuted_lift(panel, attacker, seen, settings.seed, sure, fits)
         except (InputError, NotMeasurable) as error:
             return error
 
@@ -389,6 +397,7 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
         ),
         _neighbours(gallery, settings.seed),
         float(np.sqrt(vectors.var(axis=0, dtype=np.float64).mean())),
+        tallies,
     )
 
 

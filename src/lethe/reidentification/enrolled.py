@@ -107,7 +107,7 @@ def enrol(metric: str, seen: Sight) -> Enrolment:
     if metric == DENSITY and seen.noise is not None:
         if len(seen.rows) * len(seen.probes) > _PAIRS:
             raise NotMeasurable(f"a density is played under noise on {_PAIRS:,.0f} pairs at most.")
-    held = _Rows(_cut(seen) if metric == GAUSSIAN else seen)
+    held = _Rows(_cut(seen) if metric == GAUSSIAN else seen, aside=metric == COVARIANCE)
     width = len(seen.gallery) if linear else len(seen.rows)
     if metric == COVARIANCE:
         width = max(width, seen.rows.shape[1] ** 2)
@@ -129,10 +129,11 @@ def _cut(seen: Sight) -> Sight:
 class _Rows:
     """Enrolled rows sorted by person, in coordinates in which people scatter alike everywhere.
 
-    The map is symmetric, so that a coordinate stays the one it was where none are correlated.
+    The map is symmetric, so that a coordinate stays the one it was where none are correlated. Noise
+    beyond the rows is part of the scatter, but where it is left aside.
     """
 
-    def __init__(self, seen: Sight) -> None:
+    def __init__(self, seen: Sight, aside: bool = False) -> None:
         order = np.argsort(seen.user, kind="stable")
         self.user = seen.user[order]
         self.starts = np.flatnonzero(np.diff(self.user, prepend=-1))
@@ -142,7 +143,7 @@ class _Rows:
         self.raw = seen.rows[order]
         rows = self.raw - self.centre
         noise = np.zeros(rows.shape[1]) if seen.noise is None else seen.noise
-        scatter = np.diag(noise)
+        scatter = np.diag(np.zeros_like(noise) if aside else noise)
         within = rows - (seen.gallery - self.centre)[self.user]
         rounding = 1e-12 * np.abs(seen.rows).max()
         if np.abs(rows).max() <= rounding:
@@ -151,7 +152,7 @@ class _Rows:
         self.scattered = self.freedom > 0 and bool(np.abs(within).max() > rounding)
         if self.scattered:
             scatter = scatter + covariance_within(within, self.freedom)
-        elif not noise.any():
+        elif aside or not noise.any():
             scatter = np.diag(np.full(len(noise), float((rows**2).mean()) or 1.0))
         deviation = np.sqrt(np.maximum(np.diag(scatter), 1e-12 * np.trace(scatter)))
         size, turn = np.linalg.eigh(scatter / deviation / deviation[:, None])
@@ -160,7 +161,8 @@ class _Rows:
         self.rows = rows @ self.map
         self.within = within @ self.map
         self.means = self.mapped(seen.gallery)
-        self.noise = (noise[:, None] * self.map**2).sum(axis=0)
+        self.beyond = (self.map.T * noise) @ self.map
+        self.noise = np.diag(self.beyond)
         self.halves = (self.rows**2).sum(axis=1) / 2
 
     def mapped(self, probes: Float) -> Float:
@@ -248,7 +250,7 @@ def _gaussian(held: _Rows) -> Score:
 
     some = slice(None, None, -(-squares.size // _SCATTERS))
     known = likelihood(squares[some], np.broadcast_to(freedom[some], squares[some].shape))
-    known = known.reshape(-1, len(_RATIOS))
+    whole, known = known, known.reshape(-1, len(_RATIOS))
     weight = np.where(_RATIOS == 1, 1.0, 0.01)  # at first nearly all have the pooled one
     weight /= weight.sum()
     for _ in range(_ROUNDS):
@@ -256,7 +258,8 @@ def _gaussian(held: _Rows) -> Score:
     ratio, step = np.empty_like(squares), max(1, _SCATTERS // squares.shape[1])
     for start in range(0, len(ratio), step):
         part = slice(start, start + step)
-        chance = weight * likelihood(squares[part], freedom[part])
+        same = len(whole) == len(ratio) <= step
+        chance = weight * (whole if same else likelihood(squares[part], freedom[part]))
         ratio[part] = np.exp(chance @ np.log(_RATIOS) / chance.sum(axis=-1))
     variance = pooled * ratio
     between = np.maximum(held.means.var(axis=0) - pooled * (1 / held.counts).mean(), 1e-6 * pooled)
@@ -418,6 +421,7 @@ def _covariance(held: _Rows) -> Score:
     model = _drawn(scatter, n - 1, pooled)
     diagonal = np.arange(dimensions)
     model[:, diagonal, diagonal] += between * (1 - keep)
+    model += held.beyond
     inverse, mean = np.linalg.inv(model), held.means * keep
     slope = np.einsum("gij,gj->gi", inverse, mean)
     constant = -0.5 * ((slope * mean).sum(axis=1) + np.linalg.slogdet(model)[1])

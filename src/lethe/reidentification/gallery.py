@@ -233,19 +233,16 @@ def gallery_means(vectors: NDArray[Any], split: Split) -> Float:
     return means(vectors, split.gallery_rows, split.gallery_user, len(split.users))
 
 
-def whitening(vectors: NDArray[Any], split: Split) -> Float:
+def whitening_of(rows: Float, user: Index, centres: Float) -> Float:
     """A map (d, d) after which the spread of one person's rows is the same in every direction.
 
     Euclidean distance after it is the Mahalanobis distance under the covariance within persons.
 
-    Raises NotMeasurable: no user has two gallery rows that differ.
+    Args:
+        rows: (R, d) of people whose positions are `user`, and whose means are `centres` (G, d).
+
+    Raises NotMeasurable: no user has two rows that differ.
     """
-    centres = gallery_means(vectors, split)
-    return whitening_of(vectors[split.gallery_rows].astype(np.float64), split.gallery_user, centres)
-
-
-def whitening_of(rows: Float, user: Index, centres: Float) -> Float:
-    """The same from rows (R, d), whose they are, and the mean (G, d) of each person's rows."""
     within = rows - centres[user]
     freedom = len(within) - len(centres)
     if freedom < 1 or float(np.abs(within).max()) <= 1e-12 * float(np.abs(centres).max()):

@@ -1,7 +1,7 @@
 """Vectors moved to where float32 can tell them apart, with a bound on what it still gets wrong.
 
 Every distance orders the gallery as a Euclidean one does after a map: cosine on vectors of length
-1, whitened on whitened ones. For a probe u and a gallery vector v, both relative to one centre, ||u
+1. For a probe u and a gallery vector v, both relative to one centre, ||u
 - v||^2 grows as the score u.v - ||v||^2 / 2 falls, whose numbers are of the size of the spread.
 
 What float32 makes of the score is off by at most gamma = (d + 2) 2^-24 times the sum of its
@@ -25,7 +25,7 @@ from lethe.reidentification.vectors import Float, Float32, check_table, one_blas
 
 # The nearest gallery user of every vector, and how far away: for open sets and for geometry.
 
-METRICS = ("cosine", "l2", "whitened")
+METRICS = ("cosine", "l2")
 _LONGEST = 1e30
 
 
@@ -52,10 +52,9 @@ class Gallery:
     """Gallery vectors relative to their mean, the longest of length 1."""
 
     metric: str  # see `METRICS`
-    transform: Float | None  # whitening matrix (d, r), or None
-    centre: Float  # (r,) mean of the mapped gallery
+    centre: Float  # (d,) mean of the mapped gallery
     scale: float  # length of the longest vector from there; 1 where all are equal
-    wide: Float  # float64 (G, r)
+    wide: Float  # float64 (G, d)
     bias: Float  # float64 (G,) minus half the squared length
 
     def probes(self, vectors: NDArray[Any], true: NDArray[np.intp]) -> Probes:
@@ -63,7 +62,7 @@ class Gallery:
 
         Raises InputError: a vector has no direction (cosine).
         """
-        wide = _mapped("probes", vectors, self.metric, self.transform)
+        wide = _mapped("probes", vectors, self.metric)
         wide -= self.centre
         wide /= self.scale
         owner = self.wide[true]
@@ -96,40 +95,26 @@ class Gallery:
         )
 
 
-def prepare_gallery(
-    vectors: NDArray[Any], metric: str = "cosine", transform: NDArray[Any] | None = None
-) -> Gallery:
+def prepare_gallery(vectors: NDArray[Any], metric: str = "cosine") -> Gallery:
     """Map, centre and scale a gallery.
 
     Args:
         vectors: (G, d), finite; one row a user.
-        metric: "cosine", "l2", or "whitened" (l2 after `transform`).
-        transform: (d, r), see `lethe.reidentification.gallery.whitening`; for "whitened" only.
+        metric: "cosine" or "l2".
 
-    Raises InputError: another metric, a transform that is missing or not wanted, fewer than 2
-        users, NaN or infinity, or a vector without direction under cosine.
+    Raises InputError: another metric, fewer than 2 users, NaN or infinity, or a vector without
+        direction under cosine.
     """
     check_choice("metric", metric, METRICS)
-    if (transform is None) == (metric == "whitened"):
-        raise InputError(
-            f"metric={metric!r} {'needs a' if transform is None else 'takes no'} whitening matrix. "
-            "Fit one with whitening(...) and say metric='whitened'."
-        )
     check_table("gallery", vectors)
     if len(vectors) < 2:
         raise InputError(f"the gallery has {len(vectors)} users; to tell people apart needs 2.")
-    matrix = None if transform is None else np.asarray(transform, dtype=np.float64)
-    if matrix is not None and (matrix.ndim != 2 or matrix.shape[0] != vectors.shape[1]):
-        raise InputError(
-            f"the whitening matrix has shape {matrix.shape}, vectors have {vectors.shape[1]} "
-            "dimensions. Fit it on vectors of the same model."
-        )
-    wide = _mapped("gallery", vectors, metric, matrix)
+    wide = _mapped("gallery", vectors, metric)
     centre = wide.mean(axis=0)
     wide -= centre
     scale = float(np.sqrt(np.einsum("ij,ij->i", wide, wide).max())) or 1.0
     wide /= scale
-    return Gallery(metric, matrix, centre, scale, wide, -0.5 * np.einsum("ij,ij->i", wide, wide))
+    return Gallery(metric, centre, scale, wide, -0.5 * np.einsum("ij,ij->i", wide, wide))
 
 
 def closeness(
@@ -154,11 +139,9 @@ def _lengths(vectors: Float) -> Float:
     return np.asarray(found)
 
 
-def _mapped(name: str, vectors: NDArray[Any], metric: str, matrix: Float | None) -> Float:
+def _mapped(name: str, vectors: NDArray[Any], metric: str) -> Float:
     """A float64 copy whose Euclidean distances have the order of the metric."""
     wide = vectors.astype(np.float64)
-    if matrix is not None:
-        wide = wide @ matrix
     if metric == "cosine":
         # By the largest coordinate first: squares of tiny or huge ones leave float64's range.
         largest = np.abs(wide).max(axis=1, keepdims=True)
@@ -193,7 +176,6 @@ def nearest(
     gallery: NDArray[Any],
     metric: str = "cosine",
     *,
-    whitening: NDArray[Any] | None = None,
     own: NDArray[np.integer[Any]] | None = None,
 ) -> Nearest:
     """Find the nearest gallery vector, in float64, without the table of all distances.
@@ -201,8 +183,7 @@ def nearest(
     Args:
         vectors: (n, d), finite.
         gallery: (G, d), finite; one vector a user.
-        metric: "cosine", "l2" or "whitened", as for `ranks`.
-        whitening: (d, r) matrix for "whitened".
+        metric: "cosine" or "l2", as for `ranks`.
         own: (n,) gallery user of each vector, which is left out: for distances to others.
 
     Raises InputError: as `ranks`.
@@ -211,7 +192,7 @@ def nearest(
     [0]
     """
     check_table("vectors", vectors)
-    prepared = prepare_gallery(gallery, metric, whitening)
+    prepared = prepare_gallery(gallery, metric)
     if vectors.shape[1] != gallery.shape[1] or (own is not None and len(own) != len(vectors)):
         raise InputError(
             f"vectors have shape {vectors.shape} and the gallery {gallery.shape}: the dimensions "

@@ -179,7 +179,8 @@ def plants(
     """Leaks of several sizes in a release, with the strongest of what its attackers measure.
 
     Attackers that learn from other people are left out: the others must see every kind. They look
-    until one finds a leak as often as who knows it: fewer of them can only show less.
+    until one finds a leak as often as who knows it: fewer of them can only show less. Where one
+    names everybody on the release itself, a leak of one kind is planted.
 
     Args:
         panel: attackers of the release.
@@ -202,8 +203,11 @@ def plants(
         and tally.attacker.metric in _ON_PLANTS
         and not tally.attacker.normalised
     ]
-    found = []
+    found: list[Plant] = []
+    everybody = any(tally.share >= 1 for tally in tallies)
     for twin in twins(sight, seed):
+        if everybody and found:
+            break
         looked: list[tuple[Tally, Float]] = []
         for tally in sorted(able, key=lambda one: one.attacker.metric not in _MADE_FOR[twin.kind]):
             rate = _rates(panel, tally, twin.sight)

@@ -263,7 +263,6 @@ def ranks(
     true_index: NDArray[np.integer[Any]],
     metric: str = "cosine",
     *,
-    whitening: NDArray[Any] | None = None,
     backend: str = "auto",
     workers: int = 1,
     device: str = "cuda",
@@ -280,8 +279,7 @@ def ranks(
         probes: (P, d), finite; vectors of unknown owner.
         gallery: (G, d), finite; one vector a user.
         true_index: (P,) position of each probe's owner in the gallery.
-        metric: "cosine", "l2", or "whitened": l2 after `whitening`.
-        whitening: (d, r) matrix, see `lethe.reidentification.gallery.whitening`.
+        metric: "cosine" or "l2".
         backend: "numba" (extra `fast`), "numpy", "torch" (on `device`), or "auto": torch where
             there is a GPU, else numba where it is installed and knows the CPU, else numpy.
         workers: threads, each with its own probes; linear algebra is kept to one thread.
@@ -298,7 +296,7 @@ def ranks(
     check_choice("backend", backend, BACKENDS)
     check_at_least("workers", workers, 1)
     check_table("probes", probes)
-    prepared = prepare_gallery(gallery, metric, whitening)
+    prepared = prepare_gallery(gallery, metric)
     owners = _check_owners(probes, gallery, true_index)
     chosen = choose_backend() if backend == "auto" else backend
     counter = _counter(chosen, prepared, device)

@@ -15,6 +15,14 @@ import numpy as np
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.of_vectors import (
+    ByPeople,
+    ByVectors,
+    ClosedWorld,
+    Grouping,
+    Matched,
+    SinglingOut,
+)
 from lethe.evidence.risk import RELEASE, AttackResult, Risk, family_confidence, risk_of
 from lethe.reidentification.attack import measure
 from lethe.reidentification.attackers import Panel
@@ -232,26 +240,6 @@ class Scorer:
         }
 
 
-@dataclass(frozen=True)
-class ClosedWorld:
-    """What assigning all people at once finds, where the adversary knows that all are in both.
-
-    It is another threat model than that of the headline, whose attackers know nothing of the kind.
-
-    Attributes:
-        attack: whose scores are assigned.
-        top_1: share of people who are assigned to themselves.
-    """
-
-    attack: str
-    knows: str
-    top_1: Estimate
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {"attack": self.attack, "knows": self.knows, "top_1": self.top_1.to_json()}
-
-
 def closed_world(
     panel: Panel, results: Sequence[AttackResult], sight: Sight, clean: Sight, confidence: float
 ) -> ClosedWorld:
@@ -295,39 +283,6 @@ def _signed(one: Estimate, sign: int) -> Estimate:
     return Estimate(value, low, high, one.confidence, one.method, one.n)
 
 
-@dataclass(frozen=True, eq=False)
-class SinglingOut:
-    """How singling out depends on how many people there are and on how many vectors of each.
-
-    Attributes:
-        sizes: attacker, gallery size, and Top-1 expected in a random gallery of that size.
-        vectors: attacker, number of new vectors that are joined, share of people named.
-        enrolled: attacker, number of earlier vectors behind an enrolled mean, Top-1.
-        matched: attacker, k, share of probes whose owner is among the k nearest.
-    """
-
-    sizes: Sequence[tuple[str, int, Estimate]]
-    vectors: Sequence[tuple[str, int, Estimate]]
-    enrolled: Sequence[tuple[str, int, Estimate]]
-    matched: Sequence[tuple[str, int, Estimate]]
-    users: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {
-            "users": self.users,
-            "sizes": [
-                {"name": n, "users": s, "top_1": e.to_json(), "lift": scaled(e, s).to_json()}
-                for n, s, e in self.sizes
-            ],
-            **{
-                key: [{"name": n, "vectors": s, "top_1": e.to_json()} for n, s, e in rows]
-                for key, rows in (("vectors", self.vectors), ("enrolled", self.enrolled))
-            },
-            "matched": [{"name": n, "k": k, "share": e.to_json()} for n, k, e in self.matched],
-        }
-
-
 def singling_out(
     panel: Panel, names: Sequence[str], sight: Sight, confidence: float = 0.95
 ) -> SinglingOut:
@@ -341,10 +296,10 @@ def singling_out(
         names: attackers of the panel that look at one new vector.
     """
     users = len(sight.gallery)
-    sizes: list[tuple[str, int, Estimate]] = []
-    matched: list[tuple[str, int, Estimate]] = []
-    vectors: list[tuple[str, int, Estimate]] = []
-    enrolled: list[tuple[str, int, Estimate]] = []
+    sizes: list[ByPeople] = []
+    matched: list[Matched] = []
+    vectors: list[ByVectors] = []
+    enrolled: list[ByVectors] = []
     fewer = [size for size in SIZES if size < users]
     tries, rows = np.bincount(sight.owner, minlength=users), sight.counts
 
@@ -355,22 +310,22 @@ def singling_out(
         found = ranked(attacker, panel.seen(attacker, sight, sight))
         ranks = tuple(k for k in RANKS if k <= users)
         whole = measure(found, sight.owner, top=ranks, common=fewer, confidence=confidence)
-        sizes += [(attacker.name, size, whole.common[size]) for size in fewer]
-        sizes.append((attacker.name, users, whole.top[1]))
-        matched += [(attacker.name, k, share) for k, share in whole.top.items()]
+        tops = {**whole.common, users: whole.top[1]}
+        sizes += [ByPeople(attacker.name, n, top, scaled(top, n)) for n, top in tops.items()]
+        matched += [Matched(attacker.name, k, share) for k, share in whole.top.items()]
         for number in (n for n in VECTORS if n <= int(tries.max())):
             # One of each person too, so that all points count people alike.
             probes, owner = pooled(sight.probes, sight.owner, number)
             seen = replace(sight, probes=probes, owner=owner)
             share = measure(ranked(attacker, seen), owner, top=(1,), confidence=confidence).top[1]
-            vectors.append((attacker.name, number, share))
+            vectors.append(ByVectors(attacker.name, number, share))
         for number in (n for n in VECTORS if n <= int(rows.max())):
             seen = _enrolled(sight, number)
             share = measure(
                 ranked(attacker, seen), seen.owner, top=(1,), confidence=confidence
             ).top[1]
-            enrolled.append((attacker.name, number, share))
-    return SinglingOut(sizes, vectors, enrolled, matched, users)
+            enrolled.append(ByVectors(attacker.name, number, share))
+    return SinglingOut(users, sizes, vectors, enrolled, matched)
 
 
 def _enrolled(sight: Sight, most: int) -> Sight:
@@ -388,30 +343,6 @@ def _enrolled(sight: Sight, most: int) -> Sight:
         user=user,
         gallery=gallery / np.bincount(user, minlength=len(gallery))[:, None],
     )
-
-
-@dataclass(frozen=True)
-class Grouping:
-    """Unlabelled vectors put together by whose they are.
-
-    Attributes:
-        agreement: adjusted Rand index with the people: 1 is right, 0 chance.
-        permuted: the same against people by chance.
-    """
-
-    agreement: Estimate
-    permuted: float
-    vectors: int
-    people: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {
-            "agreement": self.agreement.to_json(),
-            "permuted": self.permuted,
-            "vectors": self.vectors,
-            "people": self.people,
-        }
 
 
 def grouped(sight: Sight, seed: int = 0, most: int = 2000, confidence: float = 0.95) -> Grouping:

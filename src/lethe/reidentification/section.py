@@ -9,6 +9,7 @@ import numpy as np
 
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.plain import plain
 from lethe.reidentification.attack import Attack
 from lethe.reidentification.by_user import scaled
 from lethe.reidentification.candidates import RECOMMENDED, Evaluated, ModelAudit
@@ -201,10 +202,11 @@ def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
         )
     closed = audit.candidates[0].candidate.details.get("closed_world")
     if closed is not None:
-        share, low, high = (100 * (closed["top_1"][end] or 0) for end in ("value", "low", "high"))
+        top = closed.top_1
+        share, low, high = (100 * (end or 0) for end in (top.value, top.low, top.high))
         words.append(
             f"If it also knows that everybody is in both periods, and assigns all people at once "
-            f"({closed['attack']}), it identifies {share:.3g} % ({low:.3g} to {high:.3g} %). This "
+            f"({closed.attack}), it identifies {share:.3g} % ({low:.3g} to {high:.3g} %). This "
             "is another threat model; no rule and no other number reads it."
         )
     noisy = next((e for e in audit.candidates if e.candidate.name == RECOMMENDED), None)
@@ -260,7 +262,7 @@ def section(audit: ModelAudit, settings: EmbeddingSettings) -> Json:
             "words": str(audit.point),
         },
         "skipped": audit.skipped,
-        **audit.further,
+        **plain(audit.further),
     }
 
 

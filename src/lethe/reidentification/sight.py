@@ -124,6 +124,21 @@ def recentred(sight: Sight) -> Sight:
     return replace(sight, probes=sight.probes - shift)
 
 
+def onto_values(sight: Sight, clean: Float) -> Sight:
+    """With every coordinate that takes few values without noise put onto the nearest of them.
+
+    Which values an encoder emits (R, d) is taken as known; whose they are is not used.
+    """
+    rows, probes = sight.rows.copy(), sight.probes.copy()
+    for column, values in enumerate(np.unique(values) for values in clean.T):
+        if 1 < len(values) <= len(clean) / 2:
+            middle = (values[1:] + values[:-1]) / 2
+            for table in (rows, probes):
+                table[:, column] = values[np.searchsorted(middle, table[:, column])]
+    gallery = means(rows, np.arange(len(rows)), sight.user, len(sight.gallery))
+    return replace(sight, rows=rows, probes=probes, gallery=gallery)
+
+
 def evened(sight: Sight) -> Sight:
     """In coordinates that scatter alike, where shrinkage would hide a quiet direction of the rows.
 

@@ -26,7 +26,7 @@ from lethe.reidentification.certificates import (
     known,
     optimal_attacker,
 )
-from lethe.reidentification.enrolled import NEAREST
+from lethe.reidentification.enrolled import COVARIANCE, DENSITY, NEAREST
 from lethe.reidentification.family import ATTACKERS, Attacker, allowed
 from lethe.reidentification.gallery import Split, gallery_means
 from lethe.reidentification.planted import plants
@@ -49,6 +49,8 @@ TOP = (1, 5, 10)
 """Measures of a level, in this order: Top-k by credit, then the reciprocal rank."""
 LOGITS = "logits"
 """The view of one who reads of a vector what the model's linear head reads."""
+KEPT = (NEAREST, COVARIANCE, DENSITY)
+"""Metrics of enrolled rows that know what noise adds to a probe."""
 _CENTRE_ROWS = 20_000
 _SLOW = 5.0  # seconds from which on the reader is told how long the levels take
 
@@ -244,6 +246,9 @@ class Battery:
 
     Attributes:
         invalid: name of an attacker whose self-check failed, and what it found.
+        deciding: attackers of releases without noise that may be the strongest on the vectors as
+            they are: noise, too, is attacked by them.
+        known: by name, whom attackers name on the vectors as they are.
         skipped: filled with attackers that cannot run, and why.
         fitted: filled with what attackers learned of rows that do not change.
     """
@@ -253,6 +258,8 @@ class Battery:
     sample: Sample  # the same, as the sweep takes it
     settings: EmbeddingSettings  # of the audit
     invalid: Mapping[str, str] = field(default_factory=dict)
+    deciding: frozenset[str] = frozenset()
+    known: Mapping[str, Tally] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     fitted: dict[str, Any] = field(default_factory=dict)
 
@@ -281,19 +288,26 @@ class Battery:
         asked, most = self.settings, int(self.sample.tries.max())
         every = allowed(asked.clean_gallery, asked.joined, asked.score_norm)
         chosen: dict[tuple[str, str, bool, int, bool], Attacker] = {}
+        pilots: set[str] = set()
         for attacker in every:
-            if attacker.noise not in (None, noise):
+            if attacker.noise not in (None, noise) and attacker.name not in self.deciding:
                 continue
             if projected and not (attacker.projected or attacker.metric == NEAREST):
                 continue
             joined = attacker.vectors
             if joined == ALL or joined > most:  # so many as there are
                 joined = ALL if most > 1 else 1
+            pilot = noise and (attacker.noise is False or attacker.metric == DENSITY)
+            if pilot and attacker.metric in KEPT:  # most is known of them without noise
+                attacker = replace(attacker, clean_gallery=asked.clean_gallery)
             held = attacker.clean_gallery and noise
+            if pilot:
+                pilots.add(attacker.name)
             key = attacker.metric, attacker.reads, held, joined, attacker.normalised
             chosen.setdefault(key, replace(attacker, clean_gallery=held))
         fold = folds(len(self.split.users), asked.seed)
-        return Panel(tuple(chosen.values()), fold, asked.backend, asked.threads, self.fitted)
+        panel = Panel(tuple(chosen.values()), fold, asked.backend, asked.threads, self.fitted)
+        return replace(panel, pilots=frozenset(pilots))
 
     def on_noise(self, level: Level, planted: bool = False) -> Level:
         """A level of isotropic noise with what all attackers find there.
@@ -314,6 +328,7 @@ class Battery:
             views=self.views,
             single=-(-level.draws // 2),
             skipped=self.skipped,
+            known={} if level.sigma else self.known,
         )
         found = [main, *found]
         judged = self.judged(found)

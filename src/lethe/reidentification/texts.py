@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lethe.data.arrays import as_array
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_vectors import ByTexts, Retrieved
 from lethe.reidentification.attack import alone_among, over_ties
 from lethe.reidentification.by_user import mean_by_user, scaled
 from lethe.reidentification.ranks import ranks
@@ -39,30 +40,6 @@ class Texts:
     of_rows: Sequence[str]
     encode: Encode
     candidates: Sequence[str] = ()
-
-
-@dataclass(frozen=True)
-class Retrieved:
-    """How often the right text is named, by the size of the list.
-
-    Attributes:
-        sizes: of a list, Top-1 expected in a random one of that size that holds the right text.
-    """
-
-    texts: int
-    sizes: tuple[tuple[int, Estimate], ...]
-    top_10: Estimate
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {
-            "texts": self.texts,
-            "sizes": [
-                {"texts": size, "top_1": share.to_json(), "lift": scaled(share, size).to_json()}
-                for size, share in self.sizes
-            ],
-            "top_10": self.top_10.to_json(),
-        }
 
 
 def retrieved(
@@ -105,7 +82,8 @@ def retrieved(
         return mean_by_user(credit, user_ids, confidence)
 
     position = np.arange(size)
-    fewer = [one for one in SIZES if one < size]
-    sizes = [(one, share(alone_among(size, one))) for one in fewer]
-    whole = share((position < 1).astype(float))
-    return Retrieved(size, (*sizes, (size, whole)), share((position < 10).astype(float)))
+    fewer = [number for number in SIZES if number < size]
+    tops = {number: share(alone_among(size, number)) for number in fewer}
+    tops[size] = share((position < 1).astype(float))
+    sizes = [ByTexts(number, top, scaled(top, number)) for number, top in tops.items()]
+    return Retrieved(size, sizes, share((position < 10).astype(float)))

@@ -18,8 +18,7 @@ from lethe.report.numbers import Cell, amount, facts, interval_methods, share, s
 from lethe.report.of_answers import Ledger, Mechanism
 from lethe.report.of_language import Language
 from lethe.report.of_model import Model
-from lethe.report.of_rows import Quasi, Records
-from lethe.report.of_synthetic import Synthetic
+from lethe.report.of_rows import Quasi, Records, Synthetic
 from lethe.report.of_vectors import Vectors
 from lethe.report.proven_measured import proven_beside_measured
 from lethe.report.sections import (
@@ -284,7 +283,7 @@ def _options(room: Room[Any]) -> Section | None:
 
 def _proven(room: Room[Any]) -> Section:
     claims = room.document.guarantees
-    proven = [one for one in claims if one.guarantee.proven]
+    proven = [one for one in claims if one.guarantee.proven and room.proofs(one.candidate)]
 
     def measured(name: str) -> Cell:
         candidate = room.named(name)

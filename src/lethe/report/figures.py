@@ -88,7 +88,7 @@ def t_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> Ch
         axes.minorticks_off()
         axes.set_ylim(0.7, most * 2.5)
         axes.set_xlim(*_filled_range(known))
-        legend(axes, "upper right", x="chart.t", y="chart.records")
+        legend(axes, "upper right", x="chart.t", y="chart.records.log")
         return figure
 
     return chart(say("chart.ts"), "exposure", "t-", say("chart.ts"), draw)
@@ -114,19 +114,24 @@ def class_chart(before: ModelCandidate, after: ModelCandidate | None) -> Chart |
     return chart(say("chart.classes"), "classes", "class-", say("chart.classes.label"), draw)
 
 
-def group_chart(candidate: ModelCandidate) -> Chart | None:
-    """Members recognised in each group, with intervals; the most exposed on top."""
-    found = [
-        (f"{entry.column} {row.name}", row.tpr)
-        for entry in candidate.slices
-        for row in entry.slices
-        if isinstance(row.tpr, Estimate) and row.tpr.value is not None
-    ]
+def group_chart(before: ModelCandidate, after: ModelCandidate | None) -> Chart | None:
+    """Members recognised in each group, before and after; the most exposed on top."""
+
+    def rates(candidate: ModelCandidate) -> dict[str, Estimate]:
+        return {
+            f"{entry.column} {row.name}": row.tpr
+            for entry in candidate.slices
+            for row in entry.slices
+            if isinstance(row.tpr, Estimate) and row.tpr.value is not None
+        }
+
+    found = sorted(rates(before).items(), key=lambda group: -(group[1].value or 0.0))
     if not found:
         return None
-    found.sort(key=lambda row: -(row[1].value or 0.0))
-    rows = [(name, [rate]) for name, rate in found[:_MOST_CLASSES]]
-    series = [("before", "s", candidate.name)]
+    series, later = [("before", "s", before.name)], {} if after is None else rates(after)
+    if after is not None and later:
+        series.append(("after", "o", after.name))
+    rows = [(name, [rate, later.get(name)][: len(series)]) for name, rate in found[:_MOST_CLASSES]]
     draw = partial(_intervals, rows, series, along=say("chart.groups.x"), shares=True)
     return chart(say("chart.groups"), "groups", "group-", say("chart.groups.label"), draw)
 

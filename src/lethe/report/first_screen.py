@@ -34,6 +34,7 @@ from lethe.report.severity import Outcome, advantage, outcome, severity, worst_s
 from lethe.report.utility import Utility
 
 _ON_PAPER = 9
+_VACUOUS = 0.99
 
 
 @dataclass(frozen=True)
@@ -188,8 +189,11 @@ class Room(abc.ABC, Generic[C]):
 
     def proofs(self, name: str) -> list[Guarantee]:
         """Guarantees of a candidate that prove something."""
-        claims = self.document.guarantees
-        return [one.guarantee for one in claims if one.candidate == name and one.guarantee.proven]
+        claims = [one.guarantee for one in self.document.guarantees if one.candidate == name]
+        proven = [claim for claim in claims if claim.proven]
+        # A bound of nearly all that is possible is no guarantee; see `_label` on the first one.
+        vacuous = proven and proven[0].parameters.get("success", 0.0) >= _VACUOUS
+        return [] if vacuous else proven
 
     def risk_shown(self, candidate: C) -> Measured | None:
         """The risk of an option as every picture and table prints it.
@@ -248,6 +252,10 @@ class Room(abc.ABC, Generic[C]):
     def exposed(self) -> Section:
         """Records and groups at risk."""
 
+    def groups(self, candidate: C) -> list[str]:
+        """The worst group and the most exposed records of a candidate, in a few words each."""
+        return []
+
     def beyond(self, candidate: C) -> str:
         """What else an option reveals that its share does not count; may be empty."""
         return ""
@@ -289,6 +297,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
     # What lies in the file needs no attack, and is said before what attacks found.
     checks = [one for one in document.checks if one.name.startswith("input: stored-")]
     inside, rows = [one.detail for one in checks], any(one.status == "fail" for one in checks)
+    groups = (room.groups(candidate) if candidate is not None else []) or [found.group]
     large, lines = room.released()
     share_now = found.share or (None if candidate is None else room.share_of(candidate))
     ends = [getattr(share_now, end, None) for end in ("value", "high")]
@@ -309,7 +318,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         ],
         cards=[
             Card(say("card.released"), large, lines),
-            Card(say("card.worst"), found.short, [found.by, on, found.group], found.level),
+            Card(say("card.worst"), found.short, [found.by, on, *groups], found.level),
             room.tried() or _tried(room),
             _remaining(room),
         ],
@@ -553,6 +562,8 @@ def _remaining(room: Room[Any]) -> Card:
         lines = [say(key, name=best.name)]
         if isinstance(found, Estimate) and (words := range_words(found)):
             lines[0] = say(f"{key}.range", name=best.name, range=words)
+        if best is not room.judged:
+            lines += room.groups(best)
         lines += [room.beyond(best), *(f"{claim_of(one)}." for one in proofs[:1])]
     if words := given_risk(room.document.context):
         lines = [words, *lines]

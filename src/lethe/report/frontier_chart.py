@@ -1,8 +1,4 @@
-"""The frontier: utility lost against risk, every point with its interval in both directions.
-
-Drawn here rather than by matplotlib, because the slider needs each point as an element; for Python
-the same points are a matplotlib figure too.
-"""
+"""The frontier: utility lost against risk, every point with its interval in both directions."""
 
 from __future__ import annotations
 
@@ -18,26 +14,19 @@ from lethe.report.catalogue import say
 from lethe.report.first_screen import Room
 from lethe.report.numbers import share, share_words, significant
 from lethe.report.sections import Chart
-from lethe.report.static_svg import COLOURS, DASHES, Slots, as_figure, new_axes
+from lethe.report.static_svg import COLOURS, DASHES, Slots
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.text import Annotation
 
-# Placing the labels of a scatter so that they lie on nothing and stay near their points.
-
-_RADII = (9, 15, 24, 36, 50, 66, 84)
-_DIRECTIONS = (
-    ("start", 1, 0),
-    ("end", -1, 0),
-    ("start", 0.7, -0.8),
-    ("start", 0.7, 0.8),
-    ("end", -0.7, -0.8),
-    ("end", -0.7, 0.8),
-    ("middle", 0, -1),
-    ("middle", 0, 1),
+_SPOTS: Sequence[tuple[str, float, float]] = (
+    *(("start", 0.7, down) for down in (-0.8, 0.8)),
+    *(("end", -0.7, down) for down in (-0.8, 0.8)),
+    *(("middle", 0, -1), ("middle", 0, 1), ("start", 1, 0), ("end", -1, 0)),
 )
-_LEADER_FROM = 24
+_RADII = (9, 15, 24)
 
 
 @dataclass(frozen=True)
@@ -52,28 +41,17 @@ class Box:
     def overlap(self, other: Box) -> float:
         """The shared area."""
         wide = min(self.right, other.right) - max(self.left, other.left)
-        if wide <= 0:
-            return 0.0
-        return wide * max(min(self.bottom, other.bottom) - max(self.top, other.top), 0)
-
-    def outside(self, frame: Box) -> float:
-        """How far it sticks out of `frame`."""
-        return (
-            max(frame.left - self.left, 0)
-            + max(self.right - frame.right, 0)
-            + max(frame.top - self.top, 0)
-            + max(self.bottom - frame.bottom, 0)
-        )
+        high = min(self.bottom, other.bottom) - max(self.top, other.top)
+        return max(wide, 0.0) * max(high, 0.0)
 
 
 @dataclass(frozen=True)
 class Label:
-    """Where a text goes: its anchor point, and whether a leader line is needed."""
+    """Where a text goes: its anchor point."""
 
     x: float
     y: float
     anchor: str
-    leader: bool
     box: Box
 
 
@@ -84,9 +62,7 @@ def place(
     frame: Box,
     obstacles: Sequence[Box],
 ) -> list[Label | None]:
-    """Greedy placement, in the order given: the first points get the best places.
-
-    A label that would lie on another, or on the line to another, is left out: None.
+    """Place a text beside each point, the first ones first; None where there is no room.
 
     Args:
         points: the centres to label.
@@ -96,67 +72,28 @@ def place(
         obstacles: what labels should not cover, such as marks and interval lines.
     """
     placed: list[Label | None] = []
-    taken: list[Box] = []
-    lines: list[Box] = []
     for (x, y), width in zip(points, widths, strict=True):
-        label, _ = min(
-            (
-                _candidate(x, y, width, height, radius, direction)
-                for radius in _RADII
-                for direction in _DIRECTIONS
-            ),
-            key=lambda pair: (
-                pair[1]
-                + 500 * pair[0].box.outside(frame)
-                + 12 * _covered(x, y, pair[0], taken, lines)
-                + 3 * sum(pair[0].box.overlap(box) for box in obstacles)
-            ),
-        )
-        if _covered(x, y, label, taken, lines):
-            placed.append(None)
-            continue
-        placed.append(label)
-        taken.append(label.box)
-        lines += _leader(x, y, label)
+        taken, spots = [label.box for label in placed if label is not None], []
+        for radius in _RADII:
+            for anchor, right, down in _SPOTS:
+                across, middle = x + right * radius, y + down * radius
+                left = across - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+                box = Box(left - 1, middle - height / 2, left + width + 1, middle + height / 2)
+                inside = box.overlap(frame) > 0.999 * (width + 2) * height
+                if inside and not any(box.overlap(other) for other in taken):
+                    covered = sum(box.overlap(other) for other in obstacles)
+                    label = Label(across, middle + height * 0.3, anchor, box)
+                    spots.append((covered + 2 * radius, label))
+        placed.append(min(spots, key=lambda spot: spot[0])[1] if spots else None)
     return placed
-
-
-def _covered(x: float, y: float, label: Label, taken: list[Box], lines: list[Box]) -> float:
-    """The area that a label and its line share with other labels, and it with their lines."""
-    own = [label.box, *_leader(x, y, label)]
-    texts = sum(bit.overlap(box) for bit in own for box in taken)
-    return texts + sum(label.box.overlap(box) for box in lines)
-
-
-def _leader(x: float, y: float, label: Label) -> list[Box]:
-    """The line from a point to its label, as small boxes; none where it has no line."""
-    if not label.leader:
-        return []
-    end = min(max(x, label.box.left), label.box.right)
-    middle = (label.box.top + label.box.bottom) / 2
-    bits = [(x + (end - x) * at / 8, y + (middle - y) * at / 8) for at in range(1, 8)]
-    return [Box(left - 2, top - 2, left + 2, top + 2) for left, top in bits]
-
-
-def _candidate(
-    x: float,
-    y: float,
-    width: float,
-    height: float,
-    radius: float,
-    direction: tuple[str, float, float],
-) -> tuple[Label, float]:
-    anchor, right, down = direction
-    at_x, middle = x + right * radius, y + down * radius
-    left = at_x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
-    box = Box(left - 1, middle - height / 2, left + width + 1, middle + height / 2)
-    return Label(at_x, middle + height * 0.3, anchor, radius >= _LEADER_FROM, box), radius * 1.5
 
 
 _LOG_FROM = 40.0
 _MOST_LABELS = 14
-_CHARACTER = 6.9
-_LINE = 16.0
+_CHARACTER = 5.4
+_LINE = 12.0
+_WIDE, _NARROW = (460.0, 320.0), (300.0, 320.0)  # of the page, and of a phone
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 10.0, 8.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -232,9 +169,42 @@ def frontier_chart(room: Room[Any]) -> Chart | None:
     priced = any(point.name != base for point in drawn)
     if not drawn or (len(room.document.candidates) > 1 and not priced):
         return None
-    wide, narrow = _draw(room, drawn, 620, 380), _draw(room, drawn, 360, 400)
-    draw = partial(as_figure, partial(_figure, room, drawn))
+    wide, narrow = (_inline(room, drawn, size) for size in (_WIDE, _NARROW))
+    draw = partial(svg.as_figure, partial(_figure, room, drawn, _WIDE))
     return Chart(say("chart.frontier"), "frontier", wide, draw, narrow)
+
+
+def _inline(room: Room[Any], drawn: Sequence[Point], size: tuple[float, float]) -> str:
+    """The figure as an element of the page, with what the slider and the keyboard need."""
+    frame, slots = _frame(size), Slots()
+    x, _ = _axes(room, drawn, frame)
+    with svg.plain_style():
+        figure = _figure(room, drawn, size, slots)
+        parts = {}
+        for point in drawn:
+            words, at = slots.put(point.words, 400), f'data-at="{point.at}"'
+            spoken = f'tabindex="0" role="img" aria-label="{words}"><title>{words}</title>'
+            parts[f"mark-{point.at}"] = f'class="point" {at} {spoken}'
+            parts[f"interval-{point.at}"] = f'class="point" {at}>'
+            parts[f"label-{point.at}"] = f'class="label" {at} aria-hidden="true">'
+        name = f"frontier{size[0]:g}-"
+        text = svg.inline(figure, name, say("chart.frontier.label"), slots, parts)
+    head = (
+        f'class="chart static frontier-chart" data-start="{frame.left:g}" '
+        f'data-end="{frame.right:g}" data-low="{x.low:.8g}" data-high="{x.high:.8g}" '
+        f'data-log="{x.log:d}" '
+    )
+    ends = f'y1="{frame.top:g}" y2="{frame.bottom:g}"'
+    limit = (  # the line of the slider; the script shows and moves it
+        f'<g class="limit" visibility="hidden"><rect y="{frame.top:g}" width="0" '
+        f'height="{frame.bottom - frame.top:g}"></rect><line {ends}></line></g>'
+    )
+    text = text.replace('class="chart static" ', head, 1).replace('role="img"', 'role="group"', 1)
+    return f"{text.removesuffix('</svg>')}{limit}</svg>"
+
+
+def _frame(size: tuple[float, float]) -> Box:
+    return Box(_LEFT, _TOP, size[0] - _RIGHT, size[1] - _BOTTOM)
 
 
 def _ends(found: Estimate) -> tuple[float, float, float]:
@@ -254,44 +224,19 @@ def _risk_axis(drawn: Sequence[Point], chance: float, start: float, end: float) 
     return Axis(1.06 * lower, max(upper, chance) * 1.06 or 1.0, start, end)
 
 
-def _draw(room: Room[Any], drawn: Sequence[Point], width: int, height: int) -> str:
-    narrow = width < 500
-    frame = Box(62, 30, width - 14, height - 76)
+def _figure(
+    room: Room[Any], drawn: Sequence[Point], size: tuple[float, float], slots: Slots
+) -> Figure:
+    """Marks with intervals in both directions, names beside them, a line at a random guess."""
+    utility, (width, height), narrow = room.utility, size, size == _NARROW
+    frame = _frame(size)
     x, y = _axes(room, drawn, frame)
-    guess = _guess(x, _obstacles(x, y, drawn), room.chance, frame)
-    parts = [
-        _grid(room, x, y, frame, narrow),
-        _chance(x, frame, room.chance, guess),
-        _limit(frame),
-        *[_mark(x, y, point) for point in sorted(drawn, key=lambda one: one.recommended)],
-        _labels(x, y, drawn, guess, frame, narrow),
-        _legend(drawn, frame, height),
-    ]
-    return svg.element(
-        "svg",
-        *parts,
-        class_="chart frontier-chart",
-        viewBox=f"0 0 {width} {height}",
-        role="group",
-        aria_label=say("chart.frontier.label"),
-        data_start=frame.left,
-        data_end=frame.right,
-        data_low=f"{x.low:.8g}",
-        data_high=f"{x.high:.8g}",
-        data_log="1" if x.log else "0",
-    )
-
-
-def _figure(room: Room[Any], drawn: Sequence[Point], slots: Slots) -> Figure:
-    """The wide chart in matplotlib: the same axes, marks, intervals and places of names."""
-    utility, (width, height) = room.utility, (620.0, 400.0)
-    frame = Box(62, 12, width - 14, height - 78)
-    x, y = _axes(room, drawn, frame)
-    figure, axes = new_axes(width, height, (62.0, 14.0, 12.0, 78.0))
+    figure, axes = svg.new_axes(width, height, (_LEFT, _RIGHT, _TOP, _BOTTOM))
     axes.set_xscale("log" if x.log else "linear")
     axes.set_xlim(x.low, x.high)
     axes.set_ylim(y.high, y.low)
-    axes.set_xticks(x.ticks(6), [share_words(tick) for tick in x.ticks(6)])
+    along = x.ticks(4 if narrow else 6)
+    axes.set_xticks(along, [share_words(tick) for tick in along])
     scale = 100 if utility.shares else 1
     axes.set_yticks(y.ticks(5), [significant(scale * tick, 3) for tick in y.ticks(5)])
     axes.minorticks_off()
@@ -303,8 +248,9 @@ def _figure(room: Room[Any], drawn: Sequence[Point], slots: Slots) -> Figure:
         colour = "after" if point.proven else "before" if point.recommended else "muted"
         (left, risk, right), (top, lost, bottom) = point.risk, point.lost
         left, risk = max(left, x.low), max(risk, x.low)
-        axes.plot([left, right], [lost, lost], color=COLOURS[colour], lw=1)
-        axes.plot([risk, risk], [top, bottom], color=COLOURS[colour], lw=1)
+        interval = f"interval-{point.at}"
+        axes.plot([left, right], [lost, lost], color=COLOURS[colour], lw=1, gid=interval)
+        axes.plot([risk, risk], [top, bottom], color=COLOURS[colour], lw=1, gid=interval)
         label = "recommended" if point.recommended else "proven" if point.proven else "measured"
         axes.plot(
             [risk],
@@ -313,21 +259,21 @@ def _figure(room: Room[Any], drawn: Sequence[Point], slots: Slots) -> Figure:
             ms=8,
             mew=1.6,
             color=COLOURS[colour],
-            mfc=COLOURS[colour] if point.recommended else "white",
+            mfc=COLOURS[colour] if point.recommended else COLOURS["paper"],
             ls="none",
             label=say(f"label.{label}"),
             zorder=4,
+            gid=f"mark-{point.at}",
         )
-    for point, spot in _named(x, y, drawn, guess, frame):
-        if spot.leader:
-            middle = (spot.box.top + spot.box.bottom) / 2
-            start = x(point.risk[1]), y(point.lost[1])
-            end = min(max(start[0], spot.box.left), spot.box.right)
-            ends = [[place / width for place in (start[0], end)], [1 - start[1] / height]]
-            ends[1].append(1 - middle / height)
-            line = axes.plot(*ends, color=COLOURS["muted"], lw=0.7, transform=figure.transFigure)
-            line[0].set_clip_on(False)
-        _note(axes, slots.put(point.name, 26), spot.x, spot.y, height, "ink", spot.anchor)
+
+    def words(point: Point) -> str:
+        # A phone has no room for names: numbers stand for them, as in the table of options.
+        return str(point.at + 1) if narrow else svg.shorten(point.name, 26)
+
+    for point, spot in _named(x, y, drawn, guess, frame, words):
+        name = slots.put(words(point), 26)
+        note = _note(axes, name, spot.x, spot.y, height, "ink", spot.anchor)
+        note.set_gid(f"label-{point.at}")
     key = "chart.lost.points" if utility.shares else "chart.lost.plain"
     axes.set_xlabel(say("chart.risk", risk=say(room.risk_head)))
     axes.set_ylabel(say(key, name=utility.name))
@@ -337,7 +283,7 @@ def _figure(room: Room[Any], drawn: Sequence[Point], slots: Slots) -> Figure:
         once.values(),
         once.keys(),
         loc="upper left",
-        bbox_to_anchor=(0, -0.13),
+        bbox_to_anchor=(0, -0.12),
         ncols=3,
         frameon=False,
     )
@@ -352,12 +298,12 @@ def _note(
     height: float,
     colour: str,
     anchor: str = "start",
-) -> None:
+) -> Annotation:
     """Words at a place of the page, in points from the upper left corner."""
     aligned: Literal["left", "center", "right"] = "left"
     if anchor != "start":
         aligned = "center" if anchor == "middle" else "right"
-    axes.annotate(
+    return axes.annotate(
         words,
         (right, height - down),
         xycoords="figure points",
@@ -376,33 +322,6 @@ def _axes(room: Room[Any], drawn: Sequence[Point], frame: Box) -> tuple[Axis, Ax
     return x, Axis(low - pad, high + pad, frame.top, frame.bottom)  # less lost = further up
 
 
-def _grid(room: Room[Any], x: Axis, y: Axis, frame: Box, narrow: bool) -> str:
-    utility, parts = room.utility, []
-    for tick in y.ticks(5):
-        at = y(tick)
-        said = significant(100 * tick, 3) if utility.shares else significant(tick, 3)
-        parts.append(
-            svg.element("line", class_="grid", x1=frame.left, x2=frame.right, y1=at, y2=at)
-        )
-        parts.append(svg.text(said, frame.left - 7, at + 4, text_anchor="end"))
-    for tick in x.ticks(4 if narrow else 6):
-        at = x(tick)
-        parts.append(
-            svg.element("line", class_="tick", x1=at, x2=at, y1=frame.bottom, y2=frame.bottom + 5)
-        )
-        parts.append(svg.text(share_words(tick), at, frame.bottom + 19, text_anchor="middle"))
-    parts.append(
-        svg.element(
-            "line", class_="axis", x1=frame.left, x2=frame.right, y1=frame.bottom, y2=frame.bottom
-        )
-    )
-    key = "chart.lost.points" if utility.shares else "chart.lost.plain"
-    up, along = say(key, name=utility.name), say("chart.risk", risk=say(room.risk_head))
-    parts.append(svg.text(up, frame.left, frame.top - 12, class_="title"))
-    parts.append(svg.text(along, frame.right, frame.bottom + 38, class_="title", text_anchor="end"))
-    return "".join(parts)
-
-
 def _guess(x: Axis, obstacles: Sequence[Box], chance: float, frame: Box) -> Box | None:
     """Where "random guess" stands beside its line: the lowest place that nothing else takes."""
     if not chance or not x.low <= chance <= x.high:
@@ -414,98 +333,13 @@ def _guess(x: Axis, obstacles: Sequence[Box], chance: float, frame: Box) -> Box 
     return next(free, boxes[0])
 
 
-def _chance(x: Axis, frame: Box, chance: float, guess: Box | None) -> str:
-    if guess is None:
-        return ""
-    at = x(chance)
-    return svg.element(
-        "g",
-        svg.element("line", x1=at, x2=at, y1=frame.top, y2=frame.bottom),
-        svg.text(say("chart.guess"), guess.left, guess.bottom - 4),
-        class_="chance",
-    )
-
-
-def _limit(frame: Box) -> str:
-    """The line of the slider; the script shows and moves it."""
-    return svg.element(
-        "g",
-        svg.element(
-            "rect",
-            x=frame.left,
-            y=frame.top,
-            width=frame.right - frame.left,
-            height=frame.bottom - frame.top,
-        ),
-        svg.element("line", x1=frame.right, x2=frame.right, y1=frame.top, y2=frame.bottom),
-        class_="limit",
-        visibility="hidden",
-    )
-
-
-def _shape(at_x: float, at_y: float, proven: bool, filled: bool) -> str:
-    """A square for what is proven, a circle for what is measured; filled = recommended."""
-    style = "mark filled" if filled else "mark"
-    if proven:
-        return svg.element(
-            "rect", class_=style, x=at_x - 5.0, y=at_y - 5.0, width=10.0, height=10.0
-        )
-    return svg.element("circle", class_=style, cx=at_x, cy=at_y, r=5.0)
-
-
-def _mark(x: Axis, y: Axis, point: Point) -> str:
-    at_x, at_y = x(point.risk[1]), y(point.lost[1])
-    left, right = x(point.risk[0]), x(point.risk[2])
-    top, bottom = y(point.lost[0]), y(point.lost[2])
-    kinds = ["proven" if point.proven else "measured", *(["best"] * point.recommended)]
-    return svg.element(
-        "g",
-        svg.element("title", svg.escape(point.words)),
-        svg.element(
-            "path",
-            class_="interval",
-            d=f"M{svg.number(left)} {svg.number(at_y)}H{svg.number(right)}"
-            f"M{svg.number(at_x)} {svg.number(top)}V{svg.number(bottom)}",
-        ),
-        _shape(at_x, at_y, point.proven, point.recommended),
-        class_=f"point {' '.join(kinds)}",
-        tabindex=0,
-        role="img",
-        aria_label=point.words,
-        data_at=point.at,
-    )
-
-
-def _legend(drawn: Sequence[Point], frame: Box, height: int) -> str:
-    """What the shapes mean, in the figure itself, so that it explains itself on its own."""
-    entries = [("measured", False, False)]
-    if any(point.proven for point in drawn):
-        entries.append(("proven", True, False))
-    if any(point.recommended for point in drawn):
-        entries.append(("recommended", False, True))
-    parts, at = [], frame.left + 5
-    for key, proven, filled in entries:
-        word = say(f"label.{key}")
-        kind = "best" if filled else "proven" if proven else "measured"
-        parts.append(
-            svg.element(
-                "g",
-                _shape(at, height - 10.0, proven, filled),
-                svg.text(word, at + 10, height - 6),
-                class_=f"legend {kind}",
-            )
-        )
-        at += 34 + _CHARACTER * len(word)
-    return "".join(parts)
-
-
 def _named(
     x: Axis,
     y: Axis,
     drawn: Sequence[Point],
     guess: Box | None,
     frame: Box,
-    words: Callable[[Point], str] = lambda point: svg.shorten(point.name, 26),
+    words: Callable[[Point], str],
 ) -> list[tuple[Point, Label]]:
     """Which points get their words beside them, and where."""
     shown = sorted(drawn, key=lambda one: (not one.recommended, not one.proven, one.at))
@@ -518,33 +352,6 @@ def _named(
     spots = place(centres, widths, _LINE, frame, obstacles)
     # The table beside the chart and the point's own title name those that are left out.
     return [(point, spot) for point, spot in zip(shown, spots, strict=True) if spot is not None]
-
-
-def _labels(
-    x: Axis, y: Axis, drawn: Sequence[Point], guess: Box | None, frame: Box, narrow: bool
-) -> str:
-    def words(point: Point) -> str:
-        # A phone has no room for names: numbers stand for them, as in the table of options.
-        return str(point.at + 1) if narrow else svg.shorten(point.name, 26)
-
-    parts = []
-    for point, spot in _named(x, y, drawn, guess, frame, words):
-        line, at_x, at_y = "", x(point.risk[1]), y(point.lost[1])
-        if spot.leader:
-            middle = (spot.box.top + spot.box.bottom) / 2
-            end = min(max(at_x, spot.box.left), spot.box.right)
-            line = svg.element("line", class_="leader", x1=at_x, y1=at_y, x2=end, y2=middle)
-        parts.append(
-            svg.element(
-                "g",
-                line,
-                svg.text(words(point), spot.x, spot.y, text_anchor=spot.anchor),
-                class_=f"label {'best' if point.recommended else ''}".strip(),
-                data_at=point.at,
-                aria_hidden="true",
-            )
-        )
-    return "".join(parts)
 
 
 def _obstacles(x: Axis, y: Axis, drawn: Sequence[Point]) -> list[Box]:

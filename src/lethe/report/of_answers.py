@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lethe.evidence.document import PlainCandidate, PlainDocument
+from lethe.evidence.document import CandidateRow, Document
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
 from lethe.report.first_screen import Card, Room, Worst, is_within_schema
@@ -70,10 +70,10 @@ def allowed_table(epsilon: float, delta: float) -> Table:
     )
 
 
-class Mechanism(Room[PlainCandidate]):
+class Mechanism(Room[CandidateRow]):
     """Lower limits on the privacy loss of a mechanism."""
 
-    reads = PlainDocument
+    reads = Document
     kind = "kind.mechanism"
     risk_head = "risk.epsilon"
     glossary = ("neighbours", "epsilon", "delta", "lower_limit", "event")
@@ -95,7 +95,7 @@ class Mechanism(Room[PlainCandidate]):
         claim = self.section["claim"]["value"]
         return claim is not None and self.section["limit"]["low"] > claim
 
-    def worst(self, candidate: PlainCandidate | None) -> Worst:
+    def worst(self, candidate: CandidateRow | None) -> Worst:
         claim, limit = self.section["claim"], self.section["limit"]
         low = f"{math.floor(1000 * limit['low']) / 1000:.3g}"  # never more than was shown
         key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
@@ -201,10 +201,10 @@ class Mechanism(Room[PlainCandidate]):
         return Section("exposed", title, lead, [Facts(rows)], say("nav.who"))
 
 
-class Ledger(Room[PlainCandidate]):
+class Ledger(Room[CandidateRow]):
     """What was answered, paid and is left."""
 
-    reads = PlainDocument
+    reads = Document
     kind = "kind.ledger"
     risk_head = "risk.epsilon"
     glossary = ("neighbours", "epsilon", "delta", "rho", "budget", "chain")
@@ -220,7 +220,7 @@ class Ledger(Room[PlainCandidate]):
     def words(self) -> Sequence[str]:
         return self.plain["queries"].get("words") or ()
 
-    def worst(self, candidate: PlainCandidate | None) -> Worst:
+    def worst(self, candidate: CandidateRow | None) -> Worst:
         section = self.section
         spent, budget = self._amount(section["spent"]), self._amount(section["budget"])
         unit = say(f"ledger.unit.{section['unit']}")

@@ -30,7 +30,6 @@ from lethe.report.first_screen import (
 from lethe.report.numbers import (
     UNITS,
     Cell,
-    amount,
     auc,
     fixed,
     grouped,
@@ -45,16 +44,16 @@ from lethe.report.sections import (
     Column,
     Folded,
     Part,
+    Row,
     Section,
     Table,
     Words,
     named,
-    personal,
     table,
 )
 from lethe.report.severity import advantage, risk_fpr, severity
 
-_MOST_CLASSES, _MOST_EXPOSED = 500, 100
+_MOST_CLASSES = 500
 
 
 class Model(Room[ModelCandidate]):
@@ -120,27 +119,48 @@ class Model(Room[ModelCandidate]):
         alone = candidate.models == 1
         return ("model.alone", "", power) if alone else ("model.none", level, power)
 
+    def groups(self, candidate: ModelCandidate) -> list[str]:
+        return [*self._slice_words(candidate, "short"), *self._most_exposed(candidate, "short")]
+
     def _group(self, candidate: ModelCandidate) -> str:
-        """The most exposed group and the most exposed 1 % of records, where they stand out."""
-        listed = self._worst_slice(candidate), self._most_exposed(candidate)
-        return " ".join(text for text in listed if text)
+        """The worst group and the most exposed 1 % of records, where they are above chance."""
+        beside = [text for text in [self._estimated(candidate)] if text]
+        return " ".join([*self._slice_words(candidate), *self._most_exposed(candidate), *beside])
 
     @staticmethod
-    def _worst_slice(candidate: ModelCandidate) -> str:
-        """The group with the highest lower limit, where it lies above what all records reach."""
-        shown = []
-        for entry in candidate.slices:
-            whole = candidate.estimate(Rule("tpr", entry.fpr, 0.0).quantity)
-            usual = max((whole and whole.value) or 0.0, entry.fpr)
-            for part in entry.slices:
-                rate = part.tpr_within
-                if isinstance(rate, Estimate) and (rate.low or 0.0) > usual:
-                    shown.append((rate.low or 0.0, f"{entry.column} = {part.name}", rate, entry))
-        if not shown:
+    def _estimated(candidate: ModelCandidate) -> str:
+        """What shadow models would find, where there was one model."""
+        rate = candidate.estimated
+        if isinstance(rate, Refusal):
+            return say("model.not_estimated", reason=rate.reason)
+        if rate is None or rate.value is None:
             return ""
-        _, name, rate, entry = max(shown, key=lambda one: one[0])
-        value, fpr = share_words(rate.value or 0.0), share_words(entry.fpr)
-        return say("model.group.slice", name=name, value=value, fpr=fpr, range=range_words(rate))
+        return say("model.estimated", value=share_words(rate.value), range=range_words(rate))
+
+    @staticmethod
+    def _worst_slice(candidate: ModelCandidate) -> tuple[SlicesBy, Slice, Estimate] | None:
+        """The group with the highest lower limit of the TPR within it."""
+        measured = [
+            (entry, part, part.tpr_within)
+            for entry in candidate.slices
+            for part in entry.slices
+            if isinstance(part.tpr_within, Estimate)
+        ]
+        return max(measured, key=lambda group: group[2].low or 0.0, default=None)
+
+    def _slice_words(self, candidate: ModelCandidate, form: str = "long") -> list[str]:
+        """That group in words, where it is above chance and above all records together."""
+        worst = self._worst_slice(candidate)
+        if worst is None:
+            return []
+        entry, part, rate = worst
+        whole = candidate.estimate(Rule("tpr", entry.fpr, 0.0).quantity)
+        usual = (whole and whole.value) or 0.0
+        if (rate.low or 0.0) <= entry.fpr or (rate.value or 0.0) <= usual:
+            return []
+        value, ends = share_words(rate.value or 0.0), range_words(rate)
+        name, fpr = _group_name(entry, part), share_words(entry.fpr)
+        return [say(f"model.slice.{form}", name=name, value=value, fpr=fpr, range=ends)]
 
     def _no_group(self) -> str:
         """That no group stands out, if groups or records were measured at all."""
@@ -152,15 +172,15 @@ class Model(Room[ModelCandidate]):
         return say("model.no_group" if measured else "model.group.unmeasured")
 
     @staticmethod
-    def _most_exposed(candidate: ModelCandidate) -> str:
+    def _most_exposed(candidate: ModelCandidate, form: str = "long") -> list[str]:
         top = candidate.vulnerability and candidate.vulnerability.top_auc
         if not isinstance(top, Estimate) or top.value is None or (top.low or 0.0) <= 0.5:
-            return ""
+            return []
         level = say(f"level.{severity(advantage(top), 0.0)}").lower()
         if (top.low or 0.0) > 0.99:
-            return say("model.group.certain", level=level)
+            return [say(f"model.certain.{form}", level=level)]
         ends = {key: f"{getattr(top, key):.2f}" for key in ("value", "low", "high")}
-        return say("model.group", level=level, **ends)
+        return [say(f"model.top.{form}", level=level, **ends)]
 
     def released(self) -> tuple[str, list[str]]:
         data, parameters = self.document.data, self.document.subject.parameters
@@ -168,6 +188,9 @@ class Model(Room[ModelCandidate]):
         task = say(f"model.task.{data.task}")
         large = say("model.released", task=task, n=grouped(records)) if records else task
         lines = []
+        if data.pool is not None and self.judged is not None and self.judged.models > 1:
+            models = grouped(self.judged.models)
+            lines.append(say("model.audited", models=models, n=grouped(data.pool)))
         if data.classes:
             lines.append(say("model.classes", n=grouped(len(data.classes))))
         if parameters:
@@ -207,13 +230,38 @@ class Model(Room[ModelCandidate]):
             note = say("t.note", selection=rows[0][1].selection)
             first = say("options.option")
             parts.append(table(say("t.table"), first, rows, columns, "t.", note))
+        parts += self._worst_groups()
         if self.base is not None:
             parts += [*self._onion(self.base), *self._groups(self.base)]
-        parts += self._listed()
+        kept = "exposed.explorer" if self.document.records.kept else "exposed.not_kept"
+        parts.append(Words(say(kept), "note"))
         group = self._group(self.base) if self.base else ""
         return Section(
             "exposed", say("exposed.title"), group or self._no_group(), parts, say("nav.who")
         )
+
+    def _worst_groups(self) -> list[Part]:
+        """The worst group of every option, and what became of that of the release as it is."""
+        worst = None if self.base is None else self._worst_slice(self.base)
+        listed = [(one, self._worst_slice(one)) for one in self.document.candidates if one.slices]
+        if worst is None or len(listed) < 2:
+            return []
+        entry, before, _ = worst
+        same = _group_name(entry, before)
+        rows: list[Row] = []
+        for candidate, found in listed:
+            later = [
+                part.tpr_within
+                for other in candidate.slices
+                for part in other.slices
+                if (other.column, part.name) == (entry.column, before.name)
+            ]
+            name = _group_name(*found[:2]) if found else "–"
+            shares = share(found and found[2]), share(next(iter(later), None))
+            rows.append((candidate.name, [name, *shares]))
+        keys = ("options.option", "worst.group", "worst.rate")
+        heads = [*map(say, keys), say("worst.same", name=same)]
+        return [Table(say("worst.table"), heads, rows, say("worst.note", fpr=percent(entry.fpr)))]
 
     def _onion(self, base: ModelCandidate) -> list[Part]:
         if not base.onion:
@@ -242,23 +290,13 @@ class Model(Room[ModelCandidate]):
             rows, title = [(found.attack, found)], say("persons.table")
             parts.append(table(title, say("attack"), rows, [*columns, _AUC], note=note))
         if base.slices:
-            shown = [*_some(group_chart(base)), Words(say("slices.note")), *map(_by, base.slices)]
+            shown = [
+                *_some(group_chart(base, self.put_forward)),
+                Words(say("slices.note")),
+                *map(_by, base.slices),
+            ]
             parts.append(Folded(say("slices.title"), shown))
         return parts
-
-    def _listed(self) -> list[Part]:
-        records = self.document.records
-        if not records.kept:
-            return [Words(say("exposed.not_kept"), "note")]
-        columns: list[Column] = [
-            "label",
-            (say("exposed.t"), lambda one: amount(Estimate(one.t, one.low, one.high, 0.95, "", 0))),
-            (say("exposed.auc"), lambda one: auc(Estimate(one.auc, None, None, 0.95, "", 0))),
-            (say("exposed.weight"), lambda one: Cell("estimate", "–")),
-        ]
-        rows = [(one.id, one) for one in records.exposed[:_MOST_EXPOSED]]
-        shown = table(say("exposed.list"), say("exposed.record"), rows, columns, "exposed.")
-        return personal(say("exposed.personal"), shown)
 
     def options(self) -> Sequence[Part]:
         parts: list[Part] = self._drift()
@@ -353,6 +391,10 @@ class Model(Room[ModelCandidate]):
         left, title = len(rows) - len(kept), say("classes.of", name=candidate.name)
         note = say("classes.more", n=grouped(left)) if left else ""
         return self._table(title, say("classes.class"), named(kept), columns, "classes.", note)
+
+
+def _group_name(entry: SlicesBy, part: Slice) -> str:
+    return f"{entry.column} = {part.name}"
 
 
 def _quantity(fpr: float | None) -> str:

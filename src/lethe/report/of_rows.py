@@ -1,16 +1,27 @@
-"""What the report says of released rows: a table, records of facts."""
+"""What the report says of released rows: a table, records of facts, synthetic rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
-from lethe.evidence.document import PlainCandidate, PlainDocument
+from lethe.evidence.document import C
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.plain import read
+from lethe.evidence.of_rows import (
+    Answers,
+    AuxiliaryRows,
+    NearPeople,
+    RecordCandidate,
+    RecordsDocument,
+    SyntheticCandidate,
+    SyntheticDocument,
+    TableCandidate,
+    TableDocument,
+)
 from lethe.evidence.rules import PEOPLE_BY_GROUP
+from lethe.report import table_figures
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Room,
@@ -21,12 +32,14 @@ from lethe.report.first_screen import (
 )
 from lethe.report.numbers import (
     Cell,
+    amount,
     fixed,
     grouped,
     number,
     percent,
     range_words,
     share,
+    share_of,
     share_words,
     significant,
 )
@@ -37,42 +50,37 @@ from lethe.report.sections import (
     Folded,
     Part,
     Section,
-    Table,
     Words,
+    named,
     personal,
     table,
 )
 from lethe.report.severity import HIGH_FROM
 from lethe.report.static_svg import charts_of_data
-from lethe.report.table_figures import NAMED
-
-Json = Mapping[str, Any]
 
 
-class Rows(Room[PlainCandidate]):
+class Rows(Room[C]):
     """What the three kinds share: the list of exposed people, and charts by name."""
 
-    reads = PlainDocument
     headline = ""
+    figures: Mapping[str, Any] = {}  # painters by name, see `charts_of_data`
 
-    def __init__(self, plain: Json) -> None:
+    def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
-        self.section = plain["table"]
+        self.section: Any = vars(self.document)["table"]
 
     def words(self) -> Sequence[str]:
-        return self.section.get("words") or ()
+        return self.section.words or ()
 
     @cached_property
     def charts(self) -> dict[str, Chart]:
         """By name; a terminal asks for none."""
-        return charts_of_data(NAMED, self.section, ids="t-")
+        return charts_of_data(self.figures, self.section, ids="t-")
 
     def _drawn(self, *names: str) -> list[Part]:
         return [self.charts[name] for name in names if name in self.charts]
 
-    def _worst(
-        self, candidate: PlainCandidate | None, by: str, detail: str, **values: Any
-    ) -> Worst:
+    def _worst(self, candidate: C | None, by: str, detail: str, **values: Any) -> Worst:
         found = None if candidate is None else self.share_of(candidate)
         value, _, chance = share_sentence(found, self.chance)
         if candidate is None or not isinstance(found, Estimate) or not value:
@@ -93,25 +101,39 @@ class Rows(Room[PlainCandidate]):
             level,
         )
 
-    def _people(self) -> list[Part]:
-        """The most exposed people; personal data, only where it was asked for."""
-        records = self.document.records
+    def _exposed(self, lead: str, parts: Sequence[Part]) -> Section:
+        """The section with the most exposed people; personal data, only where asked for."""
+        records, title = self.document.records, say("exposed.title")
         if not records.kept:
-            return [Words(say("exposed.not_kept"), "note")]
-        keys = [key for row in records.exposed[:1] for key in row if key not in ("rank", "id")]
-        columns: list[Column] = [(key.replace("_", " "), partial(_field, key)) for key in keys]
-        rows = [(str(row["id"]), row) for row in records.exposed]
-        shown = table(say("exposed.list"), say("exposed.person"), rows, columns)
-        return personal(say("exposed.personal"), shown)
+            listed: list[Part] = [Words(say("exposed.not_kept"), "note")]
+        else:
+            keys = [key for row in records.exposed[:1] for key in row if key not in ("rank", "id")]
+            columns: list[Column] = [(key.replace("_", " "), partial(_field, key)) for key in keys]
+            rows = [(str(row["id"]), row) for row in records.exposed]
+            shown = table(say("exposed.list"), say("exposed.person"), rows, columns)
+            listed = personal(say("exposed.personal"), shown)
+        return Section("exposed", title, lead, [*parts, *listed], say("nav.who"))
+
+    def _options(self, columns: Sequence[Column], note: str) -> Sequence[Part]:
+        title, rows = say("table.options"), named(self.document.candidates)
+        return [Folded(title, [table(title, say("options.option"), rows, columns, note=note)])]
 
 
-class Quasi(Rows):
+_LEARNT = {"homogeneity": "table.headline.certain", "best-guess": "table.headline.guess"}
+
+
+class Quasi(Rows[TableCandidate]):
     """A table with quasi-identifiers."""
 
+    reads = TableDocument
     kind = "kind.table"
     risk_head = "risk.linked_or_learnt"
     headline = "table.headline"
     glossary = ("quasi", "class", "l_t", "three")
+    figures: Mapping[str, Any] = {
+        "sizes": table_figures.class_sizes,
+        "columns": table_figures.few_columns,
+    }
 
     def criterion(self, attack: str) -> str:
         words = {"classes": "singling", "subsets": "singling"}
@@ -120,203 +142,207 @@ class Quasi(Rows):
 
     @property
     def chance(self) -> float:
-        return 1 / int(self.section.get("people", self.section["rows"]))
+        return 1 / int(self.section.people or self.section.rows)
 
-    def worst(self, candidate: PlainCandidate | None) -> Worst:
-        quasi = ", ".join(self.section["quasi"])
-        shown: Json = self.section["anonymity"] if candidate is None else candidate.plain
-        unique = (shown.get("unique") or {}).get("value")
-        detail = []
-        if unique is not None:
-            words = {"value": share_words(unique), "people": self._people_word}
-            detail = [say("table.unique", **words)]
-        detail += self._certain(shown)
+    def worst(self, candidate: TableCandidate | None) -> Worst:
+        quasi, people = ", ".join(self.section.quasi), self._people_word
+        alone: Measured = (self.section.anonymity if candidate is None else candidate).unique
+        unique = share_words(getattr(alone, "value", 0.0))
+        detail = [say("table.unique", value=unique, people=people)]
+        detail += self._certain(candidate)
         by, attack = say("table.by"), (candidate and candidate.risk_from.attack) or ""
-        found = self._worst(candidate, by, ", ".join(detail), quasi=quasi, people=self._people_word)
-        found = replace(found, group=self._group(shown))
+        found = self._worst(candidate, by, ", ".join(detail), quasi=quasi, people=people)
+        if candidate is None:
+            return found
+        found = replace(found, group=self._group(candidate))
         kind, _, near = attack.partition(", ")
         if kind not in _LEARNT or not found.level:  # refused: no other number speaks in its place
             return found
-        numbers = shown.get("exact" if not near else "each_row" * (near == self._near()), shown)
+        numbers: Any = candidate if near else candidate.exact or candidate
         values = {
-            name: share_words(numbers[name]["value"]) for name in ("certain", "guessed", "blind")
+            name: share_words(getattr(numbers, name).value)
+            for name in ("certain", "guessed", "blind")
         }
-        values |= {"quasi": quasi, "people": self._people_word, "secret": self._secret(near)}
-        linked = float(shown["measures"]["marketer"]["value"])
+        values |= {"quasi": quasi, "people": people, "secret": self._secret(near)}
+        linked = getattr(candidate.estimate("marketer"), "value", None) or 0.0
         values["linked"] = say(f"{self.headline}.short", value=share_words(linked))
         key = _LEARNT[kind]
         return replace(found, headline=say(key, **values), short=say(f"{key}.short", **values))
 
     @property
     def _people_word(self) -> str:
-        return say("table.people" if "people" in self.section else "table.rows")
+        return say("table.rows" if self.section.people is None else "table.people")
 
-    def _secret(self, near: str) -> str:
-        secret = str(self.section["sensitive"])
+    def _secret(self, near: str | None = None) -> str:
+        """The sensitive column, with the tolerance of guesses where there is one."""
+        secret, disclosure = str(self.section.sensitive), self.section.disclosure
+        if near is None:
+            near = disclosure.near.within if disclosure and disclosure.near else ""
         return say("table.near", secret=secret, near=near) if near else secret
 
-    def _near(self) -> str:
-        """The tolerance of guesses in words; empty where they must be the very value."""
-        return str(((self.section.get("disclosure") or {}).get("near") or {}).get("within", ""))
-
-    def _group(self, candidate: Json) -> str:
+    def _group(self, candidate: TableCandidate) -> str:
         """The group with the largest share of the number that speaks."""
-        attack = ((candidate.get("risk_from") or {}).get("attack") or "").partition(",")[0]
+        attack = (candidate.risk_from.attack or "").partition(",")[0]
         metric = {"homogeneity": "certain", "best-guess": "guessed"}.get(attack, "marketer")
-        groups = candidate.get("groups") or ()
-        if not groups or "refused" in candidate["risk"]:
+        if not candidate.groups or isinstance(candidate.risk, Refusal):
             return ""
-        worst = max(groups, key=lambda one: float(one[metric]["value"]))
-        value, unique = (share_words(worst[name]["value"]) for name in (metric, "unique"))
-        words = say(f"table.group.{metric}", value=value, secret=self._secret(self._near()))
-        return say("table.group", name=worst["name"], words=words, unique=unique)
+        worst = max(candidate.groups, key=lambda group: float(getattr(group, metric).value))
+        value, unique = (share_words(getattr(worst, name).value) for name in (metric, "unique"))
+        words = say(f"table.group.{metric}", value=value, secret=self._secret())
+        return say("table.group", name=worst.name, words=words, unique=unique)
 
-    def _certain(self, candidate: Json) -> list[str]:
-        value = (candidate.get("certain") or {}).get("value")
-        secret = self._secret(self._near())
+    def _certain(self, candidate: TableCandidate | None) -> list[str]:
+        value = getattr(candidate and candidate.certain, "value", None)
+        secret = self._secret()
         return [say("table.certain", value=share_words(value), secret=secret)] if value else []
 
-    def beyond(self, candidate: PlainCandidate) -> str:
-        return " ".join(self._certain(candidate.plain))
+    def beyond(self, candidate: TableCandidate) -> str:
+        return " ".join(self._certain(candidate))
 
     def released(self) -> tuple[str, list[str]]:
         section = self.section
-        lines = [say("table.quasi", names=", ".join(section["quasi"]))]
-        if section["sensitive"]:
-            lines.append(say("table.secret", name=section["sensitive"]))
-        if "people" in section:
-            lines.append(say("table.persons", n=grouped(section["people"])))
-        rows = (self.judged.plain if self.judged else {}).get("released", section["rows"])
+        lines = [say("table.quasi", names=", ".join(section.quasi))]
+        if section.sensitive:
+            lines.append(say("table.secret", name=section.sensitive))
+        if section.people is not None:
+            lines.append(say("table.persons", n=grouped(section.people)))
+        rows = self.judged.released if self.judged else section.rows
         return say("table.released", n=grouped(rows)), lines
 
     def attacks(self) -> Sequence[Part]:
-        found, section = self.section["anonymity"], self.section
+        found, section = self.section.anonymity, self.section
         rows = [
-            (say("table.row.classes"), grouped(found["classes"])),
-            (say("table.row.k"), grouped(found["k"])),
-            (say("table.row.prosecutor"), share_words(found["prosecutor"], 3)),
-            (say("table.row.marketer"), _text(found["marketer"])),
-            (say("table.row.unique"), _text(found["unique"])),
-            *((say("table.row.below", k=k), _text(one)) for k, one in found["below"].items()),
+            (say("table.row.classes"), grouped(found.classes)),
+            (say("table.row.k"), grouped(found.k)),
+            (say("table.row.prosecutor"), share_words(found.prosecutor, 3)),
+            (say("table.row.marketer"), str(share(found.marketer))),
+            (say("table.row.unique"), str(share(found.unique))),
+            *((say("table.row.below", k=k), str(share(below))) for k, below in found.below.items()),
         ]
-        if "journalist" in section:
-            told = section["journalist"]
+        if (journalist := section.journalist) is not None:
             rows += [
-                (say("table.row.journalist"), share_words(told["highest"], 3)),
-                (say("table.row.journalist_mean"), _text(told["mean"])),
-                (say("table.row.journalist_unique"), _text(told["unique"])),
+                (say("table.row.journalist"), share_words(journalist.highest, 3)),
+                (say("table.row.journalist_mean"), str(share(journalist.mean))),
+                (say("table.row.journalist_unique"), str(share(journalist.unique))),
             ]
-        if population := section.get("population"):
-            if "refused" in population:
-                rows.append((say("table.row.population"), str(share(population))))
-            else:
-                people = grouped(population["people"])
-                for key in ("of_uniques", "of_rows"):
-                    label = say(f"table.row.{key}", model=population["model"], people=people)
-                    rows.append((label, str(share(population[key]))))
+        population = section.population
+        if isinstance(population, Refusal):
+            rows.append((say("table.row.population"), str(share(population))))
+        elif population is not None:
+            people = grouped(population.people)
+            for key in ("of_uniques", "of_rows"):
+                label = say(f"table.row.{key}", model=population.model, people=people)
+                rows.append((label, str(share(getattr(population, key)))))
+        parts = self._drawn("columns")
+        subsets = [
+            (", ".join(subset.columns), subset)
+            for listed in section.uniqueness.subsets.values()
+            for subset in listed[:5]
+        ]
+        columns: list[Column] = [
+            (say("table.head.many"), lambda subset: Cell("estimate", str(len(subset.columns)))),
+            "unique",
+        ]
+        title, first, note = say("table.subsets"), say("table.head.columns"), "table.subsets.note"
+        parts.append(table(title, first, subsets, columns, "table.head.", say(note)))
+        if section.columns:
+            title, first = say("table.columns"), say("table.head.column")
+            keys, note = ("marketer_without", "unique_without"), say("table.columns.note")
+            left = named(section.columns)
+            parts.append(table(title, first, left, keys, "table.head.", note))
         folded: list[Part] = [Facts(rows), *self._drawn("sizes")]
-        parts: list[Part] = [*self._drawn("columns"), self._subsets()]
-        if section.get("columns"):
-            keys = ("marketer_without", "unique_without")
-            left = [(one["name"], [share(one[key]) for key in keys]) for one in section["columns"]]
-            heads = [say(f"table.head.{key}") for key in ("column", *keys)]
-            parts.append(Table(say("table.columns"), heads, left, say("table.columns.note")))
         return [*parts, Folded(say("table.classes"), folded)]
 
-    def _subsets(self) -> Table:
-        found = self.section["uniqueness"]
-        rows = [
-            (", ".join(one["columns"]), [Cell("estimate", m), share(one["unique"])])
-            for m, listed in found["subsets"].items()
-            for one in listed[:5]
-        ]
-        heads = [say(f"table.head.{key}") for key in ("columns", "many", "unique")]
-        return Table(say("table.subsets"), heads, rows, say("table.subsets.note"))
-
     def exposed(self) -> Section:
-        parts: list[Part] = []
-        alone = _text(self.section["anonymity"]["unique"])
+        section, parts = self.section, list[Part]()
+        alone = str(share(section.anonymity.unique))
         lead = say("table.exposed", value=alone, people=self._people_word)
-        if "disclosure" in self.section:
-            told, varied = self.section["disclosure"], self.section["diversity"]
-            rows = [
-                (
-                    say("table.ruled_out", j=j),
-                    [share(told["certain"][j]), share(told["guessed"][j])],
-                )
-                for j in told["certain"]
-            ]
-            heads = [say(f"table.head.{key}") for key in ("others", "certain", "guessed")]
-            title = say("table.disclosure", secret=self.section["sensitive"])
-            parts.append(Table(title, heads, rows, say("table.disclosure.note")))
+        if (found := section.disclosure) is not None:
+            varied, columns = section.diversity, list[Column]()
+            for key in ("certain", "guessed"):
+                shares = getattr(found, key)
+                columns.append((say(f"table.head.{key}"), partial(_of_key, shares)))
+            title, note = say("table.disclosure", secret=section.sensitive), "table.disclosure.note"
+            rows = [(say("table.ruled_out", j=j), j) for j in found.certain]
+            parts.append(table(title, say("table.head.others"), rows, columns, note=say(note)))
+            if near := found.near:
+                title = say("table.near.title", secret=self._secret())
+                facts = [
+                    (say(f"table.near.{key}"), str(share(getattr(near, key))))
+                    for key in ("certain", "guessed", "blind")
+                ]
+                parts.append(Facts(facts, title=title))
             lines = [
-                (say("table.row.blind"), _text(told["blind"])),
-                (say("table.row.l"), grouped(varied["distinct_l"])),
-                (say("table.row.entropy"), fixed(varied["entropy_l"], 3)),
-                (say("table.row.t", distance=varied["distance"]), fixed(varied["t"], 4)),
-                (say("table.row.alpha"), share_words(varied["alpha"], 3)),
+                (say("table.row.blind"), str(share(found.blind))),
+                (say("table.row.l"), grouped(varied.distinct_l)),
+                (say("table.row.entropy"), fixed(varied.entropy_l, 3)),
+                (say("table.row.t", distance=varied.distance), fixed(varied.t, 4)),
+                (say("table.row.alpha"), share_words(varied.alpha, 3)),
             ]
-            if near := told.get("near"):
-                title = say("table.near.title", secret=self._secret(near["within"]))
-                keys = ("certain", "guessed", "blind")
-                found = [(say(f"table.near.{key}"), _text(near[key])) for key in keys]
-                parts.append(Facts(found, title=title))
             parts.append(Folded(say("table.diversity"), [Facts(lines)]))
-        if groups := (self.judged.plain if self.judged else {}).get("groups"):
-            named = [key for key in PEOPLE_BY_GROUP if key in groups[0]]
-            levels = [
-                (one["name"], [number(one["people"], 9), *(share(one[key]) for key in named)])
-                for one in groups
-            ]
-            heads = [say(f"table.head.{key}") for key in ("group", "people", *named)]
-            parts.append(Table(say("table.groups"), heads, levels, say("table.groups.note")))
-        return Section(
-            "exposed", say("exposed.title"), lead, [*parts, *self._people()], say("nav.who")
-        )
+        if groups := self.judged.groups if self.judged else ():
+            keys = [key for key in PEOPLE_BY_GROUP if getattr(groups[0], key) is not None]
+            people: Column = (say("table.head.people"), lambda group: number(group.people, 9))
+            title, first = say("table.groups"), say("table.head.group")
+            note = say("table.groups.note")
+            shown = table(title, first, named(groups), [people, *keys], "table.head.", note)
+            parts.append(shown)
+        return self._exposed(lead, parts)
 
     def options(self) -> Sequence[Part]:
-        listed, secret = self.plain["candidates"], self.section["sensitive"]
-        columns: list[tuple[str, Callable[[Json], Cell | str]]] = [
-            ("k", lambda one: number(one["k"], 9)),
-            ("released", lambda one: Cell("estimate", grouped(one["released"]))),
-            ("unique", lambda one: share(one["unique"])),
-            ("changed", lambda one: share(one["risk_change"])),
+        listed = self.document.candidates
+
+        def column(head: str, field: str) -> Column:
+            return say(f"table.head.{head}"), lambda option: share(getattr(option, field))
+
+        columns: list[Column] = [
+            (say("table.head.k"), lambda option: number(option.k, 9)),
+            (say("table.head.released"), lambda option: Cell("estimate", grouped(option.released))),
+            column("unique", "unique"),
+            column("changed", "risk_change"),
         ]
-        if any("journalist" in one for one in listed):
-            columns.append(("journalist", lambda one: share(one.get("journalist"))))
-            columns.append(("mean", lambda one: share(one.get("population_marketer"))))
-        if secret:
-            columns.append(("certain", lambda one: share(one["certain"])))
-            columns.append(("guessed", lambda one: share(one["guessed"])))
-            columns.append(("t", lambda one: number(one.get("t"))))
-        notes = [say("table.options.secret")] * bool(secret)
-        if any(one["guarantee"]["proven"] for one in listed):
+        if any(option.journalist for option in listed):
+            columns.append(column("journalist", "journalist"))
+            columns.append(column("mean", "population_marketer"))
+        if self.section.sensitive:
+            columns.append(column("certain", "certain"))
+            columns.append(column("guessed", "guessed"))
+            columns.append((say("table.head.t"), lambda option: number(option.t)))
+        notes = [say("table.options.secret")] * bool(self.section.sensitive)
+        if any(option.guarantee.proven for option in listed):
             notes.append(say("table.options.synthetic"))
-        title = say("table.options")
-        table = _columns(title, listed, "table.head.", columns, " ".join(notes))
-        return [Folded(title, [table])]
+        return self._options(columns, " ".join(notes))
 
 
-class Records(Rows):
+_KEYS = ("top_1", "match", "precision", "abstention", "false_match")
+
+
+class Records(Rows[RecordCandidate]):
     """Facts of people about items."""
 
+    reads = RecordsDocument
     kind = "kind.records"
     risk_head = "risk.identified"
     headline = "records.headline"
     planted = "top-1"
     glossary = ("scoreboard", "eccentricity", "control")
+    figures: Mapping[str, Any] = {
+        "thresholds": table_figures.thresholds,
+        "facts": table_figures.facts_known,
+        "auxiliary": table_figures.auxiliary,
+    }
 
     def criterion(self, attack: str) -> str:
         return "linking"
 
     @property
     def chance(self) -> float:
-        return 1 / self.section["people"] if self.section["people"] else 0.0
+        return 1 / self.section.people if self.section.people else 0.0
 
-    def worst(self, candidate: PlainCandidate | None) -> Worst:
+    def worst(self, candidate: RecordCandidate | None) -> Worst:
         attack = (candidate and candidate.risk_from.attack) or ""
         known = attack.split(", ", 1)[1] if ", " in attack else attack
-        half, detail = self.section["needed"].get("half"), ""
+        half, detail = self.section.needed.half, ""
         if half is not None and candidate is self.base:
             detail = say("records.half" if half != 1 else "records.half.one", n=half)
         by = say("records.by", attack=attack) if attack else ""
@@ -324,176 +350,232 @@ class Records(Rows):
 
     def released(self) -> tuple[str, list[str]]:
         section = self.section
-        large = say("records.released", n=grouped(section["facts"]))
-        people, items = grouped(section["people"]), grouped(section["items"])
+        large = say("records.released", n=grouped(section.facts))
+        people, items = grouped(section.people), grouped(section.items)
         return large, [say("records.people", people=people, items=items)]
 
     def attacks(self) -> Sequence[Part]:
-        section, phi = self.section, f"{self.section['phi']:g}"
-        rows = [
-            (
-                one["name"],
-                [
-                    one["attacker"],
-                    Cell("estimate", grouped(one["targets"])),
-                    *(share(one[key]) for key in _KEYS),
-                ],
-            )
-            for one in section["adversaries"]
+        section, phi = self.section, f"{self.section.phi:g}"
+        columns: list[Column] = [
+            (say("records.head.attacker"), lambda row: str(row.attacker)),
+            (say("records.head.people"), lambda row: Cell("estimate", grouped(row.targets))),
+            *((say(f"records.head.{key}", phi=phi), partial(_share, key)) for key in _KEYS),
         ]
-        keys = ("known", "attacker", "people", *_KEYS)
-        heads = [say(f"records.head.{key}", phi=phi) for key in keys]
-        table = Table(say("records.adversaries"), heads, rows, say("records.note", phi=phi))
-        folded: list[Part] = [table, *self._drawn("thresholds")]
-        if section["false_matches"] is not None:
-            folded.append(self._calibrated())
-        return [*self._drawn("facts"), Folded(say("records.adversaries"), folded)]
-
-    def _calibrated(self) -> Table:
-        found = [one for one in self.section["adversaries"] if "refused" not in one["calibrated"]]
-        keys = ("match", "abstention", "false_match")
-        rows = [
-            (
-                one["name"],
-                [
-                    one["attacker"],
-                    Cell("estimate", f"{one['calibrated']['phi']:.3g}"),
-                    *(share(one["calibrated"][key]) for key in keys),
-                ],
-            )
-            for one in found
-        ]
-        every = self.section["adversaries"]
-        refused = sorted({one["calibrated"].get("refused", "") for one in every} - {""})
-        note = say("records.calibrated.note", rate=percent(self.section["false_matches"]))
-        heads = [
-            say(f"records.head.{key}", phi=say("records.there"))
-            for key in ("known", "attacker", "phi", *keys)
-        ]
-        return Table(say("records.calibrated"), heads, rows, " ".join([note, *refused]))
+        title, first = say("records.adversaries"), say("records.head.known")
+        rows = named(section.adversaries)
+        note = say("records.note", phi=phi)
+        folded: list[Part] = [table(title, first, rows, columns, note=note)]
+        folded += self._drawn("thresholds")
+        if section.false_matches is not None:
+            refused = {row.calibrated.reason for _, row in rows if _is_refused(row.calibrated)}
+            sure = [pair for pair in rows if not _is_refused(pair[1].calibrated)]
+            there = say("records.there")
+            columns = [
+                (say("records.head.attacker"), lambda row: str(row.attacker)),
+                (
+                    say("records.head.phi", phi=there),
+                    lambda row: Cell("estimate", f"{row.calibrated.phi:.3g}"),
+                ),
+                *(
+                    (
+                        say(f"records.head.{key}", phi=there),
+                        lambda row, key=key: share(getattr(row.calibrated, key)),
+                    )
+                    for key in ("match", "abstention", "false_match")
+                ),
+            ]
+            note = say("records.calibrated.note", rate=percent(section.false_matches))
+            note = " ".join([note, *sorted(refused)])
+            folded.append(table(say("records.calibrated"), first, sure, columns, note=note))
+        return [*self._drawn("facts"), Folded(title, folded)]
 
     def exposed(self) -> Section:
-        section, parts = self.section, self._people()
-        half = section["needed"].get("half")
+        section, parts = self.section, list[Part]()
+        half = section.needed.half
         lead = say("records.half.one" if half == 1 else "records.exposed", n=half or "–")
-        if section["worst"]:
-            rows = [
-                (k, [share(one), share(section["unicity"].get(k))])
-                for k, one in section["worst"].items()
+        if section.worst:
+            columns: list[Column] = [
+                (say("records.head.most"), partial(_of_key, section.worst)),
+                (say("records.head.random"), partial(_of_key, section.unicity)),
             ]
-            heads = [say(f"records.head.{key}") for key in ("items", "most", "random")]
-            parts.insert(0, Table(say("records.worst"), heads, rows, say("records.worst.note")))
-        if section["auxiliary"] is not None:
-            parts.append(Folded(say("records.auxiliary"), self._auxiliary(section["auxiliary"])))
-        return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
+            title, first = say("records.worst"), say("records.head.items")
+            rows, note = [(str(k), k) for k in section.worst], say("records.worst.note")
+            parts.append(table(title, first, rows, columns, note=note))
+        made = self._exposed(lead, parts)
+        if section.auxiliary is None:
+            return made
+        shown = Folded(say("records.auxiliary"), self._auxiliary(section.auxiliary))
+        return replace(made, parts=[*made.parts, shown])
 
-    def _auxiliary(self, found: Json) -> list[Part]:
-        known = found["known_pairs"]
+    def _auxiliary(self, found: AuxiliaryRows) -> list[Part]:
+        known = found.known_pairs
         lines = [
-            (say("auxiliary.table"), found["name"]),
-            (say("auxiliary.people"), grouped(found["people"])),
-            (say("auxiliary.items"), grouped(found["shared_items"])),
-            (say("auxiliary.shared"), grouped(found["people_with_a_shared_item"])),
+            (say("auxiliary.table"), found.name),
+            (say("auxiliary.people"), grouped(found.people)),
+            (say("auxiliary.items"), grouped(found.shared_items)),
+            (say("auxiliary.shared"), grouped(found.people_with_a_shared_item)),
             (say("auxiliary.known"), say("not_told") if known is None else grouped(known)),
         ]
-        rows = [(one["name"], _sure(one)) for one in found["attackers"]]
-        if found["together"] is not None:
-            cells = [Cell("none"), *_answers(found["together"])]
-            rows.append((say("auxiliary.together"), cells))
-        rows += [
-            (
-                say("auxiliary.compared", name=one["name"]),
-                [Cell("estimate", "1.5"), *_answers(one["compared"])],
+        rows: list[tuple[str, tuple[Cell | str, Answers | None]]] = []
+        for one in found.attackers:
+            phi = one.calibrated
+            first = phi.reason if isinstance(phi, Refusal) else f"{phi.phi:.3g}"
+            rows.append((one.name, (first, one.sure)))
+        rows.append((say("auxiliary.together"), (Cell("none"), found.together)))
+        for one in found.attackers:
+            name = say("auxiliary.compared", name=one.name)
+            rows.append((name, (Cell("estimate", "1.5"), one.compared)))
+        columns: list[Column] = [(say("auxiliary.head.phi"), lambda row: row[0])]
+        columns += [
+            (say(f"auxiliary.head.{head}"), partial(_counted, count, total))
+            for head, count, total in (
+                ("named", "named", "people"),
+                ("pairs", "right", "pairs"),
+                ("others", "others_named", "others"),
             )
-            for one in found["attackers"]
         ]
-        keys = ("attacker", "phi", "named", "pairs", "others")
-        heads = [say(f"auxiliary.head.{key}") for key in keys]
         note = say("auxiliary.note") + (f" {say('auxiliary.outside')}" if known is not None else "")
-        parts: list[Part] = [Facts(lines), Table(say("records.auxiliary"), heads, rows, note)]
+        title, head = say("records.auxiliary"), say("auxiliary.head.attacker")
+        parts: list[Part] = [Facts(lines), table(title, head, rows, columns, note=note)]
         parts += self._drawn("auxiliary")
-        if found["curve"] is None:
-            answered = [(f"{one['phi']:g}", [share(one["share"])]) for one in found["answered"]]
-            heads = [say(f"auxiliary.head.{key}") for key in ("phi", "named")]
-            return [*parts, Table(say("auxiliary.curve"), heads, answered)]
+        points: Sequence[Any] = found.answered if found.curve is None else found.curve
         rates = ("recall", "precision", "wrong", "false_match")
-        points = [
-            (f"{point['phi']:g}", [share(point[key]) for key in rates]) for point in found["curve"]
+        curve: list[Column] = [
+            (say(f"auxiliary.head.{key}"), partial(_share, key)) for key in rates
         ]
-        heads = [say(f"auxiliary.head.{key}") for key in ("phi", *rates)]
-        return [*parts, Table(say("auxiliary.curve"), heads, points)]
+        if found.curve is None:
+            curve = [(say("auxiliary.head.named"), partial(_share, "share"))]
+        listed = [(f"{point.phi:g}", point) for point in points]
+        return [*parts, table(say("auxiliary.curve"), say("auxiliary.head.phi"), listed, curve)]
 
     def options(self) -> Sequence[Part]:
-        columns: list[tuple[str, Callable[[Json], Cell | str]]] = [
-            *(
-                (key, lambda one, key=key: Cell("estimate", grouped(one[key])))
-                for key in ("facts", "people", "records")
-            ),
-            ("changed", lambda one: share(one["risk_change"])),
-            ("exposed", lambda one: share(one["exposed"])),
-            ("right", lambda one: _share(one["exposed_where_right"])),
-            ("match", lambda one: share(one["match"])),
-            ("false_match", lambda one: share(one["false_match"])),
+        changed: Column = say("records.option.changed"), partial(_share, "risk_change")
+        right: Column = (
+            say("records.option.right"),
+            lambda option: share_of(option.exposed_where_right),
+        )
+        keys = ("facts", "people", "records", changed, "exposed", right, "match", "false_match")
+        columns = [
+            (say(f"records.option.{key}"), partial(_cell, key)) if isinstance(key, str) else key
+            for key in keys
         ]
-        title, listed = say("table.options"), self.plain["candidates"]
-        note = say("records.options.note")
-        return [Folded(title, [_columns(title, listed, "records.option.", columns, note)])]
+        return self._options(columns, say("records.options.note"))
 
 
-_LEARNT = {"homogeneity": "table.headline.certain", "best-guess": "table.headline.guess"}
-_KEYS = ("top_1", "match", "precision", "abstention", "false_match")
+_RARE = 0.05  # p-value, corrected, below which a number of people is said
 
 
-def _columns(
-    title: str,
-    candidates: Sequence[Json],
-    prefix: str,
-    columns: Sequence[tuple[str, Callable[[Json], Cell | str]]],
-    note: str,
-) -> Table:
-    """A row for each candidate, a column for each reading of it."""
-    heads = [say("options.option"), *(say(prefix + key) for key, _ in columns)]
-    rows = [(one["name"], [read(one) for _, read in columns]) for one in candidates]
-    return Table(title, heads, rows, note)
+class Synthetic(Rows[SyntheticCandidate]):
+    """Synthetic rows against the rows they were made from."""
+
+    reads = SyntheticDocument
+    kind = "kind.synthetic"
+    risk_head = "risk.excess"
+    headline = "synthetic.headline"
+    planted = "excess"
+    glossary = ("singling", "control")
+    figures: Mapping[str, Any] = {"rates": table_figures.three_rates}
+
+    def criterion(self, attack: str) -> str:
+        if attack.startswith("linkability"):
+            return "linking"
+        return "inference" if attack.startswith("inference") else "singling"
+
+    def worst(self, candidate: SyntheticCandidate | None) -> Worst:
+        attack = (candidate and candidate.risk_from.attack) or ""
+        by = say("synthetic.by", attack=attack) if attack else ""
+        found = self._worst(candidate, by, say("synthetic.excess"))
+        people: list[NearPeople] = [near for near in self.section.people if near.p < _RARE]
+        risk = getattr(candidate and candidate.risk, "value", None)
+        if not people or not found.level or risk is None:
+            return found
+        # People whose very row is out come first; else those whom the strongest attack counts.
+        counted = next((near for near in people if near.attack == attack), None)
+        copied = next((near for near in people if not near.share), None)
+        most = copied and (counted is None or 2 * copied.beyond > counted.beyond)
+        shown = copied if most else counted
+        said = shown or min(people, key=lambda near: near.p)
+        words = say(
+            "synthetic.people" if said.share else "synthetic.people.copied",
+            people=grouped(said.people),
+            of=grouped(said.of),
+            share=share_words(said.share),
+            expected=f"{said.expected:.3g}",
+            p=_chance(said.p),
+        )
+        if shown is not None or 2 * said.beyond >= risk * said.of:
+            return replace(found, headline=words)
+        return replace(found, detail=f"{words} {found.detail}")
+
+    def released(self) -> tuple[str, list[str]]:
+        counts = {key: grouped(rows) for key, rows in self.section.rows.items()}
+        return say("synthetic.released", n=counts["synthetic"]), [say("synthetic.made", **counts)]
+
+    def attacks(self) -> Sequence[Part]:
+        rows = [
+            (
+                attack.name if attack.powered else say("synthetic.underpowered", name=attack.name),
+                attack,
+            )
+            for attack in self.section.attacks
+        ]
+        works: Column = (say("synthetic.head.works"), lambda row: say("yes" if row.works else "no"))
+        columns = ["main", "control", "baseline", "excess", works]
+        title, first = say("synthetic.table"), say("synthetic.head.attack")
+        shown = table(title, first, rows, columns, "synthetic.head.", say("synthetic.note"))
+        return [*self._drawn("rates"), shown]
+
+    def exposed(self) -> Section:
+        lines = [(key, str(rows)) for key, rows in self.section.rows.items()]
+        for near in self.section.people:
+            key = "synthetic.near" if near.share else "synthetic.copied"
+            counts = {"people": grouped(near.people), "of": grouped(near.of)}
+            counts |= {"expected": f"{near.expected:.3g}", "p": _chance(near.p)}
+            label = say(key, share=share_words(near.share))
+            lines.append((label, say("synthetic.counted", **counts)))
+        if self.section.distances is not None:
+            for key, distance in vars(self.section.distances).items():
+                lines.append((say(f"synthetic.near.{key}"), str(amount(distance))))
+        return self._exposed(say("synthetic.exposed"), [Facts(lines)])
 
 
-def _text(found: Json) -> str:
-    return str(share(read(Measured, found)))
+def _chance(p: float) -> str:
+    """A p-value with one digit."""
+    return f"= {p:.1g}" if p > 1e-99 else "< 1e-99"
 
 
-def _share(value: float | None) -> Cell:
-    return Cell("none") if value is None else Cell("estimate", share_words(value, 3))
+def _is_refused(found: object) -> bool:
+    return isinstance(found, Refusal)
 
 
-def _field(key: str, row: Json) -> Cell | str:
-    return _plain(row[key])
+def _share(field: str, row: Any) -> Cell:
+    return share(getattr(row, field))
 
 
-def _plain(value: Any) -> Cell | str:
+def _of_key(shares: Mapping[int, Measured], key: int) -> Cell:
+    return share(shares.get(key))
+
+
+def _cell(field: str, row: Any) -> Cell:
+    """A share, or a count."""
+    value = getattr(row, field)
+    return Cell("estimate", grouped(value)) if isinstance(value, int) else share(value)
+
+
+def _field(key: str, row: Mapping[str, Any]) -> Cell | str:
+    value = row[key]
     if isinstance(value, bool):
         return say("yes" if value else "no")
-    if value is None:
-        return "–"
-    if isinstance(value, str):
-        return value
+    if value is None or isinstance(value, str):
+        return "–" if value is None else value
     return Cell("estimate", grouped(value) if isinstance(value, int) else significant(value))
 
 
-def _sure(attacker: Json) -> list[Cell | str]:
-    calibrated = attacker["calibrated"]
-    first = calibrated["refused"] if "refused" in calibrated else f"{calibrated['phi']:.3g}"
-    return [first, *_answers(attacker["sure"])]
-
-
-def _answers(found: Json | None) -> list[Cell | str]:
-    """Counts and totals: a record named, known pairs rightly, others named."""
-    if found is None:
-        return [say("auxiliary.silent")] * 3
-    counts = found["counts"]
-    parts = (("named", "people"), ("right", "pairs"), ("others_named", "others"))
-    return [
-        say("not_told")
-        if counts[count] is None
-        else say("auxiliary.of", n=grouped(counts[count]), total=grouped(counts[total]))
-        for count, total in parts
-    ]
+def _counted(count: str, total: str, row: tuple[Cell | str, Answers | None]) -> str:
+    """A count and its total: people, known pairs, others."""
+    if row[1] is None:
+        return say("auxiliary.silent")
+    number, of = row[1].counts[count], row[1].counts[total]
+    if number is None or of is None:
+        return say("not_told")
+    return say("auxiliary.of", n=grouped(number), total=grouped(of))

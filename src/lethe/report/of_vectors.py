@@ -8,6 +8,7 @@ from typing import Any
 
 from lethe.evidence.document import PlainCandidate, PlainDocument
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.of_vectors import ClosedWorld
 from lethe.evidence.plain import read
 from lethe.report.catalogue import say
 from lethe.report.embedding_figures import vector_charts
@@ -122,12 +123,9 @@ class Vectors(Room[PlainCandidate]):
                 further.insert(0, say("vectors.power", size=share_words(size)))
             if (plain.get("bound") or 0) >= _NEAR_ALL:
                 further.append(say("vectors.why", bound=share_words(plain["bound"])))
-        if (closed := plain.get("closed_world")) is not None:
-            found_closed = closed["top_1"]
-            words = {
-                "value": share_words(found_closed["value"]),
-                "range": range_words(found_closed),
-            }
+        if (listed := plain.get("closed_world")) is not None:
+            closed = read(ClosedWorld, listed).top_1
+            words = {"value": share_words(closed.value), "range": range_words(closed)}
             further.append(say("vectors.closed_world", **words))
         results = [one for one in source.results if one.valid and one.powered]
         detail = say("vectors.among", n=len(results)) if len(results) > 1 else ""

@@ -144,22 +144,28 @@ def render_several(runs: Runs, title: str | None = None) -> str:
 
 
 def _page(releases: Sequence[Release], title: str | None = None) -> str:
-    environment, first = _environment(), releases[0].first
+    first = releases[0].first
     name = title or first.name
     if len(releases) == 1:
-        body = environment.get_template("release.html.j2").render(
-            first=first, sections=releases[0].sections, tag="h1"
+        body = (
+            templates()
+            .get_template("release.html.j2")
+            .render(first=first, sections=releases[0].sections, tag="h1")
         )
         outcome, kind = first.outcome, first.kind
     else:
-        body, outcome = _several(environment, releases)
+        body, outcome = _several(releases)
         kind = say("several.kind", n=len(releases))
-    page = environment.get_template("page.html.j2").render(
-        title=say("page.title", name=name, outcome=say(f"outcome.{outcome.code}")),
-        top=say("page.kind", kind=kind, name=name),
-        source=first.source,
-        body=body,
-        content_policy=CONTENT_POLICY,
+    page = (
+        templates()
+        .get_template("page.html.j2")
+        .render(
+            title=say("page.title", name=name, outcome=say(f"outcome.{outcome.code}")),
+            top=say("page.kind", kind=kind, name=name),
+            source=first.source,
+            body=body,
+            content_policy=CONTENT_POLICY,
+        )
     )
     # Templates leave empty lines where a block prints nothing.
     return "\n".join(line for line in _told_apart(page).splitlines() if line.strip()) + "\n"
@@ -177,9 +183,9 @@ def _told_apart(page: str) -> str:
     return re.sub(r'( role="region" aria-label=")([^"]*)', name, page)
 
 
-def _several(environment: Environment, releases: Sequence[Release]) -> tuple[str, Outcome]:
+def _several(releases: Sequence[Release]) -> tuple[str, Outcome]:
     titles = [one.title for one in releases]
-    template = environment.get_template("article.html.j2")
+    template = templates().get_template("article.html.j2")
     parts = [
         {
             "id": f"r{at}",
@@ -192,7 +198,7 @@ def _several(environment: Environment, releases: Sequence[Release]) -> tuple[str
         for at, one in enumerate(releases, start=1)
     ]
     head = together(releases, titles)
-    page = environment.get_template("several.html.j2")
+    page = templates().get_template("several.html.j2")
     return page.render(parts=parts, titles=titles, **vars(head)), head.outcome
 
 
@@ -268,7 +274,8 @@ def _whole(text: str) -> str:
 
 
 @functools.cache
-def _environment() -> Environment:
+def templates() -> Environment:
+    """The templates of every page, with `say`."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     made = Environment(

@@ -42,35 +42,6 @@ def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def number(value: float) -> str:
-    """A coordinate: two decimals, no trailing zeros, so that bytes stay few and stable."""
-    text = f"{value:.2f}".rstrip("0").rstrip(".")
-    return "0" if text == "-0" else text
-
-
-def element(tag: str, *children: str, **attributes: object) -> str:
-    """One element. Children are SVG text already; attributes are escaped here.
-
-    An underscore in an attribute's name stands for a hyphen, and one at its end is dropped
-    (``class_``). None leaves the attribute out; True gives an empty one.
-
-    >>> element("text", escape("a<b"), x=1.0, class_="note")
-    '<text x="1" class="note">a&lt;b</text>'
-    """
-    parts = [tag]
-    for name, value in attributes.items():
-        if value is None or value is False:
-            continue
-        shown = "" if value is True else number(value) if isinstance(value, float) else str(value)
-        parts.append(f'{name.rstrip("_").replace("_", "-")}="{escape(shown)}"')
-    return f"<{' '.join(parts)}>{''.join(children)}</{tag}>"
-
-
-def text(words: str, x: float, y: float, **attributes: object) -> str:
-    """A text element of escaped words."""
-    return element("text", escape(words), x=float(x), y=float(y), **attributes)
-
-
 def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     """Round numbers from `low` to `high`.
 
@@ -104,6 +75,7 @@ COLOURS = {
     "grid": "#d1d2d3",
     "before": "#0072b2",
     "after": "#d55e00",
+    "paper": "#fefdfe",
 }
 FONT_SIZE = 9.0
 
@@ -247,7 +219,13 @@ def as_figure(draw: Draw) -> Figure:
         return figure
 
 
-def inline(figure: Figure, prefix: str, label: str, slots: Slots | None = None) -> str:
+def inline(
+    figure: Figure,
+    prefix: str,
+    label: str,
+    slots: Slots | None = None,
+    parts: Mapping[str, str] | None = None,
+) -> str:
     """The figure as an ``<svg>`` element for an HTML page.
 
     Args:
@@ -255,6 +233,7 @@ def inline(figure: Figure, prefix: str, label: str, slots: Slots | None = None) 
         prefix: unique in the page; it keeps the ids of several figures apart.
         label: what the figure shows, for those who cannot see it.
         slots: the words from data that go into it.
+        parts: by the gid of an artist, what follows ``<g`` in its place.
     """
     # The label goes through a slot as well: the edits below must not touch words from data.
     slots = slots or Slots()
@@ -277,6 +256,8 @@ def inline(figure: Figure, prefix: str, label: str, slots: Slots | None = None) 
     text = re.sub(r"font: ([\d.]+px) [^;\"]*", r"font-size: \1", text)
     for name, code in COLOURS.items():
         text = text.replace(code, f"var(--{name})")
+    for gid, attributes in (parts or {}).items():
+        text = text.replace(f'<g id="{gid}">', f"<g {attributes}")
     text = _only_used_ids(text, prefix)
     # Coordinates have six decimals; tick labels such as 0.01 % never have four.
     text = re.sub(r"-?\d+\.\d{4,}", lambda m: f"{float(m[0]):.1f}", text)
@@ -292,27 +273,17 @@ _PAPER = {
     "grid": "#e6e9ec",
     "before": "#0072b2",
     "after": "#d55e00",
+    "paper": "#fff",
 }
-_STYLE = """<style>
-svg { background: #fff; } text { fill: #16202a; font: 12px sans-serif; }
-.title, .chance text, .legend text { fill: #55616d; } .grid { stroke: #e6e9ec; }
-.axis, .tick, .chance line { stroke: #55616d; } .chance line { stroke-dasharray: 2 4; }
-.interval, .leader { stroke: #7b8691; fill: none; } .mark { fill: #fff; stroke: #7b8691; }
-.mark { stroke-width: 2; } .proven .interval, .proven .mark { stroke: #5b3fa0; }
-.best .interval, .best .mark { stroke: #0072b2; } .mark.filled { fill: #0072b2; }
-.proven .mark.filled { fill: #5b3fa0; }
-</style>"""
 
 
 def on_paper(svg: str) -> str:
     """A chart of the page as a file of its own: with colours, and the names of its shapes."""
     for name, code in _PAPER.items():
         svg = svg.replace(f"var(--{name})", code)
-    head, rest = svg.split(">", 1)
-    if "xmlns=" not in head:
-        head += ' xmlns="http://www.w3.org/2000/svg"'
-    style = "" if " static" in head else _STYLE
-    return f"{head}>{style}{rest}\n"
+    if "xmlns=" not in svg.split(">", 1)[0]:
+        svg = svg.replace("<svg", '<svg xmlns="http://www.w3.org/2000/svg"', 1)
+    return f"{svg}\n"
 
 
 def _only_used_ids(text: str, prefix: str) -> str:
@@ -322,8 +293,6 @@ def _only_used_ids(text: str, prefix: str) -> str:
 
 
 # What static figures draw alike: dashes for those who see no colour, bands, legends.
-
-Json = Mapping[str, Any]
 
 SIZE = (420.0, 270.0)  # points
 MARGINS = (52.0, 12.0, 12.0, 42.0)  # left, right, top, bottom
@@ -338,7 +307,7 @@ DASHES: Mapping[str, tuple[int, ...]] = {
 def band(
     axes: Axes,
     places: Sequence[float],
-    measured: Sequence[Json],
+    measured: Sequence[Any],
     colour: str,
     dashes: str,
     label: str,
@@ -350,17 +319,23 @@ def band(
     Args:
         axes: to draw on.
         places: on the x axis.
-        measured: `Estimate.to_json()` of each; a limit that is null is drawn at the value.
+        measured: estimates, or `to_json()` of each; a limit that is None is drawn at the value.
         colour: a name in `COLOURS`.
         dashes: a name in `DASHES`.
         label: in the legend.
         logarithmic: the axis has no place for 0: lower limits end at a twentieth of the value.
     """
-    values = [one["value"] for one in measured]
-    high = [one["value"] if one["high"] is None else one["high"] for one in measured]
-    low = [one["value"] if one["low"] is None else one["low"] for one in measured]
+    values, low, high = (
+        [row[end] if isinstance(row, Mapping) else getattr(row, end) for row in measured]
+        for end in ("value", "low", "high")
+    )
+    high = [value if end is None else end for value, end in zip(values, high, strict=True)]
     if logarithmic:
-        low = [max(one["low"] or 0.0, (one["value"] or 0.0) / 20, 1e-9) for one in measured]
+        low = [
+            max(end or 0.0, (value or 0.0) / 20, 1e-9)
+            for value, end in zip(values, low, strict=True)
+        ]
+    low = [value if end is None else end for value, end in zip(values, low, strict=True)]
     axes.fill_between(places, low, high, color=COLOURS[colour], alpha=0.15, lw=0)
     axes.plot(places, values, color=COLOURS[colour], lw=1.6, dashes=DASHES[dashes], label=label)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+from lethe.evidence.estimate import Measured, Refusal
+from lethe.evidence.of_rows import Point, QuasiSection, RecordsSection, SyntheticSection
 from lethe.report.catalogue import say
 from lethe.report.numbers import percent
 from lethe.report.static_svg import (
@@ -23,17 +25,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Json = Mapping[str, Any]
 
-
-def class_sizes(section: Json, slots: Slots) -> Figure | None:
+def class_sizes(section: QuasiSection, slots: Slots) -> Figure:
     """Rows by the size of their class."""
-    if section["kind"] != "quasi":
-        return None
-    sizes = section["anonymity"]["sizes"]
+    sizes = section.anonymity.sizes
     figure, axes = new_axes(*SIZE, MARGINS)
     places = list(range(len(sizes["from"])))
-    share = [count / section["rows"] for count in sizes["rows"]]
+    share = [count / section.rows for count in sizes["rows"]]
     axes.bar(places, share, color=COLOURS["before"], alpha=0.75)
     ends = [*sizes["from"][1:], None]
     names = [_span(low, high) for low, high in zip(sizes["from"], ends, strict=True)]
@@ -44,15 +42,13 @@ def class_sizes(section: Json, slots: Slots) -> Figure | None:
     return figure
 
 
-def few_columns(section: Json, slots: Slots) -> Figure | None:
+def few_columns(section: QuasiSection, slots: Slots) -> Figure:
     """Rows that some m columns single out, and those that the best m columns do."""
-    if section["kind"] != "quasi":
-        return None
-    found = section["uniqueness"]
+    found = section.uniqueness
     figure, axes = new_axes(*SIZE, MARGINS)
-    sizes = [int(m) for m in found["singled_out"]]
-    some = [one["value"] for one in found["singled_out"].values()]
-    best = [listed[0]["unique"]["value"] for listed in found["subsets"].values()]
+    sizes = list(found.singled_out)
+    some = [_value(share) for share in found.singled_out.values()]
+    best = [_value(listed[0].unique) for listed in found.subsets.values()]
     axes.plot(sizes, some, "o-", color=COLOURS["before"], label=say("chart.columns.some"))
     axes.plot(
         sizes,
@@ -68,58 +64,45 @@ def few_columns(section: Json, slots: Slots) -> Figure | None:
     return figure
 
 
-def thresholds(section: Json, slots: Slots) -> Figure | None:
+def thresholds(section: RecordsSection, slots: Slots) -> Figure:
     """Recall, precision, abstention and false matches by eccentricity."""
-    if section["kind"] != "records":
-        return None
-    return _curve(section["curve"], section["phi"])
+    return _curve(section.curve, section.phi)
 
 
-def auxiliary(section: Json, slots: Slots) -> Figure | None:
+def auxiliary(section: RecordsSection, slots: Slots) -> Figure | None:
     """The same for a real auxiliary table, or the share answered where nobody knows the truth."""
-    found = section.get("auxiliary")
+    found = section.auxiliary
     if not found:
         return None
-    if found["curve"] is not None:
-        return _curve(found["curve"], section["phi"])
+    if found.curve is not None:
+        return _curve(found.curve, section.phi)
     figure, axes = new_axes(*SIZE, MARGINS)
-    places = list(range(len(found["answered"])))
-    band(
-        axes,
-        places,
-        [one["share"] for one in found["answered"]],
-        "before",
-        "solid",
-        say("chart.auxiliary.named"),
-    )
-    _phi_axis(axes, [one["phi"] for one in found["answered"]], section["phi"])
+    places = list(range(len(found.answered)))
+    shares = [answered.share for answered in found.answered]
+    band(axes, places, shares, "before", "solid", say("chart.auxiliary.named"))
+    _phi_axis(axes, [answered.phi for answered in found.answered], section.phi)
     _shares(axes, 1.0)
     legend(axes, y="chart.auxiliary.y")
     return figure
 
 
-def facts_known(section: Json, slots: Slots) -> Figure | None:
+def facts_known(section: RecordsSection, slots: Slots) -> Figure:
     """People named by the number of facts that are known."""
-    if section["kind"] != "records":
-        return None
     figure, axes = new_axes(*SIZE, MARGINS)
-    needed = section["needed"]["shares"]
-    sizes = [int(m) for m in needed]
+    needed = section.needed.shares
+    sizes = list(needed)
     band(axes, sizes, list(needed.values()), "before", "solid", say("chart.facts.known"))
-    if bare := section["unicity"]:
-        known = [int(m) for m in bare]
-        band(axes, known, list(bare.values()), "after", "dashed", say("chart.facts.alone"))
+    if bare := section.unicity:
+        band(axes, list(bare), list(bare.values()), "after", "dashed", say("chart.facts.alone"))
     axes.set_xticks(sizes, [str(m) for m in sizes])
     _shares(axes, 1.0)
     legend(axes, x="chart.facts.x", y="chart.facts.y")
     return figure
 
 
-def three_rates(section: Json, slots: Slots) -> Figure | None:
+def three_rates(section: SyntheticSection, slots: Slots) -> Figure | None:
     """Main attack, control and blind baseline of each attack on synthetic rows."""
-    if section["kind"] != "synthetic":
-        return None
-    attacks = section["attacks"]
+    attacks = section.attacks
     if not attacks:
         return None
     figure, axes = new_axes(420.0, 70.0 + 46.0 * len(attacks), (130.0, 20.0, 30.0, 40.0))
@@ -127,19 +110,17 @@ def three_rates(section: Json, slots: Slots) -> Figure | None:
         for shift, (key, colour, mark) in enumerate(
             (("main", "after", "o"), ("control", "before", "s"), ("baseline", "muted", "D"))
         ):
-            rate, y = one[key], -at - 0.22 * (shift - 1)
-            axes.plot([rate["low"], rate["high"]], [y, y], color=COLOURS[colour], lw=1.4)
+            rate, y = getattr(one, key), -at - 0.22 * (shift - 1)
+            axes.plot([rate.low, rate.high], [y, y], color=COLOURS[colour], lw=1.4)
             axes.plot(
-                [rate["value"]],
+                [rate.value],
                 [y],
                 mark,
                 ms=5,
                 color=COLOURS[colour],
                 label=say(f"chart.rates.{key}") if at == 0 else "",
             )
-    axes.set_yticks(
-        [-at for at in range(len(attacks))], [slots.put(one["name"]) for one in attacks]
-    )
+    axes.set_yticks([-at for at in range(len(attacks))], [slots.put(one.name) for one in attacks])
     axes.set_ylim(-len(attacks) + 0.5, 0.6)
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], [percent(x) for x in (0, 0.25, 0.5, 0.75, 1)])
@@ -148,17 +129,11 @@ def three_rates(section: Json, slots: Slots) -> Figure | None:
     return figure
 
 
-NAMED: Mapping[str, Callable[[Json, Slots], Figure | None]] = {
-    "sizes": class_sizes,
-    "columns": few_columns,
-    "thresholds": thresholds,
-    "facts": facts_known,
-    "auxiliary": auxiliary,
-    "rates": three_rates,
-}
+def _value(rate: Measured) -> float:
+    return getattr(rate, "value", None) or 0.0
 
 
-def _curve(points: Sequence[Json], phi: float) -> Figure:
+def _curve(points: Sequence[Point], phi: float) -> Figure:
     figure, axes = new_axes(*SIZE, MARGINS)
     places = list(range(len(points)))
     for key, colour, dashes in (
@@ -167,15 +142,16 @@ def _curve(points: Sequence[Json], phi: float) -> Figure:
         ("precision", "ink", "dashed"),
         ("abstention", "muted", "chain"),
     ):
+        rates = [getattr(point, key) for point in points]
         known = [
-            (place, point[key])
-            for place, point in zip(places, points, strict=True)
-            if "refused" not in point[key]
+            (place, rate)
+            for place, rate in zip(places, rates, strict=True)
+            if not isinstance(rate, Refusal)
         ]
         if known:
             at, measured = zip(*known, strict=True)
             band(axes, at, measured, colour, dashes, say(f"chart.curve.{key}"))
-    _phi_axis(axes, [point["phi"] for point in points], phi)
+    _phi_axis(axes, [point.phi for point in points], phi)
     _shares(axes, 1.0)
     legend(axes, y="chart.curve.y")
     return figure

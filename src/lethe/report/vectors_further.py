@@ -7,7 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_vectors import (
+    Beyond,
+    Grouping,
+    Inference,
+    Retrieved,
+    SinglingOut,
+    TwoReleases,
+)
 from lethe.evidence.plain import read
 from lethe.report.catalogue import say
 from lethe.report.numbers import (
@@ -54,9 +62,9 @@ def of_candidates(model: Json, candidates: Sequence[Json], several: bool) -> lis
 def further_charts(model: Json, mine: Sequence[Json], prefix: str) -> dict[str, Chart]:
     """Figures of what was asked for beyond the attack, by name."""
     first = (mine[0].get("verification") or {}) if mine else {}
-    curves = model.get("singling_out") or {}
+    curves = read(Beyond, model).singling_out
     found = charts_of_data({"det": det}, first, prefix)
-    return found | charts_of_data(_CURVES, curves, prefix)
+    return found if curves is None else found | charts_of_data(_CURVES, curves, prefix)
 
 
 def det(found: Json, slots: Slots) -> Figure | None:
@@ -92,13 +100,14 @@ def det(found: Json, slots: Slots) -> Figure | None:
     return figure
 
 
-def _drawn(rows: Sequence[Json], x: str, y: str, axes: Axes, logarithmic: bool = True) -> None:
-    names = dict.fromkeys(row["name"] for row in rows)
+def _drawn(rows: Sequence[Any], x: str, y: str, axes: Axes, logarithmic: bool = True) -> None:
+    names = dict.fromkeys(row.name for row in rows)
     for name, (colour, dashes) in zip(names, _STYLES, strict=False):
-        mine = [row for row in rows if row["name"] == name]
-        at, measured = [math.log10(row[x]) for row in mine], [row[y] for row in mine]
+        mine = [row for row in rows if row.name == name]
+        at = [math.log10(getattr(row, x)) for row in mine]
+        measured = [vars(getattr(row, y)) for row in mine]
         band(axes, at, measured, colour, dashes, name, logarithmic=logarithmic)
-    ticks = sorted({row[x] for row in rows})
+    ticks = sorted({getattr(row, x) for row in rows})
     shown: list[int] = []
     for tick in ticks:
         if not shown or math.log10(tick / shown[-1]) > 0.28:
@@ -106,24 +115,24 @@ def _drawn(rows: Sequence[Json], x: str, y: str, axes: Axes, logarithmic: bool =
     axes.set_xticks([math.log10(tick) for tick in shown], [grouped(tick) for tick in shown])
 
 
-def _by_number(rows: str, x: str, y: str, name: str, curves: Json, slots: Slots) -> Figure | None:
+def _by_number(
+    rows: str, x: str, y: str, name: str, curves: SinglingOut, slots: Slots
+) -> Figure | None:
     """Shares by a number that grows, such as the k of Top-k: a line for each attacker."""
-    if not curves or not curves[rows]:
+    if not getattr(curves, rows):
         return None
     figure, axes = new_axes(*SIZE, MARGINS)
-    _drawn(curves[rows], x, y, axes, logarithmic=False)
+    _drawn(getattr(curves, rows), x, y, axes, logarithmic=False)
     axes.set_ylim(0, 1)
     legend(axes, x=f"chart.{name}.x", y=f"chart.{name}.y")
     return figure
 
 
-def sizes(curves: Json, slots: Slots) -> Figure | None:
+def sizes(curves: SinglingOut, slots: Slots) -> Figure:
     """Top-1 by the number of people, beside chance."""
-    if not curves:
-        return None
     figure, axes = new_axes(*SIZE, MARGINS)
-    _drawn(curves["sizes"], "users", "top_1", axes)
-    users = sorted({row["users"] for row in curves["sizes"]})
+    _drawn(curves.sizes, "users", "top_1", axes)
+    users = sorted({row.users for row in curves.sizes})
     axes.plot(
         [math.log10(one) for one in users],
         [1 / one for one in users],
@@ -141,7 +150,7 @@ def sizes(curves: Json, slots: Slots) -> Figure | None:
     return figure
 
 
-_CURVES: Mapping[str, Callable[[Json, Slots], Figure | None]] = {
+_CURVES: Mapping[str, Callable[[SinglingOut, Slots], Figure | None]] = {
     "matched": partial(_by_number, "matched", "k", "share", "matched"),
     "crowd": sizes,
     "joined": partial(_by_number, "vectors", "vectors", "top_1", "joined"),
@@ -151,42 +160,46 @@ _CURVES: Mapping[str, Callable[[Json, Slots], Figure | None]] = {
 def further_parts(model: Json, mine: Sequence[Json], charts: Mapping[str, Chart]) -> list[Part]:
     """Everything of one model that was asked for beyond the attack; nothing where nothing was."""
     parts: list[Part] = []
+    further = read(Beyond, model)
     if mine and mine[0].get("verification"):
         parts += [charts[name] for name in ("det", "matched") if name in charts]
         parts.append(_options(mine))
-        parts.append(Folded(say("verify.details"), _verification(model, mine[0], charts)))
-    parts += _attributes(model, mine)
-    parts += _two_releases(model)
-    parts += _texts(model)
-    return parts
+        parts.append(Folded(say("verify.details"), _verification(further, mine[0], charts)))
+    parts += _attributes(further, mine)
+    return [*parts, *_two_releases(further.two_releases), *_texts(further.texts)]
 
 
 def also_found(models: Sequence[Json], candidate: Json) -> str:
     """What else was shown, in sentences: links to another release, attributes; may be empty."""
     said = []
     for model in models:
-        linked = (model.get("two_releases") or {}).get("results") or ()
-        shown = [one for one in linked if one["lift"]["low"] > 1]
-        if shown:
-            half = max(one["top_1"]["low"] for one in shown) / 2
+        releases = read(Beyond, model).two_releases
+        linked = (releases.results if releases else None) or ()
+        shown = [(one.top_1.low or 0.0, one) for one in linked if (one.lift.low or 0.0) > 1]
+        if releases and shown:
+            half = max(low for low, _ in shown) / 2
             # Of much the same success that which takes the least to know.
             best = min(
-                (one for one in shown if one["top_1"]["low"] >= half),
-                key=lambda one: (one["share"], -one["top_1"]["low"]),
-            )
-            other, known = model["two_releases"]["other"], share_words(best["share"])
-            found = _with_limits(best["top_1"])
-            said.append(say("also.linked", share=found, other=other, known=known))
-    for one in candidate.get("attributes") or ():
-        if (one["gain"].get("low") or 0) > 0:
-            gain = _with_limits(one["gain"])
-            said.append(say("also.attribute", name=one["name"], gain=gain))
+                ((low, one) for low, one in shown if low >= half),
+                key=lambda pair: (pair[1].share, -pair[0]),
+            )[1]
+            found, known = _with_limits(best.top_1), share_words(best.share)
+            said.append(say("also.linked", share=found, other=releases.other, known=known))
+    for inference in _inferences(candidate):
+        gain = inference.gain
+        if isinstance(gain, Estimate) and (gain.low or 0.0) > 0:
+            said.append(say("also.attribute", name=inference.name, gain=_with_limits(gain)))
     return " ".join(said)
 
 
-def _with_limits(found: Json) -> str:
+def _inferences(candidate: Json) -> Sequence[Inference]:
+    found: Sequence[Inference] = read(Sequence[Inference], candidate.get("attributes") or ())
+    return found
+
+
+def _with_limits(found: Estimate) -> str:
     """Such as 98.8 % (97.9 to 99.4 %)."""
-    return f"{share_words(found['value'])} ({range_words(read(Measured, found))})"
+    return f"{share_words(found.value or 0.0)} ({range_words(found)})"
 
 
 def _options(mine: Sequence[Json]) -> Table:
@@ -209,7 +222,7 @@ def _options(mine: Sequence[Json]) -> Table:
     return Table(say("verify.options"), heads, rows, say("verify.options.note"))
 
 
-def _verification(model: Json, first: Json, charts: Mapping[str, Chart]) -> list[Part]:
+def _verification(further: Beyond, first: Json, charts: Mapping[str, Chart]) -> list[Part]:
     """Every attacker on the release as it is, and how singling out grows."""
     rows: list[Row] = []
     for one in first["verification"]["attacks"]:
@@ -224,120 +237,108 @@ def _verification(model: Json, first: Json, charts: Mapping[str, Chart]) -> list
     heads = [say("attack"), *(say(f"verify.head.{key}") for key in keys)]
     parts: list[Part] = [Table(say("verify.attackers"), heads, rows, say("verify.attackers.note"))]
     control = [
-        (one["name"], str(share(Estimate(one["eer"], one["low"], one["high"], 0.95, "", 0))))
-        for one in model.get("verification_controls", ())
+        (one.name, str(share(Estimate(one.eer, one.low, one.high, 0.95, "", 0))))
+        for one in further.verification_controls
     ]
     parts.append(Facts(control, title=say("verify.controls")))
-    curves = model.get("singling_out")
-    if curves:
+    if curves := further.singling_out:
         parts += [charts[name] for name in ("crowd", "joined") if name in charts]
         parts += _curves(curves)
-    clusters = model.get("clusters") or {}
-    if clusters and "refused" not in clusters:
-        where = {"n": grouped(clusters["vectors"]), "people": grouped(clusters["people"])}
+    clusters = further.clusters
+    if isinstance(clusters, Grouping):
+        where = {"n": grouped(clusters.vectors), "people": grouped(clusters.people)}
         agreement = [
-            (say("verify.clusters.found", **where), str(rate(clusters["agreement"]))),
-            (say("verify.clusters.chance"), str(number(clusters["permuted"]))),
+            (say("verify.clusters.found", **where), str(rate(clusters.agreement))),
+            (say("verify.clusters.chance"), str(number(clusters.permuted))),
         ]
         parts.append(Facts(agreement, title=say("verify.clusters")))
     return parts
 
 
-def _curves(curves: Json) -> list[Part]:
+def _curves(curves: SinglingOut) -> list[Part]:
     parts: list[Part] = []
     by_size = [
-        (f"{one['name']}, {grouped(one['users'])}", [share(one["top_1"]), amount(one["lift"])])
-        for one in curves["sizes"]
+        (f"{one.name}, {grouped(one.users)}", [share(one.top_1), amount(one.lift)])
+        for one in curves.sizes
     ]
     heads = [say("verify.head.people"), "Top-1", say("vectors.head.lift")]
     parts.append(Table(say("verify.sizes"), heads, by_size, say("verify.sizes.note")))
-    for key in ("vectors", "enrolled"):
-        rows = [
-            (f"{one['name']}, {grouped(one['vectors'])}", [share(one["top_1"])])
-            for one in curves[key]
-        ]
+    for key, listed in (("vectors", curves.vectors), ("enrolled", curves.enrolled)):
+        rows = [(f"{one.name}, {grouped(one.vectors)}", [share(one.top_1)]) for one in listed]
         heads = [say(f"verify.head.{key}"), "Top-1"]
         parts.append(Table(say(f"verify.{key}"), heads, rows))
     return parts
 
 
-def _attributes(model: Json, mine: Sequence[Json]) -> list[Part]:
+def _attributes(further: Beyond, mine: Sequence[Json]) -> list[Part]:
     """What each option gives away of each attribute."""
     parts: list[Part] = []
-    names = [one["name"] for one in (mine[0].get("attributes") or ())] if mine else []
-    for name in names:
+    for first in _inferences(mine[0]) if mine else ():
+        name = first.name
         rows: list[Row] = []
         for option in mine:
-            found = next((x for x in option.get("attributes", ()) if x["name"] == name), None)
+            found = next((x for x in _inferences(option) if x.name == name), None)
             if found is None:
                 continue
-            auc = found["attacks"][0]["auc"]
             cells: list[Cell | str] = [
-                share(found["gain"]),
-                found["strongest"],
-                *(share(one["gain"]) for one in found["attacks"][:2]),
-                *(share(one["balanced_gain"]) for one in found["attacks"][:2]),
-                number(auc),
+                share(found.gain),
+                found.strongest,
+                *(share(one.gain) for one in found.attacks[:2]),
+                *(share(one.balanced) for one in found.attacks[:2]),
+                number(found.attacks[0].auc),
             ]
             rows.append((option["name"], cells))
-        first = mine[0]["attributes"][names.index(name)]
         note = say(
             "attribute.note",
-            people=grouped(first["people"]),
-            majority=share_words(first["majority"]),
-            kind=say(f"attribute.{first['kind']}"),
+            people=grouped(first.people),
+            majority=share_words(first.majority),
+            kind=say(f"attribute.{first.kind}"),
         )
         keys = ("gain", "strongest", "logistic", "network", "even", "even_network", "auc")
         heads = [say("verify.head.option"), *(say(f"attribute.head.{key}") for key in keys)]
         parts.append(Table(say("attribute.title", name=name), heads, rows, note))
         parts.append(Facts(_beside(first), title=say("attribute.beside", name=name)))
-    for one in model.get("attributes_refused", ()):
-        parts.append(Words(one["refused"], "note"))
+    parts += [Words(attribute.refused, "note") for attribute in further.attributes_refused]
     return parts
 
 
-def _beside(first: Json) -> list[tuple[str, str]]:
-    rows = [(say("attribute.permuted"), str(share(first["permuted"]["balanced_gain"])))]
-    if first["raw"] is not None:
-        rows.append((say("attribute.raw"), str(share(first["raw"]["gain"]))))
-        rows.append((say("attribute.over_raw"), str(share(first["over_raw"]))))
+def _beside(first: Inference) -> list[tuple[str, str]]:
+    rows = [(say("attribute.permuted"), str(share(first.permuted.balanced)))]
+    if first.raw is not None:
+        rows.append((say("attribute.raw"), str(share(first.raw.gain))))
+        rows.append((say("attribute.over_raw"), str(share(first.over_raw))))
     return rows
 
 
-def _two_releases(model: Json) -> list[Part]:
-    found = model.get("two_releases")
-    if not found:
+def _two_releases(found: TwoReleases | None) -> list[Part]:
+    if found is None:
         return []
-    title = say("releases.title", other=found["other"])
-    if "refused" in found:
-        return [Words(f"{title}: {found['refused']}", "note")]
+    title = say("releases.title", other=found.other)
+    if found.refused:
+        return [Words(f"{title}: {found.refused}", "note")]
     rows = [
         (
-            f"{one['name']}, {share_words(one['share'])}",
+            f"{one.method}, {share_words(one.share)}",
             [
-                Cell("estimate", grouped(one["unknown"])),
-                share(one["top_1"]),
-                amount(one["lift"]),
-                amount(one["permuted"]),
+                Cell("estimate", grouped(one.unknown)),
+                share(one.top_1),
+                amount(one.lift),
+                amount(one.permuted),
             ],
         )
-        for one in found["results"]
+        for one in found.results or ()
     ]
     keys = ("known", "unknown", "top", "lift", "permuted")
     heads = [say(f"releases.head.{key}") for key in keys]
     parts: list[Part] = [Table(title, heads, rows, say("releases.note"))]
-    if found["skipped"]:
-        parts.append(Facts(facts(found["skipped"]), title=say("releases.skipped")))
+    if found.skipped:
+        parts.append(Facts(facts(found.skipped), title=say("releases.skipped")))
     return parts
 
 
-def _texts(model: Json) -> list[Part]:
-    found = model.get("texts")
-    if not found:
+def _texts(found: Retrieved | None) -> list[Part]:
+    if found is None:
         return []
-    rows = [
-        (grouped(one["texts"]), [share(one["top_1"]), amount(one["lift"])])
-        for one in found["sizes"]
-    ]
+    rows = [(grouped(one.texts), [share(one.top_1), amount(one.lift)]) for one in found.sizes]
     heads = [say("texts.head.size"), "Top-1", say("vectors.head.lift")]
     return [Table(say("texts.title"), heads, rows, say("texts.note"))]

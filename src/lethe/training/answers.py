@@ -27,16 +27,16 @@ class Answer(Protocol):
 
     @property
     def needs_copies(self) -> bool:
-        """Whether the attacker asks about changed copies too."""
-        ...
+        """Whether the attacker asks about changed copies too; by default about records alone."""
+        return False
 
     def describe(self) -> dict[str, Any]:
         """Plain values that decide the answers, for findings and for the content hash."""
         ...
 
     def queries(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
-        """(A, N, ...) changed copies of (N, ...) records that are asked about; A may be 0."""
-        ...
+        """(A, N, ...) changed copies of (N, ...) records that are asked about; by default none."""
+        return np.empty((0, *features.shape), features.dtype)
 
     def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
         """What the attacker knows of the outputs.
@@ -51,19 +51,8 @@ class Answer(Protocol):
         ...
 
 
-class _OfTheRecordAlone:
-    """An answer that is asked about the records alone."""
-
-    @property
-    def needs_copies(self) -> bool:
-        return False
-
-    def queries(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
-        return np.empty((0, *features.shape), features.dtype)
-
-
 @dataclass(frozen=True)
-class Temperature(_OfTheRecordAlone):
+class Temperature(Answer):
     """Probabilities p^(1/T), normalised; in double precision.
 
     The attacker takes them to the power T again. Lost is only what the numbers cannot hold: at T =
@@ -93,7 +82,7 @@ class Temperature(_OfTheRecordAlone):
 
 
 @dataclass(frozen=True)
-class Rounding(_OfTheRecordAlone):
+class Rounding(Answer):
     """Probabilities rounded to some decimals; they need not sum to 1 any more.
 
     A probability that is answered as 0 counts as half a unit of the last decimal, so that every
@@ -119,7 +108,7 @@ class Rounding(_OfTheRecordAlone):
 
 
 @dataclass(frozen=True)
-class LabelOnly:
+class LabelOnly(Answer):
     """The most likely class and nothing else.
 
     The attacker asks about changed copies of each record too and counts labels: members lie

@@ -83,23 +83,22 @@ def calibrate(trial: Trial) -> dict[str, Any]:
             first = Layout("alone", 1, why=differs)
     images = any(isinstance(part, nn.Conv2d) for part in module.modules())
     exact = all(isinstance(part, _EXACT) for part in module.modules() if not list(part.children()))
+    per_model = _bytes_of(module, records, rows)
+    most = max(1, trial.memory // max(1, trial.workers) // per_model)
+    on_gpu = records
     if device == "cuda":
-        records = load_records(recipe, trial.features, trial.labels, trial.pool, device)
-        rows = rows.to(device)
-    per_model = _bytes_of(module.to(device), records, rows)
-    workers = Layout("alone", device=device).workers(max(1, trial.workers))
-    limit = torch.cuda.mem_get_info()[0] // 2 if device == "cuda" else trial.memory
-    most = max(1, limit // workers // per_model)
+        on_gpu = load_records(recipe, trial.features, trial.labels, trial.pool, device)
     seconds: dict[str, float] = {}
     best, best_time = first, float("inf")
     began = time.perf_counter()
     for layout in _candidates(first, device, int(most), images):
         if seconds and time.perf_counter() - began > _SECONDS[device]:
             break
+        data = records if layout.device == "cpu" else on_gpu
         try:
-            taken = _time(recipe, records, rows, layout, trial.seed)
-        except RuntimeError as error:  # a module that cannot be run in this way
-            if layout.kind == "alone" and not layout.images_last:
+            taken = _time(recipe, data, rows.to(layout.device), layout, trial.seed)
+        except RuntimeError as error:  # a module that cannot take images channels-last
+            if not layout.images_last:
                 raise
             seconds[f"{_name(layout)}: {str(error).splitlines()[0][:80]}"] = float("inf")
             continue
@@ -123,25 +122,15 @@ def _name(layout: Layout) -> str:
 
 
 def _candidates(first: Layout, device: str, most: int, images: bool) -> Iterator[Layout]:
-    """Ways to try, the one that the structure suggests first."""
-    if device == "cuda":
+    """Ways to try, the one that the structure suggests first; one by one on a GPU where it is."""
+    if first.kind == "chain":
+        yield replace(first, width=min(first.width, most))
+        widths = {min(width, most) for width in _WIDTHS} - {min(first.width, most)}
+        yield from (replace(first, width=width) for width in sorted(widths))
+    if first.kind != "chain" or device == "cuda":
         yield Layout("alone", 1, device, why=first.why)
         if images:
             yield Layout("alone", 1, device, images_last=True, why=first.why)
-        for width in sorted({min(DEFAULT_WIDTH, most), min(4, most)}, reverse=True):
-            yield Layout("vmap", width, device, why=first.why)
-        return
-    yield replace(first, width=min(first.width, most))
-    if first.kind == "chain":
-        widths = {min(width, most) for width in _WIDTHS} - {min(first.width, most)}
-        yield from (replace(first, width=width) for width in sorted(widths))
-        return
-    if images:
-        yield replace(first, images_last=True)
-    if most > 1:
-        yield Layout("vmap", min(4, most), why=first.why)
-        if most > 4:
-            yield Layout("vmap", min(DEFAULT_WIDTH, most), why=first.why)
 
 
 def _time(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -200,32 +200,31 @@ def train_chunk(job: ChunkJob) -> int:
     members[:, pool] = design[job.first : last]
     seeds = [model_seed(spec.seed, index) for index in range(job.first, last)]
     held = spec.unseen
-    convert = _signal_maker(labels, held)
+    convert = signal_maker(labels, held)
     # One table a stop, and the full training's last.
     shape = (len(job.stops) + 1, *members.shape)
-    signals = np.empty(shape, np.float32)
-    correct = None if spec.task == "regression" else np.empty(shape, np.uint8)
-    predicted = None
-    if correct is not None and spec.predictions:
-        predicted = np.empty(shape, np.int32)
-    queries = None
+    tables: dict[str, NDArray[Any]] = {"signals": np.empty(shape, np.float32)}
+    if spec.task == "classification":
+        tables["correct"] = np.empty(shape, np.uint8)
+        if spec.predictions:
+            tables["predicted"] = np.empty(shape, np.int32)
     if spec.queries:
-        queries = np.empty((*shape[:2], spec.queries, shape[2]), np.float32)
+        tables["queries"] = np.empty((*shape[:2], spec.queries, shape[2]), np.float32)
 
     def take(model: int, place: int, outputs: NDArray[np.floating], kind: str) -> None:
         try:
             outputs, *copies = np.split(outputs, 1 + spec.queries)
-            signals[place, model] = convert(outputs, kind)
-            if queries is not None:
-                queries[place, model] = [convert(copy, kind) for copy in copies]
+            tables["signals"][place, model] = convert(outputs, kind)
+            if copies:
+                tables["queries"][place, model] = [convert(copy, kind) for copy in copies]
         except InputError as error:
             when = f" after epoch {job.stops[place]}" if place < len(job.stops) else ""
             raise InputError(f"shadow model {job.first + model}{when}: {error}") from None
-        if correct is not None:
+        if "correct" in tables:
             answers = outputs.argmax(axis=1)
-            correct[place, model] = answers == labels
-            if predicted is not None:
-                predicted[place, model] = answers
+            tables["correct"][place, model] = answers == labels
+            if "predicted" in tables:
+                tables["predicted"][place, model] = answers
 
     stops = None
     if job.stops:
@@ -234,50 +233,34 @@ def train_chunk(job: ChunkJob) -> int:
     trained = outputs_of(spec.work(members, seeds, job.layout), stops)
     for at, (outputs, kind) in enumerate(trained):
         take(at, len(job.stops), outputs, kind)
-    shard = _shard(job, signals, members, correct, predicted, queries, seeds)
+    merit = tables["correct"][-1] if "correct" in tables else merit_of_signal(tables["signals"][-1])
+    utility = merit[:, held].mean(axis=1) if held.any() else np.zeros(job.models)
+    kept = {name: table[-1] for name, table in tables.items()}
+    if job.stops:
+        kept |= {f"stop_{name}": table[:-1] for name, table in tables.items()}
+        kept["stops"] = np.array(job.stops, np.int64)
+    shard = Shard(
+        first=job.first,
+        members=members.astype(np.uint8),
+        utility=utility.astype(np.float32),
+        seeds=np.array(seeds, np.int64),
+        **kept,
+    )
     write_shard(shard_path(job.folder, job.chunk), shard, job.spec_hash)
     return job.models
 
 
-def _shard(
-    job: ChunkJob,
-    signals: NDArray[np.float32],
-    members: NDArray[np.bool_],
-    correct: NDArray[np.uint8] | None,
-    predicted: NDArray[np.int32] | None,
-    queries: NDArray[np.float32] | None,
-    seeds: list[int],
-) -> Shard:
-    """What is kept of (stops + 1, models, records) tables; the full training is the last."""
-    held = job.spec.unseen
-    merit = merit_of_signal(signals[-1]) if correct is None else correct[-1]
-    utility = merit[:, held].mean(axis=1) if held.any() else np.zeros(job.models)
-    shard = Shard(
-        job.first,
-        signals[-1],
-        members.astype(np.uint8),
-        None if correct is None else correct[-1],
-        utility.astype(np.float32),
-        np.array(seeds, np.int64),
-        None if predicted is None else predicted[-1],
-        queries=None if queries is None else queries[-1],
-    )
-    if not job.stops:
-        return shard
-    return replace(
-        shard,
-        stops=np.array(job.stops, np.int64),
-        stop_signals=signals[:-1],
-        stop_correct=None if correct is None else correct[:-1],
-        stop_predicted=None if predicted is None else predicted[:-1],
-        stop_queries=None if queries is None else queries[:-1],
-    )
-
-
-def _signal_maker(
+def signal_maker(
     labels: NDArray[Any], held: NDArray[np.bool_]
 ) -> Callable[[NDArray[np.floating], str], NDArray[np.float32]]:
-    """The signal of a model's outputs of some kind."""
+    """The signal of a model's outputs of some kind.
+
+    Args:
+        labels: (N,) class codes, or float targets of a regression.
+        held: (N,) True where no model trains; their targets are the unit of errors.
+
+    Returns: From outputs and ``logits``, ``probabilities`` or ``prediction`` to (N,) signals.
+    """
     if labels.dtype.kind == "f":
         sd = target_sd(labels, held)
         return lambda outputs, kind: signal_from_predictions(outputs, labels, sd)

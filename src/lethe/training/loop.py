@@ -29,7 +29,7 @@ from lethe.training.batches import (
     plan,
     validation_rows,
 )
-from lethe.training.networks.autograd import Alone, Vmapped
+from lethe.training.networks.autograd import Alone
 from lethe.training.networks.chain import Chain, quiet_numpy, why_no_chain
 from lethe.training.networks.parameters import (
     Network,
@@ -270,8 +270,6 @@ def make_network(
     if layout.kind == "chain":
         return Chain(modules, streams)
     half = recipe.precision == "bfloat16"
-    if layout.kind == "vmap":
-        return Vmapped(modules, streams, layout.device, half)
     return Alone(modules[0], streams[0], layout.device, half, layout.images_last)
 
 
@@ -301,36 +299,22 @@ class _Stack:
         ]
         self.device = records.inputs.device
 
-    def train(self, layout: Layout, stops: Stops | None) -> Iterator[NDArray[np.float32]]:
-        """Train and predict; models whose batches differ in size are parted where they must."""
-        places: list[list[int]] = [list(range(len(self.seeds)))]
-        if layout.kind == "vmap":
-            alike: dict[bytes, list[int]] = {}
-            for at, shuffler in enumerate(self.shufflers):
-                alike.setdefault(shuffler.sizes.tobytes(), []).append(at)
-            places = list(alike.values())
-        found: dict[int, NDArray[np.float32]] = {}
-        for group in places:
-            for at, outputs in zip(group, self._train(layout, group, stops), strict=True):
-                found[at] = outputs
-        yield from (found[at] for at in range(len(self.seeds)))
-
-    def _train(self, layout: Layout, group: list[int], stops: Stops | None) -> NDArray[np.float32]:
+    def train(self, layout: Layout, stops: Stops | None) -> NDArray[np.float32]:
+        """Train all models; (K, N, C) outputs."""
         recipe, course, device = self.recipe, self.course, self.device
         smoothing = self.treatment.label_smoothing
         smoothing = recipe.label_smoothing if smoothing is None else smoothing
-        seeds = [self.seeds[at] for at in group]
-        shufflers = [self.shufflers[at] for at in group]
+        seeds, shufflers = self.seeds, self.shufflers
         streams = [torch.Generator(device).manual_seed(dropout_seed(seed)) for seed in seeds]
         network = make_network(recipe, layout, seeds, streams)
         parameters = network.parameters
         optimizer = self._optimizer(parameters)
         noise = Noise(parameters, self.treatment.noise, seeds)
         augment = [augment_stream(seed) for seed in seeds] if recipe.augment else []
-        watch = _Watch(self, group, network) if recipe.patience is not None else None
+        watch = _Watch(self, network) if recipe.patience is not None else None
         sizes = np.stack([shuffler.sizes for shuffler in shufflers], axis=1)
         # One width for all stacks of a candidate: the same products, whatever is stacked.
-        width = int(sizes.max()) if network.even else max(int(sizes.max()), course.rows)
+        width = max(int(sizes.max()), course.rows)
         rows_of = sizes.tolist()
         total, taken = course.schedule * course.steps, 0
         stop_of = {} if stops is None else {at: place for place, at in enumerate(stops.epochs)}
@@ -343,14 +327,12 @@ class _Stack:
                 mixing.draw(width)
                 drawn = self._drawn(augment, width)
                 for step in range(course.steps):
-                    used = rows_of[step][0] if network.even else width
-                    at = order[step, :, :used]
-                    x = self._gather(at, gathered, None if drawn is None else drawn[step, :, :used])
+                    x = self._gather(order[step], gathered, None if drawn is None else drawn[step])
                     outputs = network.forward(mixing.mixed(x, step), rows_of[step])
-                    target, share = truth[step, :, :used], shares[step, :, :used]
-                    network.backward(
-                        mixing.slope(recipe.loss, outputs, target, share, smoothing, step)
+                    slope = mixing.slope(
+                        recipe.loss, outputs, truth[step], shares[step], smoothing, step
                     )
+                    network.backward(slope)
                     if recipe.clip_norm is not None:
                         parameters.clip(recipe.clip_norm)
                     noise.add()
@@ -362,7 +344,7 @@ class _Stack:
                 if stops is not None and epoch in stop_of and not ended:
                     with contextlib.nullcontext() if watch is None else watch.best():
                         answers = self._predict(network)
-                    _hand_over(stops, stop_of.pop(epoch), group, answers)
+                    _hand_over(stops, stop_of.pop(epoch), answers)
                 if ended:
                     break
             if watch is not None:
@@ -371,7 +353,7 @@ class _Stack:
             answers = self._predict(network)
             if stops is not None:  # of a training that ended by itself before its last stops
                 for place in stop_of.values():
-                    _hand_over(stops, place, group, answers)
+                    _hand_over(stops, place, answers)
             return answers
 
     def _optimizer(self, parameters: Parameters) -> Optimizer:
@@ -416,19 +398,16 @@ class _Stack:
         return out
 
 
-def _hand_over(
-    stops: Stops, place: int, group: Sequence[int], answers: NDArray[np.float32]
-) -> None:
-    for model, outputs in zip(group, answers, strict=True):
+def _hand_over(stops: Stops, place: int, answers: NDArray[np.float32]) -> None:
+    for model, outputs in enumerate(answers):
         stops.take(model, place, outputs)
 
 
 class _Watch:
     """Early stopping of each model by the loss on rows of its own that are held back."""
 
-    def __init__(self, stack: _Stack, group: list[int], network: Network) -> None:
-        self._stack, self._network = stack, network
-        held = [stack.held[at] for at in group]
+    def __init__(self, stack: _Stack, network: Network) -> None:
+        self._stack, self._network, held = stack, network, stack.held
         longest = max(1, *map(len, held))
         rows = np.zeros((len(held), longest), np.int64)
         share = np.zeros((len(held), longest), np.float32)

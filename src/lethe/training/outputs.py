@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import softmax
 
 from lethe.errors import InputError
 from lethe.training.batches import Stops
@@ -254,7 +255,6 @@ def probabilities_of(
 
 
 def _from_margin(estimator: Any, inputs: Any) -> NDArray[np.floating]:
-    from scipy.special import softmax
 
     margin = np.asarray(estimator.decision_function(inputs), dtype=np.float64)
     if margin.ndim == 1:

@@ -81,14 +81,15 @@ class Treatment:
 
     def __post_init__(self) -> None:
         check_between("noise", self.noise, 0, float("inf"), open_high=True)
-        if self.weight_decay is not None:
-            check_between("weight_decay", self.weight_decay, 0, float("inf"), open_high=True)
-        if self.label_smoothing is not None:
-            check_between("label_smoothing", self.label_smoothing, 0, 1, open_high=True)
-        if self.mixup is not None:
-            check_between("mixup", self.mixup, 0, float("inf"), open_low=True, open_high=True)
-        if self.average is not None:
-            check_between("average", self.average, 0, 1, open_low=True)
+        for name, high, open_low, open_high in (
+            ("weight_decay", float("inf"), False, True),
+            ("label_smoothing", 1, False, True),
+            ("mixup", float("inf"), True, True),
+            ("average", 1, True, False),
+        ):
+            value = getattr(self, name)
+            if value is not None:
+                check_between(name, value, 0, high, open_low=open_low, open_high=open_high)
         if self.method is not None and self.of_the_loop:
             raise InputError(
                 f"{', '.join(self.of_the_loop)} change the recipe's own training loop, and "
@@ -491,8 +492,8 @@ class Layout:
     """One way to train many models of one recipe.
 
     Attributes:
-        kind: ``chain`` (layers with a written-out backward pass), ``vmap`` (any module, all
-            models in one pass of autograd) or ``alone`` (one model after another by autograd).
+        kind: ``chain`` (layers with a written-out backward pass, many models at once) or ``alone``
+            (one model after another by autograd).
     """
 
     kind: str

@@ -22,6 +22,17 @@ from lethe.training.signals import (
     target_sd,
 )
 
+_OF_MODELS = (
+    *("signals", "members", "correct", "queries"),
+    *("population", "population_correct", "population_predicted"),
+)
+"""Tables with a row for each model."""
+_OF_RECORDS = {
+    **dict.fromkeys(("signals", "members", "correct", "queries"), True),
+    **dict.fromkeys(("ids", "labels", "groups", "copied", "features"), False),
+}
+"""Tables of the records that can be members, and whether models are their first axis."""
+
 
 @dataclass(frozen=True)
 class Shadows:
@@ -149,40 +160,24 @@ class Shadows:
     def select(self, rows: Any) -> Shadows:
         """Some of the models, by number or as a slice."""
 
-        def cut(table: Any) -> Any:
-            return None if table is None else table[rows]
-
-        return replace(
-            self,
-            signals=self.signals[rows],
-            members=self.members[rows],
-            correct=cut(self.correct),
-            population=self.population[rows] if self.population.size else self.population,
-            population_correct=cut(self.population_correct),
-            population_predicted=cut(self.population_predicted),
-            queries=cut(self.queries),
-            external=None if self.external is None else self.external.select(rows),
-        )
+        changed = {
+            name: table[rows]
+            for name in _OF_MODELS
+            if (table := getattr(self, name)) is not None and len(table)
+        }
+        external = None if self.external is None else self.external.select(rows)
+        return replace(self, external=external, **changed)
 
     def of_records(self, rows: NDArray[np.intp]) -> Shadows:
         """The same models on some of the records that can be members."""
 
-        def cut(column: NDArray[Any] | None) -> NDArray[Any] | None:
-            return None if column is None else column[rows]
-
-        return replace(
-            self,
-            signals=self.signals[:, rows],
-            members=self.members[:, rows],
-            ids=self.ids[rows],
-            labels=cut(self.labels),
-            groups=cut(self.groups),
-            copied=cut(self.copied),
-            correct=None if self.correct is None else self.correct[:, rows],
-            features=cut(self.features),
-            queries=None if self.queries is None else self.queries[:, rows],
-            external=None if self.external is None else self.external.of_records(rows),
-        )
+        changed = {
+            name: table[:, rows] if wide else table[rows]
+            for name, wide in _OF_RECORDS.items()
+            if (table := getattr(self, name)) is not None
+        }
+        external = None if self.external is None else self.external.of_records(rows)
+        return replace(self, external=external, **changed)
 
     def halves(self) -> tuple[Shadows, Shadows]:
         """Two halves of whole pairs: one to select records on, one to report them on.

@@ -26,21 +26,21 @@ from safetensors.numpy import load, save
 from lethe.files import write_whole
 from lethe.training.fingerprint import digest, hash_array
 
-_TYPES: dict[str, np.dtype[Any]] = {
-    "signals": np.dtype(np.float32),
-    "members": np.dtype(np.uint8),
-    "correct": np.dtype(np.uint8),
-    "utility": np.dtype(np.float32),
-    "seeds": np.dtype(np.int64),
-    "predicted": np.dtype(np.int32),
-    "stops": np.dtype(np.int64),
-    "stop_signals": np.dtype(np.float32),
-    "stop_correct": np.dtype(np.uint8),
-    "stop_predicted": np.dtype(np.int32),
-    "queries": np.dtype(np.float32),
-    "stop_queries": np.dtype(np.float32),
+_WIDE = ("models", "records")
+_TABLES: dict[str, tuple[type, tuple[str, ...]]] = {
+    "signals": (np.float32, _WIDE),
+    "members": (np.uint8, _WIDE),
+    "correct": (np.uint8, _WIDE),
+    "predicted": (np.int32, _WIDE),
+    "queries": (np.float32, ("models", "copies", "records")),
+    "utility": (np.float32, ("models",)),
+    "seeds": (np.int64, ("models",)),
+    "stops": (np.int64, ("stops",)),
 }
-_OPTIONAL = ("correct", "predicted")
+"""Type and axes of each table."""
+AT_STOPS = ("signals", "correct", "predicted", "queries")
+"""Tables that a shard also holds of trainings cut at its stops."""
+_TABLES |= {f"stop_{name}": (_TABLES[name][0], ("stops", *_TABLES[name][1])) for name in AT_STOPS}
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Shard:
     first: int  # number of the first model
     signals: NDArray[np.float32]  # (models, N) float32 membership signal phi, higher = better known
     members: NDArray[np.uint8]  # (models, N) uint8, 1 where the record was trained on
-    correct: NDArray[np.uint8] | None
     utility: NDArray[np.float32]  # (models,) float32 accuracy, or R², on the held-out records
     seeds: NDArray[np.int64]  # (models,) int64 seed of each model
+    correct: NDArray[np.uint8] | None = None
     predicted: NDArray[np.int32] | None = None
     stops: NDArray[np.int64] | None = None
     stop_signals: NDArray[np.float32] | None = None
@@ -73,15 +73,13 @@ class Shard:
 
     def at(self, epochs: int) -> Shard:
         """The same models with their training cut after so many epochs; `stops` must name it."""
-        assert self.stops is not None and self.stop_signals is not None
+        assert self.stops is not None
         (place,) = np.flatnonzero(self.stops == epochs)
-        return replace(
-            self,
-            signals=self.stop_signals[place],
-            correct=None if self.stop_correct is None else self.stop_correct[place],
-            predicted=None if self.stop_predicted is None else self.stop_predicted[place],
-            queries=None if self.stop_queries is None else self.stop_queries[place],
-        )
+        cut: dict[str, Any] = {}
+        for name in AT_STOPS:
+            table = getattr(self, f"stop_{name}")
+            cut[name] = None if table is None else table[place]
+        return replace(self, **cut)
 
 
 def shard_path(folder: Path, chunk: int) -> Path:
@@ -93,11 +91,11 @@ def write_shard(path: Path, shard: Shard, spec: str) -> None:
     """Write a shard whole, then rename it into place."""
     arrays: dict[str, NDArray[Any]] = {
         name: np.ascontiguousarray(getattr(shard, name)).astype(kind, copy=False)
-        for name, kind in _TYPES.items()
+        for name, (kind, _) in _TABLES.items()
         if getattr(shard, name) is not None
     }
     header = {"spec": spec, "first": str(shard.first), "content": _content(arrays)}
-    write_whole(path, _in_order(save(arrays, metadata=header)))
+    write_whole(path, tensor_bytes(arrays, header))
 
 
 def read_shard(
@@ -116,37 +114,24 @@ def read_shard(
         header = _header(raw)[0].get("__metadata__", {})
     except (OSError, ValueError, KeyError, SafetensorError):
         return None
-    wide = (models, records)
-    shapes = {
-        "signals": wide,
-        "members": wide,
-        "utility": (models,),
-        "seeds": (models,),
-    }
     if header.get("spec") != spec or header.get("first") != str(first):
         return None
-    shapes |= {name: wide for name in _OPTIONAL if name in arrays}
     kept = arrays.get("stops", np.zeros(0, np.int64))
     if stops and kept.tolist() != list(stops):
         return None
+    needed = {"signals", "members", "utility", "seeds"}
     if kept.size:
-        shapes |= {"stops": kept.shape, "stop_signals": (kept.size, *wide)}
-        shapes |= {
-            f"stop_{name}": (kept.size, *wide) for name in _OPTIONAL if f"stop_{name}" in arrays
-        }
-    if "queries" in arrays:
-        copies = arrays["queries"].shape[1:2]
-        shapes |= {"queries": (models, *copies, records)}
-        if kept.size:
-            shapes |= {"stop_queries": (kept.size, models, *copies, records)}
-    if any(
-        name not in arrays or arrays[name].shape != shape or arrays[name].dtype != _TYPES[name]
-        for name, shape in shapes.items()
-    ):
-        return None
+        needed |= {f"stop_{name}" for name in AT_STOPS if name in arrays}
+    copies = arrays["queries"].shape[1] if "queries" in arrays else 0
+    sizes = {"models": models, "records": records, "copies": copies, "stops": kept.size}
+    for name in needed | {name for name in arrays if name in _TABLES}:
+        kind, axes = _TABLES[name]
+        shape = tuple(sizes[axis] for axis in axes)
+        if name not in arrays or arrays[name].shape != shape or arrays[name].dtype != kind:
+            return None
     if header.get("content") != _content(arrays):
         return None
-    tables: dict[str, Any] = {name: arrays.get(name) for name in _TYPES}
+    tables: dict[str, Any] = {name: arrays.get(name) for name in _TABLES}
     return Shard(first, **tables)
 
 
@@ -156,8 +141,14 @@ def _header(raw: bytes) -> tuple[dict[str, Any], int]:
     return json.loads(raw[8:end]), end
 
 
-def _in_order(raw: bytes) -> bytes:
-    """The same file with its header's keys sorted: safetensors writes metadata in any order."""
+def tensor_bytes(arrays: dict[str, NDArray[Any]], metadata: dict[str, str]) -> bytes:
+    """A safetensors file with its header's keys sorted: the library writes metadata in any order.
+
+    Args:
+        arrays: contiguous arrays by name.
+        metadata: words of the header.
+    """
+    raw = save(arrays, metadata=metadata)
     header, end = _header(raw)
     text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

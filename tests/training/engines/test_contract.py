@@ -101,6 +101,7 @@ def test_all_engines_give_the_same_bytes(engine, tmp_path, expected) -> None:
     assert {path: path.stat().st_ino for path in jobs[0].folder.iterdir()} == inodes
 
 
+@pytest.mark.parametrize("engine", ["two processes", "ray with a store"], indirect=True)
 def test_a_killed_worker_loses_nothing_and_doubles_nothing(engine, tmp_path, expected) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -110,11 +111,13 @@ def test_a_killed_worker_loses_nothing_and_doubles_nothing(engine, tmp_path, exp
     assert contents(jobs) == expected
 
 
+@pytest.mark.parametrize("engine", ["two processes", "ray"], indirect=True)
 def test_an_error_for_the_user_comes_through_as_it_is(engine, tmp_path) -> None:
     with pytest.raises(InputError, match="chunk . cannot be trained; leave it out"):
         list(engine(jobs_in(tmp_path / "run"), refuse))
 
 
+@pytest.mark.parametrize("engine", ["two processes", "ray"], indirect=True)
 def test_every_worker_has_one_thread(engine, tmp_path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
@@ -122,6 +125,7 @@ def test_every_worker_has_one_thread(engine, tmp_path) -> None:
     assert [path.read_text() for path in marks.iterdir()] == ["[1] 1"]
 
 
+@pytest.mark.parametrize("engine", ["two processes", "ray with a store"], indirect=True)
 def test_work_left_half_done_is_finished_by_any_engine(engine, tmp_path, expected) -> None:
     jobs = jobs_in(tmp_path / "run")
     begun = engine(jobs, train_chunk)
@@ -152,7 +156,7 @@ def test_noise_levels_on_ray_are_those_of_this_machine(ray_here, tmp_path) -> No
     vectors = rng.normal(size=(40, 6))[people] + 0.5 * rng.normal(size=(320, 6))
     head = (rng.normal(size=6), 0.1)
     model = Released("model", vectors, people, (vectors @ head[0] > 0).astype(int), head)
-    settings = EmbeddingSettings(sigmas=(0.5, 2.0), averaged=(1, 4), draws=4, plays=50)
+    settings = EmbeddingSettings(sigmas=(0.5, 2.0), averaged=(1,), draws=2, plays=20)
     on_ray, told = choose_cluster("ray", 2), []
 
     def cluster(jobs: Any, work: Any) -> Any:
@@ -162,7 +166,7 @@ def test_noise_levels_on_ray_are_those_of_this_machine(ray_here, tmp_path) -> No
     there = audit_released([model], settings, told.append, cluster=cluster)
     assert there.to_bytes() == here.to_bytes()
     assert (tmp_path / "killed").exists()
-    assert sum("all attackers; " in line for line in told) > 5
+    assert sum("all attackers; " in line for line in told) > 3
 
 
 @pytest.mark.slow

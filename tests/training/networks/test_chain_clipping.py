@@ -129,33 +129,6 @@ def test_an_example_more_changes_the_sum_by_at_most_the_clip_norm(
     assert max(changes) >= 0.999  # these gradients are all longer than the clip norm
 
 
-def test_without_clipping_it_is_the_plain_gradient() -> None:
-    torch.manual_seed(0)
-    chain = Chain([normed(), normed()], [])
-    x, slope = torch.randn(2, ROWS, 5), torch.randn(2, ROWS, CLASSES)
-    with torch.no_grad():
-        chain.forward(x.clone(), [ROWS, ROWS])
-        chain.backward(slope.clone())
-        plain = chain.parameters.grad.clone()
-        chain.forward(x.clone(), [ROWS, ROWS])
-        chain.clipped_sum(slope.clone(), torch.ones_like)
-    assert torch.allclose(chain.parameters.grad, plain, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("models", [1, 2])
-def test_a_batch_of_one_row_is_a_batch(models: int) -> None:
-    torch.manual_seed(0)
-    modules = [normed() for _ in range(models)]
-    chain = Chain(modules, [])
-    x, slope = torch.randn(models, 1, 5), torch.randn(models, 1, CLASSES)
-    with torch.no_grad():
-        chain.forward(x.clone(), [1] * models)
-        chain.clipped_sum(slope.clone(), torch.ones_like)
-    sums, _ = by_hand(modules[0], x[0], slope[0], 1e9, torch.ones(1))
-    made = [block.slope[0] for block in chain.parameters.blocks]
-    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-6) for a, b in zip(made, sums, strict=True))
-
-
 def test_batch_norm_is_refused_with_the_way_out() -> None:
     chain = Chain([nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))], [])
     with torch.no_grad():

@@ -18,6 +18,7 @@ from scipy.special import betaincinv
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.of_rows import Calibrated
 from lethe.linkage.records.facts import Facts, Float, Int, Known, facts_of
 from lethe.linkage.records.likelihood import Sampling, read
 from lethe.linkage.records.scoreboard import NO_MATCH, Links, Scoreboard, link
@@ -334,14 +335,10 @@ def share_out(
         count = len(links.best)
         allowed = math.floor(rate * (count + 1) + 1e-9)
         part = allowed // len(absent) + (at < allowed % len(absent))
-        if not part:
-            need = math.ceil((at + 1) / rate) - 1
-            found[name] = Refusal(
-                f"a threshold with {rate:g} false matches in all needs at least {need} people "
-                f"outside the release, got {count}. Look for more people, or allow more."
-            )
-            continue
-        found[name] = calibrate(links.eccentricity, part / (count + 1), confidence)
+        if part:
+            found[name] = calibrate(links.eccentricity, part / (count + 1), confidence)
+        else:
+            found[name] = Refusal(_too_few(f"{rate:g} false matches in all", at + 1, rate, count))
     return found
 
 
@@ -369,14 +366,6 @@ def together(links: Mapping[str, Links], phi: Mapping[str, float | None]) -> Nam
         new = named >= 0
         record[new], attacker[new] = named[new], at
     return Naming(record, attacker)
-
-
-@dataclass(frozen=True)
-class Calibrated:
-    """A threshold of eccentricity, and what it lets through."""
-
-    phi: float  # an answer is given from here on
-    false_match: Estimate  # chance that a record is named for a person who is not in the release
 
 
 def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95) -> Calibrated:
@@ -408,15 +397,19 @@ def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95)
         raise InputError("eccentricity must be one column of numbers of at least 0.")
     count, k = len(found), math.floor(rate * (len(found) + 1) + 1e-9)
     if k < 1:
-        raise NotMeasurable(
-            f"a threshold with {rate:g} false matches needs at least {math.ceil(1 / rate - 1)} "
-            f"people outside the release, got {count}. Look for more people, or allow more."
-        )
+        raise NotMeasurable(_too_few(f"{rate:g} false matches", 1, rate, count))
     eps = float(np.finfo(np.float64).eps)
     tail = (1 - confidence) / 2
     low, high = (float(betaincinv(k, count + 1 - k, at)) for at in (tail, 1 - tail))
     chance = Estimate(k / (count + 1), low, high, confidence, "order statistic (Beta)", count)
     return Calibrated(float(found[k - 1]) * (1 + 64 * eps) + eps, chance)
+
+
+def _too_few(wanted: str, attackers: int, rate: float, count: int) -> str:
+    return (
+        f"a threshold with {wanted} needs at least {math.ceil(attackers / rate) - 1} people "
+        f"outside the release, got {count}. Look for more people, or allow more."
+    )
 
 
 def phi_of(

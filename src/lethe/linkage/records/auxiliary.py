@@ -12,11 +12,18 @@ from lethe.data.sorted_records import Release
 from lethe.errors import InputError
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.of_rows import (
+    Answered,
+    Answers,
+    AuxiliaryAttacker,
+    AuxiliaryRows,
+    Calibrated,
+)
 from lethe.evidence.risk import family_confidence
 from lethe.linkage.document import FEWEST
 from lethe.linkage.records.attackers import (
+    ATTACKERS,
     COMPARED,
-    Calibrated,
     Naming,
     closed_world,
     look,
@@ -30,40 +37,10 @@ from lethe.linkage.records.attackers import (
 from lethe.linkage.records.candidates import Aim
 from lethe.linkage.records.facts import NOT_RELEASED, Facts, Int, Known, facts_of, index_of
 from lethe.linkage.records.likelihood import Sampling
-from lethe.linkage.records.scoreboard import NO_MATCH, PHIS, Links, Point, curve
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, curve, thresholds
 from lethe.linkage.settings import RecordSettings
 
 _OUTSIDE = 1000  # released people looked for without their own record, at most
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What a way of answering comes to.
-
-    Attributes:
-        counts: people, named; known pairs, named rightly; others, named; the last four None
-            without the truth.
-    """
-
-    answered: Measured  # share of people for whom a record is named, right or wrong
-    right: Measured  # share of the known pairs that are named rightly
-    strange: Measured  # share of the others for whom a record is named
-    counts: Mapping[str, int | None]
-
-
-@dataclass(frozen=True, eq=False)
-class Looked:
-    """One attacker on a real auxiliary table.
-
-    Attributes:
-        calibrated: threshold from released people who were looked for without their own record,
-            with as many facts as the people of the auxiliary table have.
-    """
-
-    links: Links  # of everybody who was looked for
-    calibrated: Calibrated | Refusal
-    sure: Answers | None  # answers from the threshold of the audit on; None where it stays silent
-    compared: Answers  # answers from the threshold of the paper on
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,22 +49,20 @@ class Auxiliary:
 
     Attributes:
         phi: from where on each answers; None = never, for there are too few people to set it.
-        answered: by threshold, share of people for whom Scoreboard-RH names a record.
-        points: of Scoreboard-RH by threshold, right and wrong; None without the truth.
     """
 
-    name: str  # of the auxiliary table
+    rows: AuxiliaryRows  # what the findings say of it
     people: NDArray[np.str_]  # who was looked for, by name
-    shared_items: int  # items that both tables have
-    useful: int  # people with a fact about such an item
     true: Int | None  # (Q,) record of each; -1 = not in the release. None = not known.
-    by: Mapping[str, Looked]  # what came of each attacker
+    links: Mapping[str, Links]  # by attacker, of everybody who was looked for
     phi: Mapping[str, float | None]
     naming: Naming  # all attackers together, each from its threshold on
-    sure: Answers  # what that comes to
-    answered: dict[float, Measured]
-    points: list[Point] | None
     aim: Aim | None  # the known pairs, as an adversary of each candidate; None without the truth
+
+    @property
+    def by(self) -> dict[str, AuxiliaryAttacker]:
+        """What came of each attacker, by name."""
+        return {attacker.name: attacker for attacker in self.rows.attackers}
 
 
 def link_auxiliary(
@@ -129,35 +104,39 @@ def link_auxiliary(
     links = look(facts, aim.known_by, boards)
     calibrated = _calibrated(facts, aim, settings)
     phi = phi_of(calibrated, settings.phi)
-    by = {
-        name: Looked(
-            found,
+    attackers = [
+        AuxiliaryAttacker(
+            name,
+            ATTACKERS[name].knows,
             calibrated[name],
             None if (least := phi[name]) is None else _answers(found.matched(least), pairs, sure),
             _answers(found.matched(COMPARED), pairs, sure),
         )
         for name, found in links.items()
-    }
+    ]
     naming = together(links, phi)
-    board = links["scoreboard-rh"]
+    board, phis = links["scoreboard-rh"], thresholds(settings.phi)
     known_pairs = pairs if len(inside) else None
-    return Auxiliary(
+    rows = AuxiliaryRows(
         aux.name,
-        aux.people[chosen],
+        len(chosen),
         shared,
         int((np.diff(_shared(aim.known).start) > 0).sum()),
-        pairs,
-        by,
-        phi,
-        naming,
+        None if pairs is None else len(inside),
+        [
+            Answered(
+                least, clopper_pearson(int((board.matched(least) >= 0).sum()), len(chosen), sure)
+            )
+            for least in phis
+        ],
+        None if known_pairs is None else curve(board, known_pairs, phis, sure),
+        attackers,
         _answers(naming.record, pairs, sure),
-        {
-            least: clopper_pearson(int((board.matched(least) >= 0).sum()), len(chosen), sure)
-            for least in PHIS
-        },
-        None if known_pairs is None else curve(board, known_pairs, PHIS, sure),
-        None if known_pairs is None else _of_pairs(aim, known_pairs, inside, aux.name, facts),
     )
+    known = None
+    if known_pairs is not None:
+        known = _of_pairs(aim, known_pairs, inside, aux.name, facts)
+    return Auxiliary(rows, aux.people[chosen], pairs, links, phi, naming, known)
 
 
 def _of_pairs(
@@ -252,18 +231,18 @@ def pairs_of(found: Auxiliary, ratings: Release) -> list[dict[str, str | float |
     the eccentricity.
     """
     rows: list[dict[str, str | float | bool | None]] = []
-    for at, (name, looked) in enumerate(found.by.items()):
+    for at, (name, links) in enumerate(found.links.items()):
         phi = found.phi[name]
         if phi is None:
             continue
-        named = looked.links.matched(phi)
+        named = links.matched(phi)
         for person in np.flatnonzero(named >= 0).tolist():
             rows.append(
                 {
                     "person": str(found.people[person]),
                     "record": str(ratings.people[named[person]]),
                     "attacker": name,
-                    "score": float(looked.links.eccentricity[person]),
+                    "score": float(links.eccentricity[person]),
                     "threshold": phi,
                     "decides": bool(found.naming.attacker[person] == at),
                     "right": None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +17,7 @@ from scipy.sparse import csr_array
 from lethe.data.sorted_records import Release
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.of_rows import RecordDetails
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 from lethe.evidence.sight import Plant
 from lethe.linkage.answers import answer_overlap, count_overlap
@@ -289,15 +289,15 @@ def measure(
         "exposed": exposed.estimate,
         "false-match": strange,
     }
-    details: dict[str, Any] = {
-        "match": match,
-        "false_match": strange,
-        "exposed": exposed.estimate,
-        "exposed_where_right": float(read[read > 0].mean()) if read.any() else None,
-        "facts": len(made.sheet.item),
-        "people": len(np.unique(made.owners[~made.out])),
-        "records": int((~made.out).sum()),
-    }
+    details = RecordDetails(
+        match=match,
+        false_match=strange,
+        exposed=exposed.estimate,
+        exposed_where_right=float(read[read > 0].mean()) if read.any() else None,
+        facts=len(made.sheet.item),
+        people=len(np.unique(made.owners[~made.out])),
+        records=int((~made.out).sum()),
+    )
     assumed = _ASSUMED if made.owner is None else (*_ASSUMED, _UNLINKED)
     plants: list[Plant] = []
     if first.simulated is not None:

@@ -12,7 +12,10 @@ from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
-from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_rows import (
+    RecordsSection,
+)
 from lethe.evidence.sight import smallest_seen
 from lethe.linkage.document import (
     RowsSubject,
@@ -101,7 +104,7 @@ class RecordSubject(RowsSubject):
             risk="top-1: share of people named rightly by the best guess of the strongest attacker",
             checks=_checks(study),
             limits=_LIMITS,
-            section=_section(study, settings),
+            section=_section(study, settings, self.plain_words()),
             reproduction=fields_of(settings, *_REPRODUCED),
         )
 
@@ -161,10 +164,10 @@ def _rule_words(settings: RecordSettings) -> str:
 
 
 def _linked_words(aux: Auxiliary, settings: RecordSettings) -> list[str]:
-    counts = aux.sure.counts
+    counts = aux.rows.together.counts
     text = (
-        f"Of {counts['people']:,} people of {aux.name}, {counts['named']:,} are named a record "
-        f"by an attacker that answers {_rule_words(settings)}"
+        f"Of {counts['people']:,} people of {aux.rows.name}, {counts['named']:,} are named a "
+        f"record by an attacker that answers {_rule_words(settings)}"
     )
     if counts["pairs"] is not None:
         text += (
@@ -172,7 +175,7 @@ def _linked_words(aux: Auxiliary, settings: RecordSettings) -> list[str]:
             f"and {counts['others_named']} of the {counts['others']} others"
         )
     words = [f"{text}."]
-    if aux.sure.counts["named"] and settings.keep_records:
+    if aux.rows.together.counts["named"] and settings.keep_records:
         words.append("Who was named as whom is in the kept table of records: personal data.")
     rh = aux.by["scoreboard-rh"].compared.counts
     if rh["pairs"] is not None:
@@ -209,10 +212,10 @@ def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings
         rows += [
             attack(
                 f"{name}, auxiliary",
-                f"{ATTACKERS[name].title}; everybody of {aux.name}",
+                f"{ATTACKERS[name].title}; everybody of {aux.rows.name}",
                 ATTACKERS[name].paper,
                 f"a real table of the same items; {ATTACKERS[name].knows}",
-                {"people": len(aux.people), "shared_items": aux.shared_items, **scales},
+                {"people": aux.rows.people, "shared_items": aux.rows.shared_items, **scales},
             )
             for name in aux.by
         ]
@@ -269,7 +272,7 @@ def _checks(study: RecordStudy) -> list[Json]:
 
 def _truth(aux: Auxiliary | None) -> list[Json]:
     """Whether known pairs that are named beyond doubt are named as the truth says."""
-    counts = {} if aux is None else aux.sure.counts
+    counts = {} if aux is None else aux.rows.together.counts
     pairs, right, named, strange = (
         counts.get(key) or 0 for key in ("pairs", "right", "named", "others_named")
     )
@@ -299,70 +302,24 @@ def _power(study: RecordStudy) -> Json:
     return check("power", "warn", f"{detail}: a low number says nothing here", base.name)
 
 
-def _section(study: RecordStudy, settings: RecordSettings) -> Json:
-    rh = study.simulated[0].by["scoreboard-rh"]
-    return {
-        "kind": "records",
-        "phi": COMPARED if settings.phi is None else settings.phi,
-        "rule": "calibrated" if settings.phi is None else "eccentricity",
-        "people": study.facts.people,
-        "items": study.facts.items,
-        "facts": study.facts.facts,
-        "index_bytes_a_fact": study.facts.nbytes / study.facts.facts,
-        "confidence": study.confidence,
-        "adversaries": [
-            _adversary(simulated, name, settings)
-            for simulated in study.simulated
-            for name in simulated.by
-        ],
-        "curve": rh.points,
-        "needed": {"shares": study.needed.identified, "half": study.needed.half},
-        "unicity": {m: one.share for m, one in study.unicity.items()},
-        "worst": study.worst.unique,
-        "auxiliary": None if study.aux is None else _auxiliary(study.aux),
-        "false_matches": settings.false_matches,
-    }
-
-
-def _adversary(simulated: Simulated, name: str, settings: RecordSettings) -> Json:
-    looked = simulated.by[name]
-    point = looked.at(COMPARED if settings.phi is None else settings.phi)
-    return {
-        "name": simulated.name,
-        "attacker": name,
-        "targets": len(simulated.aim.targets),
-        "top_1": looked.result.estimate,
-        "match": point.recall,
-        **fields_of(point, "precision", "abstention", "false_match"),
-        "calibrated": looked.calibrated
-        if isinstance(looked.calibrated, Refusal) or looked.sure is None
-        else {
-            **fields_of(looked.calibrated, "phi", "false_match"),
-            "match": looked.sure.recall,
-            "abstention": looked.sure.abstention,
-        },
-    }
-
-
-def _auxiliary(aux: Auxiliary) -> Json:
-    return {
-        "name": aux.name,
-        "people": len(aux.people),
-        "shared_items": aux.shared_items,
-        "people_with_a_shared_item": aux.useful,
-        "known_pairs": None if aux.true is None else int((aux.true >= 0).sum()),
-        "answered": [{"phi": phi, "share": one} for phi, one in sorted(aux.answered.items())],
-        "curve": aux.points,
-        "attackers": [
-            {
-                "name": name,
-                "knows": ATTACKERS[name].knows,
-                **fields_of(looked, "calibrated", "sure", "compared"),
-            }
-            for name, looked in aux.by.items()
-        ],
-        "together": aux.sure,
-    }
+def _section(study: RecordStudy, settings: RecordSettings, words: Sequence[str]) -> RecordsSection:
+    return RecordsSection(
+        phi=COMPARED if settings.phi is None else settings.phi,
+        rule="calibrated" if settings.phi is None else "eccentricity",
+        people=study.facts.people,
+        items=study.facts.items,
+        facts=study.facts.facts,
+        index_bytes_a_fact=study.facts.nbytes / study.facts.facts,
+        confidence=study.confidence,
+        adversaries=[looked for simulated in study.simulated for looked in simulated.by.values()],
+        curve=study.simulated[0].by["scoreboard-rh"].points,
+        needed=study.needed,
+        unicity={m: unicity.share for m, unicity in study.unicity.items()},
+        worst=study.worst.unique,
+        auxiliary=None if study.aux is None else study.aux.rows,
+        false_matches=settings.false_matches,
+        words=words,
+    )
 
 
 def _people(first: Simulated, study: RecordStudy) -> list[Json]:

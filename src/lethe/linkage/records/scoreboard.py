@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,8 +18,9 @@ from lethe.errors import (
     check_at_least,
     check_between,
 )
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.estimate import Refusal
 from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.of_rows import FactsKnown, Point
 from lethe.linkage.records.facts import Facts, Float, Int, Known
 
 NO_MATCH = -1
@@ -233,22 +235,9 @@ def _similarity(facts: Facts, known: Known, at: Int, place: Int, board: Scoreboa
 PHIS = (0.0, 0.13, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 
-@dataclass(frozen=True)
-class Point:
-    """The linkage when it answers only from an eccentricity of `phi` on.
-
-    Recall can only fall and abstention only rise with phi; precision usually rises.
-
-    Attributes:
-        false_match: share of people who are not released for whom a record is named all the same.
-    """
-
-    phi: float  # threshold; 0 = always the best record, unless several share the highest score
-    recall: Estimate  # share of released targets whose own record is named
-    precision: Measured  # share of the answers, to released targets and to others, that are right
-    abstention: Estimate  # share of released targets for whom no record is named
-    wrong: Estimate  # share of released targets for whom another's record is named
-    false_match: Measured
+def thresholds(phi: float | None) -> list[float]:
+    """Thresholds at which a linkage is shown, the one of the audit included."""
+    return sorted({*PHIS, *([] if phi is None else [phi])})
 
 
 def curve(
@@ -298,18 +287,16 @@ def curve(
 
 
 @dataclass(frozen=True, eq=False)
-class FactsNeeded:
+class FactsNeeded(FactsKnown):
     """How many facts identify a person.
 
     Attributes:
         needed: (Q,) the smallest m from which on the own record is named with every further fact;
             0 = not with all facts that are known.
-        identified: by m, share of targets whose own record is named from their first m facts.
     """
 
+    keys: ClassVar = {"needed": ""}
     needed: Int
-    identified: dict[int, Estimate]
-    half: int | None  # the smallest m at which at least half of the targets are named; None = never
 
 
 def facts_needed(
@@ -349,4 +336,4 @@ def facts_needed(
     half = next(
         (m for m, one in shares.items() if one.value is not None and one.value >= 0.5), None
     )
-    return FactsNeeded(np.where(lasting > 0, most - lasting + 1, 0), shares, half)
+    return FactsNeeded(shares, half, np.where(lasting > 0, most - lasting + 1, 0))

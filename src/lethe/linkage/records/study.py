@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.sorted_records import Release
 from lethe.errors import NotMeasurable
-from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
+from lethe.evidence.of_rows import AdversaryRow, Calibrated, Point
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.document import BASELINE, strongest
 from lethe.linkage.records.attackers import (
     COMPARED,
     Adversary,
-    Calibrated,
     closed_world,
     draw_targets,
     has_all_items,
@@ -41,13 +41,12 @@ from lethe.linkage.records.facts import Facts, index_of
 from lethe.linkage.records.mitigations import Change, Sheet, as_it_is, changes
 from lethe.linkage.records.scoreboard import (
     NO_MATCH,
-    PHIS,
     FactsNeeded,
     Links,
-    Point,
     curve,
     facts_needed,
     joined,
+    thresholds,
 )
 from lethe.linkage.records.unicity import Unicity, WorstCase, unicity, worst_case
 from lethe.linkage.settings import RecordSettings
@@ -56,19 +55,18 @@ _MISSED = 0.02  # share of people with too few facts for all others, from which 
 
 
 @dataclass(frozen=True, eq=False)
-class Looked:
+class Looked(AdversaryRow):
     """What one attacker made of what a simulated adversary knows.
 
     Attributes:
         calibrated: threshold at which few people outside the release are named a record, from all
-            targets looked for without their own.
+            targets looked for without their own; recall and silence there.
     """
 
+    keys: ClassVar = {"result": "", "links": "", "points": ""}
     result: AttackResult  # best guess: share of people named rightly
     links: Links  # of the targets
     points: list[Point]  # recall, precision, abstention and false matches at each threshold
-    calibrated: Calibrated | Refusal
-    sure: Point | None  # recall and silence there; None where there is no such threshold
 
     def at(self, phi: float) -> Point:
         """The point of one threshold."""
@@ -242,15 +240,18 @@ def _simulated(
     true = np.concatenate([targets, np.full(len(targets), NO_MATCH)])
     by = {}
     for name, found in links.items():
-        hit = found.best == targets
-        phis = sorted({*PHIS, COMPARED, *([] if settings.phi is None else [settings.phi])})
-        made = calibrated[name]
+        hit, threshold = found.best == targets, calibrated[name]
+        result = named_rightly(aim.label(name), hit, aim.name, name, sure)
+        points = curve(joined([found, absent[name]]), true, thresholds(settings.phi), sure)
+        shown = COMPARED if settings.phi is None else settings.phi
+        point = next(point for point in points if point.phi == shown)
+        if isinstance(threshold, Calibrated):
+            there = curve(found, targets, [threshold.phi], sure)[0]
+            threshold = replace(threshold, match=there.recall, abstention=there.abstention)
+        rates = point.recall, point.precision, point.abstention, point.false_match
         by[name] = Looked(
-            named_rightly(aim.label(name), hit, aim.name, name, sure),
-            found,
-            curve(joined([found, absent[name]]), true, phis, sure),
-            made,
-            curve(found, targets, [made.phi], sure)[0] if isinstance(made, Calibrated) else None,
+            *(aim.name, name, len(targets), result.estimate, *rates, threshold),
+            *(result, found, points),
         )
     return Simulated(aim, adversary, by)
 

@@ -43,6 +43,34 @@ def refuse_same_files(original: Mixed, synthetic: Mixed, control: Mixed) -> None
         )
 
 
+def as_whole_numbers(
+    original: Columns, synthetic: Columns
+) -> tuple[dict[str, NDArray[Any]], list[InputCheck]]:
+    """Round decimals of synthetic rows in columns of whole numbers, and say so.
+
+    A generator that treats ages as measured invents 41.3: no spelling of other people, and no
+    reason to overlook a copy. Only columns are rounded whose values then meet the original's.
+    """
+    rounded, notes = dict(synthetic), []
+    for name in (name for name in original if name in synthetic):
+        column = original[name]
+        if column.dtype.kind not in "iuf" or synthetic[name].dtype.kind != "f":
+            continue
+        known, values = (cells[~np.isnan(cells)] for cells in (column, synthetic[name]))
+        if min(len(known), len(values)) < FEWEST or (known % 1).any():
+            continue
+        number = np.unique(known, return_counts=True)[1]
+        recur = number[number > 1].sum() / len(known)
+        whole = np.round(values)
+        before, after = (np.isin(cells, known).mean() for cells in (values, whole))
+        out = ((whole < known.min()) | (whole > known.max())).mean()
+        if recur >= _RECUR and before < _MEET <= after and out < _GAIN:
+            text = f"{name} has decimals, the original has whole numbers: they were rounded."
+            notes.append(InputCheck("vocabulary", "mends", text))
+            rounded[name] = np.round(synthetic[name])
+    return rounded, notes
+
+
 def file_checks(
     mixed: Sequence[Mixed],
     columns: Sequence[Columns],

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clustered_share
+from lethe.evidence.of_rows import Distances
 from lethe.linkage.codes import Float, classes_of
 from lethe.linkage.synthetic.nearest import Mixed, Quantiles, joined, nearest_distance
 from lethe.linkage.synthetic.risk import Outcomes, Risk, limits_of, rate_of, risk_in
@@ -259,20 +260,6 @@ def patterns(tables: Sequence[Mixed]) -> list[NDArray[np.int64]]:
         joint.append(np.where(gone, 0, codes).astype(np.int64))
     ends = np.cumsum([len(table) for table in tables])[:-1]
     return np.split(classes_of(joint).of_row.astype(np.int64), ends)
-
-
-@dataclass(frozen=True)
-class Distances:
-    """Mean distance to the closest synthetic row, 0 = identical, 1 = unlike in every column.
-
-    Attributes:
-        change: original minus control: below 0 = the synthetic rows lie nearer to the people they
-            were made from than to others.
-    """
-
-    original: Estimate  # of original rows
-    control: Estimate  # of control rows
-    change: Estimate
 
 
 def distances(original: Float, control: Float, confidence: float = 0.95) -> Distances:

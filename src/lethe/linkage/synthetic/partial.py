@@ -6,9 +6,8 @@ is matched by how surprising its cells are, in columns that some of the people h
 
 from __future__ import annotations
 
-import itertools
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,14 +53,17 @@ def in_part(
     if count < _FEWEST or len(synthetic.names) < 3:
         raise NotMeasurable("it takes 3 columns and 100 rows of each side, and not too many rows.")
     learn = [table.take(order[:count]) for table, order in zip(tables, orders, strict=True)]
+    few = min(count, max(_FEWEST, _AT_ONCE // (len(synthetic) * len(synthetic.names))))
+    space = [np.empty((len(synthetic.names), count, len(synthetic)), np.float32) for _ in learn]
     choices = []
     for kind in KINDS:
-        few = max(_FEWEST, _AT_ONCE // (len(synthetic) * len(synthetic.names)))
-        used = np.arange(min(count, few) if kind == "close" else count)
-        mine, theirs = (_surprises(rows.take(used), synthetic, kind) for rows in learn)
-        columns = _columns(mine, theirs)
+        rows = few if kind == "close" else count
+        parts = [memory[:, :rows] for memory in space]
+        for side, part in zip(learn, parts, strict=True):
+            _fill(part, side.take(np.arange(rows)), synthetic, kind)
+        columns = _columns(parts)
         for lead in (False, True):
-            sums = (_largest(part[columns].sum(axis=0), lead) for part in (mine, theirs))
+            sums = (_largest(_total(part, columns), lead) for part in parts)
             choices.append((*_told(*sums), columns, kind, lead))
     _, least, columns, kind, lead = max(choices, key=lambda choice: choice[0])
     if kind == "close":
@@ -73,23 +75,35 @@ def in_part(
     return Outcomes(main, others, orders[0][count:][:most])
 
 
-def _columns(mine: Float, theirs: Float) -> list[int]:
+def _columns(parts: Sequence[Float]) -> list[int]:
     """The columns in which (D, n, S) surprises tell original from control rows best."""
-    left = list(range(len(mine)))
-    sums = [part.sum(axis=0) for part in (mine, theirs)]
+    left = list(range(len(parts[0])))
+    sums = [_total(part, left) for part in parts]
     ways = [(_told(*map(_largest, sums))[0], left)]
+    rest = np.empty_like(sums[0])  # fresh memory would take longer than the sums
     while len(left) > 1:
-        gains = [
-            _told(
-                *(_largest(sums[side] - part[column]) for side, part in enumerate((mine, theirs)))
-            )[0]
-            for column in left
-        ]
+        gains = []
+        for column in left:
+            highest = (
+                np.subtract(total, part[column], out=rest).max(axis=1)
+                for total, part in zip(sums, parts, strict=True)
+            )
+            gains.append(_told(*highest)[0])
         out = [left[index] for index in np.argsort(gains)[::-1][: max(1, len(left) // 6)]]
         left = [column for column in left if column not in out]
-        sums = [part[left].sum(axis=0) for part in (mine, theirs)]
+        for total, part in zip(sums, parts, strict=True):
+            for column in out:
+                total -= part[column]
         ways.append((_told(*map(_largest, sums))[0], left))
     return max(reversed(ways), key=lambda way: way[0])[1]
+
+
+def _total(part: Float, columns: Sequence[int]) -> Float:
+    """(n, S) sum over some columns, without a copy of them."""
+    total: Float = part[columns[0]].copy()
+    for column in columns[1:]:
+        total += part[column]
+    return total
 
 
 def _largest(sums: Float, lead: bool = False) -> Float:
@@ -118,44 +132,39 @@ def _tried(rows: Mixed, synthetic: Mixed, columns: list[int], kind: str, lead: b
         Mixed(tuple(t.names[c] for c in columns), tuple(t.columns[c] for c in columns))
         for t in (rows, synthetic)
     )
-    step = max(1, _CELLS // (len(synthetic) * len(columns)))
-    starts = itertools.pairwise([*range(0, len(rows), step), len(rows)])
-    parts = (mine.take(np.arange(start, end)) for start, end in starts)
-    return np.concatenate(
-        [_largest(_surprises(part, among, kind).sum(axis=0), lead) for part in parts]
-    )
+    step = min(len(rows), max(1, _AT_ONCE // (len(synthetic) * len(columns))))
+    table, found = np.empty((len(columns), step, len(synthetic)), np.float32), []
+    for start in range(0, len(rows), step):
+        part = mine.take(np.arange(start, min(start + step, len(rows))))
+        _fill(table[:, : len(part)], part, among, kind)
+        found.append(_largest(_total(table[:, : len(part)], range(len(columns))), lead))
+    return np.concatenate(found)
 
 
-def _surprises(rows: Mixed, synthetic: Mixed, kind: str) -> Float:
-    """(D, n, S) -log of the share of synthetic rows as close as each, by column."""
-    table = np.empty((len(rows.names), len(rows), len(synthetic)), np.float32)
-    for index, (own, among) in enumerate(zip(rows.columns, synthetic.columns, strict=True)):
-        table[index] = _of_column(own, among, kind)
-    return table
-
-
-def _of_column(own: NDArray[np.generic], among: NDArray[np.generic], kind: str) -> Float:
-    """(n, S) of one column; missing is a value."""
-    size = len(among)
+def _fill(table: Float, rows: Mixed, synthetic: Mixed, kind: str) -> None:
+    """(D, n, S) -log of the share of synthetic rows as close as each, by column; missing is one."""
+    size = len(synthetic)
     surprise = (np.log(size) - np.log(np.maximum(np.arange(size + 1), 1))).astype(np.float32)
-    if kind != "close" or own.dtype.kind != "f":
-        code = np.unique(np.concatenate([among, own]), return_inverse=True)[1].astype(np.int32)
-        weight = surprise[np.bincount(code[:size], minlength=code.max() + 1)[code[size:]]]
-        if kind == "count":
-            weight = np.ones_like(weight)
-        return np.asarray((code[size:, None] == code[:size]) * weight[:, None])
-    ordered = np.sort(among)  # NaN last
-    start, end, low, high = (
-        np.searchsorted(ordered, values, side=side).astype(np.int32)
-        for values in (own[:, None], among)
-        for side in ("left", "right")
-    )
-    # Rows between the two values, and as many on the other side.
-    steps = np.maximum(high - start, end - low)
-    close = np.where(steps == end - start, steps, 2 * steps)
-    np.clip(close, 1, size, out=close)
-    close[np.isnan(own)[:, None] != np.isnan(among)] = size
-    return np.asarray(np.take(surprise, close))
+    for part, own, among in zip(table, rows.columns, synthetic.columns, strict=True):
+        if kind != "close" or own.dtype.kind != "f":
+            code = np.unique(np.concatenate([among, own]), return_inverse=True)[1].astype(np.int32)
+            weight = surprise[np.bincount(code[:size], minlength=code.max() + 1)[code[size:]]]
+            if kind == "count":
+                weight = np.ones_like(weight)
+            np.multiply(code[size:, None] == code[:size], weight[:, None], out=part)
+            continue
+        ordered = np.sort(among)  # NaN last
+        start, end, low, high = (
+            np.searchsorted(ordered, values, side=side).astype(np.int32)
+            for values in (own[:, None], among)
+            for side in ("left", "right")
+        )
+        # Rows between the two values, and as many on the other side.
+        steps = np.maximum(high - start, end - low)
+        close = np.where(steps == end - start, steps, 2 * steps)
+        np.clip(close, 1, size, out=close)
+        close[np.isnan(own)[:, None] != np.isnan(among)] = size
+        np.take(surprise, close, out=part, mode="clip")
 
 
 def with_words(*tables: Mapping[str, NDArray[Any]]) -> list[dict[str, NDArray[Any]]]:

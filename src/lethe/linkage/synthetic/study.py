@@ -15,6 +15,13 @@ from lethe.assess.run import Facts, attack, check
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
+from lethe.evidence.of_rows import (
+    Distances,
+    NearPeople,
+    SyntheticAttack,
+    SyntheticDetails,
+    SyntheticSection,
+)
 from lethe.evidence.risk import family_confidence, risk_of
 from lethe.evidence.sight import Plant, forbidden, smallest_seen
 from lethe.linkage.answers import answer_overlap, count_overlap
@@ -28,7 +35,7 @@ from lethe.linkage.document import (
     utility_in_words,
 )
 from lethe.linkage.settings import SyntheticSettings
-from lethe.linkage.synthetic.control import file_checks, refuse_same_files
+from lethe.linkage.synthetic.control import as_whole_numbers, file_checks, refuse_same_files
 from lethe.linkage.synthetic.copies import (
     ENCODED,
     IDENTICAL,
@@ -36,7 +43,6 @@ from lethe.linkage.synthetic.copies import (
     PAIRS,
     SINGLE,
     TAILS,
-    Distances,
     chance_of,
     copy_risks,
     decoded,
@@ -100,7 +106,8 @@ def study_synthetic(
 
     Raises InputError: tables that do not fit each other, or unknown columns.
     """
-    inside, made, outside = mix(original, synthetic, control)
+    rounded, notes = as_whole_numbers(original, synthetic)
+    inside, made, outside = mix(original, rounded, control)
     files = inside, made, outside
     known, seed = inside.places("quasi", quasi), settings.seed
     refuse_same_files(inside, made, outside)
@@ -138,7 +145,7 @@ def study_synthetic(
         runs[ENCODED] = partial(in_pairs, hidden.main, hidden.control, sure)
 
     def part() -> Risk:
-        wide = with_words(original, synthetic, control)
+        wide = with_words(original, rounded, control)
         mine, released, theirs = mix(*wide) if len(wide[0]) > len(original) else files
         return risk_in(in_part(mine, released, theirs, min(most, _PAIRS), seed), sure)
 
@@ -158,7 +165,7 @@ def study_synthetic(
         skipped,
         (len(inside), len(made), len(outside)),
         inside.names,
-        tuple(file_checks(files, (original, synthetic, control), outcomes, seed)),
+        (*notes, *file_checks(files, (original, rounded, control), outcomes, seed)),
     )
 
 
@@ -236,7 +243,7 @@ def _measured(
         results,
         utility,
         measures,
-        {"strongest": strongest, "excess": excess},
+        SyntheticDetails(strongest=strongest, excess=excess),
         (
             "original and control rows are drawn alike",
             "attacks on copies, by density and by a discriminator; stronger ones may find more",
@@ -306,7 +313,6 @@ _LIMITS = (
     "The strongest of several attacks is taken; their limits hold at once, so that is allowed for.",
     "An inference that does not beat its blind baseline is weak, and its small excess says little.",
 )
-_RATES = ("main", "control", "baseline", "excess", "works")
 _COPIES = ("identical", "closest", "density", DISCRIMINATOR)  # finding none is right without one
 
 
@@ -366,7 +372,7 @@ class SyntheticSubject(RowsSubject):
             risk="excess over the control: highest lower and highest upper limit of all attacks",
             checks=_checks(study),
             limits=_LIMITS,
-            section=_section(study),
+            section=_section(study, self.plain_words()),
             reproduction={
                 "quasi": list(quasi),
                 "sensitive": self.sensitive,
@@ -383,15 +389,15 @@ class SyntheticSubject(RowsSubject):
             f"{study.candidates[0].risk}."
         ]
         copied, *tails = _counted(study)
-        for one in [copied, *sorted(tails, key=lambda one: float(one["p"]))[:1]]:
+        for one in [copied, *sorted(tails, key=lambda near: near.p)[:1]]:
             text = (
                 "an identical synthetic row"
-                if one["attack"] == IDENTICAL
-                else f"a synthetic row closer than {100 * one['share']:g} % of control people do"
+                if one.attack == IDENTICAL
+                else f"a synthetic row closer than {100 * one.share:g} % of control people do"
             )
             words.append(
-                f"{one['people']:,} of {one['of']:,} original people have {text} "
-                f"({one['expected']:.3g} expected; p = {one['p']:.1g})."
+                f"{one.people:,} of {one.of:,} original people have {text} "
+                f"({one.expected:.3g} expected; p = {one.p:.1g})."
             )
         near = study.distances
         words.append(
@@ -411,7 +417,7 @@ class SyntheticSubject(RowsSubject):
         return words
 
 
-def _counted(study: SyntheticStudy) -> list[Json]:
+def _counted(study: SyntheticStudy) -> list[NearPeople]:
     """People with an identical or a near synthetic row, beside what the control leads to expect.
 
     The p-value is that of all attacks together (Bonferroni).
@@ -420,37 +426,26 @@ def _counted(study: SyntheticStudy) -> list[Json]:
     for name, found in study.attacks.items():
         if name != IDENTICAL and name not in TAILS:
             continue
-        share, control = found.main.value or 0.0, found.control.value or 0.0
-        rows.append(
-            {
-                "attack": name,
-                "share": TAILS.get(name, 0.0),
-                "people": round(share * found.main.n),
-                "of": found.main.n,
-                "expected": control * found.main.n,
-                "p": min(1.0, len(study.knows) * chance_of(found)),
-            }
-        )
+        share, control, n = found.main.value or 0.0, found.control.value or 0.0, found.main.n
+        p = min(1.0, len(study.knows) * chance_of(found))
+        rows.append(NearPeople(name, TAILS.get(name, 0.0), round(share * n), n, control * n, p))
     return rows
 
 
-def _section(study: SyntheticStudy) -> Json:
-    original, made, control = study.rows
-    return {
-        "kind": "synthetic",
-        "rows": {"original": original, "synthetic": made, "control": control},
-        "attacks": [
-            {
-                "name": result.attack,
-                "knows": result.knows,
-                "powered": result.powered,
-                **fields_of(study.attacks[result.attack], *_RATES),
-            }
+def _section(study: SyntheticStudy, words: Sequence[str]) -> SyntheticSection:
+    return SyntheticSection(
+        rows=dict(zip(("original", "synthetic", "control"), study.rows, strict=True)),
+        attacks=[
+            SyntheticAttack(
+                *(result.attack, result.knows, result.powered),
+                **vars(study.attacks[result.attack]),
+            )
             for result in results_of(study.attacks, study.knows)
         ],
-        "people": _counted(study),
-        "distances": study.distances,
-    }
+        people=_counted(study),
+        distances=study.distances,
+        words=words,
+    )
 
 
 def _checks(study: SyntheticStudy) -> list[Json]:

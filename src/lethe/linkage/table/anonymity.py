@@ -9,53 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from lethe.data.columns import Codes
 from lethe.errors import InputError, check_at_least, check_choice
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_rows import ClassCounts, Diversity, Journalist
 from lethe.linkage.codes import Classes, Counting, Float, Int, classes_of, counted, whole_codes
 
 DISTANCES = ("equal", "ordered")
 
 
-@dataclass(frozen=True, eq=False)
-class Anonymity:
-    """How well people hide among people of the same quasi-identifiers.
-
-    Attributes:
-        marketer: mean of 1 / class size over people, which is classes / people: the share that a
-            linkage of everybody gets right.
-    """
-
-    k: int  # smallest class
-    below: dict[int, Estimate]  # by k, share of people in classes smaller than that
-    classes: int  # equivalence classes; of persons with several rows, their different sets
-    prosecutor: float  # highest risk of a person who is known to be in the table: 1 / k
-    marketer: Estimate
-    unique: Estimate  # share of people alone in their class
-    of_class: Classes  # the classes
+SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
+"""Sizes of classes by which people are counted."""
 
 
 @dataclass(frozen=True, eq=False)
-class Diversity:
-    """How much a class tells of the sensitive value. Each figure is that of the worst class.
+class Anonymity(ClassCounts):
+    """The classes of a table, and how well people hide in them."""
 
-    Attributes:
-        distance: "equal" = total variation, all values equally far apart; "ordered" = earth
-            mover's distance with values as far apart as their codes, over the largest distance.
-    """
-
-    distinct_l: int  # fewest different sensitive values; 1 = all rows of some class share theirs
-    entropy_l: float  # exp of the smallest entropy, not rounded down; from 1 to `distinct_l`
-    t: float  # largest distance of a class from the whole table, in [0, 1]; 0 = tells nothing
-    alpha: float  # largest share of one sensitive value, in (0, 1]
-    distance: str
-    of_distinct: Int  # (C,) different values of each class
-    of_entropy: Float  # (C,) entropy of each class, in nats
-    of_t: Float  # (C,) distance of each class
-    of_alpha: Float  # (C,) largest share in each class
+    keys: ClassVar = {"of_class": ""}
+    of_class: Classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,13 +72,15 @@ def anonymity(
         return counted(number / found.people, found.people, confidence)
 
     least = int(found.size.min())
+    edges = [found.smaller(size) for size in SIZES] + [found.people]
     return Anonymity(
         least,
-        {k: share(found.smaller(k)) for k in ks},
         found.distinct,
         1 / least,
         share(found.distinct),
         share(found.smaller(2)),
+        {k: share(found.smaller(k)) for k in ks},
+        {"from": SIZES, "rows": np.diff(edges).tolist()},
         found,
     )
 
@@ -137,10 +115,6 @@ def diversity(classes: Classes, sensitive: Codes | Pairs, *, distance: str = "eq
         float(away.max()),
         min(float(most.max()), 1.0),
         distance,
-        distinct,
-        entropy,
-        away,
-        most,
     )
 
 
@@ -166,15 +140,6 @@ def pairs_of(classes: Classes, sensitive: Codes | Pairs) -> Pairs:
         joint.of_row,
         np.flatnonzero(np.diff(of_class, prepend=-1)),
     )
-
-
-@dataclass(frozen=True)
-class Journalist:
-    """Risk of a person who may or may not be in the table, against a larger population."""
-
-    highest: float  # largest 1 / F over the classes that occur in the table
-    mean: Estimate  # mean of 1 / F over rows
-    unique: Estimate  # share of rows alone in their class in the POPULATION: certain hits
 
 
 def journalist(classes: Classes, population: Int, *, confidence: float = 0.95) -> Journalist:

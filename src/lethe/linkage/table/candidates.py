@@ -38,8 +38,6 @@ from lethe.linkage.utility import Use, Utility, counted_utility, split, use_of
 _ASSUMED = "the adversary knows the quasi-identifiers that were named, exactly, and no other column"
 _ONE_ROW = "one row a person"
 _ALL_ROWS = "the adversary knows these of all rows of a person, but not how many rows there are"
-_LISTED = ("unique", "prosecutor", "journalist", "population_marketer", "certain")
-"""Measures that stand among a candidate's details too."""
 _NO_PROOF = "k-anonymity is no proof of privacy: classes can share a sensitive value"
 
 
@@ -197,9 +195,8 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
                             right[part] = other[part]
             within += ", any value of a person"[2 * (not within) :] if persons else ""
             learnt.append(Learnt(certain, right, blind, within))
-    measures, results, shares = reported(
-        Reached(linked, alone, tuple(learnt)), table, context.groups, sure
-    )
+    found_by = reported(Reached(linked, alone, tuple(learnt)), table, context.groups, sure)
+    measures, results = found_by.measures, found_by.results
     measures |= further
     if "population_marketer" in measures:
         linked_there = measures["population_marketer"]
@@ -217,7 +214,7 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
         results,
         _utility(context, steps, kept),
         measures,
-        details | shares | {name: measures[name] for name in _LISTED if name in measures},
+        found_by.details(details),
         assumed,
     )
 
@@ -298,7 +295,7 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
         "classes": int(shown.sum()),
         "released": len(drawn),
         "steps": {},
-        "pairs": [list(pair) for pair in made.pairs],
+        "pairs": made.pairs,
     }
     learnt: list[Learnt] = []
     if table.sensitive is not None and context.secret is not None:
@@ -312,9 +309,8 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
             learnt.append(_inferred(own, codes, drawn, released, both))
     linked: Float = np.where(shown[own], 1 / np.maximum(size[own], 1), 0.0)
     alone = shown[own] & (size[own] == 1)
-    measures, results, shares = reported(
-        Reached(linked, alone, tuple(learnt)), table, context.groups, sure
-    )
+    found = reported(Reached(linked, alone, tuple(learnt)), table, context.groups, sure)
+    measures, results = found.measures, found.results
     measures["prosecutor"] = counted(1 / smallest if smallest else 0.0, people, sure)
     words = f"synthetic rows, ({epsilon:g}, {settings.delta:g})-differentially private"
     chosen = {"epsilon": epsilon, "delta": settings.delta}
@@ -325,7 +321,7 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
         results,
         _utility_of(context, made, epsilon),
         measures,
-        details | shares | {name: measures[name] for name in _LISTED if name in measures},
+        found.details(details),
         proof=made.guarantee,
     )
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lethe.data.columns import check_column, is_text, missing
 from lethe.data.schema import Column, Schema, Value, shown_value
 from lethe.data.source import TypedColumn
-from lethe.data.typed import STORED, cast
+from lethe.data.typed import cast
 from lethe.errors import InputError, NotMeasurable, check_at_least
 from lethe.linkage.records.facts import Int
 
@@ -67,7 +67,7 @@ class Domain:
                 listed = [code.get(value, -1) for value in values.tolist()]
                 cells = np.array(listed, dtype=np.int64)
             else:
-                known = np.array(self.values, dtype=STORED[self.column.type])
+                known = np.array(self.values, dtype=self.column.kind.stored)
                 order = np.argsort(known)
                 nearest = np.searchsorted(known[order], values).clip(0, len(known) - 1)
                 cells = np.where(known[order][nearest] == values, order[nearest], -1)
@@ -86,7 +86,7 @@ class Domain:
         there = cells < self.held
         cells = np.where(there, cells, 0)
         if len(self.values):
-            table = np.empty(self.held, dtype=STORED[self.column.type])
+            table = np.empty(self.held, dtype=self.column.kind.stored)
             table[:] = self.values
             return TypedColumn(table[cells], there)
         assert self.column.bounds is not None

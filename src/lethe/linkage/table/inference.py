@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from lethe.data.columns import Coded, Codes, encode, is_text, missing
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_rows import DisclosureRows, Guesses
 from lethe.linkage.codes import Classes, Float, Int, classes_of, counted
 from lethe.linkage.synthetic.nearest import normal_form
 from lethe.linkage.table.anonymity import Pairs, pairs_of
@@ -162,22 +163,20 @@ def _numbers_in(cells: list[str]) -> NDArray[np.float64] | None:
 
 
 @dataclass(frozen=True, eq=False)
-class Guess:
+class Guess(Guesses):
     """The best single guess of each class.
 
+    `certain`: share of people in classes of which one guess is right for all. `guessed`: for whom
+    the best guess of their class is right; equally good ones are drawn by chance, in expectation.
+    `blind`: for whom the best guess for the whole table is right, without the class.
+
     Attributes:
-        certain: share of people in classes of which one guess is right for all.
-        guessed: share of people for whom the best guess of their class is right; equally good
-            ones are drawn by chance, in expectation.
-        blind: share for whom the best guess for the whole table is right, without the class.
         blind_values: first and last level for which that is.
         sure: (rows,) whether one guess is right for all of the class.
         of_row: (rows,) chance that the best guess is right.
     """
 
-    certain: Estimate
-    guessed: Estimate
-    blind: Estimate
+    keys: ClassVar = {"blind_values": "", "sure": "", "of_row": ""}
     blind_values: tuple[int, int]
     sure: NDArray[np.bool_]
     of_row: Float
@@ -317,24 +316,26 @@ def _windows(
 
 
 @dataclass(frozen=True, eq=False)
-class Disclosure:
+class Disclosure(DisclosureRows):
     """What an adversary who knows a person's quasi-identifiers learns of the sensitive value.
 
+    `certain`: by j, share of people whose value is certain to one who can rule out j values for
+    that person. `guessed`: by j, share of values that one who rules out the j most frequent other
+    values of the class guesses right, the most frequent of the rest being the guess.
+
     Attributes:
+        near: the best guess, right within the tolerance; None where there is none.
         exact: the best guess, right where it is the very value.
-        near: the same, right within the tolerance; `exact` where there is none.
-        certain: by j, share of people whose value is certain to one who can rule out j values for
-            that person.
-        guessed: by j, share of values that one who rules out the j most frequent other values of
-            the class guesses right, the most frequent of the rest being the guess.
-        within: the tolerance in words; empty where only equal values are right.
     """
 
-    exact: Guess
-    near: Guess
-    certain: dict[int, Estimate]
-    guessed: dict[int, Estimate]
-    within: str = ""
+    keys: ClassVar = {"exact": ""}
+    near: Guess | None = None
+    exact: Guess = field(kw_only=True)
+
+    @property
+    def best(self) -> Guess:
+        """The guess that is right most often."""
+        return self.near or self.exact
 
 
 def disclosure(
@@ -364,9 +365,9 @@ def disclosure(
     secret = sensitive if isinstance(sensitive, Secret) else Secret(sensitive)
     pairs, people = pairs_of(classes, secret.codes), classes.people
     exact = best_guess(classes, pairs, None, confidence)
-    near = exact
+    near = None
     if secret.reach is not None:
-        near = best_guess(classes, pairs, secret.reach, confidence)
+        near = replace(best_guess(classes, pairs, secret.reach, confidence), within=secret.words)
     distinct = np.bincount(pairs.of_class)
     closer, tied = _rank_in_class(pairs.of_class, pairs.count)
 
@@ -381,11 +382,11 @@ def disclosure(
     for j in ruled_out:
         check_at_least("ruled_out", j, 0)
     return Disclosure(
-        exact,
-        near,
         {j: share(distinct[pairs.of_class] <= j + 1) for j in ruled_out},
         {j: share(chance(j)) for j in ruled_out},
-        secret.words,
+        exact.blind,
+        near,
+        exact=exact,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -14,6 +14,7 @@ from scipy.special import expit, gammaln, logit, ndtri
 from lethe.data.columns import Coded, Codes, Grouped, as_text, check_column, encode
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_rows import FewColumns, Journalist, PopulationModel, SubsetRow
 from lethe.linkage.codes import (
     Counting,
     Float,
@@ -25,7 +26,7 @@ from lethe.linkage.codes import (
     nearest,
     whole_codes,
 )
-from lethe.linkage.table.anonymity import Journalist, journalist
+from lethe.linkage.table.anonymity import journalist
 from lethe.linkage.table.recoding import Hierarchy
 
 # Which few columns single people out.
@@ -33,31 +34,22 @@ from lethe.linkage.table.recoding import Hierarchy
 LARGEST = 200_000  # subsets in one search
 
 
-@dataclass(frozen=True)
-class Subset:
-    """Some columns together."""
-
-    columns: tuple[int, ...]  # their places, ascending
-    unique: Estimate  # share of rows that are alone with their joint value
-
-
 @dataclass(frozen=True, eq=False)
-class Uniqueness:
+class Uniqueness(FewColumns):
     """How few columns single a row out.
 
     Attributes:
-        by_size: by m, all subsets of m columns, the most identifying first; of equal ones the
+        subsets: by m, all subsets of m columns, the most identifying first; of equal ones the
             first columns.
-        singled_out: by m, share of rows that some subset of at most m columns singles out.
+        needed: (rows,) fewest columns that single the row out; 0 = `most` columns do not.
     """
 
-    by_size: dict[int, list[Subset]]
-    needed: Int  # (rows,) fewest columns that single the row out; 0 = `most` columns do not
-    singled_out: dict[int, Estimate]
+    keys: ClassVar = {"needed": ""}
+    needed: Int
 
 
 def uniqueness(
-    columns: Sequence[Codes],
+    columns: Mapping[str, Codes],
     most: int = 3,
     *,
     confidence: float = 0.95,
@@ -66,18 +58,18 @@ def uniqueness(
     """Count unique rows for every subset of up to `most` columns.
 
     Args:
-        columns: codes (rows,) of each, see `encode`.
+        columns: codes (rows,) of each, see `encode`, by name.
         most: largest m, at least 1; at most the number of columns is tried.
 
     Raises InputError: no columns or rows, other lengths, or more than 200,000 subsets.
 
-    >>> found = uniqueness([np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])], most=2)
-    >>> found.by_size[1][0].unique.value, found.by_size[2][0].unique.value
+    >>> found = uniqueness({"a": np.array([0, 0, 1, 1]), "b": np.array([0, 1, 0, 1])}, most=2)
+    >>> found.subsets[1][0].unique.value, found.subsets[2][0].unique.value
     (0.0, 1.0)
     """
     check_at_least("most", most, 1)
-    people = classes_of(columns, times).people  # refuses what is no table
-    codes = [whole_codes(column) for column in columns]
+    names, codes = list(columns), [whole_codes(column) for column in columns.values()]
+    people = classes_of(codes, times).people  # refuses what is no table
     most = min(most, len(codes))
     count = sum(comb(len(codes), m) for m in range(1, most + 1))
     if count > LARGEST:
@@ -101,19 +93,22 @@ def uniqueness(
         needed[alone[later]] = size
     return Uniqueness(
         {
-            m: [
-                Subset(chosen, counted(alone / people, people, confidence))
-                for alone, chosen in sorted(found, key=lambda one: (-one[0], one[1]))
-            ]
-            for m, found in listed.items()
-        },
-        needed,
-        {
             m: counted(
                 persons(np.flatnonzero((needed > 0) & (needed <= m))) / people, people, confidence
             )
             for m in range(1, most + 1)
         },
+        {
+            m: [
+                SubsetRow(
+                    [names[place] for place in chosen],
+                    counted(alone / people, people, confidence),
+                )
+                for alone, chosen in sorted(found, key=lambda one: (-one[0], one[1]))
+            ]
+            for m, found in listed.items()
+        },
+        needed,
     )
 
 
@@ -309,31 +304,13 @@ def _other(of_level: Codes, wanted: int) -> Int:
 _EDGE = 8.0  # logit of alpha: nearer to 0 or 1 than 0.0003
 
 
-@dataclass(frozen=True)
-class PopulationUniqueness:
-    """A model of class sizes, fitted to a sample.
-
-    Attributes:
-        of_uniques: chance that a row which is unique in the sample is unique in the population.
-        model: "Pitman", or "Ewens" where the likelihood is highest at alpha = 0; then the interval
-            holds alpha there.
-    """
-
-    of_uniques: Estimate
-    of_rows: Estimate  # the same for any row of the sample: `of_uniques` x share of unique rows
-    model: str
-    alpha: float  # discount of the model, in [0, 1): how heavy the tail of small classes is
-    theta: float  # concentration, above -alpha
-    population: int  # people, N
-
-
 def population_uniqueness(
     sizes: ArrayLike,
     population: int,
     *,
     weights: Float | None = None,
     confidence: float = 0.95,
-) -> PopulationUniqueness:
+) -> PopulationModel:
     """Fit Pitman's sampling formula by maximum likelihood, and follow unique rows to size N.
 
     Person i + 1 joins the class of a given unique row with chance (1 - alpha) / (i + theta), so
@@ -372,7 +349,7 @@ def population_uniqueness(
     z = float(ndtri((1 + confidence) / 2))
     model = "Pitman" if len(point) == 2 else "Ewens"
     where = f"{model} model, N = {population}; delta method and chance of the rows; n counts rows"
-    alpha, theta = _parameters(point)
+    alpha, _ = _parameters(point)
     people = float(population)
     if weights is not None:
         if not (np.isfinite(weights) & (weights >= 1)).all():
@@ -392,7 +369,7 @@ def population_uniqueness(
     of_uniques = Estimate(value, low, high, confidence, where, rows)
     share = alone / rows
     of_rows = Estimate(value * share, low * share, high * share, confidence, where, rows)
-    return PopulationUniqueness(of_uniques, of_rows, model, alpha, theta, population)
+    return PopulationModel(model, population, of_uniques, of_rows)
 
 
 def _misfit(sizes: NDArray[np.integer], share: float) -> float:

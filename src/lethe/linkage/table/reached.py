@@ -22,6 +22,7 @@ from lethe.data.columns import (
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError, did_you_mean
 from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.of_rows import Guesses, PeopleGroup, TableDetails
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.codes import Counting, Float, Int, Persons, counted, persons_of
 from lethe.linkage.settings import TableSettings
@@ -198,10 +199,29 @@ class Reached:
         }
 
 
-def reported(
-    reached: Reached, table: Table, groups: Groups, confidence: float
-) -> tuple[dict[str, Measured], list[AttackResult], dict[str, Any]]:
-    """What rules judge, the attacks on the release, and the details of its groups and guesses."""
+@dataclass(frozen=True, eq=False)
+class Reported:
+    """What rules judge, the attacks on the release, its guesses (exact ones, all) and groups."""
+
+    measures: dict[str, Measured]
+    results: list[AttackResult]
+    exact: Guesses | None
+    guesses: Guesses | None
+    groups: tuple[PeopleGroup, ...]
+
+    def details(self, further: Mapping[str, Any]) -> TableDetails:
+        """What the findings say of the release, with what else was counted on it."""
+        listed = ("unique", "prosecutor", "journalist", "population_marketer", "certain")
+        names = () if self.guesses is None else ("certain", "guessed", "blind")
+        guesses = {name: getattr(self.guesses, name) for name in names}
+        measured = {name: self.measures[name] for name in listed if name in self.measures}
+        return TableDetails(
+            **{"exact": self.exact, "groups": self.groups, **further, **guesses, **measured}
+        )
+
+
+def reported(reached: Reached, table: Table, groups: Groups, confidence: float) -> Reported:
+    """What the attacks come to, in all and by group."""
 
     def counted_share(value: float) -> Estimate:
         return counted(value, table.people, confidence)
@@ -210,34 +230,31 @@ def reported(
         name: counted_share(float(value[0])) for name, value in reached.shares(table).items()
     }
     results = [AttackResult("marketer", measures["marketer"], knows=KNOWN)]
-    details: dict[str, Any] = {}
+    listed: list[Guesses] = []
     for learnt in reached.learnt:
-        listed = (learnt.certain, learnt.right, learnt.blind)
         certain, guessed, blind = (
-            min(float(table.totals(one)[0]) / table.people, 1.0) for one in listed
+            min(float(table.totals(one)[0]) / table.people, 1.0)
+            for one in (learnt.certain, learnt.right, learnt.blind)
         )
-        numbers = {"certain": certain, "guessed": guessed, "blind": blind}
-        shares = {name: counted_share(value) for name, value in numbers.items()}
-        details |= (
-            shares if learnt is reached.learnt[-1] else {"exact": details.get("exact", shares)}
-        )
+        listed.append(Guesses(counted_share(certain), counted_share(guessed), counted_share(blind)))
         if blind == 1:  # the classes reveal nothing that the table as a whole does not
             continue
         near = f", {learnt.within}" if learnt.within else ""
         gain = counted_share(max(guessed - blind, 0.0))
         results.append(AttackResult(f"homogeneity{near}", counted_share(certain), knows=KNOWN))
         results.append(AttackResult(f"best-guess{near}", gain, knows=KNOWN))
+    found: list[PeopleGroup] = []
     for column, of_row in groups.items():
+        shares = reached.shares(table, of_row)
         people = np.round(table.totals(np.ones(len(of_row)), of_row), 3).tolist()
-        rows: list[dict[str, Any]] = [
-            {"name": f"{column}={name}", "people": number}
-            for name, number in zip(of_row.values.tolist(), people, strict=True)
-        ]
-        for name, values in reached.shares(table, of_row).items():
-            for row, value in zip(rows, values.tolist(), strict=True):
-                row[name] = counted(value, max(round(row["people"]), 1), confidence)
-                measures[f"{name}[{row['name']}]"] = row[name]
-            worst = rows[int(np.argmax(values))]["name"]
-            measures[f"{name}[every {column}]"] = measures[f"{name}[{worst}]"]
-        details.setdefault("groups", []).extend(rows)
-    return measures, results, details
+        mine = []
+        for at, (level, number) in enumerate(zip(of_row.values.tolist(), people, strict=True)):
+            size = max(round(number), 1)
+            rates = [counted(float(values[at]), size, confidence) for values in shares.values()]
+            mine.append(PeopleGroup(f"{column}={level}", number, *rates))
+        for name, values in shares.items():
+            measures |= {f"{name}[{group.name}]": getattr(group, name) for group in mine}
+            measures[f"{name}[every {column}]"] = getattr(mine[int(np.argmax(values))], name)
+        found += mine
+    exact = listed[0] if len(listed) > 1 else None
+    return Reported(measures, results, exact, listed[-1] if listed else None, tuple(found))

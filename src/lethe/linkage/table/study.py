@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +16,13 @@ from lethe.data.columns import as_text, check_column, encode, missing
 from lethe.errors import InputError, NotMeasurable, did_you_mean
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
+from lethe.evidence.of_rows import (
+    Diversity,
+    Journalist,
+    PopulationModel,
+    QuasiSection,
+    WithoutColumn,
+)
 from lethe.linkage.codes import Classes, Counting, Persons, classes_of, count, counted
 from lethe.linkage.document import (
     BASELINE,
@@ -27,7 +34,7 @@ from lethe.linkage.document import (
     utility_left,
 )
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table.anonymity import Anonymity, Diversity, Journalist, anonymity, diversity
+from lethe.linkage.table.anonymity import Anonymity, anonymity, diversity
 from lethe.linkage.table.candidates import (
     Context,
     Plan,
@@ -41,7 +48,6 @@ from lethe.linkage.table.candidates import (
 from lethe.linkage.table.dp_rows import DpRows
 from lethe.linkage.table.inference import Disclosure, as_one_spelling, disclosure
 from lethe.linkage.table.population import (
-    PopulationUniqueness,
     Uniqueness,
     population_uniqueness,
     uniqueness,
@@ -67,7 +73,7 @@ class TableStudy:
     diversity: Diversity | None  # of the sensitive column; None without one
     disclosure: Disclosure | None  # likewise
     uniqueness: Uniqueness  # of subsets of the quasi-identifiers
-    population: PopulationUniqueness | Refusal | None  # under a model; None where no size was told
+    population: PopulationModel | Refusal | None  # under a model; None where no size was told
     journalist: Journalist | None  # against a population table; None without one
     candidates: tuple[Candidate, ...]  # the table as it is, then the candidates
     skipped: Mapping[str, str]  # name and reason of candidates that could not be made
@@ -116,9 +122,10 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
     sure = settings.confidence
     context = context_of(table, settings)
     hierarchies, secret = context.hierarchies, context.secret
-    codes = [one.codes for one in hierarchies]
+    by_name = {one.name: one.codes for one in hierarchies}
+    codes = list(by_name.values())
     found = anonymity(codes, confidence=sure, times=table.counting)
-    population: PopulationUniqueness | Refusal | None = None
+    population: PopulationModel | Refusal | None = None
     try:
         if settings.population is not None:
             sizes = found.of_class.sizes
@@ -161,7 +168,7 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
         None
         if secret is None
         else disclosure(found.of_class, secret, ruled_out=settings.ruled_out, confidence=sure),
-        uniqueness(codes, settings.most, confidence=sure, times=table.counting),
+        uniqueness(by_name, settings.most, confidence=sure, times=table.counting),
         population,
         None
         if context.people is None
@@ -284,7 +291,6 @@ def _plans(
 
 
 Json = dict[str, Any]
-_SIZES = (1, 2, 3, 5, 10, 20, 50, 100)
 _LISTED = 10
 _SYNTHETIC = (
     "A synthetic row is nobody's. Its risk counts as if every synthetic row that agrees with a "
@@ -356,7 +362,7 @@ class TableSubject(RowsSubject):
                 *([] if secret is None else [_GUESSED]),
                 *([_SYNTHETIC] if study.synthetic else []),
             ],
-            section=_section(study),
+            section=_section(study, self.plain_words()),
             reproduction={
                 "quasi": list(table.quasi),
                 "sensitive": secret,
@@ -380,16 +386,16 @@ class TableSubject(RowsSubject):
             f"{', '.join(study.table.quasi)}; who links everybody gets "
             f"{of_1000(found.marketer.value)} of 1,000 right (a random guess: {1000 / people:.2g})."
         ]
-        size = max(study.uniqueness.by_size)
-        best = study.uniqueness.by_size[min(size, 3)][0]
-        names = ", ".join(study.table.quasi[at] for at in best.columns)
+        subsets = study.uniqueness.subsets
+        best = subsets[min(max(subsets), 3)][0]
+        names = ", ".join(best.columns)
         words.append(
             f"The {len(best.columns)} column(s) {names} alone single out "
             f"{of_1000(best.unique.value)} of 1,000 {rows}."
         )
         if study.disclosure is not None:
-            learnt, within = study.disclosure.near, study.disclosure.within
-            near = f" {within}" if within else ""
+            learnt = study.disclosure.best
+            near = f" {learnt.within}" if learnt.within else ""
             words.append(
                 f"The quasi-identifiers reveal {study.table.sensitive}{near} for certain in "
                 f"{of_1000(learnt.certain.value)} of 1,000 {rows}; the best guess is right in "
@@ -400,14 +406,14 @@ class TableSubject(RowsSubject):
         if made:
             candidate = made[-1]
             text = (
-                f"Made {candidate.details['k']}-anonymous, the table keeps "
+                f"Made {candidate.details.k}-anonymous, the table keeps "
                 f"{utility_left(candidate, study.candidates[0])} and a linkage of everybody "
                 f"gets {_linked(candidate)} of 1,000 right"
             )
-            if study.disclosure is not None and candidate.details["certain"]["value"]:
+            if study.disclosure is not None and (certain := candidate.details.certain.value):
                 text += (
                     f"; yet {study.table.sensitive} is still certain in "
-                    f"{of_1000(candidate.details['certain']['value'])} of 1,000 {rows}"
+                    f"{of_1000(certain)} of 1,000 {rows}"
                 )
             words.append(text + ". That is no proof of privacy.")
         words += [
@@ -472,10 +478,11 @@ def _attacks(study: TableStudy, settings: TableSettings) -> list[Json]:
         rows.append(
             attack(
                 "best-guess",
-                "Guess the sensitive value that is right for most of the class, less a blind guess",
+                "Guess the sensitive value that is right for most of the class, less a baseline "
+                "guess",
                 "optimal for the class; of numbers, right within the tolerance",
                 KNOWN,
-                {"tolerance": study.disclosure.within or "equal values"},
+                {"tolerance": study.disclosure.best.within or "equal values"},
             )
         )
     if study.journalist is not None:
@@ -505,63 +512,30 @@ def _not_run(study: TableStudy) -> list[Json]:
     return rows
 
 
-def _section(study: TableStudy) -> Json:
-    found = study.anonymity
-    people, sure = study.table.people, found.unique.confidence
-    edges = [found.of_class.smaller(size) for size in _SIZES] + [found.of_class.people]
-    counts = [after - before for before, after in zip(edges, edges[1:], strict=False)]
-    section: Json = {
-        "kind": "quasi",
-        "rows": study.table.rows,
-        **({} if study.table.person is None else {"people": study.table.people}),
-        "quasi": list(study.table.quasi),
-        "sensitive": study.table.sensitive,
-        "anonymity": {
-            **fields_of(found, "k", "classes", "prosecutor", "marketer", "unique", "below"),
-            "sizes": {"from": list(_SIZES), "rows": counts},
-        },
-        "uniqueness": {
-            "singled_out": study.uniqueness.singled_out,
-            "subsets": {
-                m: [
-                    {
-                        "columns": [study.table.quasi[column] for column in subset.columns],
-                        "unique": subset.unique,
-                    }
-                    for subset in listed[:_LISTED]
-                ]
-                for m, listed in study.uniqueness.by_size.items()
-            },
-        },
-        "columns": [
-            {
-                "name": name,
-                "marketer_without": counted(left.distinct / people, people, sure),
-                "unique_without": counted(left.smaller(2) / people, people, sure),
-            }
+def _section(study: TableStudy, words: Sequence[str]) -> QuasiSection:
+    people, sure = study.table.people, study.anonymity.unique.confidence
+    subsets = {m: listed[:_LISTED] for m, listed in study.uniqueness.subsets.items()}
+    return QuasiSection(
+        rows=study.table.rows,
+        people=None if study.table.person is None else people,
+        quasi=study.table.quasi,
+        sensitive=study.table.sensitive,
+        anonymity=study.anonymity,
+        uniqueness=replace(study.uniqueness, subsets=subsets),
+        columns=[
+            WithoutColumn(
+                name,
+                counted(left.distinct / people, people, sure),
+                counted(left.smaller(2) / people, people, sure),
+            )
             for name, left in study.without.items()
         ],
-    }
-    if study.diversity is not None and study.disclosure is not None:
-        learnt = study.disclosure
-        names = ("distinct_l", "entropy_l", "t", "alpha", "distance")
-        section["diversity"] = fields_of(study.diversity, *names)
-        section["disclosure"] = fields_of(learnt, "certain", "guessed")
-        section["disclosure"]["blind"] = learnt.exact.blind
-        if learnt.within:
-            near = fields_of(learnt.near, "certain", "guessed", "blind")
-            section["disclosure"]["near"] = near | {"within": learnt.within}
-    if study.journalist is not None:
-        section["journalist"] = study.journalist
-    if isinstance(study.population, Refusal):
-        section["population"] = study.population
-    elif study.population is not None:
-        section["population"] = {
-            "model": study.population.model,
-            "people": study.population.population,
-            **fields_of(study.population, "of_uniques", "of_rows"),
-        }
-    return section
+        diversity=study.diversity,
+        disclosure=study.disclosure,
+        journalist=study.journalist,
+        population=study.population,
+        words=words,
+    )
 
 
 def _people(study: TableStudy) -> list[Json]:
@@ -576,7 +550,7 @@ def _people(study: TableStudy) -> list[Json]:
             "columns_needed": int(needed[row]) or None,
             "class_size": int(size[row]),
             "linked": 1 / int(size[row]),
-            **({} if told is None else {"guessed": float(told.near.of_row[row])}),
+            **({} if told is None else {"guessed": float(told.best.of_row[row])}),
         }
         for rank, row in enumerate(order.tolist(), start=1)
     ]

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError
-from lethe.evidence.estimate import Estimate, Measured
 from lethe.membership.language.rates import People
 from lethe.membership.language.tokens import TokenScores
+from lethe.membership.measure import AttackRates
 
 # The blind classifier: what texts alone say of who was trained on, without the model.
 #
@@ -42,15 +42,13 @@ class BlindCheck:
         tells: whether it tells members from non-members: no membership result stands then.
         p_value: of its AUC among permutations of who is a member.
         score: (N,) cross-fitted, higher = member.
-        by: ``words`` or ``length, date and base model``: the stronger of both.
+        rates: of the view that tells more, by its name: ``words`` or all else.
     """
 
     tells: bool
     p_value: float
-    auc: Estimate
     score: Float
-    by: str
-    tpr: dict[float, Measured]
+    rates: AttackRates
 
 
 def blind_check(
@@ -113,9 +111,9 @@ def told_by(
     by = max(areas, key=lambda name: (areas[name][0] - 0.5) / max(areas[name][1:].std(), 1e-12))
     score = scores[by][:, 0]
     floor = (float(((areas[by][1:] - 0.5) ** 2).mean()),)
-    rates = people.rates(score, fprs, confidence, floor)
+    rates = people.meter.rates(by, score, fprs, confidence, least=floor)
     tells = p <= LEVEL and (rates.auc.low or 0.0) > _TOLD
-    return BlindCheck(tells, p, rates.auc, score, by, rates.tpr)
+    return BlindCheck(tells, p, score, rates)
 
 
 def word_table(texts: Sequence[str], most: int = WORDS) -> Float:
@@ -189,7 +187,6 @@ class TextAttack:
         fields: of `TokenScores` that it reads.
         default: whether an audit runs it. The others have decided no audit of the benchmarks and
             would only widen the limits of those that do; they are called by name from `ATTACKS`.
-        alone: whether it is judged by itself too, and is not only an input of the combination.
     """
 
     name: str
@@ -200,7 +197,6 @@ class TextAttack:
     base: bool = False
     fields: tuple[str, ...] = ("logprob",)
     default: bool = True
-    alone: bool = True
 
 
 def loss(model: TokenScores, base: TokenScores | None, text: str) -> float:
@@ -337,7 +333,7 @@ ATTACKS: Mapping[str, TextAttack] = {
             True,
             ("logprob", "divergence"),
         ),
-        TextAttack("least-gains", "Least gains", "-", _BASE, least_gains, True, alone=False),
+        TextAttack("least-gains", "Least gains", "-", _BASE, least_gains, True),
     )
 }
 DEFAULT = tuple(name for name, attack in ATTACKS.items() if attack.default)

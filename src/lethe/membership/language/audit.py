@@ -203,13 +203,13 @@ def audit_language_model(
     base_signals = readers.base_loss()
     scored = readers.scored & (np.ones(len(texts), bool) if base_signals is None else True)
     units = units_of(texts, scored, settings)
-    outside, people = int((~units.people.member).sum()), units.people.sides[1]
+    outside = int((~units.people.member).sum())
     if outside < _FEWEST:
         raise NotMeasurable(
             f"{outside} {settings.unit}s were never trained on, at least {_FEWEST} are needed: "
             "hold more out (lethe split --share)."
         )
-    fpr = 0.01 if outside >= 1000 and people >= 100 else 0.1
+    fpr = 0.01 if outside >= 1000 and units.people.meter.sides[1] >= 100 else 0.1
     say("a blind classifier, on the texts alone")
     known = () if base_signals is None else (base_signals[units.rows],)
     blind = blind_check(

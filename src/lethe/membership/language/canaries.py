@@ -529,11 +529,11 @@ def _weights(model: Any) -> dict[str, tuple[float, float]]:
 
 def score_plan(plan: TextCanaries, model: LanguageModel) -> list[TokenScores]:
     """What a model says of the tokens of every canary, in their order."""
-    from lethe.membership.language.tokens import scored_chunks
+    from lethe.membership.language.tokens import scored_together
 
-    found = dict(scored_chunks(model, model.ids(plan.texts)))
-    nothing = TokenScores.known(np.zeros(0, np.float32))
-    return [found.get(at, nothing) for at in range(len(plan))]
+    found = dict(scored_together((model,), model.ids(plan.texts)))
+    nothing = [TokenScores.known(np.zeros(0, np.float32))]
+    return [found.get(at, nothing)[0] for at in range(len(plan))]
 
 
 def canary_signs(

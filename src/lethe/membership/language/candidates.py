@@ -38,8 +38,8 @@ from lethe.membership.language.canaries import (
 )
 from lethe.membership.language.extraction import PATTERNS, clustered, discoverable, share_of
 from lethe.membership.language.planted import canary_plants, extraction_plants, score_plants
-from lethe.membership.language.rates import TextRates
 from lethe.membership.language.settings import DRAWN_ALIKE, LanguageSettings
+from lethe.membership.measure import AttackRates, paired
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -87,7 +87,7 @@ class LanguageNumbers:
         loss = None if release is base else self._loss(release)
         rates = release.found.rates.items()
         details = LanguageDetails(
-            text_attacks={name: self._rates(name, found, release) for name, found in rates},
+            text_attacks={name: self._rates(found) for name, found in rates},
             extraction=self._extraction(release),
             canaries=tuple(_canary_row(one) for one in canaries),
         )
@@ -117,12 +117,13 @@ class LanguageNumbers:
     @cached_property
     def refused(self) -> str:
         """Why no membership result stands; empty where they do."""
-        blind = self.study.blind
-        if not blind.tells or DRAWN_ALIKE in self.settings.accept:
+        blind = self.study.blind.rates
+        if not self.study.blind.tells or DRAWN_ALIKE in self.settings.accept:
             return ""
         return (
-            f"a classifier that never asks the model tells members from others by {blind.by} (AUC "
-            f"{blind.auc.value:.2f}): they were not drawn alike (waived by --accept {DRAWN_ALIKE})"
+            f"a classifier that never asks the model tells members from others by "
+            f"{blind.name} (AUC {blind.auc.value:.2f}): they were not drawn alike (waived by "
+            f"--accept {DRAWN_ALIKE})"
         )
 
     def _results(self, release: Release, fpr: float | None = -1.0) -> list[AttackResult]:
@@ -141,26 +142,31 @@ class LanguageNumbers:
                 results.append(AttackResult(name, estimate, view, knows, not why, why))
         return results
 
-    def _rates(self, name: str, rates: TextRates, release: Release) -> TextAttack:
-        score, units = release.found.scores[name], self.study.units
-        blind = units.score(self.study.blind.score)
-        excess = units.people.excess(score, blind, self.study.fpr, rates.auc.confidence)
-        return TextAttack(rates.auc, rates.tpr, rates.realised, excess)
+    @cached_property
+    def _blind(self) -> AttackRates:
+        """The blind classifier on the units that are asked about, for pairs with attacks."""
+        units, confidence = self.study.units, self.settings.confidence
+        score = units.score(self.study.blind.score)
+        return units.people.meter.rates("blind", score, self.settings.fprs(), confidence)
 
-    def strongest(self, release: Release) -> tuple[str, Float]:
+    def _rates(self, rates: AttackRates) -> TextAttack:
+        excess = paired(rates, self._blind, self.study.fpr, rates.auc.confidence)
+        assert excess is not None
+        return TextAttack(rates.auc, rates.tpr, rates.realised_fpr, excess)
+
+    def strongest(self, release: Release) -> tuple[AttackRates, Float]:
         """The attack that decides, and its scores, whatever the checks say."""
         results = [replace(one, valid=True) for one in self._results(release)]
         found = risk_of(results, self.study.fpr)
         name = found.attack if isinstance(found, Risk) else next(iter(release.found.rates))
         view = found.view if isinstance(found, Risk) else RELEASE
         of = release.found if view == RELEASE else release.views[view]
-        return name, of.scores[name]
+        return of.rates[name], of.scores[name]
 
     def _change(self, release: Release) -> Estimate | None:
         base = self.study.releases[0]
-        (_, mine), (_, theirs) = self.strongest(release), self.strongest(base)
-        each = next(iter(base.found.rates.values())).auc.confidence
-        found = self.study.units.people.excess(mine, theirs, self.study.fpr, each)
+        (mine, _), (theirs, _) = self.strongest(release), self.strongest(base)
+        found = paired(mine, theirs, self.study.fpr, theirs.auc.confidence)
         return None if self.refused or isinstance(found, Refusal) else found
 
     # Utility.
@@ -173,10 +179,13 @@ class LanguageNumbers:
 
     def _mean(self, values: Float, rows: NDArray[np.intp], what: str) -> Estimate:
         people = self.study.texts.people[rows]
-        spread, _ = clustered(values, people)
         method = f"clustered by person, Student t; n = {what}"
         return symmetric_estimate(
-            float(values.mean()), spread, len(values), self.settings.confidence, method
+            float(values.mean()),
+            clustered(values, people),
+            len(values),
+            self.settings.confidence,
+            method,
         )
 
     def _utility(self, release: Release) -> Estimate:
@@ -403,7 +412,7 @@ class LanguageNumbers:
         return found
 
 
-def wrong_way(name: str, rates: TextRates) -> str:
+def wrong_way(name: str, rates: AttackRates) -> str:
     """What is wrong with an attack whose scores are lower for members."""
     return (
         f"{name} has AUC {rates.turned}; its negatives have {rates.auc}. Scores point the wrong "

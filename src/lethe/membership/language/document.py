@@ -130,7 +130,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         study, settings = self.study, self.settings
         texts, units = study.texts, study.units
         first = study.releases[0]
-        inside, outside = units.people.sides
+        inside, outside = units.people.meter.sides
         kept = len(units.rows)
         notes = [*study.notes]
         if repeated := int((~texts.single).sum()):
@@ -221,7 +221,7 @@ class LanguageSubject(LanguageNumbers, Subject):
 
     def _section(self) -> LanguageSection:
         study, settings = self.study, self.settings
-        blind, plan = study.blind, study.plan
+        blind, plan = study.blind.rates, study.plan
         first, marks = self.canaries(study.releases[0]), self.marks
         planted = None
         if plan is not None:
@@ -240,7 +240,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             study.fpr,
             study.has_base,
             self.refused,
-            BlindRates(blind.tells, blind.p_value, blind.by, blind.auc, blind.tpr),
+            BlindRates(study.blind.tells, study.blind.p_value, blind.name, blind.auc, blind.tpr),
             planted,
             Prompts(settings.prefix, settings.suffix, settings.chance, settings.samples),
             None if marks is None else MarkShares(MARK_RATE, marks.member, marks.other),
@@ -248,9 +248,11 @@ class LanguageSubject(LanguageNumbers, Subject):
 
     def _checks(self) -> list[Json]:
         study, settings, blind = self.study, self.settings, self.study.blind
-        detail = f"{blind.by}: p = {blind.p_value:.3g} among permutations of who was trained on"
+        detail = (
+            f"{blind.rates.name}: p = {blind.p_value:.3g} among permutations of who was trained on"
+        )
         status = "fail" if self.refused else "pass"
-        found = [check("blind classifier", status, detail, None, blind.auc)]
+        found = [check("blind classifier", status, detail, None, blind.rates.auc)]
         if blind.tells and not self.refused:
             waived = {"status": "warn", "detail": f"--accept {DRAWN_ALIKE}: {detail}"}
             found = [{**found[0], **waived, "effect": "accepted"}]
@@ -378,7 +380,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         """Trained texts (or people), the most exposed first, with words; personal data."""
         study = self.study
         first, units = study.releases[0], study.units
-        name, score = self.strongest(first)
+        rates, score = self.strongest(first)
         inside = np.flatnonzero(units.people.member)
         order = inside[np.argsort(-score[inside], kind="stable")]
         found = []
@@ -386,7 +388,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             row = units.rows[at] if units.of is None else units.rows[np.argmax(units.of == at)]
             marked = self._marked(int(row)) if rank <= MOST_EXPOSED else ""
             number = float(f"{score[at]:.6g}")
-            found.append(ExposedText(rank, study.texts.ids[int(row)], name, number, marked))
+            found.append(ExposedText(rank, study.texts.ids[int(row)], rates.name, number, marked))
         return found
 
     def _marked(self, row: int) -> str:

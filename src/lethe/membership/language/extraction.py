@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lethe.errors import require
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clustered_share
-from lethe.evidence.twoway import Spread
+from lethe.evidence.twoway import Spread, mean_spread
 from lethe.membership.language.models import LanguageModel, quiet
 from lethe.membership.language.tokens import TokenScores
 
@@ -81,13 +81,9 @@ def discoverable(logprob: Float, n: int, p: float) -> Bool:
     return np.asarray(logprob >= math.log(-math.expm1(math.log1p(-p) / n)), np.bool_)
 
 
-def clustered(values: Float | Bool, people: NDArray[np.intp]) -> tuple[Spread, int]:
-    """The spread of a mean over texts, clustered by person, and how many persons there are."""
-    _, codes = np.unique(people, return_inverse=True)
-    sums = np.bincount(codes, values - values.mean())
-    clusters = len(sums)
-    variance = float((sums**2).sum()) / len(values) ** 2 * clusters / max(clusters - 1, 1)
-    return Spread(variance, float(max(clusters - 1, 1))), clusters
+def clustered(values: Float | Bool, people: NDArray[np.intp]) -> Spread:
+    """The spread of a mean over texts of one model, clustered by person."""
+    return mean_spread(np.asarray(values, np.float64)[None], np.zeros(1, np.intp), people)
 
 
 def share_of(flag: Bool, people: NDArray[np.intp], confidence: float) -> Measured:
@@ -95,7 +91,7 @@ def share_of(flag: Bool, people: NDArray[np.intp], confidence: float) -> Measure
     if not len(flag):
         return Refusal("no text of this kind is long enough")
     share = float(flag.mean())
-    spread, clusters = clustered(flag, people)
+    spread, clusters = clustered(flag, people), len(np.unique(people))
     variance = 0.0 if clusters < 2 else spread.variance
     method = "Clopper-Pearson" if clusters == len(flag) else "Korn-Graubard, clustered by person"
     if clusters == len(flag) and 0 < share < 1:

@@ -103,7 +103,6 @@ def fine_tune(
     settings: FineTune,
     *,
     see: Callable[[Any, Any], None] | None = None,
-    noise_seed: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, Guarantee | None]:
     """Fine-tune a causal model on texts; the module that was given may be changed.
@@ -111,7 +110,6 @@ def fine_tune(
     Args:
         module: as transformers makes it.
         see: shown input_ids and labels of every batch of a plain training, as `CanaryWatch.see`.
-        noise_seed: of a private training; None takes a secret, as a release needs.
         progress: told (steps done, steps).
 
     Returns:
@@ -140,7 +138,7 @@ def fine_tune(
     with seeded(small):
         model = _with_adapter(module, settings) if settings.lora else module
         if settings.epsilon is not None:
-            return _private(model, ids, mask, settings, noise_seed, progress)
+            return _private(model, ids, mask, settings, progress)
         _plain(torch, model, ids, mask, settings, see, progress)
     return model.train(False), None
 
@@ -257,7 +255,6 @@ def _private(
     ids: NDArray[np.int64],
     mask: NDArray[np.int64],
     settings: FineTune,
-    noise_seed: int | None,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[Any, Guarantee]:
     torch = require("torch", "train")
@@ -277,7 +274,5 @@ def _private(
     given = {"input_ids": ids, "attention_mask": mask}
     data = {name: torch.from_numpy(one).to(place) for name, one in given.items()}
     model.train(False)  # dropout would be no part of the released mechanism
-    done = train_privately(
-        model, data, private, loss=text_losses, seed=noise_seed, progress=progress
-    )
+    done = train_privately(model, data, private, loss=text_losses, progress=progress)
     return done.module.train(False), done.statement.guarantee

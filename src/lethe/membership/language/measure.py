@@ -27,9 +27,10 @@ from lethe.membership.language.attacks import (
 )
 from lethe.membership.language.extraction import suffix_of
 from lethe.membership.language.fine_tune import plain_text
-from lethe.membership.language.rates import People, TextRates, null_variances
+from lethe.membership.language.rates import People, null_variances
 from lethe.membership.language.settings import LanguageSettings
 from lethe.membership.language.tokens import TokenScores
+from lethe.membership.measure import AttackRates
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
@@ -216,15 +217,6 @@ class Measured:
     spans: list[tuple[int, str, float]] = field(default_factory=list)
     learnt: dict[int, NDArray[np.float16]] = field(default_factory=dict)
 
-    @property
-    def judged(self) -> list[str]:
-        """Attacks that are judged one by one; the others are inputs of the combination alone.
-
-        An attacker who has the base model never did better without it, in any benchmark here.
-        """
-        against = [name for name in self.signals if ATTACKS[name].base]
-        return [name for name in against or self.signals if ATTACKS[name].alone]
-
 
 def measured_texts(
     pairs: Iterable[tuple[int, Pair]],
@@ -300,7 +292,7 @@ class Membership:
     """
 
     scores: dict[str, Float]
-    rates: dict[str, TextRates]
+    rates: dict[str, AttackRates]
     permuted: tuple[str, ...]
 
 
@@ -362,7 +354,7 @@ def units_of(texts: Texts, scored: Bool, settings: LanguageSettings) -> Units:
 
 def attacks_on(measured: Measured) -> int:
     """How many attacks `membership` runs."""
-    return len(measured.judged) + (len(measured.signals) > 1)
+    return len(measured.signals) + (len(measured.signals) > 1)
 
 
 def membership(
@@ -375,7 +367,7 @@ def membership(
     """
     signals = {name: signal[units.rows] for name, signal in measured.signals.items()}
     fprs, confidence = settings.fprs(), family_confidence(settings.confidence, family)
-    scores = {name: units.score(signals[name]) for name in measured.judged}
+    scores = {name: units.score(signal) for name, signal in signals.items()}
     shuffled = units.texts.permuted(PERMUTATIONS, settings.seed)
     meaningless, floor = dict(scores), np.zeros(0)
     if len(signals) > 1:
@@ -384,24 +376,21 @@ def membership(
         at_units = np.stack([units.score(one) for one in nothing.T], 1)
         floor = null_variances(at_units, units.labels(shuffled), fprs)
         meaningless[COMBINED] = at_units[:, 0]
-    rates = {
-        name: units.people.rates(score, fprs, confidence, floor if name == COMBINED else ())
-        for name, score in scores.items()
-    }
-    # Which of two directions speaks is a choice: each has half of the level.
-    half = family_confidence(settings.confidence, 2 * family)
-    for name, found in rates.items():
-        if name != COMBINED and (found.auc.high or 0.0) < 0.5:
-            scores[name] = -scores[name]
-            turned = units.people.rates(scores[name], fprs, half)
-            rates[name] = replace(turned, turned=found.auc)
+    meter, rates = units.people.meter, dict[str, AttackRates]()
+    for name, score in scores.items():
+        if name == COMBINED:
+            rates[name] = meter.rates(name, score, fprs, confidence, least=floor)
+            continue
+        rates[name] = meter.either_way(name, score, fprs, confidence, curve=False)
+        if rates[name].turned is not None:
+            scores[name] = -score
     side = units.labels(shuffled)[:, 0] > 0
-    blind = People(side, units.people.people, settings.seed)
+    blind = People(side, units.people.people, settings.seed).meter
     strict = family_confidence(0.999, family)
     odd = tuple(
         name
         for name, score in meaningless.items()
-        if (blind.rates(score, (), strict, floor[:1] if name == COMBINED else ()).auc.low or 0)
+        if (blind.rates(name, score, (), strict, least=floor[:1] * (name == COMBINED)).auc.low or 0)
         > 0.5
     )
     return Membership(scores, rates, odd)

@@ -21,7 +21,7 @@ from lethe.membership.language.attacks import midranks
 from lethe.membership.language.canaries import CanarySigns, RepetitionResult, TextCanaries
 from lethe.membership.language.extraction import share_of
 from lethe.membership.language.measure import Measured, Units
-from lethe.membership.planted import leaks
+from lethe.membership.planted import keep_strongest, leaks
 
 Bool = NDArray[np.bool_]
 ODDS = (1.5, 3.0, 8.0, 20.0, 75.0, 200.0)
@@ -50,7 +50,6 @@ def score_plants(
     Returns: One entry a size and kind; its size is what an attacker who knows the draws reaches.
     """
     names = list(measured.signals)
-    judged = [names.index(name) for name in measured.judged]
     table = np.stack([measured.signals[name][units.rows] for name in names])
     alone = [at for at, name in enumerate(names) if name in _MODEL_ALONE]
     member, rng = units.texts.member, np.random.default_rng([seed, 41])
@@ -59,6 +58,7 @@ def score_plants(
     outside = np.flatnonzero(~member)
     rising = outside[np.argsort(like[outside], kind="stable")]
     place = np.argsort(np.argsort(like[outside], kind="stable"), kind="stable")
+    meter = units.people.drawn(_DRAWS)
     drawn, order = rng.random(len(member)), rng.permutation(np.flatnonzero(member))
     found = []
     for kind, odds in leaks(len(member), order, ODDS, SHARES):
@@ -66,15 +66,8 @@ def score_plants(
         rank[outside] = place
         twin = table[:, rising[rank]]
         best: dict[str, Estimate] = {}
-        for signal in twin[judged]:
-            rates = units.people.rates(units.score(signal), fprs, confidence, draws=_DRAWS)
-            read = {"auc": rates.auc} | {_tpr(fpr): rate for fpr, rate in rates.tpr.items()}
-            for quantity, estimate in read.items():
-                before = best.get(quantity)
-                if isinstance(estimate, Estimate) and (
-                    before is None or (before.low or 0.0) < (estimate.low or 0.0)
-                ):
-                    best[quantity] = estimate
+        for signal in twin:
+            keep_strongest(best, meter.rates("", units.score(signal), fprs, confidence))
         oracle = units.score(_mean_over_equal(rank, twin[alone]))
         curve = roc(units.people.member, oracle)
         leak = {"auc": auc_of(curve)}

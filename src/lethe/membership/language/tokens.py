@@ -73,13 +73,16 @@ class TokenScores:
         return TokenScores(*(getattr(self, name)[start:stop] for name in _FIELDS))
 
 
-def scored_chunks(
-    model: LanguageModel,
+def scored_together(
+    models: Sequence[LanguageModel],
     ids: Sequence[NDArray[np.int32]],
     folder: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Iterator[tuple[int, TokenScores]]:
-    """Every text's place and scores, chunk by chunk; memory does not grow with their number.
+) -> Iterator[tuple[int, list[TokenScores]]]:
+    """Place of every text and what each model says of it, chunk by chunk.
+
+    Memory does not grow with the number of texts. Of a model and its base in one pass the model's
+    `divergence` is known.
 
     Args:
         ids: token numbers of each text; those with fewer than 2 have no scores and are left out.
@@ -87,17 +90,6 @@ def scored_chunks(
             readable by their owner alone.
         progress: told (tokens done, tokens).
     """
-    for place, scores in scored_together((model,), ids, folder, progress):
-        yield place, scores[0]
-
-
-def scored_together(
-    models: Sequence[LanguageModel],
-    ids: Sequence[NDArray[np.int32]],
-    folder: Path | None = None,
-    progress: Callable[[int, int], None] | None = None,
-) -> Iterator[tuple[int, list[TokenScores]]]:
-    """The same of a model and its base, in one pass: the model's `divergence` is known."""
     chunks = _chunks([len(one) for one in ids])
     total = sum(len(ids[at]) for chunk in chunks for at in chunk)
     done = 0

@@ -4,8 +4,7 @@
 keeps it; `ClippingPlan.clipped_sum` is then called once a step, or `clipped_sum_in_parts` for a
 batch that memory does not hold.
 
-Not by book-keeping but one gradient an example (`vmap`, else a loop; the plan says why): layers
-that are called with examples in a later dimension than the first (attention and recurrent
-layers may), recurrent cells, packed sequences, `proj_size`, `add_bias_kv`, weights that are
-computed from others, and attention whose output is then changed in place.
+Not by book-keeping but one gradient an example (`vmap`, else a loop; the plan says why): attention
+and recurrent layers of torch itself, layers called with examples in a later dimension than the
+first, weights that are computed from others, and layers whose output is then changed in place.
 """

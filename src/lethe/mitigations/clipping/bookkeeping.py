@@ -16,17 +16,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from lethe.mitigations.clipping.composites import Composite, Notes, composite_for, replaced
 from lethe.mitigations.clipping.per_example import Loss, check_losses, combined, rows, size
 from lethe.mitigations.clipping.rules import (
-    NORMS,
     Rule,
     Slopes,
     dimensions,
@@ -78,18 +75,6 @@ def uncovered(losses: Tensor, zones: Sequence[Zone], names: dict[int, str]) -> s
                 seen.add(child)
                 waiting.append(child)
     return None
-
-
-def reached(losses: Tensor) -> set[Any]:
-    """All nodes that the losses depend on."""
-    seen = {losses.grad_fn}
-    waiting: list[Any] = [losses.grad_fn]
-    while waiting:
-        for child, _ in waiting.pop().next_functions:
-            if child is not None and child not in seen:
-                seen.add(child)
-                waiting.append(child)
-    return seen
 
 
 def _nodes(zone: Zone) -> list[Any]:
@@ -157,60 +142,31 @@ class Layer:
 
     name: str  # in the module, for messages
     module: nn.Module  # the layer
-    rule: Rule | None  # how its gradients follow from a call, None for a composite layer
-    composite: Composite | None  # recorded forward of a composite layer, None for others
+    rule: Rule  # how its gradients follow from a call
     parameters: dict[str, str]
     held: frozenset[int]  # their identities (`id`)
     dtype: torch.dtype  # in which gradients are made
     between: tuple[int, int]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Call:
     """One recorded call of a layer."""
 
     layer: Layer  # that was called
     lead: int  # first dimension, or number of examples, that it saw
-    edges: list[GradientEdge]  # where gradients are wanted
-    stored: list[tuple[Tensor, int]]  # inputs and the version that each had
-    below: Any = None  # node that made the input, or None
-    notes: Notes | None = None  # of a composite layer, None for others
-    early: bool = False  # gradients are made small while the backward pass runs, see `reduce`
-    made: Slopes | None = None  # gradients that `reduce` made
+    edge: GradientEdge  # at the output, where the gradient is wanted
+    stored: Tensor  # input
+    version: int  # that the input had
+    below: Any  # node that made the input, or None
 
-    def check_inputs(self) -> None:
-        """Refuse where a stored input was overwritten since."""
-        if any(x._version != version for x, version in self.stored):
-            raise NotCovered(f"the input of {self.layer.name} was changed in place later")
-
-    def reduce(self, g: Tensor, copies: int) -> None:
-        """From the gradient at the output to gradients of few values; the input is let go."""
-        self.check_inputs()
-        with torch.no_grad():
-            self.made = self._slopes(g, copies)
-        self.stored = []
-
-    def _slopes(self, g: Tensor, copies: int) -> Slopes:
-        layer, x = self.layer, self.stored[0][0]
-        assert layer.rule is not None
+    def slopes(self, g: Tensor, copies: int) -> Slopes:
+        """Gradients of all trained parameters of the layer, from that at its output."""
+        layer, x = self.layer, self.stored
         if x.dtype != layer.dtype and x.is_floating_point():
             x = x.to(layer.dtype)
         g = g if g.dtype == layer.dtype else g.to(layer.dtype)
         return with_copies(layer.rule, layer.module, x, g, copies)
-
-    def slopes(
-        self, gradients: Sequence[Tensor | None], copies: int
-    ) -> Iterator[tuple[str, Slopes, str]]:
-        """Name in the whole module, slopes, and name inside them, of all trained parameters."""
-        layer = self.layer
-        if self.notes is not None:
-            products = self.notes.products(gradients, set(layer.parameters), layer.dtype, copies)
-            yield from ((layer.parameters[inner], slopes, inner) for inner, slopes in products)
-            return
-        if not self.early and gradients[0] is not None:
-            self.made = self._slopes(gradients[0], copies)
-        if self.made is not None:
-            yield from ((name, self.made, inner) for inner, name in layer.parameters.items())
 
 
 class Tape:
@@ -228,27 +184,18 @@ class Tape:
         self.names = {id(value): name for name, value in self.trained.items()}
         self.layers: list[Layer] = []
         self.shared: set[str] = set()
-        inside: set[nn.Module] = set()
         for name, part in module.named_modules():
-            composite = None if part in inside else composite_for(part)
-            trained = {
-                inner: value
-                for inner, value in part.named_parameters(recurse=callable(composite))
-                if value.requires_grad
-            }
-            if not trained or part in inside:
+            own = part.named_parameters(recurse=False)
+            trained = {inner: value for inner, value in own if value.requires_grad}
+            if not trained:
                 continue
-            rule = None if callable(composite) else composite or rule_for(part)
+            rule = rule_for(part)
             if isinstance(rule, str):
                 raise NotCovered(f"{name or 'the module itself'}: {rule}")
-            inside |= set(part.modules()) if rule is None else set()
             inner_names = {inner: self.names[id(value)] for inner, value in trained.items()}
             held = frozenset(id(value) for value in trained.values())
             dtype = next(iter(trained.values())).dtype
-            run = composite if callable(composite) else None
-            layer = Layer(name, part, rule, run, inner_names, held, dtype, dimensions(part))
-            self.layers.append(layer)
-        self._plain = [layer for layer in self.layers if layer.composite is None]
+            self.layers.append(Layer(name, part, rule, inner_names, held, dtype, dimensions(part)))
 
     def fit(self, loss: Loss, batch: Any) -> None:
         """Learn from passes with 2 and 3 examples which layers see all examples at once.
@@ -279,13 +226,11 @@ class Tape:
         if apart & self.shared:
             raise NotCovered(f"{min(apart & self.shared)} is called with and without examples")
 
-    def record(
-        self, loss: Loss, batch: Any, spread: bool = True, copies: int = 1
-    ) -> tuple[Tensor, list[Call]]:
+    def record(self, loss: Loss, batch: Any, spread: bool = True) -> tuple[Tensor, list[Call]]:
         """One forward pass: losses (B,) with their graph, and the calls in order.
 
         Args:
-            loss, batch, copies: see `per_example`.
+            loss, batch: see `per_example`.
             spread: repeat what `fit` found to be looked up once for all examples.
         """
         count, calls = size(batch), list[Call]()
@@ -303,34 +248,12 @@ class Tape:
                     raise NotCovered(f"{layer.name} was called with {x.ndim} dimensions")
                 edge = get_gradient_edge(output)
                 below = x.grad_fn if x.requires_grad else None
-                call = Call(layer, x.shape[0], [edge], [(x.detach(), x._version)], below)
-                if layer.rule in NORMS and below is not None:
-                    call.early = True
-                    output.register_hook(partial(call.reduce, copies=copies))
-                calls.append(call)
+                calls.append(Call(layer, x.shape[0], edge, x.detach(), x._version, below))
                 return repeated
 
             return keep
 
-        def forward(layer: Layer, run: Composite) -> Callable[..., Any]:
-            def noted(*args: Any, **kwargs: Any) -> Any:
-                notes = Notes(layer.module)
-                output = run(notes, *args, **kwargs)
-                if isinstance(output, str):
-                    raise NotCovered(f"{layer.name} {output}")
-                if not torch.is_grad_enabled():
-                    raise NotCovered(f"{layer.name} ran without recording gradients")
-                calls.append(Call(layer, notes.lead, notes.edges, notes.stored, notes=notes))
-                return output
-
-            return noted
-
-        forwards = [
-            (layer.module, forward(layer, layer.composite))
-            for layer in self.layers
-            if layer.composite is not None
-        ]
-        with _hooked(self._plain, hook), replaced(forwards), torch.enable_grad():
+        with _hooked(self.layers, hook), torch.enable_grad():
             losses = check_losses(loss(self.module, batch), count)
         return losses, calls
 
@@ -343,12 +266,13 @@ class Tape:
         Raises NotFinite: of some examples; their numbers may have reached the others' in products
             over the batch, as 0 times infinity.
         """
-        losses, calls = self.record(loss, batch, copies=copies)
+        losses, calls = self.record(loss, batch)
         lines = losses.shape[0]
         strange = [call.layer.name for call in calls if call.lead != lines]
         if strange:
             raise NotCovered(f"{strange[0]} was not called with {lines} examples")
-        reason = uncovered(losses, [zone for call in calls for zone in _zones(call)], self.names)
+        zones = [Zone(c.layer.name, c.edge, c.below, c.layer.held) for c in calls]
+        reason = uncovered(losses, zones, self.names)
         if reason:
             raise NotCovered(reason)
         uses = _uses(losses, calls, copies)
@@ -374,19 +298,18 @@ Uses = dict[str, list[tuple[Slopes, str]]]
 
 def _uses(losses: Tensor, calls: list[Call], copies: int) -> Uses:
     """The backward pass: for each parameter, the gradients of all calls that use it."""
-    edges = [edge for call in calls if not call.early for edge in call.edges]
+    edges = [call.edge for call in calls]
     total = losses.sum() if copies == 1 else losses.sum() / copies
-    gradients = list(torch.autograd.grad(total, edges, allow_unused=True))[::-1]
-    missed = {call.edges[0].node for call in calls if call.early and call.made is None}
-    if missed and not missed.isdisjoint(reached(losses)):
-        raise NotCovered("a norm layer was not met in the backward pass")
+    gradients = torch.autograd.grad(total, edges, allow_unused=True)
     uses: Uses = defaultdict(list)
     with torch.no_grad():
-        for call in calls:
-            call.check_inputs()
-            own = [] if call.early else [gradients.pop() for _ in call.edges]
-            for name, slopes, inner in call.slopes(own, copies):
-                uses[name].append((slopes, inner))
+        for call, gradient in zip(calls, gradients, strict=True):
+            if call.stored._version != call.version:
+                raise NotCovered(f"the input of {call.layer.name} was changed in place later")
+            if gradient is not None:
+                slopes = call.slopes(gradient, copies)
+                for inner, name in call.layer.parameters.items():
+                    uses[name].append((slopes, inner))
     return uses
 
 
@@ -420,14 +343,6 @@ def _added(used: list[tuple[Slopes, str]], count: int) -> Iterator[tuple[slice, 
 def _repeat(value: Tensor, count: int) -> Tensor:
     whole = value if len(value) == 1 and value.ndim > 1 else value[None]
     return whole.expand(count, *whole.shape[1:])
-
-
-def _zones(call: Call) -> list[Zone]:
-    name = call.layer.name
-    if call.notes is None:
-        return [Zone(name, call.edges[0], call.below, call.layer.held)]
-    pairs = zip(call.edges, call.notes.below, strict=True)
-    return [Zone(name, edge, below, frozenset()) for edge, below in pairs]
 
 
 @contextmanager

@@ -339,7 +339,17 @@ def _tried(
             tape.fit(loss, few)
             with seeded(0):
                 tape.clipped_sum(loss, few, clip_factors(1.0))
-        check = _measured(way, tape, module, loss, few, random, tolerance)
+
+        def computed(batch: Any, factors: Factors) -> tuple[dict[str, Tensor], Tensor]:
+            if tape is not None:
+                return tape.clipped_sum(loss, batch, factors)
+            return (vmapped if way == "vmap" else looped)(module, loss, batch, factors)
+
+        with evaluating(module) if random else nullcontext():
+            if random and is_random(module, loss, few):
+                raise NotCovered("the model draws random numbers even in evaluation mode")
+            mode = "evaluation" if random else "as given"
+            check = measure(computed, module, loss, few, mode, tolerance)
     except InputError:
         raise
     except NotCovered as reason:
@@ -358,28 +368,6 @@ def _tried(
     else:
         return tape, check
     return None, None
-
-
-def _measured(
-    way: str,
-    tape: Tape | None,
-    module: nn.Module,
-    loss: Loss,
-    few: Any,
-    random: bool,
-    tolerance: float,
-) -> SelfCheck:
-    def computed(batch: Any, factors: Factors) -> tuple[dict[str, Tensor], Tensor]:
-        if tape is not None:
-            return tape.clipped_sum(loss, batch, factors)
-        return (vmapped if way == "vmap" else looped)(module, loss, batch, factors)
-
-    if not random:
-        return measure(computed, module, loss, few, "as given", tolerance)
-    with evaluating(module):
-        if is_random(module, loss, few):
-            raise NotCovered("the model draws random numbers even in evaluation mode")
-        return measure(computed, module, loss, few, "evaluation", tolerance)
 
 
 def _examples(batch: Any, copies: int) -> int:

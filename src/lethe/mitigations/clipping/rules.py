@@ -13,6 +13,7 @@ otherwise the product is made.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Protocol
 
 import torch
@@ -89,8 +90,9 @@ class Product:
     def _gram_squares(self) -> Tensor | None:
         x, g = (part.flatten(0, 1) for part in (self._x, self._g))
         of_x, of_g = torch.bmm(x, x.transpose(1, 2)), torch.bmm(g, g.transpose(1, 2))
-        squares = (of_x * of_g).sum((1, 2))
-        largest = (_diagonal(of_x) * _diagonal(of_g)).clamp_min(0).sqrt().sum(1).square()
+        squares: Tensor = (of_x * of_g).sum((1, 2))
+        diagonal = partial(torch.diagonal, dim1=1, dim2=2)
+        largest = (diagonal(of_x) * diagonal(of_g)).clamp_min(0).sqrt().sum(1).square()
         if bool((squares < _CANCELLED * largest).any()):
             return None
         return squares.view(self._x.shape[:2]).sum(1)
@@ -154,10 +156,6 @@ def _scaled(g: Tensor, x: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     return (g * c, x) if g.numel() <= x.numel() else (g, x * c)
 
 
-def _diagonal(grams: Tensor) -> Tensor:
-    return torch.diagonal(grams, dim1=1, dim2=2)
-
-
 def _lengths(values: Tensor) -> Tensor:
     length: Tensor = torch.linalg.vector_norm(values, dim=1)
     return length
@@ -167,17 +165,16 @@ def _square_norms(grads: Tensor) -> Tensor:
     return grads.flatten(1).square().sum(1)
 
 
-def linear(module: nn.Module, x: Tensor, g: Tensor) -> Product | Flat:
-    """A call of nn.Linear, with any number of middle dimensions."""
+def linear(module: nn.Module, x: Tensor, g: Tensor, transposed: bool = False) -> Product | Flat:
+    """A call of a linear layer, with any number of middle dimensions.
+
+    Args:
+        transposed: the weight is stored as (inputs, outputs), as GPT-2's is.
+    """
     if x.ndim == 2:
-        return Flat(x, g, transposed=False)
-    return Product(_positions(x), _positions(g), module.get_parameter("weight").shape)
-
-
-def linear_product(x: Tensor, g: Tensor, copies: int = 1) -> Product:
-    """A product of (B copies, T, I) inputs and (B copies, T, O) gradients, summed over copies."""
-    shape = (g.shape[-1], x.shape[-1])
-    return Product(_positions(gathered(x, copies)), _positions(gathered(g, copies)), shape)
+        return Flat(x, g, transposed)
+    shape = module.get_parameter("weight").shape
+    return Product(_positions(x), _positions(g), shape, transposed)
 
 
 def gathered(values: Tensor, copies: int) -> Tensor:
@@ -214,14 +211,6 @@ class Grouped:
         first, last, _ = chosen.indices(self._count)
         rows = slice(first * self._copies, last * self._copies)
         return gathered(self._alone.per_example(name, rows), self._copies).sum(1)
-
-
-def transposed_linear(module: nn.Module, x: Tensor, g: Tensor) -> Product | Flat:
-    """A call of a linear layer that stores its weight as (inputs, outputs), as GPT-2's does."""
-    if x.ndim == 2:
-        return Flat(x, g, transposed=True)
-    shape = module.get_parameter("weight").shape
-    return Product(_positions(x), _positions(g), shape, transposed=True)
 
 
 def _positions(values: Tensor) -> Tensor:
@@ -397,9 +386,6 @@ def _group_norm(module: nn.Module, x: Tensor, g: Tensor) -> Made:
     return Made({"weight": (g * normal).reshape(shape).sum(2), "bias": g.reshape(shape).sum(2)})
 
 
-NORMS: tuple[Rule, ...] = (_layer_norm, _rms_norm, _other_rms_norm, _group_norm)
-"""Rules whose gradients per example are far smaller than inputs and gradients at the output."""
-
 _RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: linear,
     nn.Conv1d: conv,
@@ -420,7 +406,7 @@ def rule_for(module: nn.Module) -> Rule | str:
         "transformers.pytorch_utils",
         "Conv1D",
     ):
-        rule = transposed_linear
+        rule = partial(linear, transposed=True)
     if rule is None and _is_other_rms_norm(module):
         rule = _other_rms_norm
     if rule is None:

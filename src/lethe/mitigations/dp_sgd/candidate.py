@@ -25,6 +25,7 @@ from lethe.evidence.of_model import Epsilons
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.mitigations.dp_sgd.method import DpSgd, expected_records
 from lethe.mitigations.dp_sgd.public_weights import LEVELS
+from lethe.mitigations.mitigation import Measured
 from lethe.training.recipe import OPTIMIZERS, TorchRecipe, Treatment
 
 TIMES_BATCH, LEAST_BATCH, OPTIMIZER, RATE = 2, 128, "adam", 0.01
@@ -32,7 +33,7 @@ _MOST_NOISE = 1e5
 
 
 @dataclass(frozen=True)
-class PrivateTraining:
+class PrivateTraining(Measured):
     """DP-SGD with the noise that keeps a target; see `lethe.mitigations.mitigation.Mitigation`.
 
     Noise, rate and steps follow from the size of the data: with n records in the training of one
@@ -82,11 +83,6 @@ class PrivateTraining:
         """See `Mitigation`."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
-    @property
-    def needs_weights(self) -> bool:
-        """See `Mitigation`."""
-        return False
-
     def method(self, records: int) -> DpSgd:
         """The training itself, for n records a model.
 
@@ -110,17 +106,14 @@ class PrivateTraining:
         self, weights: NDArray[np.float32], pool: NDArray[np.bool_] | None = None
     ) -> Treatment:
         """See `Mitigation`; weights are not used."""
-        return Treatment(method=self.method(_trained_on(weights, pool)))
+        everyone = np.ones(len(weights), bool) if pool is None else pool
+        return Treatment(method=self.method(expected_records(everyone)))
 
     def guarantee(self, pool: NDArray[np.bool_] | None = None) -> Guarantee:
         """What `dp_statement` says of this training on half of the pool."""
         if pool is None:
             return unknown_size()
         return of_an_audit(dp_statement(self.run(expected_records(pool))).guarantee)
-
-    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
-        """Nothing further."""
-        return {}
 
     def run(self, records: int) -> DpSgdRun:
         """What runs with n records in the training of one model, for what it proves."""
@@ -201,10 +194,6 @@ def unknown_size() -> Guarantee:
     )
 
 
-def _trained_on(weights: NDArray[np.float32], pool: NDArray[np.bool_] | None) -> int:
-    return expected_records(np.ones(len(weights), bool) if pool is None else pool)
-
-
 @lru_cache(maxsize=1024)
 def _noise(epsilon: float, delta: float | None, rate: float, steps: int, relation: str) -> float:
     """The noise for a target; the search takes up to a second, and an audit asks again and again.
@@ -271,6 +260,7 @@ class IndividualPrivacy:
 
     @property
     def needs_weights(self) -> bool:
+        """See `Mitigation`."""
         return self.weights is None
 
     def treatment(

@@ -8,9 +8,9 @@ size of a batch, and let the optimiser take its step.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +21,7 @@ from torch.nn import functional
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.accounting import check_clip
 from lethe.mitigations.clipping.per_example import stand_ins
-from lethe.mitigations.clipping.plan import ClippingPlan, plan_clipping
+from lethe.mitigations.clipping.plan import plan_clipping
 from lethe.mitigations.clipping.selfcheck import clip_factors
 from lethe.training.batches import augment_stream, dropout_seed, factor, generator
 from lethe.training.loop import (
@@ -37,28 +37,19 @@ from lethe.training.networks.parameters import Network, Noise, Optimizer, loss_s
 from lethe.training.recipe import OPTIMIZERS, Layout, Recipe, TorchRecipe, Work
 from lethe.training.users_code import build_module
 
-# The clipped sum of a part of a batch: of stacked models in one pass, or of one by a plan.
+ClippedSum = Callable[[Tensor, Tensor, Sequence[int], Tensor, float], None]
+"""Writes sums of w_j min(1, C/|g_j|) g_j over the rows of K models into their gradients.
 
-
-class ClippedSum(Protocol):
-    """Writes the clipped sums of K models into the gradients of their parameters."""
-
-    def __call__(
-        self, x: Tensor, truth: Tensor, sizes: Sequence[int], weights: Tensor, clip: float
-    ) -> None:
-        """Sum of w_j min(1, C/|g_j|) g_j over the rows of each model.
-
-        Args:
-            x: (K, B, ...) inputs; may be overwritten.
-            truth: (K, B) class codes or targets.
-            sizes: how many of the B rows are each model's own.
-            weights: (K, B) w_j, 0 where padded.
-        """
-        ...
+From (K, B, ...) inputs, which may be overwritten, (K, B) class codes or targets, how many of the B
+rows are each model's own, (K, B) w_j, 0 where padded, and the clip norm C.
+"""
 
 
 def clipped_sum_of(network: Network, recipe: TorchRecipe, x: Tensor, truth: Tensor) -> ClippedSum:
     """The way to the clipped sum that fits how the models are held.
+
+    All models of a chain in one backward pass; one of any other architecture by the fastest way
+    that passes the self-check.
 
     Args:
         network: of `Chain` or `Alone`.
@@ -67,65 +58,44 @@ def clipped_sum_of(network: Network, recipe: TorchRecipe, x: Tensor, truth: Tens
     Raises InputError: the model mixes records, or no way keeps the clipping bound; see
         `plan_clipping`.
     """
-    if isinstance(network, Chain):
-        return Stacked(network, recipe)
-    if isinstance(network, Alone):
-        return OneModel(network, recipe, *stand_ins((x, truth)))
-    raise InputError(
-        f"{type(network).__name__} has no clipped sums; train models of this kind one by one."
-    )
+    smoothing = recipe.label_smoothing
 
-
-class Stacked:
-    """K models of a chain of layers in one backward pass; see `ClippedSum`."""
-
-    def __init__(self, network: Chain, recipe: TorchRecipe) -> None:
-        self.network, self.recipe = network, recipe
-
-    def __call__(
-        self, x: Tensor, truth: Tensor, sizes: Sequence[int], weights: Tensor, clip: float
+    def stacked(
+        x: Tensor, truth: Tensor, sizes: Sequence[int], weights: Tensor, clip: float
     ) -> None:
+        assert isinstance(network, Chain)
         factors = clip_factors(clip, weights.flatten())
         inside = torch.arange(x.shape[1]) < torch.tensor(sizes)[:, None]
-        outputs = self.network.forward(x, sizes)
-        recipe = self.recipe
-        slope = loss_slope(recipe.loss, outputs, truth, inside.float(), recipe.label_smoothing)
-        self.network.clipped_sum(slope, lambda norms: factors(norms.flatten()).view_as(norms))
+        outputs = network.forward(x, sizes)
+        slope = loss_slope(recipe.loss, outputs, truth, inside.float(), smoothing)
+        network.clipped_sum(slope, lambda norms: factors(norms.flatten()).view_as(norms))
 
+    if isinstance(network, Chain):
+        return stacked
+    assert isinstance(network, Alone)
+    model = network
 
-class OneModel:
-    """One model of any architecture, by the fastest way that passed the self-check.
+    def losses(module: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """(B,) loss of each example, whose slope is that of `loss_slope`."""
+        outputs: Tensor = module(model.given(batch[0])).float()
+        if recipe.loss == "squared-error":
+            return (outputs[:, 0] - batch[1]).square()
+        return functional.cross_entropy(
+            outputs, batch[1], reduction="none", label_smoothing=smoothing
+        )
 
-    Attributes:
-        plan: the way taken, why none faster, and what was measured; see `ClippedSum`.
-    """
+    model.module.train()
+    plan = plan_clipping(model.module, losses, stand_ins((x, truth)))
+    names = [name for name, p in model.module.named_parameters() if p.requires_grad]
 
-    def __init__(self, network: Alone, recipe: TorchRecipe, x: Tensor, truth: Tensor) -> None:
-        self.network = network
-
-        def losses(module: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
-            outputs = module(network.given(batch[0])).float()
-            return example_losses(recipe.loss, outputs, batch[1], recipe.label_smoothing)
-
-        network.module.train()
-        self.plan: ClippingPlan = plan_clipping(network.module, losses, (x, truth))
-        self._names = [n for n, p in network.module.named_parameters() if p.requires_grad]
-
-    def __call__(
-        self, x: Tensor, truth: Tensor, sizes: Sequence[int], weights: Tensor, clip: float
-    ) -> None:
+    def alone(x: Tensor, truth: Tensor, sizes: Sequence[int], weights: Tensor, clip: float) -> None:
         rows = sizes[0]
-        with torch.enable_grad(), self.network.own_randomness():
-            sums, _ = self.plan.clipped_sum((x[0, :rows], truth[0, :rows]), clip, weights[0, :rows])
-        for name, block in zip(self._names, self.network.parameters.blocks, strict=True):
+        with torch.enable_grad(), model.own_randomness():
+            sums, _ = plan.clipped_sum((x[0, :rows], truth[0, :rows]), clip, weights[0, :rows])
+        for name, block in zip(names, model.parameters.blocks, strict=True):
             block.slope[0].copy_(sums[name])
 
-
-def example_losses(kind: str, outputs: Tensor, truth: Tensor, smoothing: float) -> Tensor:
-    """(B,) loss of each example, whose slope is that of `loss_slope`; truth is (B,)."""
-    if kind == "squared-error":
-        return (outputs[:, 0] - truth).square()
-    return functional.cross_entropy(outputs, truth, reduction="none", label_smoothing=smoothing)
+    return alone
 
 
 # Poisson sampling: each record enters each batch by its own coin.
@@ -358,7 +328,13 @@ class _Stack:
     def _sum_batches(self, drawn: Sequence[NDArray[np.int64]]) -> None:
         """The clipped sum of each model's batch, in parts that fit into memory."""
         grad, part = self.network.parameters.grad, self.method.microbatch
-        choices = self._choices(drawn)
+        augment = self.recipe.augment
+        # Random choices of augmentation for the rows of each model, from its own stream.
+        choices = [
+            augment.draw(rng, 1, len(batch))[0]
+            for rng, batch in zip(self._augment, drawn, strict=True)
+            if augment is not None
+        ]
         longest = max(len(batch) for batch in drawn)
         if longest == 0:
             grad.zero_()
@@ -377,16 +353,6 @@ class _Stack:
                 self._total.add_(grad)
         if several:
             grad.copy_(self._total)
-
-    def _choices(self, drawn: Sequence[NDArray[np.int64]]) -> list[NDArray[np.int64]]:
-        """Random choices of augmentation for the rows of each model, from its own stream."""
-        augment = self.recipe.augment
-        if augment is None:
-            return []
-        return [
-            augment.draw(rng, 1, len(batch))[0]
-            for rng, batch in zip(self._augment, drawn, strict=True)
-        ]
 
     def _gather(self, at: Tensor, choices: Sequence[NDArray[np.int64]]) -> Tensor:
         """(K, B, ...) inputs, augmented where the recipe says so."""

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least
 from lethe.mitigations.dp_sgd.method import scaled_by_held_out
+from lethe.training.chunks import signal_maker
 from lethe.training.design import check_models, membership, model_seed
 from lethe.training.loop import default_layout, train_models
 from lethe.training.recipe import TorchRecipe, Treatment, Work
-from lethe.training.signals import signal_from_logits, signal_from_predictions, target_sd
 
 LEAST_HELD_OUT = 20
 LEVELS = 32
@@ -72,8 +72,9 @@ def public_weights(
     # For these models the held-out records are the pool; no other record has any part in them.
     inputs = scaled_by_held_out(features, pool)
     terms = inputs, labels, members, ~pool, Treatment(), seeds, default_layout(recipe)
+    convert = signal_maker(labels, ~pool)
     signals = np.stack(
-        [_signal(logits, labels, ~pool) for logits in train_models(Work(recipe, *terms))]
+        [convert(outputs, "logits") for outputs in train_models(Work(recipe, *terms))]
     )
     difficulty = -np.where(members, np.nan, signals.astype(np.float64))
     exposure = predicted(
@@ -156,14 +157,3 @@ def predicted(known: Float, values: Float, asked: Float, neighbours: int | None 
     start = np.searchsorted(turning, asked)
     means: Float = (sums[start + count] - sums[start]) / count
     return means
-
-
-def _signal(
-    outputs: NDArray[np.float32],
-    labels: NDArray[np.int64] | NDArray[np.float64],
-    held: NDArray[np.bool_],
-) -> NDArray[np.float32]:
-    if labels.dtype.kind == "f":
-        targets = labels.astype(np.float64)
-        return signal_from_predictions(outputs, targets, target_sd(targets, held))
-    return signal_from_logits(outputs, labels.astype(np.int64))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,14 +19,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from lethe.errors import InputError, check_choice
+from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise, noise_seed
+from lethe.mitigations.mitigation import Measured
 from lethe.mitigations.pseudo_posterior import (
-    OUTCOMES,
     EpsilonEstimate,
     ScaleResponse,
     estimate_epsilon,
-    linear_weights,
     record_risk,
     scalar_weights,
     scale_response,
@@ -36,7 +35,6 @@ from lethe.mitigations.swag import Swag
 from lethe.mitigations.swag_release.records import (
     Inputs,
     Logits,
-    LogLikelihood,
     Records,
     ReleaseSettings,
     class_log_likelihood,
@@ -68,11 +66,10 @@ def release_guarantee(
         f"with 1 draw the estimate is {estimate.growth[0]:.4g}, with {estimate.draws} draws "
         f"{estimate.growth[-1]:.4g}: it grows with their number",
     ]
-    if settings.weighting != "none" and estimate.epsilon > settings.epsilon:
+    if estimate.epsilon > settings.epsilon:
         assumptions.append(f"the target of {settings.epsilon:g} was not met")
     assumptions.append("the estimate looks at losses only and ignores SWAG's covariance")
-    if settings.weighting in ("target", "linear", "scalar") or settings.rounds > 0:
-        assumptions.append("the weights were computed from the private records")
+    assumptions.append("the weights were computed from the private records")
     if estimate.bounded is None:
         assumptions.append("the loss has no bound")
     if response is not None:
@@ -115,8 +112,6 @@ def swag_ppm(
     *,
     draw_seed: int | None = None,
     logits: Logits = model_logits,
-    log_likelihood: LogLikelihood | None = None,
-    outcome: str = "discrete",
     progress: Progress | None = None,
     checkpoints: Checkpoints | None = None,
 ) -> Mechanism:
@@ -129,48 +124,32 @@ def swag_ppm(
         module: with the weights to start from (step 1), public ones if it is pre-trained; it is
             not changed. Frozen parameters stay and are not drawn.
         inputs: (N, ...) tensor, or a mapping of them by argument name.
-        truth: (N,) class codes; anything with N rows for a `log_likelihood` of one's own.
+        truth: (N,) class codes.
         draw_seed: of the released draw, which its secrecy rests on; 128 secret bits by default.
             One that is given is for audits and reproductions, and the label says so.
         logits: (module, batch) -> (B, C) scores.
-        log_likelihood: (module, batch, truth) -> (B,) log p instead of a classifier's; a floor
-            is then its own affair.
-        outcome: ``discrete`` or ``density``, for a `log_likelihood` of one's own.
         progress: is told (step, done, of).
         checkpoints: of finished parts; `release_draw` gives one of a folder.
 
     Raises:
-        InputError: no records, unbounded loss where a bound is needed, batch normalisation that
-            was not allowed, or training that diverged.
+        InputError: no records, batch normalisation, or training that diverged.
         NotMeasurable: a record of positive weight has an infinite loss.
     """
-    check_choice("outcome", outcome, OUTCOMES)
-    if log_likelihood is not None and settings.floor is not None:
-        raise InputError(
-            f"floor={settings.floor!r} is for classifiers; with log_likelihood= the loss is "
-            "yours, so set floor=None and bound it there."
-        )
-    if log_likelihood is None and outcome != "discrete":
-        raise InputError(f"outcome={outcome!r} needs log_likelihood=, a density's logarithm.")
     device = next(module.parameters()).device
-    records = Records(inputs, truth, device, classes=log_likelihood is None)
+    records = Records(inputs, truth, device)
     trained = Trained(
         copy.deepcopy(module),
         records,
-        log_likelihood or class_log_likelihood(logits, settings.floor),
+        class_log_likelihood(logits, settings.floor),
         settings.momentum,
         settings.weight_decay,
         settings.batch_size,
-        settings.batch_norm,
     )
-    bound = None
-    if log_likelihood is None:
-        classes = count_classes(logits, trained.module, records)
-        if settings.floor is not None:
-            bound = loss_bound(settings.floor, classes)
+    classes = count_classes(logits, trained.module, records)
+    bound = None if settings.floor is None else loss_bound(settings.floor, classes)
     given, secret = draw_seed is not None, noise_seed(draw_seed)
     parts = checkpoints or Checkpoints()
-    return _Run(settings, trained, seed, secret, given, outcome, bound, parts, progress).six_steps()
+    return _Run(settings, trained, seed, secret, given, bound, parts, progress).six_steps()
 
 
 @dataclass(frozen=True)
@@ -182,7 +161,6 @@ class _Run:
     seed: int  # of training and measuring
     secret: int  # seed of the released draw
     given: bool  # whether the caller gave that
-    outcome: str  # ``discrete`` or ``density``
     bound: float | None  # of the loss, or None
     checkpoints: Checkpoints  # of finished parts
     progress: Progress | None  # is told (step, done, of)
@@ -193,13 +171,15 @@ class _Run:
         fitted = self._fit("2-fit", (FIT,), settings.fit_epochs, None)
         first = self._sample("3-swag", (SWAG,), None)
         values = self._measure("4-draws", first, child_seed(self.seed, DRAWS), settings.draws)
-        risk = record_risk(values, self.outcome)
+        risk = record_risk(values)
         weights = self._weights(risk)
-        unweighted = self._raw_epsilon(risk)
+        everyone = np.ones(len(risk))
+        finite = np.isfinite(risk).all()
+        unweighted = self._estimate(-risk[None, :], everyone).epsilon if finite else math.inf
         rounds: list[float] = []
         for number in range(settings.rounds + 1):
             if number > 0:
-                lower = self._targeted(record_risk(values, self.outcome))
+                lower = self._targeted(record_risk(values))
                 changed = np.minimum(weights, lower)
                 if np.array_equal(changed, weights):
                     break
@@ -244,16 +224,14 @@ class _Run:
     def _sample(self, name: str, stream: tuple[int, ...], weights: Float | None) -> Swag:
         """Steps 3 and 6: SGD on at a constant, higher rate, one collection an epoch."""
         settings = self.settings
-        file = self.checkpoints.path(name)
-        if file is not None and file.exists():
-            return Swag.load(file, device=str(self.trained.records.device))
-        posterior = Swag(
-            self.trained.parameters, settings.rank, settings.scale, precision=settings.precision
-        )
+        posterior = Swag(self.trained.parameters, settings.rank, settings.scale)
+        done = self.checkpoints.load(name)
+        if done is not None:
+            posterior.restore(done)
+            return posterior
         phase = Phase(name, (self.seed, *stream), settings.swag_epochs, settings.swag_rate)
         self.trained.train(phase, weights, self.checkpoints, posterior.collect, self.progress)
-        if file is not None:  # kept whole, so that its collections are needed no more
-            posterior.save(file)
+        self.checkpoints.save(name, posterior.state())  # its collections are needed no more
         self.checkpoints.delete(f"{name}.")
         return posterior
 
@@ -282,19 +260,11 @@ class _Run:
 
     def _weights(self, risk: Float) -> Float:
         """Step 4: one of the forms."""
-        settings = self.settings
-        if settings.weighting == "none":
-            return np.where(np.isfinite(risk), 1.0, 0.0)
-        if settings.weighting == "linear":
-            weights = linear_weights(risk, *settings.linear)
-        elif settings.weighting == "bound":
-            weights = self._targeted(np.full_like(risk, self.bound))
-        else:
-            scalar = settings.weighting == "scalar"
-            weights = self._targeted(risk, scalar_weights if scalar else target_weights)
+        scalar = self.settings.weighting == "scalar"
+        weights = self._targeted(risk, scalar_weights if scalar else target_weights)
         if not (weights > 0).any():
             raise InputError(
-                f"weighting={settings.weighting!r} gives every record the weight 0: nothing "
+                f"weighting={self.settings.weighting!r} gives every record the weight 0: nothing "
                 "would be learned; set floor=, or lower swag_rate."
             )
         return weights
@@ -303,23 +273,16 @@ class _Run:
         settings = self.settings
         # The target is for all releases together.
         target = settings.epsilon / settings.releases
-        return form(risk, target, settings.relation, self.outcome)
+        return form(risk, target, settings.relation)
 
     def _estimate(self, values: Float, weights: Float) -> EpsilonEstimate:
         return estimate_epsilon(
             values,
             weights,
             self.settings.relation,
-            outcome=self.outcome,
             releases=self.settings.releases,
             bound=self.bound,
         )
-
-    def _raw_epsilon(self, risk: Float) -> float:
-        """Epsilon at weight 1, infinite where a loss is."""
-        if not np.isfinite(risk).all():
-            return math.inf
-        return self._estimate(-risk[None, :], np.ones(len(risk))).epsilon
 
     def _respond(
         self, posterior: Swag, seed: int, tail: str, values: Float, weights: Float
@@ -339,7 +302,6 @@ class _Run:
             tables,
             weights,
             settings.relation,
-            outcome=self.outcome,
             releases=settings.releases,
             bound=self.bound,
         )
@@ -426,7 +388,7 @@ class DrawMethod:
 
 
 @dataclass(frozen=True)
-class PosteriorDraw:
+class PosteriorDraw(Measured):
     """A draw from the SWAG pseudo posterior as a candidate of an audit.
 
     Attributes:
@@ -437,19 +399,18 @@ class PosteriorDraw:
     relation: str = "replace-one"  # that the estimate is under, ``add/remove`` or ``replace-one``
     floor: float | None = 0.01  # m in (0, 1) of the loss floor; None leaves losses unbounded
     weighting: str = "target"  # see `ReleaseSettings`
-    needs_weights: bool = False  # never: each model makes its own weights
 
     @property
     def name(self) -> str:
         """Unique name of the candidate."""
-        kind = {"target": "swag-ppm"}.get(self.weighting, f"swag-{self.weighting}")
+        kind = {"target": "swag-ppm", "scalar": "swag-scalar"}[self.weighting]
         return f"{kind}-{self.epsilon:g}"
 
     @property
     def title(self) -> str:
         """What is done, in words."""
         who = {"target": "risky records count less", "scalar": "all records count less, alike"}
-        return f"one draw from a posterior in which {who.get(self.weighting, self.weighting)}"
+        return f"one draw from a posterior in which {who[self.weighting]}"
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -495,7 +456,3 @@ class PosteriorDraw:
             ),
         )
         return from_seeded_noise(label, given=True)
-
-    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
-        """Nothing further."""
-        return {}

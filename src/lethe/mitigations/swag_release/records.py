@@ -17,11 +17,9 @@ from torch.nn import functional as F
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.mitigations.clipping.selfcheck import evaluating
 from lethe.mitigations.pseudo_posterior import NEIGHBOURS
-from lethe.mitigations.swag import PRECISIONS
 from lethe.training.fingerprint import digest, hash_value
 
-WEIGHTINGS = ("target", "linear", "scalar", "bound", "none")
-BATCH_NORMS = ("refuse", "frozen")
+WEIGHTINGS = ("target", "scalar")
 
 
 @dataclass(frozen=True)
@@ -32,10 +30,7 @@ class ReleaseSettings:
         epsilon: target of the estimated epsilon, of all released draws together, > 0.
         relation: ``add/remove`` or ``replace-one``; there is no default, since every epsilon
             means another thing under the other relation.
-        weighting: ``target`` (form a), ``linear`` (form b), ``scalar`` (form c, the tempered
-            posterior), ``bound`` (one weight from the loss bound alone, so that no data enter
-            it; needs `floor`), or ``none``.
-        linear: scale and shift of form b.
+        weighting: ``target`` (form a of the study) or ``scalar`` (form c, the tempered posterior).
         floor: m in (0, 1): the training loss itself is -log((1 - m) p + m / C), at most
             ln(C / m). None leaves the loss without a bound.
         fit_epochs: passes of step 2.
@@ -54,15 +49,11 @@ class ReleaseSettings:
             the final draws, and steps 5 and 6 repeated; ends early where none is.
         releases: draws that may ever leave; the epsilon is for all together.
         scales: scales of the draw at which the epsilon is measured again; empty for none.
-        batch_norm: ``refuse``; ``frozen``: running statistics stay as they are given, in training
-            too.
-        precision: of SWAG's deviations, ``full`` or ``bfloat16``.
     """
 
     epsilon: float
     relation: str
     weighting: str = "target"
-    linear: tuple[float, float] = (1.0, 0.0)
     floor: float | None = None
     fit_epochs: int = 10
     refit_epochs: int = 10
@@ -79,8 +70,6 @@ class ReleaseSettings:
     rounds: int = 0
     releases: int = 1
     scales: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
-    batch_norm: str = "refuse"
-    precision: str = "full"
 
     def __post_init__(self) -> None:
         for name in ("epsilon", "rate", "swag_rate", "scale"):
@@ -89,8 +78,6 @@ class ReleaseSettings:
             check_between("scales", scale, 0, math.inf, open_low=True, open_high=True)
         check_choice("relation", self.relation, NEIGHBOURS)
         check_choice("weighting", self.weighting, WEIGHTINGS)
-        check_choice("batch_norm", self.batch_norm, BATCH_NORMS)
-        check_choice("precision", self.precision, PRECISIONS)
         check_between("momentum", self.momentum, 0, 1, open_high=True)
         check_between("weight_decay", self.weight_decay, 0, math.inf, open_high=True)
         for name, low in _WHOLE.items():
@@ -100,11 +87,6 @@ class ReleaseSettings:
             check_at_least(name, value, low)
         if self.floor is not None:
             check_between("floor", self.floor, 0, 1, open_low=True, open_high=True)
-        if self.weighting == "bound" and self.floor is None:
-            raise InputError(
-                "weighting='bound' needs a bounded loss, and floor=None leaves it without one; "
-                "set floor=, such as 0.01."
-            )
         if self.swag_rate < self.rate:
             raise InputError(
                 f"swag_rate={self.swag_rate!r} must be at least rate={self.rate!r}: the draws "
@@ -136,16 +118,13 @@ class Records:
     Args:
         inputs: (N, ...) tensor or array, or a mapping of them by the names that the model's
             forward takes, as a tokenizer gives them.
-        truth: (N,) class codes, or (N, ...) targets for a log-likelihood of one's own.
+        truth: (N,) class codes.
         device: of the model; batches are moved there.
-        classes: whether truth must be class codes.
 
     Raises InputError: no records, unequal lengths, NaN or infinity, or no class codes.
     """
 
-    def __init__(
-        self, inputs: Inputs, truth: ArrayLike | Tensor, device: torch.device, classes: bool
-    ) -> None:
+    def __init__(self, inputs: Inputs, truth: ArrayLike | Tensor, device: torch.device) -> None:
         self.truth = _tensor("truth", truth)
         self.named = isinstance(inputs, Mapping)
         parts = inputs if isinstance(inputs, Mapping) else {"inputs": inputs}
@@ -158,15 +137,11 @@ class Records:
             if value.ndim == 0 or len(value) != self.count:
                 rows = len(value) if value.ndim else "none"
                 raise InputError(f"{name} has {rows} rows, truth has {self.count}.")
-        if classes:
-            if self.truth.ndim != 1 or self.truth.is_floating_point() or self.truth.is_complex():
-                raise InputError(
-                    "truth must be (records,) whole class codes; for other outcomes give "
-                    "log_likelihood=."
-                )
-            self.truth = self.truth.long()
-            if int(self.truth.min()) < 0:
-                raise InputError(f"truth has the class {int(self.truth.min())}; codes start at 0.")
+        if self.truth.ndim != 1 or self.truth.is_floating_point() or self.truth.is_complex():
+            raise InputError("truth must be (records,) whole class codes.")
+        self.truth = self.truth.long()
+        if int(self.truth.min()) < 0:
+            raise InputError(f"truth has the class {int(self.truth.min())}; codes start at 0.")
 
     def batch(self, rows: NDArray[np.int64]) -> tuple[Any, Tensor]:
         """Inputs and truth of some rows, on the model's device."""

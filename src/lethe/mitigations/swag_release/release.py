@@ -16,20 +16,19 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise, noise_seed
-from lethe.files import write_for_owner
+from lethe.files import write_for_owner, write_whole
 from lethe.mitigations.swag_release.mechanism import Mechanism, swag_ppm
 from lethe.mitigations.swag_release.records import (
     Inputs,
     Logits,
-    LogLikelihood,
     Records,
     ReleaseSettings,
     model_logits,
 )
 from lethe.mitigations.swag_release.training import FolderCheckpoints, Progress
-from lethe.mitigations.swag_state import write_state
 from lethe.training.fingerprint import hash_value
 from lethe.training.folder import lock_folder
+from lethe.training.shards import tensor_bytes
 
 FORMAT = "lethe-released-draw-1"
 
@@ -69,8 +68,6 @@ def release_draw(
     seed: int = 0,
     draw_seed: int | None = None,
     logits: Logits = model_logits,
-    log_likelihood: LogLikelihood | None = None,
-    outcome: str = "discrete",
     progress: Progress | None = None,
 ) -> ReleasedDraw:
     """Run the six steps of `swag_ppm` in a folder and write the draw that may leave.
@@ -89,14 +86,12 @@ def release_draw(
     Args:
         module: as in `swag_ppm`, like what is not named here.
         inputs: private inputs.
-        truth: private classes or targets.
+        truth: private classes.
         settings: what to do.
         folder: of this release; new or empty at the first call.
         seed: of training and measuring.
         draw_seed: of the released draw; by default 128 secret bits, kept in the folder.
         logits: (module, batch) -> (B, C) scores.
-        log_likelihood: (module, batch, truth) -> (B,) log p.
-        outcome: ``discrete`` or ``density``.
         progress: is told (step, done, of).
 
     Raises:
@@ -109,8 +104,20 @@ def release_draw(
     first = next(module.parameters(), None)
     if first is None:
         raise InputError("the module has no parameters.")
-    records = Records(inputs, truth, first.device, classes=log_likelihood is None)
-    terms = _asked(module, records, settings, seed, draw_seed, logits, log_likelihood, outcome)
+    records = Records(inputs, truth, first.device)
+    live = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
+    kinds = {name: type(part) for name, part in module.named_modules()}
+    state = {name: value.detach().clone() for name, value in module.state_dict().items()}
+    terms = {  # what the released bytes depend on
+        "records": records.fingerprint(),
+        "weights": hash_value(state),
+        "module": hash_value([str(module), live, kinds]),
+        "logits": hash_value(logits),
+        "seed": seed,
+        "draw_seed": None if draw_seed is None else str(draw_seed),
+        "draw_seed_given": None if draw_seed is None else True,
+        **asdict(settings),
+    }
     fresh = {"draw_seed": str(noise_seed(None)), "draw_seed_given": False}
     with private_folder(place / "private", terms, fresh) as known:
         mechanism = swag_ppm(
@@ -121,8 +128,6 @@ def release_draw(
             seed,
             draw_seed=int(known["draw_seed"]),
             logits=logits,
-            log_likelihood=log_likelihood,
-            outcome=outcome,
             progress=progress,
             checkpoints=FolderCheckpoints(place / "private"),
         )
@@ -134,34 +139,6 @@ def release_draw(
             for number, draw in enumerate(mechanism.draws)
         ]
     return ReleasedDraw(tuple(files), mechanism)
-
-
-def _asked(
-    module: nn.Module,
-    records: Records,
-    settings: ReleaseSettings,
-    seed: int,
-    draw_seed: int | None,
-    logits: Logits,
-    log_likelihood: LogLikelihood | None,
-    outcome: str,
-) -> dict[str, Any]:
-    """What the released bytes depend on, as plain values and hashes."""
-    live = {name: parameter.requires_grad for name, parameter in module.named_parameters()}
-    kinds = {name: type(part) for name, part in module.named_modules()}
-    return {
-        "records": records.fingerprint(),
-        "weights": hash_value(
-            {name: value.detach().clone() for name, value in module.state_dict().items()}
-        ),
-        "module": hash_value([str(module), live, kinds]),
-        "logits": hash_value(logits if log_likelihood is None else log_likelihood),
-        "outcome": outcome,
-        "seed": seed,
-        "draw_seed": None if draw_seed is None else str(draw_seed),
-        "draw_seed_given": None if draw_seed is None else True,
-        **asdict(settings),
-    }
 
 
 def _write(
@@ -188,8 +165,12 @@ def _write(
         "release": json.dumps(label, allow_nan=False),
     }
     # Counters, which only training reads, are no part of the draw.
-    solid = {name: value.float() for name, value in draw.items() if value.is_floating_point()}
-    write_state(path, solid, header)
+    solid = {
+        name: value.float().cpu().contiguous().numpy()
+        for name, value in draw.items()
+        if value.is_floating_point()
+    }
+    write_whole(path, tensor_bytes(solid, header))
     return path
 
 
@@ -217,7 +198,9 @@ def private_folder(
         raise InputError(f"folder={str(folder)!r} is a file; name a folder.")
     file = folder / _STATE
     if folder.is_dir() and not file.exists():
-        foreign = [entry.name for entry in folder.iterdir() if not _leftover(entry)]
+        kept = r"\.lock|\..*\.part"  # by a first call that was killed
+        names = [entry.name for entry in folder.iterdir()]
+        foreign = [name for name in names if not re.fullmatch(kept, name)]
         if foreign:
             raise InputError(
                 f"{folder} holds {foreign[0]!r} but no {_STATE}, so it is no release; "
@@ -235,10 +218,6 @@ def private_folder(
         yield _same(file, asked, fresh)
     finally:
         os.close(lock)
-
-
-def _leftover(path: Path) -> bool:
-    return path.name == ".lock" or bool(re.fullmatch(r"\..*\.part", path.name))
 
 
 def _same(file: Path, asked: Mapping[str, Any], fresh: Mapping[str, Any]) -> dict[str, Any]:

@@ -43,10 +43,6 @@ class Checkpoints:
     def delete(self, prefix: str) -> None:
         """Drop everything whose name begins with the prefix."""
 
-    def path(self, name: str) -> Path | None:
-        """File for something that writes itself, or None."""
-        return None
-
 
 class FolderCheckpoints(Checkpoints):
     """Keeps each thing as one safetensors file of a folder.
@@ -83,10 +79,6 @@ class FolderCheckpoints(Checkpoints):
         """Delete the files whose name begins with the prefix."""
         for file in self.folder.glob(f"{prefix}*.safetensors"):
             file.unlink()
-
-    def path(self, name: str) -> Path | None:
-        """The file of that name."""
-        return self.folder / f"{name}.safetensors"
 
 
 Progress = Callable[[str, int, int], None]
@@ -140,9 +132,9 @@ class Trained:
         module: is changed; frozen parameters stay as they are.
         records: all private records.
         log_likelihood: (module, batch, truth) -> (B,) log p; the loss is minus that.
-        momentum, weight_decay, batch_size, batch_norm: see `ReleaseSettings`.
+        momentum, weight_decay, batch_size: see `ReleaseSettings`.
 
-    Raises InputError: nothing to train, or batch normalisation that was not allowed.
+    Raises InputError: nothing to train, or batch normalisation.
     """
 
     def __init__(
@@ -153,7 +145,6 @@ class Trained:
         momentum: float,
         weight_decay: float,
         batch_size: int,
-        batch_norm: str,
     ) -> None:
         self.module, self.records = module, records
         self.log_likelihood = log_likelihood
@@ -163,7 +154,7 @@ class Trained:
         self.parameters = {n: p for n, p in module.named_parameters() if p.requires_grad}
         if not self.parameters:
             raise InputError("the module has no parameter that requires a gradient.")
-        self.norms = _allowed_norms(module, batch_norm)
+        _refuse_batch_norms(module)
         self._still = {name: buffer.clone() for name, buffer in module.named_buffers()}
 
     def snapshot(self) -> Named:
@@ -246,8 +237,6 @@ class Trained:
     ) -> None:
         order = np.random.default_rng([*phase.stream, epoch]).permutation(self.records.count)
         self.module.train(True)
-        for norm in self.norms:
-            norm.train(False)
         # A record counts alpha_i an epoch, whatever batch it falls into.
         size = self.records.count / self.steps
         with seeded(seed_of(np.random.SeedSequence((*phase.stream, epoch, 1)))):
@@ -257,21 +246,12 @@ class Trained:
                 if len(rows) == 0:
                     continue
                 batch, truth = self.records.batch(rows)
-                values = self._values(batch, truth)
+                values = self.log_likelihood(self.module, batch, truth)
                 if weights is not None:
                     values = values * torch.from_numpy(weights[rows]).to(values)
                 torch.autograd.backward([-values.sum() / size])
                 optimizer.step()
         self._check(phase, epoch)
-
-    def _values(self, batch: object, truth: Tensor) -> Tensor:
-        values = self.log_likelihood(self.module, batch, truth)
-        if values.shape != (len(truth),):
-            raise InputError(
-                f"log_likelihood gives {tuple(values.shape)} for {len(truth)} records; it must "
-                "give one value a record."
-            )
-        return values
 
     def _check(self, phase: Phase, epoch: int) -> None:
         for name, parameter in self.parameters.items():
@@ -294,22 +274,14 @@ class Trained:
         parts = []
         for rows in self.records.batches(self.together):
             batch, truth = self.records.batch(rows)
-            parts.append(self._values(batch, truth).double().cpu())
+            parts.append(self.log_likelihood(self.module, batch, truth).double().cpu())
         return torch.cat(parts).numpy()
 
 
-def _allowed_norms(module: nn.Module, batch_norm: str) -> list[_BatchNorm]:
-    norms = {name: norm for name, norm in module.named_modules() if isinstance(norm, _BatchNorm)}
-    for name, norm in norms.items():
-        if norm.running_mean is None:
+def _refuse_batch_norms(module: nn.Module) -> None:
+    for name, norm in module.named_modules():
+        if isinstance(norm, _BatchNorm):
             raise InputError(
-                f"{name} normalises by the batch in use too, so no record has a likelihood of "
-                "its own; use LayerNorm or GroupNorm."
+                f"{name} is batch normalisation, which reads the private records at full weight "
+                "and outside any estimate; use LayerNorm or GroupNorm."
             )
-        if batch_norm == "refuse":
-            raise InputError(
-                f"{name} is batch normalisation, whose statistics read the private records at "
-                "full weight; use LayerNorm or GroupNorm, or batch_norm='frozen' to keep those "
-                "it was given."
-            )
-    return list(norms.values())

@@ -12,7 +12,7 @@ from typing import Any
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge, charge_of, minus, pair, plus
+from lethe.queries.charge import Charge, charge_of, minus, plus
 from lethe.queries.ledger.contract import Damaged, Entry
 
 FORMAT = "lethe-ledger/1"
@@ -48,30 +48,7 @@ class Accounts:
 
     def to_text(self) -> str:
         """Canonical JSON."""
-        account = self.own
-        return canonical(
-            {
-                "rule": self.rule,
-                "relation": self.relation,
-                "unit": self.unit,
-                "fingerprint": self.fingerprint,
-                "budget": pair(self.budget),
-                "spent": pair(self.spent),
-                "open": self.open,
-                "most_each": self.most_each,
-                "queries": self.queries,
-                "answers": self.answers,
-                "pure_rho": self.pure_rho,
-                "own": None
-                if account is None
-                else {
-                    "limit": None if account.limit is None else pair(account.limit),
-                    "spent": pair(account.spent),
-                    "queries": account.queries,
-                    "most": account.most,
-                },
-            }
-        )
+        return canonical(vars(self))
 
     @staticmethod
     def from_text(text: str) -> Accounts:
@@ -85,10 +62,8 @@ class Accounts:
             for name in ("budget", "spent"):
                 fields[name] = Charge(rule, *fields[name])
             if state is not None:
-                limit = state["limit"] and Charge(rule, *state["limit"])
-                state = Account(
-                    limit, Charge(rule, *state["spent"]), state["queries"], state["most"]
-                )
+                state["limit"] = state["limit"] and Charge(rule, *state["limit"])
+                state = Account(**{**state, "spent": Charge(rule, *state["spent"])})
             return Accounts(**fields, own=state)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise Damaged(f"the accounts of an entry cannot be read: {error!r}.") from error
@@ -110,8 +85,16 @@ class Account:
 
 
 def canonical(value: Any) -> str:
-    """One JSON text for one value, in ASCII."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    """One JSON text for one value, in ASCII; a charge is its two numbers of units."""
+    return json.dumps(
+        value,
+        sort_keys=True,
+        separators=(",", ":"),
+        allow_nan=False,
+        default=lambda part: (
+            [part.units, part.delta_units] if isinstance(part, Charge) else vars(part)
+        ),
+    )
 
 
 def read_json(text: str | bytes) -> Any:

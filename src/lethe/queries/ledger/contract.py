@@ -84,6 +84,12 @@ class Share:
     queries: int  # asked so far
     most_queries: int | None  # allowed in all; None without a limit
 
+    def to_json(self) -> dict[str, Any]:
+        return {
+            name: charge_json(value) if isinstance(value, Charge) else value
+            for name, value in vars(self).items()
+        }
+
 
 @dataclass(frozen=True)
 class Status:
@@ -136,22 +142,12 @@ class Status:
             "relation": self.relation,
             "unit": self.unit,
             "rule": self.budget.rule,
-            "budget": charge_json(self.budget),
-            "first_budget": charge_json(self.first_budget),
-            "spent": charge_json(self.spent),
-            "left": charge_json(self.left),
+            **{
+                name: charge_json(getattr(self, name))
+                for name in ("budget", "first_budget", "spent", "left")
+            },
             "open": self.open,
-            "analysts": [
-                {
-                    "analyst": share.analyst,
-                    "limit": None if share.limit is None else charge_json(share.limit),
-                    "spent": charge_json(share.spent),
-                    "left": charge_json(share.left),
-                    "queries": share.queries,
-                    "most_queries": share.most_queries,
-                }
-                for share in self.shares
-            ],
+            "analysts": [share.to_json() for share in self.shares],
             "queries": self.queries,
             "answers": self.answers,
             "raises": [{"number": number, "reason": reason} for number, reason in self.raises],

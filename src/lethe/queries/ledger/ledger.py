@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hmac
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,14 +16,7 @@ from typing import Any
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import (
-    Charge,
-    charge_of,
-    check_limit,
-    check_queries,
-    fits,
-    pair,
-)
+from lethe.queries.charge import Charge, charge_of, check_limit, check_queries, fits
 from lethe.queries.ledger import chain, words
 from lethe.queries.ledger.chain import read_json, trusted
 from lethe.queries.ledger.contract import (
@@ -129,7 +121,7 @@ class Ledger:
             last = _append(rows, None, dataset, "create", accounts, chain.first_body(schema))
             for name, limit in sorted((analysts or {}).items()):
                 accounts = chain.after_grant(accounts, None, limit, None)
-                body = chain.canonical({"limit": pair(limit), "queries": None})
+                body = chain.canonical({"limit": limit, "queries": None})
                 last = _append(rows, last, dataset, "grant", accounts, body, name)
 
     def grant(
@@ -148,7 +140,7 @@ class Ledger:
             check_limit(f"budget of {analyst!r}", limit, before.rule)
             account = rows.account(dataset, analyst)
             accounts = chain.after_grant(before, account, limit, queries)
-            body = chain.canonical({"limit": pair(limit), "queries": queries})
+            body = chain.canonical({"limit": limit, "queries": queries})
             _append(rows, last, dataset, "grant", accounts, body, analyst)
 
     def raise_budget(self, dataset: str, budget: Charge, *, reason: str) -> None:
@@ -166,7 +158,7 @@ class Ledger:
                     " and its delta not below: a budget can be raised only."
                 )
             accounts = chain.after_raise(before, budget)
-            body = chain.canonical({"budget": pair(budget), "reason": reason})
+            body = chain.canonical({"budget": budget, "reason": reason})
             _append(rows, last, dataset, "raise", accounts, body)
 
     def spend(
@@ -198,9 +190,13 @@ class Ledger:
         _check_text("analyst", analyst, LONGEST_NAME)
         _check_text("query", query, LONGEST_QUERY)
         # All that can be done beforehand is: others wait from here on.
-        shown, key, rule = chain.guarantee_json(guarantee), chain.key_of(query), self._rule(dataset)
+        shown, key = chain.guarantee_json(guarantee), chain.key_of(query)
+        if dataset not in self._rules:
+            with self._reading() as rows:
+                self._rules[dataset] = rows.last(dataset)[1].rule
+        rule = self._rules[dataset]
         charge, rho = charge_of(guarantee, rule), chain.pure_rho(guarantee, rule)
-        body = chain.canonical({"query": query, "charge": pair(charge), "guarantee": shown})
+        body = chain.canonical({"query": query, "charge": charge, "guarantee": shown})
         with self._writing(dataset) as rows:
             last, before = rows.last(dataset)
             if before.rule != rule:
@@ -430,25 +426,15 @@ class Ledger:
                 self._compared = True
             yield rows
 
-    def _writing(self, dataset: str) -> AbstractContextManager[Rows]:
-        if self._anchor is None:
-            return self._store.writing(dataset)
-        return self._anchored_writing(dataset, self._anchor)
-
     @contextlib.contextmanager
-    def _anchored_writing(self, dataset: str, anchor: Anchor) -> Iterator[Rows]:
+    def _writing(self, dataset: str) -> Iterator[Rows]:
+        anchor = self._anchor
         with self._store.writing(dataset) as rows:
-            if wrong := anchor.missing_from(rows):
+            if anchor is not None and (wrong := anchor.missing_from(rows)):
                 raise Damaged(words.refused(wrong))
             yield rows
-        if rows.newest is not None:
+        if anchor is not None and rows.newest is not None:
             anchor.advance(rows.newest)
-
-    def _rule(self, dataset: str) -> str:
-        if dataset not in self._rules:
-            with self._reading() as rows:
-                self._rules[dataset] = rows.last(dataset)[1].rule
-        return self._rules[dataset]
 
 
 def open_ledger(where: str | Path, anchor: str | Path | None = None) -> Ledger:

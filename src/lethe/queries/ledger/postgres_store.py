@@ -137,7 +137,7 @@ class PostgresStore(Store):
             try:
                 fresh.execute("SET synchronous_commit TO on")
                 fresh.execute(f"SET lock_timeout TO '{PATIENCE}'".encode())
-                if _setting(fresh, "fsync") != "on":
+                if fresh.execute("SELECT current_setting('fsync')").fetchone() != ("on",):
                     raise InputError(
                         "this server runs with fsync=off and may forget what was spent; "
                         "switch it on, or use another server."
@@ -172,11 +172,6 @@ def _rows(connection: psycopg.Connection[Any]) -> Rows:
 def _is_ledger(connection: psycopg.Connection[Any]) -> bool:
     row = connection.execute("SELECT to_regclass('lethe_heads') IS NOT NULL").fetchone()
     return bool(row and row[0])
-
-
-def _setting(connection: psycopg.Connection[Any], name: str) -> str:
-    row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
-    return str(row[0]) if row else ""
 
 
 def _first(error: Exception) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 
 from lethe.errors import LetheError
 from lethe.files import write_for_owner
-from lethe.queries.charge import Charge, charge_of, fits, pair
+from lethe.queries.charge import Charge, charge_of, fits
 from lethe.queries.ledger.chain import (
     Account,
     Accounts,
@@ -269,7 +269,7 @@ class _Chain:
             refused = (account.limit is None and not before.open) or (
                 account.most is not None and account.queries >= account.most
             )
-            if refused or pair(charge) != body["charge"]:
+            if refused or charge != Charge(before.rule, *body["charge"]):
                 return None
             return after_spend(before, account, charge, pure_rho(guarantee, before.rule))
         if entry.kind == "answer" and entry.answers is not None:

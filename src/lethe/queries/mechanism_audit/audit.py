@@ -397,12 +397,9 @@ class MechanismSubject(Subject):
         # The limit is a number, not an estimate of one: it meets the rule for good, provided
         # that these runs would have shown it if the noise were too small, and did show a leak
         # that was planted in these answers.
-        high = limit.low if enough(power) and self._sees(rule.limit) else None
-        return Estimate(limit.low, limit.low, high, limit.confidence, limit.method, limit.n)
-
-    def _sees(self, limit: float) -> bool:
-        control = self.study.controls.get(limit)
-        return control is not None and control.seen
+        control = self.study.controls.get(rule.limit)
+        high = limit.low if enough(power) and control is not None and control.seen else None
+        return replace(limit, value=limit.low, high=high)
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         return [*first_words(self.study, self.settings), *self._underpowered(verdict.outcome)]
@@ -550,12 +547,7 @@ def _section(study: Study, settings: MechanismSettings, within: Reach, level: fl
     if claim.value is not None:
         less = reach.smallest(claim, settings.runs, level)
     return {
-        "claim": {
-            "measure": claim.measure,
-            "value": claim.value,
-            "delta": claim.delta,
-            "words": str(claim),
-        },
+        "claim": {**asdict(claim), "words": str(claim)},
         "relation": settings.relation,
         "runs": settings.runs,
         "limit": study.limit.to_json(),

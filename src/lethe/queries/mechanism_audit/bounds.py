@@ -7,6 +7,7 @@ correction; several pairs share the level.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -310,6 +311,7 @@ def largest(claim: Claim, runs: int, level: float) -> float:
     return max(0.0, float(merit_of(claim)(high, low)[0]))
 
 
+@functools.lru_cache(maxsize=1024)
 def power(claim: Claim, less: float, runs: int, level: float, seed: int = 0) -> Estimate:
     """How often a mechanism with too little noise would be caught, on its worst pair.
 
@@ -321,9 +323,9 @@ def power(claim: Claim, less: float, runs: int, level: float, seed: int = 0) -> 
         runs: on each input, in all.
         level: 1 - confidence of one pair.
     """
-    assert claim.value is not None
-    n = bounded_runs(runs)
-    return _power_of(claim, *_best_event(claim, less, n, level), n, level, seed)
+    n, (high, low) = bounded_runs(runs), _curve(claim, less)
+    best = int(np.argmax(_merit(claim, np.round(n * high), np.round(n * low), n, level)))
+    return _power_of(claim, float(high[best]), float(low[best]), n, level, seed)
 
 
 def _power_of(
@@ -365,14 +367,6 @@ def runs_needed(claim: Claim, level: float) -> int | None:
             return math.ceil(runs / 100) * 100
         runs *= 1.2
     return None
-
-
-def _best_event(claim: Claim, less: float, n: int, level: float) -> tuple[float, float]:
-    """Its probabilities under both inputs."""
-    high, low = _curve(claim, less)
-    shown = _merit(claim, np.round(n * high), np.round(n * low), n, level)
-    best = int(np.argmax(shown))
-    return float(high[best]), float(low[best])
 
 
 def _curve(claim: Claim, less: float) -> tuple[Float, Float]:

@@ -9,6 +9,7 @@ Not encoded: identity of objects, tracebacks, memory behind a view, bytes betwee
 from __future__ import annotations
 
 import datetime
+import functools
 import math
 import re
 import struct
@@ -27,6 +28,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError
 from lethe.training.fingerprint import library_version
 
+_library_version = functools.cache(library_version)
 ROOT = "the answer"
 ABSENT = "absent"
 _PANDAS = ("_item_cache", "_cacher", "_is_copy", "_name", "_attrs", "_flags", "_mgr")
@@ -328,7 +330,7 @@ class Encoder:
         state = dict(
             zip(("by", "arguments", "state", "items", "pairs", "set by"), reduced, strict=False)
         )
-        if library_version(type(value).__module__) is None:  # such a class may hide its state
+        if _library_version(type(value).__module__) is None:  # such a class may hide its state
             state["attributes"] = None if state.get("state") is attributes else attributes
             state["class"] = {
                 name: part

@@ -236,7 +236,11 @@ def noised(exact: Sequence[int], *, l1: int, l2: float, spend: Spend) -> Noised:
         scale = l2 / math.sqrt(2 * spend.rho)
         measure, scale = fitted("gaussian", "i64", "l2", scale, l2, spend.rho)
         return _drawn(measure, exact, "discrete gaussian", scale)
-    mu = _mu(spend)
+    mu = spend.mu
+    if mu is None:
+        if spend.epsilon is None or spend.delta is None:
+            raise InputError("Gaussian noise needs rho, mu, or epsilon with a delta: give a delta.")
+        mu = gdp_mu(spend.epsilon, spend.delta)
     measure, scale = fitted("gaussian", "f64", "l2", l2 / mu, l2, mu * mu / 2)
     clamped = [float(max(-_EXACT, min(_EXACT, x))) for x in exact]
     return Noised(tuple(measure(clamped)), Law("gaussian", scale))
@@ -283,14 +287,6 @@ def whole_numbers(exact: Iterable[int]) -> list[int]:
         raise InputError(
             "exact numbers must be whole numbers, each by itself: count or sum lattice units first."
         ) from None
-
-
-def _mu(spend: Spend) -> float:
-    if spend.mu is not None:
-        return spend.mu
-    if spend.epsilon is None or spend.delta is None:
-        raise InputError("Gaussian noise needs rho, mu, or epsilon with a delta: give a delta.")
-    return gdp_mu(spend.epsilon, spend.delta)
 
 
 def _drawn(measure: Any, exact: Sequence[int], name: str, scale: float) -> Noised:

@@ -1,1 +1,1 @@
-"""Networks that hold K models at once: by written-out layers, by vmap, or one by autograd."""
+"""Networks: K models at once by written-out layers, or one by autograd."""

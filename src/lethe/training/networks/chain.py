@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,13 @@ from lethe.training.networks import layers
 from lethe.training.networks.layers import (
     BatchNorm,
     Dropout,
+    Elementwise,
     Layer,
     Linear,
     Relu,
     Reshape,
     Trained,
+    aten,
 )
 from lethe.training.networks.parameters import Block, Parameters
 
@@ -137,11 +140,19 @@ def _layer(module: nn.Module, node: Any, batch: set[Any]) -> list[nn.Module] | s
 
 
 _ACTIVATIONS: dict[type[nn.Module], Callable[[Any], Layer]] = {
-    nn.Tanh: lambda module: layers.tanh(),
-    nn.Sigmoid: lambda module: layers.sigmoid(),
-    nn.SiLU: lambda module: layers.silu(),
-    nn.GELU: lambda module: layers.gelu(module.approximate),
-    nn.LeakyReLU: lambda module: layers.leaky(module.negative_slope),
+    nn.Tanh: lambda _: Elementwise(torch.tanh, aten.tanh_backward, True),
+    nn.Sigmoid: lambda _: Elementwise(torch.sigmoid, aten.sigmoid_backward, True),
+    nn.SiLU: lambda _: Elementwise(aten.silu, aten.silu_backward, False),
+    nn.GELU: lambda module: Elementwise(
+        partial(aten.gelu, approximate=module.approximate),
+        partial(aten.gelu_backward, approximate=module.approximate),
+        False,
+    ),
+    nn.LeakyReLU: lambda module: Elementwise(
+        lambda x: aten.leaky_relu(x, module.negative_slope),
+        lambda g, x: aten.leaky_relu_backward(g, x, module.negative_slope, False),
+        False,
+    ),
 }
 _TRAINED = (Linear, layers.LayerNorm)
 _STACKED = (
@@ -209,14 +220,13 @@ def _is_altered(part: nn.Module) -> bool:
 
 
 class Chain:
-    """K copies of a chain of layers; see `base.Network`.
+    """K copies of a chain of layers; see `Network`.
 
     Args:
         modules: K modules of one architecture, for which `why_no_chain` is None.
         dropout: one random stream a model.
     """
 
-    even = False
     predict_cells = 32768
 
     def __init__(self, modules: Sequence[nn.Module], dropout: Sequence[torch.Generator]) -> None:

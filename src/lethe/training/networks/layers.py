@@ -323,36 +323,3 @@ class BatchNorm:
                 if block is not None:
                     block.slope[model] = slope
         return back
-
-
-def gelu(approximate: str) -> Layer:
-    """GELU, exact or by tanh."""
-    return Elementwise(
-        lambda x: aten.gelu(x, approximate=approximate),
-        lambda g, x: aten.gelu_backward(g, x, approximate=approximate),
-        False,
-    )
-
-
-def leaky(slope: float) -> Layer:
-    """Leaky ReLU."""
-    return Elementwise(
-        lambda x: aten.leaky_relu(x, slope),
-        lambda g, x: aten.leaky_relu_backward(g, x, slope, False),
-        False,
-    )
-
-
-def tanh() -> Layer:
-    """Hyperbolic tangent."""
-    return Elementwise(torch.tanh, aten.tanh_backward, True)
-
-
-def sigmoid() -> Layer:
-    """Logistic function."""
-    return Elementwise(torch.sigmoid, aten.sigmoid_backward, True)
-
-
-def silu() -> Layer:
-    """x times its logistic function."""
-    return Elementwise(aten.silu, aten.silu_backward, False)

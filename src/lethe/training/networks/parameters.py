@@ -75,13 +75,6 @@ class Parameters:
             for block, parameter in zip(self.blocks, trained, strict=True):
                 block.value[model].copy_(parameter.detach())
 
-    def add_noise(self, noise: Tensor, deviation: float) -> None:
-        """Add (K, size) noise, in the plain order of each module's parameters, to gradients."""
-        for block in self.blocks:
-            count = block.slope[0].numel()
-            part = noise[:, block.start : block.start + count]
-            block.slope.add_(part.reshape(block.slope.shape), alpha=deviation)
-
     def clip(self, limit: float) -> None:
         """Scale each model's gradient so that its Euclidean norm is at most `limit`."""
         squares = torch.zeros(self.models, device=self.grad.device)
@@ -103,30 +96,15 @@ def _view(flat: Tensor, place: int, shape: tuple[int, ...], turned: bool) -> Ten
     return part.view(shape)
 
 
-def buffers_of(modules: Sequence[nn.Module], device: torch.device | str) -> dict[str, Tensor]:
-    """Everything else that a module holds, such as running statistics, stacked: (K, *shape)."""
-    stacked: dict[str, Any] = {}
-    named = [
-        dict(module.named_buffers())
-        | {name: p for name, p in module.named_parameters() if not p.requires_grad}
-        for module in modules
-    ]
-    for name in named[0]:
-        stacked[name] = torch.stack([buffers[name].detach() for buffers in named]).to(device)
-    return stacked
-
-
 class Network(Protocol):
     """K models of one architecture that take their steps together.
 
     Attributes:
         parameters: of all models.
-        even: whether all models must have equally many rows in a step (no padding).
         predict_cells: rows times models to predict at once.
     """
 
     parameters: Parameters
-    even: bool
     predict_cells: int
 
     def forward(self, x: Tensor, rows: Sequence[int]) -> Tensor:
@@ -173,7 +151,9 @@ class Noise:
             return
         for noise, stream in zip(self._noise, self._streams, strict=True):
             noise.normal_(generator=stream)
-        self.parameters.add_noise(self._noise, self.deviation)
+        for block in self.parameters.blocks:  # in the plain order of a module's parameters
+            part = self._noise[:, block.start : block.start + block.slope[0].numel()]
+            block.slope.add_(part.reshape(block.slope.shape), alpha=self.deviation)
 
 
 def all_outputs(network: Network, inputs: Tensor) -> Tensor:
