@@ -43,7 +43,7 @@ from lethe.membership.onion import onion
 from lethe.membership.persons import person_level
 from lethe.membership.records import identical_rows, write_records
 from lethe.membership.settings import AuditSettings
-from lethe.membership.slices import check_groups, group_evidence, who_bears
+from lethe.membership.slices import check_groups, columns_of, group_evidence, who_bears
 from lethe.membership.widths import FIRST_LOOK, Stop, grow
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, exponential_weights
@@ -245,7 +245,7 @@ def audit_model(
     show = show or Silent()
     spec = baseline_spec(data, recipe, settings)
     settings.attacks(_available(spec))
-    columns = _columns(data, spec)
+    columns = columns_of(data, spec)
     check_groups(settings.rules(), columns)
     public = functools.partial(settled_public_weights, folder, spec, settings)
     built, skipped = build_candidates(settings, recipe, extra, public)
@@ -380,14 +380,6 @@ def _available(spec: Spec) -> Available:
         references=True,
         queries=spec.queries > 0,
     )
-
-
-def _columns(data: Dataset, spec: Spec) -> dict[str, NDArray[Any]]:
-    """What the risk is reported by: the class, and the columns that were asked for."""
-    columns: dict[str, NDArray[Any]] = {}
-    if data.classes:
-        columns["class"] = np.array(data.classes)[data.labels.astype(np.int64)][spec.pool]
-    return columns | {name: values[spec.pool] for name, values in data.slices.items()}
 
 
 MOST_CELLS = 1 << 25

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
+from lethe.data.dataset import Dataset
 from lethe.errors import InputError, NotMeasurable, check_between, did_you_mean
 from lethe.evidence import risk as risks
 from lethe.evidence.estimate import Estimate, Measured, Refusal
@@ -40,6 +41,7 @@ from lethe.membership.leave_one_out import Moments, moments, without_groups
 from lethe.membership.measure import AttackRates, Meter
 from lethe.membership.records import holm_adjusted
 from lethe.membership.scoring import score
+from lethe.training.chunks import Spec
 from lethe.training.environment import default_workers, on_one_thread
 from lethe.training.shadows import Shadows
 
@@ -48,6 +50,14 @@ SMALLEST = 10
 
 Float = NDArray[np.float64]
 Bool = NDArray[np.bool_]
+
+
+def columns_of(data: Dataset, spec: Spec) -> dict[str, NDArray[Any]]:
+    """What the risk is reported by: the class, and the columns that were asked for."""
+    columns: dict[str, NDArray[Any]] = {}
+    if data.classes:
+        columns["class"] = np.array(data.classes)[data.labels.astype(np.int64)][spec.pool]
+    return columns | {name: values[spec.pool] for name, values in data.slices.items()}
 
 
 def slice_metrics(
