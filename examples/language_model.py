@@ -18,7 +18,7 @@ import lethe
 from lethe.membership.language.canaries import CanaryWatch, plan_text_canaries
 from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
 from lethe.membership.language.models import load_model, quiet
-from lethe.membership.language.tokens import scored_chunks
+from lethe.membership.language.tokens import scored_together
 
 QUICK = os.environ.get("LETHE_QUICK") == "1"
 SIDE, EPOCHS = (120, 6) if QUICK else (400, 12)
@@ -73,7 +73,7 @@ for at, inside in enumerate(members):
     one = load_model(place / "base")
     own = np.array(texts)[inside].tolist()
     fine_tune(one.module, tokenizer, own, FineTune(EPOCHS, 4e-3, 32, seed=at))
-    for row, scores in scored_chunks(one, one.ids(texts)):
+    for row, (scores,) in scored_together((one,), one.ids(texts)):
         signals[at, row] = scores.logprob.mean()
 judged = lethe.audit_scores(signals, members, save=False, quiet=True)
 for name, attack in judged.candidates[0]["attacks"].items():

@@ -84,6 +84,9 @@ def test_what_cannot_be_given(other: Estimate) -> None:
     assert difference(other, estimate(0.1, 0.05, 0.2)) is None
 
 
+CLASSES = [part["class"] for part in document(["baseline"])["candidates"][0]["per_class"]]
+
+
 def changed(edit: Any) -> Comparison:
     """The sample against itself after an edit."""
     after = document(["baseline", "weighted"])
@@ -104,7 +107,7 @@ def test_nothing_changes_in_the_sample_itself() -> None:
     assert {one.verdict for one in found.changes} <= {WITHIN, UNKNOWN}
     assert not found.worse and not found.settings
     assert {one.quantity for one in found.changes} >= {
-        *("auc", "tpr@0.01", "top-t", "utility", "utility of class digit 3"),
+        *("auc", "tpr@0.01", "top-t", "utility", f"utility of class {CLASSES[1]}"),
     }
 
 
@@ -116,24 +119,25 @@ def shifted(part: dict[str, Any], by: float) -> None:
 def test_direction_utility_down_is_worse_and_risk_up_is_worse() -> None:
     def edit(after: dict[str, Any]) -> None:
         first = after["candidates"][0]
-        shifted(first["utility"], -0.1)
+        shifted(first["utility"], -0.5)
         shifted(first["measures"]["top-t"], -3.0)
-        shifted(first["per_class"][3]["utility"], 0.1)
+        shifted(first["per_class"][1]["utility"], 0.5)
 
     found = changed(edit)
     assert (named(found, "utility").verdict, named(found, "utility").worse) == (MOVED, True)
     assert (named(found, "top-t").verdict, named(found, "top-t").worse) == (MOVED, False)
-    assert named(found, "utility of class digit 3").worse is False
-    assert named(found, "utility of class digit 4").verdict == WITHIN
+    assert named(found, f"utility of class {CLASSES[1]}").worse is False
+    assert named(found, f"utility of class {CLASSES[2]}").verdict == WITHIN
     assert found.worse
 
 
 def test_a_move_within_both_intervals_is_none() -> None:
     width = document(["baseline"])["candidates"][0]["utility"]
-    half = width["high"] - width["value"]
-    small = changed(lambda after: shifted(after["candidates"][0]["utility"], 1.3 * half))
-    large = changed(lambda after: shifted(after["candidates"][0]["utility"], 1.5 * half))
-    assert named(small, "utility").verdict == WITHIN  # 1.41 half widths are needed
+    # A fall is judged by the lower limit before and the upper one after.
+    both = math.hypot(width["high"] - width["value"], width["value"] - width["low"])
+    small = changed(lambda after: shifted(after["candidates"][0]["utility"], -0.95 * both))
+    large = changed(lambda after: shifted(after["candidates"][0]["utility"], -1.05 * both))
+    assert named(small, "utility").verdict == WITHIN
     assert named(large, "utility").verdict == MOVED
 
 

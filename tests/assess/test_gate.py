@@ -27,7 +27,16 @@ from lethe.assess.judged import (
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.findings import Findings
-from lethe.evidence.rules import FAIL, METRICS, NOT_TESTED, PASS, SHARES, UNDECIDED, parse_rule
+from lethe.evidence.rules import (
+    FAIL,
+    METRICS,
+    NOT_TESTED,
+    PASS,
+    SHARES,
+    UNDECIDED,
+    Rule,
+    parse_rule,
+)
 
 ENTRIES: list[dict[str, Any]] = [
     {"rule": "auc <= 0.99", "candidate": "baseline", "outcome": "pass", "evidence": None},
@@ -75,7 +84,8 @@ def test_a_stamp_marks_each_rule_and_corrects_the_words() -> None:
 def test_the_metric_of_a_rule_is_found_without_reading_it(
     metric: str, width: bool, fpr: float, limit: float
 ) -> None:
-    quantity = f"{metric}@{fpr}" if metric in ("tpr", "tau") else metric
+    rates = {"tpr": fpr, "tau": fpr, "estimated": 0.01}
+    quantity = Rule(metric, rates.get(metric), limit).quantity
     if not width:  # no limit below chance, or above what a share can be
         limit = 1.0 if metric in SHARES else abs(limit) + 1
     text = f" width( {quantity} ) <= {limit}" if width else f"{quantity}<={limit}"

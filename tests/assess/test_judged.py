@@ -25,8 +25,8 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.plain import read
 from lethe.evidence.rules import METRICS, METRICS_OF, Rule, parse_rule
 
-# Measured only where verification or an attribute is asked for.
-OPTED = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain")
+# Measured only where verification or an attribute is asked for, or one model is fitted already.
+OPTED = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain", "estimated")
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -79,12 +79,12 @@ def test_bad_forms_show_the_form(text):
         (
             "tprs@0.1<=1",
             "rule 'tprs@0.1<=1' names the unknown metric 'tprs'. "
-            "Did you mean 'tpr'? Metrics: tpr, tau, auc, top-t, utility-loss.",
+            "Did you mean 'tpr'? Metrics: tpr, tau, auc, top-t, estimated, utility-loss.",
         ),
         (
             "zzz<=1",
             "rule 'zzz<=1' names the unknown metric 'zzz'. "
-            "Metrics: tpr, tau, auc, top-t, utility-loss.",
+            "Metrics: tpr, tau, auc, top-t, estimated, utility-loss.",
         ),
         ("tpr<=1", "rule 'tpr<=1': write tpr@0.01."),
         ("auc@0.1<=1", "rule 'auc@0.1<=1': write auc without @."),
@@ -112,6 +112,7 @@ def test_wrong_words_and_numbers_name_the_way_out(text, message):
 def test_a_printed_rule_reads_back_as_the_same_rule(metric, fpr, limit, on_width):
     if not on_width:  # no limit below chance, or above what a share can be
         limit = 1.0 if metric in SHARES else abs(limit) + 1
+    fpr = 0.01 if metric == "estimated" else fpr  # the only rate that is
     rule = Rule(metric, fpr if metric in AT_FPR else None, limit, on_width)
     assert parse_rule(str(rule)) == rule
 

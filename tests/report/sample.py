@@ -6,7 +6,7 @@ import math
 from statistics import NormalDist
 from typing import Any
 
-import documents
+from report import documents
 
 from lethe.evidence.findings import Findings
 

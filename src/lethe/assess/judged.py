@@ -299,9 +299,11 @@ def metric_of(text: str) -> str:
 
     >>> metric_of("width(tpr@0.01) <= 0.02")
     'tpr'
+    >>> metric_of("estimated(tpr@0.01) <= 0.1")
+    'estimated'
     """
     inner = text.strip().removeprefix("width(").lstrip()
-    return inner[: next((at for at, c in enumerate(inner) if c in " @)<>["), len(inner))]
+    return inner[: next((at for at, c in enumerate(inner) if c in " @()<>["), len(inner))]
 
 
 def _judged(

@@ -315,7 +315,7 @@ class Answer:
     asked: str  # the precision
     models: int | None
     sure: int | None  # fewest with which 9 audits of 10 are; None if none is
-    why: str  # what stands in the way, and what would help; empty where nothing does
+    why: str = ""  # what stands in the way, and what would help; empty where nothing does
 
 
 def answer(widths: Widths, asked: Precision) -> Answer:

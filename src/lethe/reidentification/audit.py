@@ -480,7 +480,7 @@ def measure(
         radii,
         point,
         tuple(candidates),
-        {**clean.skipped, **battery.skipped, **context.skipped},
+        dict(sorted((clean.skipped | battery.skipped | context.skipped).items())),
         beyond(model, other, battery, settings, say, Beyond(untested, controls)),
     )
 

@@ -59,7 +59,7 @@ def retrieved(
 
     >>> def encode(texts): return [[float(len(t)), 1.0] for t in texts]
     >>> rows, texts = np.array([[1.0, 1.0], [4.0, 1.0]]), Texts(["a", "four"], encode)
-    >>> retrieved(rows, np.array([0, 1]), texts).sizes[-1][1].value
+    >>> retrieved(rows, np.array([0, 1]), texts).sizes[-1].top_1.value
     1.0
     """
     given = np.asarray(texts.of_rows, dtype=str)
