@@ -49,6 +49,8 @@ def test_an_estimate_may_fail_a_rule_and_passes_none(
     rule = f"estimated(tpr@0.01)<={limit}"
     findings = lethe.audit(fit(model), ROWS, LABELS, members=MEMBERS, rule=rule, **QUIET)
     assert findings.verdict["outcome"] == outcome
+    # A share of pairs is never called a share of records.
+    assert ("of pairs;" in str(findings)) == ("of pairs told apart" in str(findings))
     assert any("training rows themselves" in words for words in findings.verdict["words"]) == held
 
 

@@ -105,7 +105,7 @@ class Model(Room[ModelCandidate]):
         threat = self.document.threat_model
         return Worst(
             say(key, value=value, chance=chance),
-            say("model.short", value=value),
+            say("model.short" if self.fpr else "model.short.auc", value=value),
             say("model.by", access=threat.access.split(";")[0], budget=threat.budget),
             ", ".join(text for text in detail if text) + ".",
             level,
