@@ -91,7 +91,7 @@ def judged(play: Play, comparisons: int) -> dict[str, Any]:
         ours = float(success.mean())
         quantile = stats.t.ppf(1 - 0.05 / comparisons, len(gain) - 1)
         low = ours - value - quantile * spread
-        # Without any spread a difference is exact; rounding is none. Normal limits are too narrow at
+        # Without any spread a difference is exact; rounding is none. Normal limits are narrow at
         # the ends of the scale: what is not paired must also pass the headline's own upper limit.
         above = low > 1e-9 and (paired or ours > head["high"])
         rows.append((name, ours, float(low), paired, bool(above)))

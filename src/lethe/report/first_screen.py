@@ -295,7 +295,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         words, detail = say("first.blind", value=value), room.beyond(candidate)
         found = replace(found, headline=words, short=say("unmeasured"), level="", detail=detail)
     # What lies in the file needs no attack, and is said before what attacks found.
-    checks = [one for one in document.checks if one.name.startswith("input: stored-")]
+    checks = [one for one in document.checks if one.name.rpartition(" ")[2].startswith("stored-")]
     inside, rows = [one.detail for one in checks], any(one.status == "fail" for one in checks)
     groups = (room.groups(candidate) if candidate is not None else []) or [found.group]
     large, lines = room.released()
