@@ -174,6 +174,16 @@ def test_an_attack_that_could_not_be_measured_has_no_severity() -> None:
     assert found.level == "" and "could not be measured" in found.headline
 
 
+@pytest.mark.parametrize("people", [3, 12, 50])
+@pytest.mark.parametrize("attack", ["another attack", "closest, original rows"])
+def test_people_counted_near_synthetic_rows_stand_in_the_headline(attack: str, people: int) -> None:
+    """Whichever attack speaks, and however few they are beside what it reads."""
+    near = {"attack": attack, "share": 0.005, "people": people, "of": 60, "expected": 0.3}
+    plain = document("synthetic")
+    plain["table"]["people"] = [{**near, "p": 1e-9}]
+    assert f"{people} of 60 original people" in first("synthetic", plain).headline
+
+
 def test_of_several_releases_the_worst_speaks() -> None:
     releases = [read(findings(kind)) for kind in ("model", "ledger", "table", "synthetic")]
     head = together(releases, [one.title for one in releases])

@@ -505,7 +505,7 @@ class Synthetic(Rows[SyntheticCandidate]):
         )
         if shown is not None or 2 * said.beyond >= risk * said.of:
             return replace(found, headline=words)
-        return replace(found, detail=f"{words} {found.detail}")
+        return replace(found, headline=f"{words} {found.headline}")
 
     def released(self) -> tuple[str, list[str]]:
         counts = {key: grouped(rows) for key, rows in self.section.rows.items()}
