@@ -90,6 +90,25 @@ def test_a_boosted_tree_of_another_table_is_refused(tmp_path: Path) -> None:
         load_fitted(tmp_path / "model.skops")
 
 
+@pytest.mark.parametrize("wide", ["tree", "member of a forest", "stage of boosting"])
+def test_a_tree_of_a_wider_table_is_refused(wide: str, tmp_path: Path) -> None:
+    """Such a tree fits its own numbers, and would read past the end of each record."""
+    rows = np.hstack([ROWS, ROWS + LABELS[:, None]])
+    other = DecisionTreeClassifier(max_depth=3).fit(rows[:, [0, 0, 0, 0, 4, 5, 6, 7]], LABELS)
+    if wide == "tree":
+        model: Any = DecisionTreeClassifier().fit(ROWS, LABELS)
+        model.tree_ = other.tree_
+    elif wide == "member of a forest":
+        model = RandomForestClassifier(2).fit(ROWS, LABELS)
+        model.estimators_[1] = other
+    else:
+        model = GradientBoostingClassifier(n_estimators=2).fit(ROWS, LABELS)
+        model.estimators_[0, 0].tree_ = other.tree_
+    io.dump(model, tmp_path / "model.skops")
+    with pytest.raises(InputError, match="leads out of its own nodes"):
+        load_fitted(tmp_path / "model.skops")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [

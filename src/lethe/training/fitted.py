@@ -45,6 +45,8 @@ def load_fitted(path: Path, recipe: str | None = None) -> Any:
 
     Guarantee: no code in the file is run. Formats that may hold code are refused, and so are skops
     files with types that neither scikit-learn nor skops vouches for.
+    Assumes: the compiled parts of the libraries withstand arrays of a wrong size; for trees this is
+    checked here.
 
     Args:
         path: .skops of scikit-learn, .onnx, .safetensors of a torch module, or the folder of a text
@@ -136,8 +138,7 @@ def _sound(part: Any) -> bool:
         if (sets >= len(part.raw_left_cat_bitsets)).any():
             return False
     else:
-        grown = [tree for trees in getattr(part, "_predictors", ()) for tree in trees]
-        return all((tree.nodes["feature_idx"] < part.n_features_in_).all() for tree in grown)
+        return _fits_its_trees(part)
     place = np.flatnonzero(inner)
     later = all(
         (step[inner].astype(np.int64) > place).all()
@@ -145,6 +146,28 @@ def _sound(part: Any) -> bool:
         for step in steps
     )
     return bool(later and (columns[inner] >= 0).all() and (columns[inner] < most).all())
+
+
+def _fits_its_trees(part: Any) -> bool:
+    """Whether the trees of an estimator read only columns that it checks its records to have.
+
+    What a tree says of its own width is a number of the file like any other.
+    """
+    columns = getattr(part, "n_features_in_", None)
+    if columns is None:
+        return True
+    members = [] if hasattr(part, "estimators_features_") else getattr(part, "estimators_", [])
+    trees = [getattr(member, "tree_", None) for member in [part, *np.ravel(members)]]
+    read = [tree.feature.max() for tree in trees if tree is not None and tree.node_count]
+    boosted = [tree.nodes for trees in getattr(part, "_predictors", ()) for tree in trees]
+    read += [nodes["feature_idx"].max() for nodes in boosted if len(nodes)]
+    if any(column >= columns for column in read):
+        return False
+    chosen = [nodes["feature_idx"][nodes["is_categorical"] == 1] for nodes in boosted]
+    if not any(map(len, chosen)):
+        return True
+    categorical = np.asarray(part._bin_mapper.is_categorical_)
+    return len(categorical) == columns and bool(categorical[np.concatenate(chosen)].all())
 
 
 def _onnx(path: Path) -> Callable[[Any], NDArray[Any]]:
@@ -176,7 +199,7 @@ def session_answers(session: Any) -> Callable[[Any], NDArray[Any]]:
             kind = np.float64 if "double" in inputs[0].type else np.float32
             feed = {inputs[0].name: table.astype(kind)}
         else:
-            feed = {one.name: _column(records, one.name, one.type) for one in inputs}
+            feed = {entry.name: _column(records, entry.name, entry.type) for entry in inputs}
         outputs = session.run(None, feed)
         last = outputs[-1]
         if isinstance(last, list):  # one dictionary a record, from each class to its probability
