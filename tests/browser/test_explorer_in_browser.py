@@ -1,11 +1,8 @@
 """The exposure explorer in Chromium: hover, click, filter, sort, search, keyboard, many records."""
 
-import os
-
 import numpy as np
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 
 from lethe.errors import InputError
 from lethe.report.explorer import ExploredRecords, explorer
@@ -30,15 +27,6 @@ def simulated(count, rows=None):
     groups = {"class": np.char.add("c", (at % 3).astype(str)), "sex": np.where(at % 2, "f", "m")}
     ids = np.char.add("r", at.astype(str))
     return ExploredRecords(ids, t, np.full(count, 1.0), why, groups, rows or {})
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as play:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = play.chromium.launch(executable_path=find_browser(), args=arguments, timeout=0)
-        yield started
-        started.close()
 
 
 @pytest.fixture

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import sync_playwright
 
 from lethe.errors import InputError, RunFailed
 from lethe.report import render, render_several, to_pdf
@@ -44,15 +42,6 @@ def pages(tmp_path_factory):
     for kind in KINDS:
         (folder / f"{kind}.html").write_text(render(findings(kind), MANIFEST))
     return folder
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with sync_playwright() as play:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        started = play.chromium.launch(executable_path=find_browser(), args=arguments, timeout=0)
-        yield started
-        started.close()
 
 
 def page_in(browser, **options):

@@ -129,16 +129,16 @@ def _single(
 ) -> Iterator[str]:
     """Words, categories and embedding rows that one person of the training alone uses."""
     rows = np.flatnonzero(members)
-    for part, given in _steps(model, inputs):
+    for part, records in _steps(model, inputs):
         name = type(part).__name__
         if hasattr(part, "vocabulary_") and hasattr(part, "transform"):
-            counts = part.transform(_take(given, rows)).tocoo()
+            counts = part.transform(_take(records, rows)).tocoo()
             count = _of_one(counts.col, people[rows][counts.row])
             if count:
                 yield f"{count:,} of {len(part.vocabulary_):,} words of {name}"
         elif hasattr(part, "categories_"):
-            table = np.asarray(_take(given, rows), dtype=object).reshape(len(rows), -1)
-            columns = [as_text(table[:, place]) for place in range(table.shape[1])]
+            table = np.asarray(_take(records, rows), dtype=object).reshape(len(rows), -1)
+            columns = [as_text(column) for column in table.T]
             count = sum(_of_one(column, people[rows]) for column in columns)
             if count:
                 yield f"{count:,} of {sum(map(len, part.categories_)):,} categories of {name}"

@@ -203,13 +203,13 @@ def _sizes(members: Bool, classes: int, columns: int, labels: Any) -> dict[str, 
 
 def _ties(signal: Float, inside: Bool) -> dict[str, float]:
     """How many different outputs there are, and how many records share the commonest."""
-    found = [
+    counts = [
         np.unique(np.round(part, 4), return_counts=True)[1] for part in (signal, signal[inside])
     ]
     return {
-        "distinct": len(found[0]) / len(signal),
-        "tied": found[0].max() / len(signal),
-        "tied in": found[1].max() / inside.sum(),
+        "distinct": len(counts[0]) / len(signal),
+        "tied": counts[0].max() / len(signal),
+        "tied in": counts[1].max() / inside.sum(),
     }
 
 
@@ -232,8 +232,8 @@ def _excess(
     seed: int,
 ) -> tuple[Float, Float]:
     """Signal above that of a non-member as hard, as it is and in typical errors at its level."""
-    place = np.arange(len(labels))
-    cases = np.column_stack([hardness, surrogate.max(1), surrogate[place, labels], labels])
+    rows = np.arange(len(labels))
+    cases = np.column_stack([hardness, surrogate.max(1), surrogate[rows, labels], labels])
     outside = np.flatnonzero(~inside)
     trees = RandomForestRegressor(60, min_samples_leaf=8, random_state=seed)
     expected = np.empty(len(labels))

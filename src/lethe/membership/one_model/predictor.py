@@ -97,9 +97,9 @@ class Predictor:
 def predictor() -> Predictor:
     """The predictor that comes with Lethe."""
     with safe_open(str(FILE), "numpy") as file:
-        told = json.loads(file.metadata()["predictor"])
+        settings = json.loads(file.metadata()["predictor"])
         arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    return Predictor(tuple(told.pop("names")), arrays, **told)
+    return Predictor(tuple(settings.pop("names")), arrays, **settings)
 
 
 def kind_of(model: Any) -> str:
@@ -139,17 +139,17 @@ def estimated(
     few = min(int(members.sum()), int((~members).sum()))
     if few < FEWEST:
         return Refusal(f"an estimate needs {FEWEST} members and as many others; one side has {few}")
-    known, found = predictor(), look(outputs, labels, members, features)
-    values = np.array([found.values.get(name, 0.0) for name in known.names])
-    distance = known.distance(values)
-    if distance > known.farthest:
+    trees, looked = predictor(), look(outputs, labels, members, features)
+    values = np.array([looked.values.get(name, 0.0) for name in trees.names])
+    distance = trees.distance(values)
+    if distance > trees.farthest:
         return Refusal(
             f"the model is unlike those that the estimate was made from (distance {distance:.2f}, "
-            f"at most {known.farthest:.2f})"
+            f"at most {trees.farthest:.2f})"
         )
     kind = kind_of(model)
-    middle = known.log_odds(values)
-    error = known.error(middle, kind)
+    middle = trees.log_odds(values)
+    error = trees.error(middle, kind)
     low, value, high = expit(middle + np.array([-error, 0.0, error]))
-    said = f"trees fitted on {known.models} models of known rates; conformal by data set ({kind})"
-    return Estimate(float(value), float(low), float(high), CONFIDENCE, said, len(found.rows))
+    said = f"trees fitted on {trees.models} models of known rates; conformal by data set ({kind})"
+    return Estimate(float(value), float(low), float(high), CONFIDENCE, said, len(looked.rows))
