@@ -127,6 +127,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--small", action="store_true", help="a hundredth of it, to try the script")
+    parser.add_argument("--parts", nargs="+", choices=("steps", "ranks", "sweep", "training"))
     parser.add_argument("--out", type=Path, default=RESULTS / "gpu_all.json")
     asked = parser.parse_args()
     if asked.device == "cuda" and not torch.cuda.is_available():
@@ -148,7 +149,8 @@ def main() -> None:
             60 * asked.minutes - (time.perf_counter() - began),
             asked.out.with_name("gpu_cifar10.json"),
         )
-    for name, part in parts.items():
+    for name in asked.parts or parts:
+        part = parts[name]
         try:
             found[name] = part()
         except (RuntimeError, ValueError) as error:  # the parts after it are still wanted
