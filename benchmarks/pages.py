@@ -57,6 +57,19 @@ def limits(estimate: Any, scale: float = 100, digits: int = 1) -> str:
 # Membership -------------------------------------------------------------------------------------
 
 
+def one_gpu() -> list[str]:
+    """CIFAR-10 on one GPU: records and canaries apart."""
+    plain = results("gpu_cifar10")["plain"]
+    heads = ["attack", "AUC", "TPR at 1 %", "TPR at 0.1 %", "canaries: AUC", "TPR at 1 %"]
+    rows = [
+        [attack, *(limits(rate) for rate in (row["auc"], row["tpr"]["0.01"], row["tpr"]["0.001"]))]
+        + [limits(plain["canaries"][attack][key]) for key in ("auc",)]
+        + [limits(plain["canaries"][attack]["tpr"]["0.01"])]
+        for attack, row in plain["records"].items()
+    ]
+    return table(heads, rows)
+
+
 def study() -> list[str]:
     """Before and after each mitigation, three sets: TPR, accuracy lost, largest t."""
     sets = results("study")["sets"]
@@ -899,7 +912,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
         query_speed, timing, exposure, references, dp_step, ten_models, run_all, growth,
         vector_options, verification_peers, challengers,
         language_attacks, language_canaries, language_peer, language_speed,
-        ray_nodes, one_model, one_model_null,
+        ray_nodes, one_model, one_model_null, one_gpu,
     )
 }  # fmt: skip
 CHARTS: dict[str, Callable[[], str]] = {

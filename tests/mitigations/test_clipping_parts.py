@@ -194,6 +194,9 @@ def test_products_are_exact_during_the_steps_whatever_was_set() -> None:
         how = PrivateSettings(delta=1e-3, noise_multiplier=1.0, batch_size=4, epochs=1)
         train_privately(module, data, how, loss=loss, seed=0)
         assert seen == {("highest", False)}
+        seen.clear()
+        plan_clipping(module, loss, data).clipped_sum(data, 1.0)
+        assert seen == {("highest", False)}
         assert torch.get_float32_matmul_precision() == "medium"
     finally:
         torch.set_float32_matmul_precision(before[0])
