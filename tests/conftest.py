@@ -1,15 +1,18 @@
-"""What all tests share: how many run side by side, one thread for each, and a small heap."""
+"""What all tests share: how many run side by side, one thread and process each, a small heap."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
+from lethe.training.engines import processes
 from lethe.training.environment import default_workers
 
 collect_ignore_glob = ["*conftest.py"]  # all have one name: as modules of doctests they collide
@@ -59,4 +62,25 @@ def one_thread() -> Iterator[None]:
     The environment is left alone: processes that tests start decide for themselves.
     """
     with threadpool_limits(1):
+        yield
+
+
+def done_here(
+    jobs: Sequence[tuple[int, Any]], work: Callable[[Any], Any], _: int
+) -> Iterator[tuple[int, Any]]:
+    """As `processes._run_once`, in this process."""
+    for number, job in jobs:
+        yield number, work(job)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_process(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Worker processes import torch first, which takes longer than what most tests give them.
+
+    Modules marked `processes` start them, as users do.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.node.get_closest_marker("processes"):
+            patch.setattr(processes, "_run_once", done_here)
+            patch.setattr(processes, "preloading", lambda *_: contextlib.nullcontext())
         yield

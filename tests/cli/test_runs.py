@@ -21,6 +21,8 @@ from sklearn.datasets import load_digits
 from lethe.evidence.findings import schema
 from lethe.training.engines.processes import stop_processes
 
+pytestmark = pytest.mark.processes
+
 # Cheap attacks: what is tested here is the run around them.
 SMALL = ["--models", "8", "--quiet", "--workers", "2", "--attack", "lira-online", "loss-threshold"]
 BOTH = [*SMALL, "--mitigations", "weighted"]

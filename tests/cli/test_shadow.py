@@ -15,6 +15,8 @@ from command import inside
 from lethe.cli import run as lethe
 from lethe.training.engines.processes import stop_processes
 
+pytestmark = pytest.mark.processes
+
 RECIPE = """\
 from sklearn.linear_model import LogisticRegression
 def make():

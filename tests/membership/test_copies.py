@@ -41,7 +41,6 @@ def make():
 """
 
 
-@pytest.mark.usefixtures("trained_here")
 def test_the_command_says_it_on_the_console_and_in_the_report(thrice, tmp_path, capsys):
     (tmp_path / "mine.py").write_text(RECIPE)
     asked = ["audit", "model", str(thrice), "--label", "y", "--models", "4", "--workers", "1"]

@@ -18,6 +18,8 @@ from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Tr
 from lethe.training.shadows import Shadows
 from lethe.training.shards import shard_path
 
+pytestmark = pytest.mark.processes
+
 RNG = np.random.default_rng(0)
 LABELS = np.arange(40) % 2
 FEATURES = (RNG.normal(size=(40, 3)) + LABELS[:, None]).astype(np.float32)

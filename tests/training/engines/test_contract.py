@@ -27,6 +27,8 @@ from lethe.training.engines import choose_cluster, choose_engine
 from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.shards import shard_path
 
+pytestmark = pytest.mark.processes
+
 ENGINES = {
     "two processes": ("processes", 2, []),
     "ray": ("ray", 2, []),
