@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,9 @@ collect_ignore_glob = ["*conftest.py"]  # all have one name: as modules of docte
 
 settings.register_profile("lethe", deadline=None, derandomize=True)
 settings.load_profile("lethe")
+
+metadata.version = functools.cache(metadata.version)
+"""Every spec of models names dozens of versions, each read from files of its library."""
 
 MOST = 4
 """Processes of tests at most: some start processes of their own, and each takes 1 GB."""
@@ -83,4 +88,12 @@ def one_process(request: pytest.FixtureRequest) -> Iterator[None]:
         if not request.node.get_closest_marker("processes"):
             patch.setattr(processes, "_run_once", done_here)
             patch.setattr(processes, "preloading", lambda *_: contextlib.nullcontext())
+        yield
+
+
+@pytest.fixture(scope="module")
+def no_page() -> Iterator[None]:
+    """Runs write no page, which takes as long as an audit of few records: for tests of all else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lethe.report.page.files", lambda *_: ())
         yield

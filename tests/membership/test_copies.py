@@ -11,6 +11,8 @@ from lethe.data.tables import load
 from lethe.membership.checks import duplicates
 from lethe.membership.measure import run_attacks
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 
 @pytest.fixture
 def thrice(tmp_path):
