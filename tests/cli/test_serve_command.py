@@ -21,7 +21,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from command import command
+from command import command, inside
 from registered_data import budget_for, registered
 
 from lethe.cli import run
@@ -92,8 +92,7 @@ def post(url, token, body):
         return error.code, json.loads(error.read())
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_from_a_file_to_an_answer_and_a_clean_end(place, end):
+def test_from_a_file_to_an_answer_and_a_clean_end(place):
     made = command("token", "alice", "--tokens", place / "tokens.json")
     token = made.stdout.strip()
     assert made.returncode == 0 and token not in (place / "tokens.json").read_text()
@@ -111,7 +110,7 @@ def test_from_a_file_to_an_answer_and_a_clean_end(place, end):
             200,
             {"answers": [0], "left": 4},
         )
-        server.send_signal(end)
+        server.send_signal(signal.SIGTERM)
         assert server.wait(600) == 0
     lines = [json.loads(line) for line in (place / "audit.jsonl").read_text().splitlines()]
     assert [line["status"] for line in lines] == [200, 403, 400, 200]
@@ -216,12 +215,12 @@ def test_mistakes_in_the_file_are_told_before_it_listens(place, capsys, change, 
 
 def test_a_running_service_under_a_hostile_client(place):
     """Tokens end at once; a slow head and a hang-up are cut off; an anchor is moved on."""
-    assert command("budget", "anchor", place / "b.db", "--to", place / "kept").returncode == 0
+    assert inside("budget", "anchor", place / "b.db", "--to", place / "kept").returncode == 0
     (place / "s.toml").write_text('anchor = "kept"\n' + (place / "s.toml").read_text())
     tokens = ("--tokens", place / "tokens.json")
-    token = command("token", "alice", "--expires", "1d", *tokens).stdout.strip()
+    token = inside("token", "alice", "--expires", "1d", *tokens).stdout.strip()
     before = (place / "kept").read_bytes()
-    with served(place) as (_, base):
+    with served(place) as (server, base):
         question = {"table": "people", "query": "count()", "epsilon": 0.5}
         assert post(f"{base}/v1/queries", token, question)[0] == 200
         after = (place / "kept").read_bytes()
@@ -233,8 +232,10 @@ def test_a_running_service_under_a_hostile_client(place):
             leaving.sendall(head.encode())
         while len((place / "audit.jsonl").read_text().splitlines()) < 2:
             time.sleep(0.1)
-        assert command("token", "alice", "--revoke", *tokens).returncode == 0
+        assert inside("token", "alice", "--revoke", *tokens).returncode == 0
         assert post(f"{base}/v1/queries", token, question)[0] == 401
+        server.send_signal(signal.SIGINT)
+        assert server.wait(600) == 0
     lines = [json.loads(line) for line in (place / "audit.jsonl").read_text().splitlines()]
     assert [line["status"] for line in lines] == [200, 499, 401]
     assert "Traceback" not in (place / "server.log").read_text()

@@ -157,14 +157,6 @@ def test_lift_falls_to_chance_and_tied_vectors_are_chance():
     assert tied.exposure == pytest.approx(np.full(10, 0.1))
 
 
-def test_permuted_people_are_chance():
-    clean = split(people(users=60))
-    rng = np.random.default_rng([0, 41])
-    mixed = Sample(clean.gallery, clean.gallery_rows, clean.probes, rng.permutation(clean.owner))
-    level = attack_curve(nearest, mixed, [0.0], thresholds=(), confidence=0.999).levels[0]
-    assert level.lift.low <= 1.0 <= level.lift.high
-
-
 def test_the_crossing_of_a_threshold_is_narrowed_down():
     """Each new level lies in the gap that hides the crossing, until it is narrow."""
     clean = split(people(users=60))
