@@ -152,7 +152,7 @@ class RunFolder:
         return self.path / name
 
 
-def lock_folder(path: Path, way_out: str, private: bool = False) -> int:
+def lock_folder(path: Path, way_out: str) -> int:
     """Make a folder and take its lock, which is given back by closing what is returned.
 
     Raises:
@@ -160,8 +160,8 @@ def lock_folder(path: Path, way_out: str, private: bool = False) -> int:
         RunFailed: the folder cannot be written.
     """
     try:
-        path.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
-        lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o600 if private else 0o644)
+        path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise RunFailed(
             f"{path} cannot be written: {error.strerror}. {way_out.capitalize()}."
