@@ -22,10 +22,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import duckdb
 from common import RESULTS, load, save
 
 from lethe.data.large import bytes_of
-from lethe.errors import require
 
 CHILD = """
 import json, re, resource, sys, time
@@ -34,7 +34,7 @@ import duckdb, numba, pyarrow.parquet, scipy.optimize, scipy.stats
 import lethe.report
 from lethe.cli import run
 from lethe.linkage.records.study import index_of
-from lethe.data.sorted_records import sort_ratings
+from lethe.data.records import load_ratings
 
 def status(key):
     return int(re.search(key + r":\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) * 1024
@@ -47,7 +47,7 @@ if int(limit):
 start = time.perf_counter()
 told = {}
 if command[0] == "index":
-    found = index_of(sort_ratings(*command[1:], memory=int(memory)))
+    found = index_of(load_ratings(*command[1:], memory=int(memory)))
     told = {"facts": found.facts, "bytes_a_fact": found.nbytes / found.facts}
 else:
     assert run(command) == 0
@@ -114,7 +114,7 @@ def main() -> None:
     parser.add_argument("--memory", default="500MB")
     parser.add_argument("--out", type=Path, default=RESULTS / "big_table.json")
     asked = parser.parse_args()
-    memory, duckdb = bytes_of(asked.memory), require("duckdb", "tables")
+    memory = bytes_of(asked.memory)
     told = ["--memory", asked.memory, "--quiet", "--out"]
     found: dict[str, Any] = {"load": load(), "memory_bytes": memory}
     with tempfile.TemporaryDirectory() as place:

@@ -4,12 +4,12 @@
         [--runs 100] [--epsilons 0.1 1.0] [--out FILE]
 
 Errors: root mean square over the runs of answer minus exact value, pure DP under add/remove, one
-row a person. *lethe* is `lethe.queries.statistics`. *opendp* is the same library by hand, as its
-tutorials have it: each sum by itself with an equal share of epsilon. *diffprivlib* runs in its own
-environment, by the Python that LETHE_DIFFPRIVLIB names (0.6.6; it needs scikit-learn below 1.7);
-its mean, variance and median take the number of rows as public, so its neighbours exchange a row
-and its mean needs no count, which is easier. For that case *lethe, public rows* is beside it. No
-seeds: OpenDP has none, so figures move by about 1 / sqrt(2 runs).
+row a person. *lethe* is its aggregates on whole lattice units. *opendp* is the same library by
+hand, as its tutorials have it: each sum by itself with an equal share of epsilon. *diffprivlib*
+runs in its own environment, by the Python that LETHE_DIFFPRIVLIB names (0.6.6; it needs
+scikit-learn below 1.7); its mean, variance and median take the number of rows as public, so its
+neighbours exchange a row and its mean needs no count, which is easier. No seeds: OpenDP has none,
+so figures move by about 1 / sqrt(2 runs).
 
 Measured (40 runs, epsilon 1, 2 cores shared, load beside the figures; OpenDP 0.16, diffprivlib
 0.6.6 with scikit-learn 1.6):
@@ -44,8 +44,12 @@ from composition import bounds, pld_of_laplace
 
 from lethe.data.columns import read_columns
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries import statistics as private
+from lethe.queries.aggregates.counts import noisy_count, noisy_counts
+from lethe.queries.aggregates.moments import noisy_mean, noisy_sum, noisy_variance
+from lethe.queries.aggregates.quantile import noisy_quantile
+from lethe.queries.lattice import MEAN_CELLS, QUANTILE_CELLS, VARIANCE_CELLS, Lattice
 from lethe.queries.mechanisms.additive import opendp, vector
+from lethe.queries.privacy import Neighbours, Spend
 
 COLUMNS = {
     "adult age": ("adult/adult.parquet", "age", (17, 100)),
@@ -101,19 +105,36 @@ def exact_answers(x: np.ndarray[Any, Any], bounds_of: tuple[int, int]) -> dict[s
 
 def ours(x: np.ndarray[Any, Any], limits: tuple[int, int], epsilon: float) -> dict[str, Any]:
     """One call each, by question."""
-    edges = np.linspace(*limits, BINS + 1).tolist()
-    e, b = {"epsilon": epsilon}, {"bounds": limits}
-    everybody = np.ones(len(x), bool)
+    spend, whose = Spend(epsilon=epsilon), Neighbours()
+    fine, coarse, points = (
+        Lattice(*limits, cells) for cells in (MEAN_CELLS, VARIANCE_CELLS, QUANTILE_CELLS)
+    )
+
+    def units(lattice: Lattice) -> np.ndarray[Any, Any]:
+        steps = np.rint(np.clip(x, *limits) / lattice.step).astype(np.int64)
+        return np.asarray(steps - lattice.first)
+
+    def histogram() -> list[Any]:
+        cells = np.histogram(x, np.linspace(*limits, BINS + 1))[0].tolist()
+        keys = [{"bin": place} for place in range(BINS)]
+        return [row.value for row in noisy_counts(cells, spend, whose, keys).rows]
+
+    def variance() -> Any:
+        steps = units(coarse)
+        sums = int(steps.sum()), int((steps * steps).sum())
+        return noisy_variance(len(x), *sums, coarse, spend, whose).value
+
+    def median() -> Any:
+        cells = np.bincount(units(points), minlength=points.width + 1).tolist()
+        return noisy_quantile(cells, points, 0.5, spend, whose).value
+
     return {
-        "count": lambda: private.count(everybody, **e).value,
-        "sum": lambda: private.total(x, **b, **e).value,
-        "mean": lambda: private.mean(x, **b, **e).value,
-        "variance": lambda: private.variance(x, **b, **e).value,
-        "histogram": lambda: [r.value for r in private.histogram(x, edges=edges, **e).rows],
-        "median": lambda: private.median(x, **b, **e).value,
-        "mean, public rows": lambda: (
-            private.mean(x, **b, **e, relation="replace-one", public_rows=True).value
-        ),
+        "count": lambda: noisy_count(len(x), spend, whose).value,
+        "sum": lambda: noisy_sum(len(x), int(units(fine).sum()), fine, spend, whose).value,
+        "mean": lambda: noisy_mean(len(x), int(units(fine).sum()), fine, spend, whose).value,
+        "variance": variance,
+        "histogram": histogram,
+        "median": median,
     }
 
 
@@ -173,7 +194,7 @@ def errors(x: np.ndarray[Any, Any], limits: tuple[int, int], epsilon: float, run
         for question, ask in asks.items():
             times = min(runs, 30) if name == "opendp" and question == "median" else runs
             answers = [ask() for _ in range(times)]
-            found.setdefault(question, {})[name] = error(answers, exact[question.split(",")[0]])
+            found.setdefault(question, {})[name] = error(answers, exact[question])
     theirs = os.environ.get("LETHE_DIFFPRIVLIB")
     if theirs:
         asked = {"values": x.tolist(), "bounds": limits, "bins": BINS, "runs": runs}

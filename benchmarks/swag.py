@@ -76,7 +76,6 @@ def measure(swag: Swag, parameters: dict[str, Tensor], rounds: int) -> dict[str,
     scratch = torch.empty(swag.size)
     calls: dict[str, Callable[[], object]] = {
         "one_draw_into_a_model_s": lambda: swag.draw_into(model, 0),
-        "one_draw_s": lambda: swag.draw(0),
         "one_collection_again_s": lambda: swag.collect(parameters),
         "floor_normals_s": lambda: scratch.normal_(),
         "floor_one_pass_s": lambda: swag._deviations.sum(),
@@ -85,9 +84,7 @@ def measure(swag: Swag, parameters: dict[str, Tensor], rounds: int) -> dict[str,
     for _ in range(rounds):
         for name, call in calls.items():
             found[name] += seconds(call, 1)
-    medians = {name: statistics.median(times) for name, times in found.items()}
-    medians["draw_in_batch_of_8_s"] = statistics.median(seconds(lambda: swag.draw(0, 8), 3)) / 8
-    return medians
+    return {name: statistics.median(times) for name, times in found.items()}
 
 
 class Flat(nn.Module):
@@ -108,7 +105,7 @@ def peer_of(folder: Path) -> Any:
 
 
 def against_peer(swag: Swag, folder: Path, rank: int, rounds: int) -> dict[str, Any]:
-    """Our draws and theirs, round by round; theirs makes a new model, so ours is timed both ways.
+    """Our draws and theirs, round by round; theirs makes a new model, ours writes into one.
 
     The peer's collections are timed without the 16 draws that it makes at each by default.
     """
@@ -130,7 +127,6 @@ def against_peer(swag: Swag, folder: Path, rank: int, rounds: int) -> dict[str, 
             {
                 "peer_draw_s": seconds(lambda: peer.sample(0.5), 1)[0],
                 "draw_into_a_model_s": seconds(lambda: swag.draw_into(into, 0), 1)[0],
-                "draw_s": seconds(lambda: swag.draw(0), 1)[0],
                 "load": load(),
             }
         )
@@ -142,7 +138,6 @@ def against_peer(swag: Swag, folder: Path, rank: int, rounds: int) -> dict[str, 
         "collection_ratio": sum(theirs) / sum(ours),
         "peer_draw_s": statistics.median(slow),
         "draw_ratio_into_a_model": median_ratio(slow, [o["draw_into_a_model_s"] for o in found]),
-        "draw_ratio": median_ratio(slow, [o["draw_s"] for o in found]),
         "rounds": found,
     }
 

@@ -22,9 +22,6 @@ PLAIN = {
     "wraps",
 }  # fmt: skip
 
-# Modules that the documentation offers as a whole.
-WHOLE = ("lethe.queries.statistics",)
-
 
 @dataclass
 class Item:
@@ -291,7 +288,7 @@ def unreached(root: Path, folders: tuple[str, ...] = ()) -> dict[str, int]:
     roots |= {("lethe.cli", "main"), ("lethe.__main__", "")}
     roots |= {("lethe", "__getattr__"), ("lethe.cli.audits", "__getattr__")}
     roots |= {(lethe._HOME[name], name) for name in lethe.__all__}
-    roots |= {key for key in package.items if f"name:{key[1]}" in words or key[0] in WHOLE}
+    roots |= {key for key in package.items if f"name:{key[1]}" in words}
     seen = package.reached(roots, words)
     return {
         f"{module}:{name}": item.lines

@@ -20,7 +20,7 @@ from safetensors.torch import save_file as save_torch
 
 from lethe.data.cells import infer
 from lethe.data.columns import SUFFIXES, as_text, missing, read_columns
-from lethe.errors import InputError, MissingExtra
+from lethe.errors import InputError
 
 
 def write(tmp_path: Path, text: str | bytes, name: str = "t.csv") -> Path:
@@ -206,15 +206,6 @@ def test_parquet_refuses_other_kinds(tmp_path: Path, values: list[object]) -> No
     assert "column 'odd' has the type" in message and "--drop 'odd'" in message
     assert "--" not in refusal(tmp_path / "t.parquet"), "advice that this command does not take"
     assert list(read_columns(tmp_path / "t.parquet", drop=["odd"])) == ["b"]
-
-
-def test_parquet_without_pyarrow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(module: str) -> None:
-        raise ImportError(module)
-
-    monkeypatch.setattr("lethe.errors.importlib.import_module", refuse)
-    with pytest.raises(MissingExtra, match=r"pip install 'lethe-privacy\[tables\]'"):
-        read_columns(write(tmp_path, "x", "t.parquet"))
 
 
 def test_npz(tmp_path: Path) -> None:

@@ -8,8 +8,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.data.records import from_columns, load_ratings, whole_days
+from lethe.data.records import Ratings, from_columns, load_ratings
 from lethe.errors import InputError
+
+
+def days_of(column, unit="auto") -> Ratings:
+    """Facts of one person about an item each, at these times, in their order."""
+    facts = {"person": np.zeros(len(column), int), "item": np.arange(len(column)), "time": column}
+    return from_columns(facts, name="clicks", unit=unit)
+
+
+def days(column, unit="auto") -> list[int]:
+    found = days_of(column, unit)
+    return (found.time.astype(int) + found.origin).tolist()
+
+
+def values(found: Ratings) -> list[float]:
+    return found.values[found.value].tolist()
 
 
 def write(path: Path, text: str) -> Path:
@@ -27,10 +42,10 @@ def test_a_file_is_read_as_it_stands(tmp_path: Path) -> None:
     found = load_ratings(file, "who", "film", "stars", "when")
     assert found.people.tolist() == ["ann", "bob"]
     assert found.items.tolist() == ["10", "9"]
+    assert found.start.tolist() == [0, 1, 3]
     assert found.person.tolist() == [1, 0, 1]
-    assert found.item.tolist() == [0, 1, 1]
-    assert found.value is not None and found.value.tolist() == [3.5, 5.0, 1.0]
-    assert found.time is not None and found.time.tolist() == [1, 2, 31]
+    assert values(found) == [3.5, 5.0, 1.0]
+    assert found.time is not None and (found.time + found.origin).tolist() == [1, 2, 31]
     assert found.notes == ()
 
 
@@ -46,15 +61,15 @@ def test_of_repeated_facts_one_stays_by_time_not_by_row(keep: str, value: float)
         unit="days",
         keep=keep,
     )
-    assert found.value is not None and found.value.tolist() == [value]
+    assert values(found) == [value]
     assert found.notes == (f"2 facts repeat person and item; of each the {keep} was kept.",)
 
 
 def test_without_times_the_order_of_the_file_decides() -> None:
     columns = {"person": np.zeros(3, int), "item": np.array([4, 5, 4]), "value": np.arange(3.0)}
-    assert from_columns(columns).value.tolist() == [0.0, 1.0, 2.0]
-    assert from_columns(columns, keep="first").value.tolist() == [0.0, 1.0]
-    assert from_columns(columns, keep="last").value.tolist() == [1.0, 2.0]
+    assert values(from_columns(columns)) == [0.0, 2.0, 1.0]
+    assert values(from_columns(columns, keep="first")) == [0.0, 1.0]
+    assert values(from_columns(columns, keep="last")) == [2.0, 1.0]
 
 
 def test_gaps_are_left_out_and_said() -> None:
@@ -80,34 +95,34 @@ def test_gaps_are_left_out_and_said() -> None:
 def test_the_unit_of_numbers_is_told_by_their_size(unit: str, when: datetime) -> None:
     per = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}[unit]
     seconds = int(when.replace(tzinfo=UTC).timestamp())
-    days, said = whole_days(np.array([seconds * per]), "clicks")
-    assert days.tolist() == [seconds // 86_400]
-    assert said == [f"Times were read as {unit} since 1970-01-01."]
+    found = days_of(np.array([seconds * per]))
+    assert found.origin == seconds // 86_400
+    assert found.notes == (f"Times were read as {unit} since 1970-01-01.",)
 
 
 def test_dates_before_1970_are_rounded_down() -> None:
-    assert whole_days(np.array([-1]), "old", "seconds")[0].tolist() == [-1]
+    assert days(np.array([-1]), "seconds") == [-1]
     stamp = np.array(["1969-12-31T23:00"], dtype="datetime64[m]")
-    assert whole_days(stamp, "old")[0].tolist() == [-1]
-    assert whole_days(np.array(["1969-12-31T23:00"]), "old")[0].tolist() == [-1]
+    assert days(stamp) == [-1]
+    assert days(np.array(["1969-12-31T23:00"])) == [-1]
 
 
 def test_zones_are_turned_to_utc_and_not_mixed() -> None:
     east = np.array(["1970-01-02T01:00:00+02:00"])
-    assert whole_days(east, "z")[0].tolist() == [0]
+    assert days(east) == [0]
     with pytest.raises(InputError, match="has a time zone and '1970-01-03' has none"):
-        whole_days(np.array(["1970-01-02T01:00:00+02:00", "1970-01-03"]), "z")
+        days(np.array(["1970-01-02T01:00:00+02:00", "1970-01-03"]))
 
 
 def test_what_is_no_time_is_refused() -> None:
     with pytest.raises(InputError, match=r"'soon' \(fact 2\) is not a date"):
-        whole_days(np.array(["1970-01-02", "soon"]), "z")
+        days(np.array(["1970-01-02", "soon"]))
     with pytest.raises(InputError, match="no unit that can be told"):
-        whole_days(np.array([3e6]), "z")
+        days(np.array([3e6]))
     with pytest.raises(InputError, match="is infinite"):
-        whole_days(np.array([np.inf]), "z", "days")
+        days(np.array([np.inf]), "days")
     with pytest.raises(InputError, match="type bool"):
-        whole_days(np.array([True]), "z")
+        days(np.array([True]))
 
 
 def test_bad_columns_are_named(tmp_path: Path) -> None:
@@ -133,6 +148,6 @@ def test_a_sparse_matrix_is_people_by_items(tmp_path: Path) -> None:
 
     save_npz(tmp_path / "m.npz", csr_matrix(np.array([[0, 2.0], [3.0, 0], [0, 0]])))
     found = load_ratings(tmp_path / "m.npz")
-    assert found.person.tolist() == [0, 1] and found.item.tolist() == [1, 0]
-    assert found.value is not None and found.value.tolist() == [2.0, 3.0]
+    assert found.start.tolist() == [0, 1, 2] and found.person.tolist() == [1, 0]
+    assert values(found) == [3.0, 2.0]
     assert len(found.people) == 3 and found.time is None

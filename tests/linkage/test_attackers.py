@@ -24,7 +24,7 @@ from lethe.linkage.records.attackers import (
     together,
 )
 from lethe.linkage.records.auxiliary import link_auxiliary, pairs_of
-from lethe.linkage.records.facts import facts_of, index_facts, without
+from lethe.linkage.records.facts import facts_of, index_facts, index_of, without
 from lethe.linkage.records.likelihood import Sampling, read
 from lethe.linkage.records.scoreboard import RH, Links, _standing
 from lethe.linkage.settings import RecordSettings
@@ -96,7 +96,7 @@ def service(people: int, seed: int) -> Ratings:
 
 
 def facts_in(ratings: Ratings):
-    return index_facts(ratings.person, ratings.item, ratings.value, ratings.time)
+    return index_of(ratings)
 
 
 def test_people_are_looked_for_in_a_release_without_them() -> None:
@@ -166,14 +166,15 @@ def test_records_like_those_of_another_table() -> None:
 def two_releases(others: int = 150) -> tuple[Ratings, Ratings, tuple[np.ndarray, np.ndarray]]:
     """Ten of 300 people are, under other names, in a second table among others."""
     release, other = service(300, 2), service(others, 3)
-    shared = release.person < 10
+    theirs, facts = facts_in(other), facts_in(release)
+    every, shared = slice(None), facts.person < 10
     columns = {
-        "person": np.concatenate([other.person, 1000 + release.person[shared]]),
+        "person": np.concatenate([theirs.person, 1000 + facts.person[shared]]),
         "item": np.concatenate(
-            [other.items[other.item].astype(int), release.items[release.item[shared]].astype(int)]
+            [other.items[theirs.item].astype(int), release.items[facts.item[shared]].astype(int)]
         ),
-        "value": np.concatenate([other.value, release.value[shared]]),
-        "time": np.concatenate([other.time, release.time[shared]]),
+        "value": np.concatenate([theirs.values_at(every), facts.values_at(shared)]),
+        "time": np.concatenate([theirs.times_at(every), facts.times_at(shared)]),
     }
     aux = from_columns(columns, name="aux", unit="days")
     return release, aux, (np.array([str(1000 + at) for at in range(10)]), release.people[:10])

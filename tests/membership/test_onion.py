@@ -1,10 +1,10 @@
 """The onion: who is removed, what that does to the others, and what the audit tells of it."""
 
-import csv
 import json
 
 import jsonschema
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from simulated import paired, shadows, signals
 from sklearn.linear_model import LogisticRegression
@@ -18,7 +18,6 @@ from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.by_hand import chunks_of
 from lethe.membership.onion import compared, peel, removal, to_remove
 from lethe.membership.settings import AuditSettings
-from lethe.training import folder as folders
 from lethe.training.folder import RunFolder, SettledRun
 from lethe.training.recipe import SklearnRecipe
 
@@ -93,8 +92,7 @@ def test_rounds_go_on_from_where_the_last_one_ended() -> None:
     assert plain.ids[3] in layers[0].stayed.ids and plain.ids[3] not in layers[1].stayed.ids
 
 
-def test_an_audit_tells_who_is_next_resumes_and_trains_by_hand(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(folders, "find_spec", lambda name: None)  # the table as csv
+def test_an_audit_tells_who_is_next_resumes_and_trains_by_hand(tmp_path) -> None:
     data, settings = (
         subset(digits(), 200, 0),
         AuditSettings(
@@ -119,8 +117,8 @@ def test_an_audit_tells_who_is_next_resumes_and_trains_by_hand(tmp_path, monkeyp
     rounds = document["candidates"][0]["onion"]
     assert [one["removed"] for one in rounds] == [2, 4]
     assert all(one["removed"] + one["stayed"] == 160 for one in rounds)
-    rows = list(csv.DictReader((tmp_path / "run" / "onion.csv").read_text().splitlines()))
-    assert [row["round"] for row in rows] == ["0", "0", "1", "1", "2", "2"]
+    rows = pq.read_table(tmp_path / "run" / "onion.parquet").to_pylist()
+    assert [row["round"] for row in rows] == [0, 0, 1, 1, 2, 2]
     assert "Who is exposed next" in findings.report(tmp_path / "page.html").read_text()
     trained = sorted((tmp_path / "run" / "shadows").rglob("*.safetensors"))
     for number in (1, 2):

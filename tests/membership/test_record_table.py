@@ -4,6 +4,7 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -217,9 +218,7 @@ def test_reasons_in_words() -> None:
 # --- the file
 
 
-def test_the_file_keeps_its_columns_and_gets_the_new_ones(tmp_path, monkeypatch) -> None:
-    import csv
-
+def test_the_file_keeps_its_columns_and_gets_the_new_ones(tmp_path) -> None:
     made = audit(16, 80, 2, 2.0)
     phi = np.array(made.signals)
     phi[:, 4] = 1.0  # no spread, so no t: the record is not in the table
@@ -237,18 +236,17 @@ def test_the_file_keeps_its_columns_and_gets_the_new_ones(tmp_path, monkeypatch)
 
     old = plain(exposed_records(measured, None, pseudonyms=False))
     features = np.random.default_rng(3).normal(size=(80, 3))
-    monkeypatch.setattr("lethe.training.folder.find_spec", lambda name: None)
-    assert write_records(Folder(), measured, None, features) == "records.csv"
-    rows = list(csv.DictReader((tmp_path / "records.csv").read_text().splitlines()))
-    for name in ("records.csv", "explorer.html"):
+    assert write_records(Folder(), measured, None, features) == "records.parquet"
+    rows = pq.read_table(tmp_path / "records.parquet").to_pylist()
+    for name in ("records.parquet", "explorer.html"):
         assert (tmp_path / name).stat().st_mode & 0o077 == 0
     assert len(rows) == len(old) == 79 and list(rows[0])[:2] == ["rank", "id"]
     columns = record_table(made, score_all(made.signals, made.members, ATTACKS))
     for row, before in zip(rows, old, strict=True):
-        assert {name: row[name] for name in before} == {k: str(v) for k, v in before.items()}
+        assert {name: row[name] for name in before} == before
         at = int(row["id"])
-        assert row["flagged"] == str(columns["flagged"][at])
+        assert row["flagged"] == columns["flagged"][at]
         assert int(row["rank_low"]) == columns["rank_low"][at]
-        assert row["nearest_own"] and row["why"] and row["wrong_outside"] == ""
+        assert row["nearest_own"] and row["why"] and row["wrong_outside"] is None
     write_records(Folder(), measured, None)
-    assert "nearest_own" not in (tmp_path / "records.csv").read_text().splitlines()[0]
+    assert "nearest_own" not in pq.read_schema(tmp_path / "records.parquet").names

@@ -99,20 +99,17 @@ def test_expected_maximum_over_all_subsets(values: np.ndarray) -> None:
     assert (np.diff(found) >= 0).all() and found[-1] == values.max()
 
 
-@given(LOGS, st.sampled_from(RELATIONS), st.integers(1, 3))
-def test_estimate_is_monotone_in_the_draws(logs: np.ndarray, relation: str, releases: int) -> None:
+@given(LOGS, st.sampled_from(RELATIONS))
+def test_estimate_is_monotone_in_the_draws(logs: np.ndarray, relation: str) -> None:
     """Acceptance check 8, second half: more draws never give a smaller epsilon."""
     logs = np.maximum(logs, -60)
     weights = np.linspace(0.1, 1, logs.shape[1])
-    found = [
-        estimate_epsilon(logs[:count], weights, relation, releases=releases)
-        for count in range(1, len(logs) + 1)
-    ]
+    found = [estimate_epsilon(logs[:count], weights, relation) for count in range(1, len(logs) + 1)]
     epsilons = [one.epsilon for one in found]
     assert epsilons == sorted(epsilons)
     largest = max(w * abs(v) for row in logs for w, v in zip(weights, row, strict=True))
     factor = 2 if relation == "replace-one" else 1
-    assert found[-1].epsilon == pytest.approx(releases * factor * largest)
+    assert found[-1].epsilon == pytest.approx(factor * largest)
     assert found[-1].growth[-1] == pytest.approx(found[-1].epsilon)
     assert list(found[-1].growth) == sorted(found[-1].growth)
 
@@ -127,7 +124,6 @@ def test_the_label_is_never_a_proof() -> None:
         "estimated_local_epsilon": 2.0,
         "largest_weighted_loss": 1.0,
         "draws": 1.0,
-        "releases": 1.0,
         "loss_bound": 3.0,
     }
     assert any("delta is unknown" in words for words in label.assumptions)
@@ -242,7 +238,6 @@ def test_exact_posterior_keeps_its_bound(seed: int) -> None:
         (lambda: estimate_epsilon([[-1.0]], [1.5], "add/remove"), "more than once"),
         (lambda: estimate_epsilon([[-1.0]], [math.nan], "add/remove"), "weights"),
         (lambda: estimate_epsilon([[-1.0]], [1.0], "none"), "relation"),
-        (lambda: estimate_epsilon([[-1.0]], [1.0], "add/remove", releases=0), "releases"),
         (lambda: estimate_epsilon([[-5.0]], [0.1], "add/remove", bound=4.0), "breaks the bound"),
         (lambda: estimate_epsilon([[-math.inf]], [0.0], "add/remove", bound=4.0), "breaks"),
         (lambda: estimate_epsilon([[-1.0]], [0.1], "add/remove", bound=math.inf), "bound"),

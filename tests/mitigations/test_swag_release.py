@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from swag_parts import drawn
 from torch import Tensor, nn
 
 from lethe.errors import InputError, NotMeasurable
@@ -26,7 +27,7 @@ from lethe.mitigations.swag_release.records import (
     loss_bound,
     model_logits,
 )
-from lethe.mitigations.swag_release.training import Checkpoints, Phase, Trained
+from lethe.mitigations.swag_release.training import Phase, Trained
 
 SETTINGS = ReleaseSettings(
     2.0,
@@ -73,7 +74,7 @@ def test_training_is_momentum_sgd_on_the_weighted_loss() -> None:
     theta = [one.detach().clone().requires_grad_() for one in model.parameters()]
     names = [name for name, _ in model.named_parameters()]
     speed = [torch.zeros_like(one) for one in theta]
-    trained.train(Phase("fit", (1, 2), 4, 0.3), weights, Checkpoints())
+    trained.train(Phase("fit", (1, 2), 4, 0.3), weights)
     for _ in range(4):
         scores = torch.func.functional_call(model, dict(zip(names, theta, strict=True)), (inputs,))
         chance = 0.9 * scores.softmax(1)[torch.arange(10), truth] + 0.1 / 3
@@ -103,7 +104,7 @@ def test_every_record_counts_its_weight_whatever_the_batches() -> None:
             0.0,
             size,
         )
-        trained.train(Phase("fit", (1,), 1, 1e-6), weights, Checkpoints())
+        trained.train(Phase("fit", (1,), 1, 1e-6), weights)
         after = nn.utils.parameters_to_vector(model.parameters()).detach()
         moved.append((after - before) / steps)
     assert moved[0].abs().max() > 1e-8
@@ -116,7 +117,7 @@ def test_the_steps_put_together() -> None:
     done = swag_ppm(network(), inputs, truth, SETTINGS, 3)
     assert isinstance(done.posterior, Swag)
     assert (done.posterior.count, done.posterior.stored) == (5, 4)
-    draws = done.posterior.draw(child_seed(3, MEASURE, 0), 7)
+    draws = drawn(done.posterior, child_seed(3, MEASURE, 0), 7)
     logs = torch.stack(
         [
             floored_log_likelihood(
@@ -139,50 +140,67 @@ def test_the_steps_put_together() -> None:
     assert len(growth) == 7 and (np.diff(growth) >= 0).all() and growth[0] < growth[-1]
     assert growth[-1] == pytest.approx(done.estimate.epsilon)
     assert done.estimate.bounded == pytest.approx(loss_bound(0.02, 3))
-    released = done.posterior.draw(11)
+    released = drawn(done.posterior, 11)
     again = swag_ppm(network(), inputs, truth, SETTINGS, 3, draw_seed=11)
     for name, parameter in again.module.named_parameters():
         assert torch.equal(parameter, released[name][0])
     assert not again.module.training
 
 
-def test_step_four_by_hand() -> None:
+class Watched:
+    """What a method was handed and returned."""
+
+    def __init__(self) -> None:
+        self.results: list[Any] = []
+        self.parameters: list[dict[str, Tensor]] = []
+
+    def of(self, method: Any) -> Any:
+        def watched(owner: Any, *rest: Any) -> Any:
+            for part in rest:
+                self.parameters.append({k: v.detach().clone() for k, v in part.items()})
+            self.results.append(method(owner, *rest))
+            return self.results[-1]
+
+        return watched
+
+
+def test_step_four_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """The log-likelihoods are those of draws from the first SWAG, by a functional call."""
     inputs, truth = blobs()
-    rows: dict[str, Any] = {}
-
-    class Watch(Checkpoints):
-        def save(self, name: str, tensors: Any) -> None:
-            rows[name] = {key: value.detach().clone() for key, value in tensors.items()}
-
-    done = swag_ppm(network(), inputs, truth, SETTINGS, 3, checkpoints=Watch())
-    logs = rows["4-draws"]["log_likelihoods"].numpy()
-    assert logs.shape == (6, 48)
-    assert done.risk == pytest.approx(np.abs(logs).max(0))
+    logs, walk = Watched(), Watched()
+    monkeypatch.setattr(Trained, "log_likelihoods", logs.of(Trained.log_likelihoods))
+    monkeypatch.setattr(Swag, "collect", walk.of(Swag.collect))
+    done = swag_ppm(network(), inputs, truth, SETTINGS, 3)
+    rows = np.stack(logs.results[: SETTINGS.draws])
+    assert rows.shape == (6, 48)
+    assert done.risk == pytest.approx(np.abs(rows).max(0))
     swag = Swag(dict(network().named_parameters()), 4)
-    for epoch in range(5):
-        swag.collect(rows[f"3-swag.collection-{epoch:05d}"])
-    draw = swag.draw(child_seed(3, DRAWS), 1, first=2)
+    for parameters in walk.parameters[:5]:
+        swag.collect(parameters)
+    draw = drawn(swag, child_seed(3, DRAWS), 1, first=2)
     one = {name: value[0] for name, value in draw.items()}
     scores = torch.func.functional_call(network(), one, (inputs,))
     wanted = floored_log_likelihood(scores, truth, 0.02).detach().double().numpy()
-    assert logs[2] == pytest.approx(wanted, rel=1e-4)
+    assert rows[2] == pytest.approx(wanted, rel=1e-4)
 
 
-def test_step_five_begins_where_step_two_ended() -> None:
-    """With no epoch in step 5 its weights are those of step 2, not the end of SWAG's path."""
-    kept: dict[str, Any] = {}
+def test_step_five_begins_where_step_two_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its first weights are those of step 2, not the end of SWAG's path or of a draw."""
+    ends: dict[str, Any] = {}
+    starts: dict[str, Any] = {}
 
-    class Watch(Checkpoints):
-        def save(self, name: str, tensors: Any) -> None:
-            kept[name] = {key: value.detach().clone() for key, value in tensors.items()}
+    def train(trained: Trained, phase: Phase, *rest: Any, **more: Any) -> None:
+        starts[phase.name] = trained.snapshot()
+        real(trained, phase, *rest, **more)
+        ends[phase.name] = trained.snapshot()
 
-    settings = changed(refit_epochs=0, scales=(), rounds=1)
-    swag_ppm(network(), *blobs(), settings, 3, checkpoints=Watch())
-    for name, value in kept["2-fit"].items():
-        assert torch.equal(value, kept["5-refit-0"][name])
-        assert torch.equal(value, kept["5-refit-1"][name])
-        assert not torch.equal(value, kept["3-swag.collection-00004"][name])
+    real = Trained.train
+    monkeypatch.setattr(Trained, "train", train)
+    swag_ppm(network(), *blobs(), changed(scales=(), rounds=1), 3)
+    for name, value in ends["2-fit"].items():
+        assert torch.equal(value, starts["5-refit-0"][name])
+        assert torch.equal(value, starts["5-refit-1"][name])
+        assert not torch.equal(value, ends["3-swag"][name])
         assert not torch.equal(value, network().get_parameter(name))
 
 
@@ -262,7 +280,6 @@ def test_named_inputs_tied_and_frozen_weights() -> None:
     codes = torch.randint(0, 6, (30, 5), generator=stream)
     inputs = {"input_ids": codes, "attention_mask": torch.ones(30, 5), "length": codes[:, 0]}
     done = swag_ppm(model, inputs, codes[:, 0].numpy(), SETTINGS, 0)
-    assert set(done.draws[0]) == {"embed.weight", "out.bias"}
     assert isinstance(done.posterior, Swag) and done.posterior.size == 24 + 6
     assert isinstance(done.module, Words)
     assert done.module.out.weight is done.module.embed.weight
@@ -376,8 +393,7 @@ def test_an_infinite_loss_after_the_weights_is_not_measurable() -> None:
         ({"rate": 1.0}, "swag_rate=0.2 must be at least rate=1.0"),
         ({"scale": math.inf}, "scale"),
         ({"scales": (0.5, -1.0)}, "scales"),
-        ({"releases": 0}, "releases"),
-        ({"releases": True}, "whole"),
+        ({"rank": True}, "whole"),
     ],
 )
 def test_settings_that_break_a_rule(values: dict[str, Any], words: str) -> None:

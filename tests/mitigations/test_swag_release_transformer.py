@@ -35,8 +35,8 @@ def test_a_stock_bert_classifier(tmp_path: Path) -> None:
     settings = ReleaseSettings(
         4.35, "replace-one", floor=0.01, fit_epochs=2, refit_epochs=2, swag_epochs=3, draws=3
     )
-    done = release_draw(model, inputs, codes[:, 0] % 3, settings, tmp_path / "a", draw_seed=5)
-    tensors, label = read_release(done.files[0])
+    done = release_draw(model, inputs, codes[:, 0] % 3, settings, tmp_path / "a.safetensors")
+    tensors, label = read_release(done.file)
     live = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
     assert set(tensors) == live
     assert label["guarantee"]["kind"] == "asymptotic"

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lattice_units import units_of
 from registered_data import registered
 
 from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull
@@ -319,7 +320,7 @@ def test_no_value_breaks_a_sum_or_moves_it_beyond_its_lattice(
             for kind in ("mean", "variance"):
                 lattice = laid_out(opened, kind + inside).lattices[0]
                 (exact,) = measured(opened, kind + inside).values()
-                units = [int(unit) for unit in lattice.units(present)] if present else []
+                units = units_of(lattice, present)
                 assert exact.rows == len(present)
                 assert 0 <= exact.sums[0] <= len(present) * lattice.width
                 # Only halves may go the other way than in NumPy: by one step each.

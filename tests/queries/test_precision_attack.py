@@ -2,10 +2,13 @@
 
 import numpy as np
 import pytest
+from lattice_units import RECORD, units_of
 from precision_attack import has_fine_bits, precision_attack
 
+from lethe.queries.aggregates.counts import noisy_count
+from lethe.queries.aggregates.moments import noisy_mean, noisy_sum, noisy_variance
+from lethe.queries.lattice import Lattice
 from lethe.queries.privacy import Spend
-from lethe.queries.statistics import Lattice, noisy_count, noisy_mean, noisy_sum, noisy_variance
 
 UNIT = Lattice(0, 1)
 COARSE = Lattice(0, 1, 2**12)
@@ -14,35 +17,35 @@ GAUSSIAN = {"epsilon": 2.0, "delta": 1e-4}
 
 
 def _units(value: float, lattice: Lattice) -> tuple[int, int]:
-    unit = int(lattice.units([value])[0])
+    unit = units_of(lattice, [value])[0]
     return unit, unit**2
 
 
 MECHANISMS = {
     "discrete laplace": (
-        lambda v: noisy_count(int(v), Spend(epsilon=1.0)),
+        lambda v: noisy_count(int(v), Spend(epsilon=1.0), RECORD),
         {"epsilon": 1.0},
     ),
     "discrete gaussian": (
-        lambda v: noisy_count(int(v), Spend(rho=RHO)),
+        lambda v: noisy_count(int(v), Spend(rho=RHO), RECORD),
         {"epsilon": 2.0, "delta": 0.01},
     ),
     "count mu": (
-        lambda v: noisy_count(int(v), Spend(mu=MU)),
+        lambda v: noisy_count(int(v), Spend(mu=MU), RECORD),
         {"epsilon": 2.0, "delta": 0.01},
     ),
-    "count delta": (lambda v: noisy_count(int(v), Spend(**GAUSSIAN)), GAUSSIAN),
+    "count delta": (lambda v: noisy_count(int(v), Spend(**GAUSSIAN), RECORD), GAUSSIAN),
     "sum": (
-        lambda v: noisy_sum(1, _units(v, UNIT)[0], UNIT, Spend(epsilon=1.0)),
+        lambda v: noisy_sum(1, _units(v, UNIT)[0], UNIT, Spend(epsilon=1.0), RECORD),
         {"epsilon": 1.0},
     ),
     # one row at 0 or at 1: replacing costs twice what adding or removing does
     "mean": (
-        lambda v: noisy_mean(1, _units(v, UNIT)[0], UNIT, Spend(epsilon=1.0)),
+        lambda v: noisy_mean(1, _units(v, UNIT)[0], UNIT, Spend(epsilon=1.0), RECORD),
         {"epsilon": 2.0},
     ),
     "variance": (
-        lambda v: noisy_variance(1, *_units(v, COARSE), COARSE, Spend(epsilon=1.0)),
+        lambda v: noisy_variance(1, *_units(v, COARSE), COARSE, Spend(epsilon=1.0), RECORD),
         {"epsilon": 2.0},
     ),
 }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, require
+from lethe.errors import InputError
 from readers.history import Index, numbers, whole_numbers
 
 CATEGORIES, TYPES = 32, 16
@@ -61,8 +61,9 @@ def read_articles(path: str | Path, batch: int = 8192) -> Articles:
     Raises:
         InputError: an article twice, or without an id.
     """
-    pa, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
-    compute = require("pyarrow.compute", "tables")
+    import pyarrow as pa
+    from pyarrow import compute, parquet
+
     ids: list[Index] = []
     values: list[NDArray[np.float32]] = []
     codes: tuple[list[str], list[str]] = ([], [])

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, check_at_least, require
+from lethe.errors import InputError, check_at_least
 from lethe.files import whole_file, write_whole
 from readers.articles import ARTICLE_NUMBERS, Articles, read_articles
 from readers.features import AGGREGATES, aggregates
@@ -252,7 +252,8 @@ def _write_users(
 
 
 def _behaviours(path: Path, batch: int = 65_536) -> Iterator[Any]:
-    parquet = require("pyarrow.parquet", "tables")
+    from pyarrow import parquet
+
     columns = ["impression_id", "impression_time", "user_id", "device_type", "is_subscriber"]
     columns += ["is_sso_user", "article_ids_clicked", "next_read_time", "next_scroll_percentage"]
     with parquet.ParquetFile(path) as file:
@@ -272,7 +273,9 @@ class _Tally:
 
     def add(self, part: Any, file: BinaryIO) -> None:
         """Append the labelled rows of the cohort to the file."""
-        pa, compute = require("pyarrow", "tables"), require("pyarrow.compute", "tables")
+        import pyarrow as pa
+        from pyarrow import compute
+
         user = whole_numbers(part.column("user_id"))
         place = np.minimum(np.searchsorted(self.known, user), max(len(self.known) - 1, 0))
         ours = self.known[place] == user if len(self.known) else np.zeros(len(user), bool)

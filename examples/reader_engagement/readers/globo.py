@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, check_at_least, require
+from lethe.errors import InputError, check_at_least
 from readers.history import Float, Index, whole_numbers
 from readers.sequences import Moments
 from readers.store import Batch
@@ -161,7 +161,9 @@ def load_globo(
 
 
 def _read(path: Path) -> dict[str, Index]:
-    parquet, pa = require("pyarrow.parquet", "tables"), require("pyarrow", "tables")
+    import pyarrow as pa
+    from pyarrow import parquet
+
     if not path.is_file():
         raise InputError(f"{path} does not exist. Check the path.")
     try:

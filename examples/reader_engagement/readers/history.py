@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, require
+from lethe.errors import InputError
 
 Float = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -105,8 +105,9 @@ def read_histories(
     Raises:
         InputError: lists of different length in one row, a person twice, or a negative read time.
     """
-    pa, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
-    compute = require("pyarrow.compute", "tables")
+    import pyarrow as pa
+    from pyarrow import compute, parquet
+
     lists = [f"{what}_fixed" for what in _LISTS]
     seen: list[Index] = []
     with parquet.ParquetFile(path) as file:
@@ -147,19 +148,23 @@ def read_histories(
 
 def numbers(column: Any) -> Float:
     """An Arrow column as float64, missing values as NaN."""
-    pa = require("pyarrow", "tables")
+    import pyarrow as pa
+
     found = column.cast(pa.float64()).to_numpy(zero_copy_only=False)
     return np.asarray(found, np.float64)
 
 
 def whole_numbers(column: Any) -> Index:
     """An Arrow column as int64, missing values as -1 (ids are never negative)."""
-    pa, compute = require("pyarrow", "tables"), require("pyarrow.compute", "tables")
+    import pyarrow as pa
+    from pyarrow import compute
+
     found = compute.fill_null(column.cast(pa.int64()), -1).to_numpy(zero_copy_only=False)
     return np.asarray(found, np.int64)
 
 
 def microseconds(column: Any) -> Index:
     """An Arrow column of times as microseconds since 1970, missing ones as -1."""
-    pa = require("pyarrow", "tables")
+    import pyarrow as pa
+
     return whole_numbers(column.cast(pa.timestamp("us"), safe=False))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from lethe.data.columns import list_names
-from lethe.errors import InputError, require
+from lethe.errors import InputError
 
 SPLITS = ("train", "validation")
 WHERE = "EB-NeRD is had from recsys.eb.dk after its terms are accepted; unpack it here."
@@ -158,7 +158,9 @@ def check_usable(root: str | Path) -> Layout:
 
 
 def _check_file(name: str, path: Path) -> NewsFile:
-    parquet, pa = require("pyarrow.parquet", "tables"), require("pyarrow", "tables")
+    import pyarrow as pa
+    from pyarrow import parquet
+
     if not path.is_file():
         return NewsFile(name, 0, ("is missing.",))
     try:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.errors import InputError, check_at_least, require
+from lethe.errors import InputError, check_at_least
 from readers.history import Index, microseconds, whole_numbers
 from readers.layout import SPLITS
 
@@ -56,7 +56,8 @@ def read_activity(path: str | Path, batch: int = 65_536) -> Activity:
     Raises:
         InputError: an impression without id, user or time, or one that stands twice.
     """
-    parquet = require("pyarrow.parquet", "tables")
+    from pyarrow import parquet
+
     users: Index = np.zeros(0, np.int64)
     impressions: list[Index] = []
     spans: list[int] = []

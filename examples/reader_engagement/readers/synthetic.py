@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
-from lethe.errors import check_at_least, require
+from lethe.errors import check_at_least
 from lethe.files import whole_file
 from readers.layout import news_paths
 
@@ -67,7 +67,8 @@ def write_synthetic_news(
     check_at_least("articles", articles, 40)
     rng = np.random.default_rng([seed, 71])
     paths = news_paths(root)
-    pa = require("pyarrow", "tables")
+    import pyarrow as pa
+
     table, topic, appeal = _articles(pa, rng, articles)
     _write(paths["articles.parquet"], table, 1024)
     people = _People(rng, users)
@@ -84,7 +85,8 @@ def write_synthetic_news(
 
 
 def _write(path: Path, table: Any, rows: int) -> None:
-    parquet = require("pyarrow.parquet", "tables")
+    from pyarrow import parquet
+
     with whole_file(path) as file:
         parquet.write_table(table, file, row_group_size=rows, compression="zstd")
 

@@ -14,8 +14,8 @@ from lethe.runs.run import content, perform
 from lethe.runs.settings import audit_of, keywords_of
 
 if TYPE_CHECKING:
+    from lethe.data.records import Ratings
     from lethe.data.schema import Schema
-    from lethe.data.sorted_records import Release
     from lethe.evidence.findings import Findings
 
 
@@ -247,13 +247,12 @@ def _facts(
     unit: str,
     keep: str,
     memory: str | None,
-) -> tuple[Release, Mapping[str, Any], tuple[str, ...], Any]:
+) -> tuple[Ratings, Mapping[str, Any], tuple[str, ...], Any]:
     """Facts, the columns beside them, what was changed on reading, and what they are bound to."""
     from lethe.data.columns import check_column
     from lethe.data.given import columns_of
     from lethe.data.large import read_head
-    from lethe.data.records import from_columns
-    from lethe.data.sorted_records import read_facts
+    from lethe.data.records import from_columns, read_facts
 
     person, item, value, time = names
     file = Path(facts) if isinstance(facts, str | Path) else None

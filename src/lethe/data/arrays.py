@@ -36,7 +36,7 @@ def read_values(path: Path) -> Held:
 
     Raises:
         InputError: no such file, none of `FORMATS`, damaged, or empty.
-        MissingExtra: .parquet, .feather and .arrow without pyarrow, .pt without torch.
+        MissingExtra: .pt without torch.
     """
     check_file(path, tuple(FORMATS))
     try:
@@ -170,7 +170,8 @@ def _from_tensor(value: Any) -> NDArray[Any]:
 
 
 def _from_arrow(value: Any, where: str) -> NDArray[Any]:
-    pa = require("pyarrow", "tables")
+    import pyarrow as pa
+
     if isinstance(value, pa.Table | pa.RecordBatch):
         parts = [_from_arrow(column, where) for column in value.columns]
         return np.stack(parts, axis=1) if len(parts) != 1 else parts[0]
@@ -180,10 +181,10 @@ def _from_arrow(value: Any, where: str) -> NDArray[Any]:
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     kind = column.type
-    if not _is_list(pa, kind):
+    if not _is_list(kind):
         path, _, name = where.partition(": ")
-        check_arrow_type(pa.types, Path(path), name or path, kind)
-        return from_arrow(pa, pa.chunked_array([column]))
+        check_arrow_type(Path(path), name or path, kind)
+        return from_arrow(pa.chunked_array([column]))
     flat = column.flatten()
     width, left = divmod(len(flat), max(len(column), 1))
     lengths = np.asarray(column.value_lengths())
@@ -194,8 +195,9 @@ def _from_arrow(value: Any, where: str) -> NDArray[Any]:
     return np.asarray(flat.to_numpy(zero_copy_only=False)).reshape(len(column), width)
 
 
-def _is_list(pa: Any, kind: Any) -> bool:
-    types = pa.types
+def _is_list(kind: Any) -> bool:
+    from pyarrow import types
+
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
@@ -236,8 +238,7 @@ def from_text(cells: list[str], where: str) -> NDArray[np.float64]:
 def dimensions_of(value: Any) -> int:
     """Of an array, tensor or Arrow column; 2 for a column of lists."""
     if not hasattr(value, "ndim"):
-        pa = require("pyarrow", "tables")
-        return 2 if _is_list(pa, stored_type(pa, value.type)) else 1
+        return 2 if _is_list(stored_type(value.type)) else 1
     if is_listed_text(value):
         return 2
     return int(value.ndim)
@@ -256,6 +257,7 @@ def is_float(value: Any) -> bool:
         return bool(value.is_floating_point())
     if hasattr(value, "dtype"):
         return bool(value.dtype.kind == "f" or is_listed_text(value))
-    pa = require("pyarrow", "tables")
-    kind = stored_type(pa, value.type)
-    return bool(pa.types.is_floating(kind.value_type if _is_list(pa, kind) else kind))
+    from pyarrow import types
+
+    kind = stored_type(value.type)
+    return bool(types.is_floating(kind.value_type if _is_list(kind) else kind))

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, require
+from lethe.errors import InputError
 
 _EXACT = 2**53  # float64 holds every integer up to here
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -210,7 +210,8 @@ def csv_rows(
 
 def csv_batches(rows: Iterator[list[str]], names: Sequence[str], blank: str | None = "") -> Any:
     """The rows after a header as an Arrow reader of text; empty cells become `blank`."""
-    pa = require("pyarrow", "tables")
+    import pyarrow as pa
+
     fields = pa.schema([(name, pa.string()) for name in names])
 
     def batches() -> Iterator[Any]:

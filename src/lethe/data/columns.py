@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.cells import check_names, csv_rows, infer, text_column
-from lethe.errors import InputError, did_you_mean, require
+from lethe.errors import InputError, did_you_mean
 
 Columns = dict[str, NDArray[Any]]
 
@@ -56,7 +56,6 @@ def read_columns(
     Raises:
         InputError: no such file, another format, damaged, empty, or a column of a kind that is
             no plain column (lists, bytes, Python objects); a name is unknown.
-        MissingExtra: .parquet without pyarrow, a DuckDB file without DuckDB.
     """
     path = Path(path)
     suffix = path.suffix.lower()
@@ -211,18 +210,16 @@ def _read_csv(
 
 
 def _read_arrow(path: Path, wanted: _Wanted) -> Columns:
-    pa = require("pyarrow", "tables")
-
     def choose(schema: Any) -> list[str]:
         names = wanted.of(schema.names)
         # Only after the types are known to be readable, so that a refusal costs nothing.
         for name in names:
             kind = schema.field(name).type
-            check_arrow_type(pa.types, path, name, kind, drop=wanted.drop is not None)
+            check_arrow_type(path, name, kind, drop=wanted.drop is not None)
         return names
 
     table = arrow_table(path, choose)
-    return {name: from_arrow(pa, table[name]) for name in table.column_names}
+    return {name: from_arrow(table[name]) for name in table.column_names}
 
 
 def arrow_table(path: Path, choose: Callable[[Any], list[str]] | None = None) -> Any:
@@ -233,16 +230,16 @@ def arrow_table(path: Path, choose: Callable[[Any], list[str]] | None = None) ->
 
     Raises:
         InputError: not readable, or a column without a name of its own.
-        MissingExtra: without pyarrow.
     """
-    pa = require("pyarrow", "tables")
+    import pyarrow as pa
+    from pyarrow import ipc, parquet
+
     choose = choose or (lambda schema: _Wanted(path, None, None).of(schema.names))
     suffix = path.suffix.lower().removeprefix(".")
     try:
         if suffix == "parquet":
-            with require("pyarrow.parquet", "tables").ParquetFile(path) as file:
+            with parquet.ParquetFile(path) as file:
                 return file.read(columns=choose(file.schema_arrow))
-        ipc = require("pyarrow.ipc", "tables")
         with pa.OSFile(str(path)) as stream:
             is_file = stream.read(6) == b"ARROW1"
             stream.seek(0)
@@ -256,7 +253,9 @@ def arrow_table(path: Path, choose: Callable[[Any], list[str]] | None = None) ->
 
 
 def _read_duckdb(path: Path, wanted: _Wanted, table: str | None) -> Columns:
-    duckdb, pa = require("duckdb", "tables"), require("pyarrow", "tables")
+    import duckdb
+    import pyarrow as pa
+
     try:
         with duckdb.connect(":memory:") as base:
             rows = base.sql(f"FROM {attached(base, path, table)}")
@@ -267,8 +266,8 @@ def _read_duckdb(path: Path, wanted: _Wanted, table: str | None) -> Columns:
         raise InputError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
     for name in names:
         kind = arrow.schema.field(name).type
-        check_arrow_type(pa.types, path, name, kind, drop=wanted.drop is not None)
-    return {name: from_arrow(pa, arrow[name]) for name in names}
+        check_arrow_type(path, name, kind, drop=wanted.drop is not None)
+    return {name: from_arrow(arrow[name]) for name in names}
 
 
 def attached(base: Any, path: Path, table: str | None) -> str:
@@ -287,7 +286,7 @@ def attached(base: Any, path: Path, table: str | None) -> str:
     return f"release.{quoted(table or names[0])}"
 
 
-def check_arrow_type(types: Any, path: Path, name: str, kind: Any, *, drop: bool = False) -> None:
+def check_arrow_type(path: Path, name: str, kind: Any, *, drop: bool = False) -> None:
     """Refuse a type of pyarrow that is no plain column.
 
     Args:
@@ -295,6 +294,8 @@ def check_arrow_type(types: Any, path: Path, name: str, kind: Any, *, drop: bool
 
     Raises InputError: lists, bytes and the like.
     """
+    from pyarrow import types
+
     value = kind.value_type if types.is_dictionary(kind) else kind
     plain = (
         types.is_boolean,
@@ -317,13 +318,17 @@ def check_arrow_type(types: Any, path: Path, name: str, kind: Any, *, drop: bool
         )
 
 
-def stored_type(pa: Any, kind: Any) -> Any:
+def stored_type(kind: Any) -> Any:
     """What an extension type of Arrow is stored as, which is what DuckDB reads."""
+    import pyarrow as pa
+
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-def from_arrow(pa: Any, column: Any) -> NDArray[Any]:
+def from_arrow(column: Any) -> NDArray[Any]:
     """One column as NumPy; missing values as in the head of this file."""
+    import pyarrow as pa
+
     types, kind = pa.types, column.type
     if types.is_dictionary(kind):
         kind = pa.large_string() if types.is_string_view(kind.value_type) else kind.value_type
@@ -433,12 +438,15 @@ def table_bytes(columns: Mapping[str, Any], suffix: str) -> bytes:
         return text.getvalue().encode()
     if suffix.lower() not in (".parquet", ".feather"):
         raise InputError(f"a file that ends in {suffix!r} is not written. Take .csv or .parquet.")
-    pa, buffer = require("pyarrow", "tables"), io.BytesIO()
+    import pyarrow as pa
+    from pyarrow import feather, parquet
+
+    buffer = io.BytesIO()
     table = pa.table({name: pa.array(array, mask=missing(array)) for name, array in arrays.items()})
     if suffix.lower() == ".parquet":
-        require("pyarrow.parquet", "tables").write_table(table, buffer)
+        parquet.write_table(table, buffer)
     else:
-        require("pyarrow.feather", "tables").write_feather(table, buffer)
+        feather.write_feather(table, buffer)
     return buffer.getvalue()
 
 

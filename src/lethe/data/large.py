@@ -9,13 +9,16 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
+from pyarrow import parquet
 
 from lethe.data.casts import quoted, text_sql
 from lethe.data.cells import Kind, check_names, csv_batches, csv_rows, infer
@@ -37,7 +40,7 @@ from lethe.data.columns import (
     narrow,
     read_columns,
 )
-from lethe.errors import InputError, require
+from lethe.errors import InputError
 
 _BATCH = 2**16
 _LEAST = 2**26
@@ -64,7 +67,6 @@ class Stage:
         self._path = path
         self._source = source
         self._types = types
-        self._pa = require("pyarrow", "tables")
 
     def read(self, make: str) -> None:
         """Run the one statement that reads the file; {rows} in it stands for its columns.
@@ -72,7 +74,6 @@ class Stage:
         A CSV file that DuckDB does not take is read again as in memory: either it is odd but
         right, or the refusal says what is wrong with it.
         """
-        duckdb = require("duckdb", "tables")
         try:
             if not self._source:
                 raise duckdb.InvalidInputException("not a file for the fast reader")
@@ -92,7 +93,7 @@ class Stage:
         self.base.execute(f"CREATE OR REPLACE TABLE cells ({listed})")
         picked = ([row[place] for place in places] for row in rows)
         for batch in csv_batches(picked, [f"c{at}" for at in range(len(places))]):
-            self.insert("cells", self._pa.Table.from_batches([batch]))
+            self.insert("cells", pa.Table.from_batches([batch]))
 
     def insert(self, table: str, rows: Any) -> None:
         """Append a table of pyarrow to one of the database, which is made if it is not there."""
@@ -123,7 +124,7 @@ class Stage:
             for batch in self.batches(f"SELECT DISTINCT {cell} FROM {table}"):
                 kind.add(batch.column(0).to_pylist())
             return lambda cells: kind.column(cells.to_pylist())
-        types, of_all = self._pa.types, self._types[at]
+        types, of_all = pa.types, self._types[at]
         if types.is_null(of_all):
             return lambda cells: np.full(len(cells), np.nan)
         # A gap, the least and the largest value decide the type; every batch is shown them.
@@ -133,8 +134,8 @@ class Stage:
         shown = [batch.column(0) for batch in self.batches(" UNION ALL ".join(ends))]
 
         def convert(cells: Any) -> NDArray[Any]:
-            both = self._pa.chunked_array([cells, *shown], cells.type).cast(of_all)
-            return from_arrow(self._pa, both)[: len(cells)]
+            both = pa.chunked_array([cells, *shown], cells.type).cast(of_all)
+            return from_arrow(both)[: len(cells)]
 
         return convert
 
@@ -159,44 +160,67 @@ def staged(
     Raises:
         InputError: no such file, table or column, a file that cannot be read, or not enough
             memory or disk.
-        MissingExtra: DuckDB or pyarrow is not there.
     """
-    duckdb, parquet = require("duckdb", "tables"), require("pyarrow.parquet", "tables")
     suffix = path.suffix.lower()
     if table is not None and suffix not in DUCKDB:
         raise InputError(f"table={table!r} is for DuckDB files; {path} has one table only.")
+    with _database(path, memory) as base:
+        if suffix == ".csv":
+            names = next(csv_rows(path), [])
+            _check_columns(path, names, columns)
+            yield Stage(base, path, columns, _csv(path, names, columns), [None] * len(columns))
+            return
+        if suffix == ".parquet":
+            schema, inside = parquet.read_schema(path), f"read_parquet({text_sql(str(path))})"
+        else:
+            inside = attached(base, path, table)
+            schema = base.sql(f"FROM {inside} LIMIT 0").to_arrow_table().schema
+        _check_columns(path, schema.names, columns)
+        types = [_type(path, schema.field(name)) for name in columns]
+        listed = ", ".join(f"{quoted(name)} AS c{at}" for at, name in enumerate(columns))
+        yield Stage(base, path, columns, f"(SELECT {listed} FROM {inside})", types)
+
+
+@contextlib.contextmanager
+def staged_columns(columns: Mapping[str, NDArray[Any]], *, memory: int) -> Iterator[Stage]:
+    """Columns in memory, (rows,) each, as `staged` has those of a file."""
+    held = [_arrow(column) for column in columns.values()]
+    table = pa.table(held, [f"c{at}" for at in range(len(held))])
+    with _database(Path("these columns"), memory) as base:
+        base.register("given", table)
+        yield Stage(base, Path(), list(columns), "given", table.schema.types)
+
+
+def _arrow(column: NDArray[Any]) -> Any:
+    """A column as an Arrow array of a type that DuckDB has."""
+    if is_text(column):
+        return pa.array(column.tolist(), pa.string())
+    if column.dtype.kind == "M" and np.datetime_data(column.dtype)[0] not in _UNITS_OF_ARROW:
+        return pa.array(column.astype("datetime64[s]"))
+    return pa.array(column.astype(np.float32) if column.dtype == np.float16 else column)
+
+
+_UNITS_OF_ARROW = ("D", "s", "ms", "us", "ns")
+
+
+@contextlib.contextmanager
+def _database(path: Path, memory: int) -> Iterator[Any]:
+    """An empty DuckDB, whose errors are about a file."""
     try:
         with tempfile.TemporaryDirectory() as folder:
-            limits = {
+            limits: dict[str, Any] = {
                 "memory_limit": f"{max(memory // 3, _LEAST) // 2**20}MiB",
                 "temp_directory": str(Path(folder) / "spill"),
                 "threads": _THREADS if memory >= 2**30 else 1,
             }
             with duckdb.connect(":memory:", config=limits) as base:
-                if suffix == ".csv":
-                    names = next(csv_rows(path), [])
-                    _check_columns(path, names, columns)
-                    source = _csv(path, names, columns)
-                    yield Stage(base, path, columns, source, [None] * len(columns))
-                    return
-                if suffix == ".parquet":
-                    schema, inside = (
-                        parquet.read_schema(path),
-                        f"read_parquet({text_sql(str(path))})",
-                    )
-                else:
-                    inside = attached(base, path, table)
-                    schema = base.sql(f"FROM {inside} LIMIT 0").to_arrow_table().schema
-                _check_columns(path, schema.names, columns)
-                types = [_type(path, schema.field(name)) for name in columns]
-                listed = ", ".join(f"{quoted(name)} AS c{at}" for at, name in enumerate(columns))
-                yield Stage(base, path, columns, f"(SELECT {listed} FROM {inside})", types)
+                yield base
     except duckdb.OutOfMemoryException as error:
         raise InputError(
             f"{path}: {memory / 10**9:.3g} GB of memory, or the disk of the temporary folder, are "
             "not enough. Give more with --memory, or free some disk."
         ) from error
-    except (duckdb.Error, require("pyarrow", "tables").ArrowException, OSError) as error:
+    except (duckdb.Error, pa.ArrowException, OSError) as error:
         first = str(error).splitlines()[0]
         raise InputError(f"{path} cannot be read: {first}. Check the file and its rights.") from (
             error
@@ -220,9 +244,8 @@ def _csv(path: Path, names: Sequence[str], columns: Sequence[str]) -> str:
 
 
 def _type(path: Path, field: Any) -> Any:
-    types = require("pyarrow", "tables").types
-    check_arrow_type(types, path, field.name, field.type)
-    return field.type.value_type if types.is_dictionary(field.type) else field.type
+    check_arrow_type(path, field.name, field.type)
+    return field.type.value_type if pa.types.is_dictionary(field.type) else field.type
 
 
 def _check_columns(path: Path, names: Sequence[str], columns: Sequence[str]) -> None:
@@ -299,7 +322,6 @@ def _worth_grouping(path: Path) -> bool:
         return True
     if path.suffix.lower() != ".parquet" or not path.is_file():
         return False
-    parquet, pa = require("pyarrow.parquet", "tables"), require("pyarrow", "tables")
     try:
         return int(parquet.read_metadata(path).num_rows) >= _MANY_ROWS
     except (pa.ArrowException, OSError):  # read and refused as other damaged files are
@@ -375,19 +397,18 @@ def read_head(path: Path, table: str | None = None, skip: Sequence[str | None] =
         return {header[index]: infer([line[index] for line in head]) for index in wanted if head}
     if suffix not in (*ARROW, *DUCKDB):
         return {}
-    pa = require("pyarrow", "tables")
     if suffix in (".feather", ".arrow"):
         head = arrow_table(path)[:_ROWS]
     else:
-        with require("duckdb", "tables").connect(":memory:") as base:
+        with duckdb.connect(":memory:") as base:
             inside = f"read_parquet({text_sql(str(path))})"
             source = inside if suffix == ".parquet" else attached(base, path, table)
             head = base.sql(f"FROM {source} LIMIT {_ROWS}").to_arrow_table()
     columns = {}
     for name in (name for name in head.column_names if name not in skip):
         with contextlib.suppress(InputError):
-            check_arrow_type(pa.types, path, name, head.schema.field(name).type)
-            columns[name] = from_arrow(pa, head[name])
+            check_arrow_type(path, name, head.schema.field(name).type)
+            columns[name] = from_arrow(head[name])
     return columns
 
 
@@ -412,7 +433,6 @@ def read_grouped(
     Raises:
         InputError: see `staged`; no rows; or more different values, or different rows, than can
             be audited in this memory.
-        MissingExtra: DuckDB or pyarrow is not there.
     """
     path = Path(path)
     with staged(path, columns, table, memory=memory) as stage:
@@ -439,7 +459,6 @@ def read_grouped(
 
 def _number(stage: Stage, at: int, name: str, memory: int) -> NDArray[Any]:
     """Make the table codesAT (cell, code); returns the values."""
-    pa = require("pyarrow", "tables")
     cells, values, held = [], [], 0
     for cell, value in stage.cells(at, "groups"):
         cells.append(cell)

@@ -1,19 +1,35 @@
-"""Sparse records (ratings, purchases, clicks): who, what, perhaps how much, perhaps when."""
+"""Sparse records (ratings, purchases, clicks): who, what, perhaps how much, perhaps when.
+
+DuckDB joins, numbers and sorts them, on disk where they are larger than memory.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
-from lethe.data.columns import Columns, as_text, is_text, missing, read_columns
+from lethe.data.columns import Columns, as_text, is_text, missing, narrow, read_columns
+from lethe.data.large import (
+    Stage,
+    available,
+    gb,
+    limit_of,
+    staged,
+    staged_columns,
+    too_large,
+)
 from lethe.errors import InputError, check_choice
 
+Int = NDArray[np.int64]
+Codes = NDArray[np.unsignedinteger[Any]]
+_PART = 2  # the facts may take one part of so many of the memory
 KEPT = ("all", "first", "last")
 UNITS = ("auto", "days", "seconds", "milliseconds", "microseconds", "nanoseconds")
 _A_DAY = {
@@ -28,33 +44,171 @@ _MOST = {unit: 100_000 * a_day for unit, a_day in _A_DAY.items()}
 _LEAST = {unit: 365 * a_day for unit, a_day in _A_DAY.items()}
 
 
-def whole_days(
-    column: NDArray[Any], name: str, unit: str = "auto"
-) -> tuple[NDArray[np.int64], list[str]]:
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Facts sorted by item and then by person, who may have several about an item.
+
+    With up to 65,536 different values and days a fact takes 4 + 2 + 2 bytes at most.
+    """
+
+    name: str  # of the file
+    start: Int  # (items + 1,) facts of item i lie at start[i] to start[i + 1]
+    person: NDArray[np.int32]  # (facts,) place in `people`
+    value: Codes | None  # (facts,) place in `values`; None where no values are released
+    values: NDArray[np.float64]  # the different values, ascending
+    time: Codes | None  # (facts,) whole days after `origin`; None where no times are released
+    origin: int  # the first day, since 1970-01-01, UTC
+    people: NDArray[np.str_]  # names of the people, ascending
+    items: NDArray[np.str_]  # names of the items, ascending
+    notes: tuple[str, ...] = ()  # what was changed on reading
+
+    @property
+    def facts(self) -> int:
+        return len(self.person)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the facts, without the names."""
+        held = (self.start, self.person, self.value, self.values, self.time)
+        return sum(array.nbytes for array in held if array is not None)
+
+
+def load_ratings(
+    path: str | Path,
+    person: str = "person",
+    item: str = "item",
+    value: str | None = None,
+    time: str | None = None,
+    *,
+    unit: str = "auto",
+    keep: str = "all",
+    table: str | None = None,
+    memory: int | None = None,
+) -> Ratings:
+    """Read facts; DuckDB joins, numbers and sorts them.
+
+    Args:
+        path: .csv, .parquet or DuckDB file with one fact a row; or .npz of a SciPy sparse matrix
+            (people, items) whose entries are values, without times.
+        person: column of the people.
+        item: column of the items.
+        value: column of numbers, such as ratings; None = there is none.
+        time: column of dates, ISO texts or numbers; None = there is none.
+        unit: of times that are numbers, see `UNITS`; "auto" tells by their size and says so.
+        keep: several facts of a person about an item, such as visits, are "all" kept, or the
+            "first" or "last" one in time (in the file, without times); a note says how many.
+        table: in a DuckDB file.
+        memory: bytes that may be used; None = what is free. A file that would take more is sorted
+            on disk.
+
+    Raises InputError: file, columns, values or times that cannot be read; no fact is left; or the
+        facts take more than half of the memory.
+    """
+    path = Path(path)
+    memory = available() if memory is None else memory
+    wanted = {"person": person, "item": item, "value": value, "time": time}
+    named = {option: name for option, name in wanted.items() if name is not None}
+    if len(set(named.values())) < len(named):
+        raise InputError(f"{path}: one column is named for two things: {named}. Name each once.")
+    if path.suffix.lower() == ".npz" and (matrix := _sparse(path)) is not None:
+        return matrix
+    if not too_large(path, memory):
+        read = read_columns(path, list(named.values()), table=table)
+        columns = {option: read[name] for option, name in named.items()}
+        return from_columns(columns, name=path.stem, unit=unit, keep=keep, memory=memory)
+    with staged(path, list(named.values()), table, memory=memory) as stage:
+        stage.read("CREATE TABLE raw AS FROM {rows}")
+        if not stage.number("SELECT count(*) FROM raw"):
+            raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
+        return _sorted(stage, path.stem, list(named), unit, keep, memory)
+
+
+def from_columns(
+    columns: Columns,
+    *,
+    name: str = "ratings",
+    unit: str = "auto",
+    keep: str = "all",
+    memory: int | None = None,
+) -> Ratings:
+    """Facts from arrays in memory.
+
+    Args:
+        columns: "person" and "item", perhaps "value" and "time", (facts,) each.
+        unit, keep, memory: as in `load_ratings`.
+
+    Raises InputError: see `load_ratings`.
+
+    >>> from_columns({"person": np.array([7, 7]), "item": np.array([1, 1])}).notes
+    ('1 facts repeat person and item; all are kept, as visits are.',)
+    """
+    lengths = {option: len(column) for option, column in columns.items()}
+    if len(set(lengths.values())) != 1:
+        raise InputError(f"{name}: columns have different lengths: {lengths}.")
+    memory = available() if memory is None else memory
+    with staged_columns(columns, memory=memory) as stage:
+        stage.read("CREATE TABLE raw AS FROM {rows}")
+        return _sorted(stage, name, list(columns), unit, keep, memory)
+
+
+def _sorted(
+    stage: Stage, name: str, options: list[str], unit: str, keep: str, memory: int
+) -> Ratings:
+    """The facts of the table raw, whose columns are `options`."""
+    check_choice("unit", unit, UNITS)
+    check_choice("keep", keep, KEPT)
+    notes = _meanings(stage, name, options)
+    if "value" in options:
+        _check_values(stage, name, options.index("value"))
+    if "time" in options:
+        notes += _days(stage, name, options.index("time"), unit)
+    return _collected(stage, name, options, keep, notes, memory)
+
+
+def _sparse(path: Path) -> Ratings | None:
+    """A matrix of `scipy.sparse.save_npz`; None where the archive is something else."""
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if not {"format", "shape", "data"} <= set(archive.files):
+                return None
+        from scipy.sparse import coo_matrix, load_npz
+
+        matrix = coo_matrix(load_npz(path))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} is not a readable sparse matrix: {error}.") from error
+    matrix.sum_duplicates()
+    if not matrix.nnz:
+        raise InputError(f"{path}: the matrix has no entries.")
+    order = np.lexsort([matrix.row, matrix.col])
+    values, codes = np.unique(finite_numbers(path.stem, matrix.data), return_inverse=True)
+    people, items = (np.arange(size).astype(np.str_) for size in matrix.shape)
+    support = np.bincount(matrix.col, minlength=len(items))
+    return Ratings(
+        path.stem,
+        np.concatenate([[0], np.cumsum(support)]),
+        matrix.row[order].astype(np.int32),
+        codes[order].astype(narrow(len(values))),
+        values,
+        None,
+        0,
+        people,
+        items,
+    )
+
+
+def whole_days(column: NDArray[Any], unit: str) -> NDArray[np.int64]:
     """Round times down to days.
 
     Args:
-        column: (n,) datetime64, ISO 8601 text or numbers since 1970; nothing missing.
+        column: (n,) datetime64, or numbers since 1970; nothing missing.
         unit: of numbers, see `UNITS`.
 
-    Returns: (n,) days, and what was assumed.
-    Raises InputError: a text is no date, some times have a time zone and others none, a number is
-        infinite, or its unit cannot be told.
-
-    >>> whole_days(np.array(["1970-01-02", "1970-01-03"]), "clicks")[0].tolist()
-    [1, 2]
+    >>> whole_days(np.array([86_399, 86_400]), "seconds").tolist()
+    [0, 1]
     """
-    check_choice("unit", unit, UNITS)
     if column.dtype.kind == "M":
-        return column.astype("datetime64[D]").astype(np.int64), []
-    if is_text(column):
-        return _texts(column, name)
-    check_times(column, name)
-    notes = []
-    if unit == "auto":
-        unit = unit_of(float(np.median(column)), name)
-        notes = [f"Times were read as {unit} since 1970-01-01."]
-    return np.floor_divide(column, _A_DAY[unit]).astype(np.int64), notes
+        return column.astype("datetime64[D]").astype(np.int64)
+    return np.floor_divide(column, _A_DAY[unit]).astype(np.int64)
 
 
 def check_times(column: NDArray[Any], name: str) -> None:
@@ -85,16 +239,6 @@ def unit_of(middle: float, name: str) -> str:
         f"{name}: times such as {middle:g} are of no unit that can be told by their size. Name "
         f"it: {', '.join(_A_DAY)}."
     )
-
-
-def _texts(column: NDArray[Any], name: str) -> tuple[NDArray[np.int64], list[str]]:
-    different, place = np.unique(column.astype(np.str_), return_inverse=True)
-    zoned: dict[bool, str] = {}
-    texts = different.tolist()
-    days = days_of_texts(
-        texts, name, zoned, lambda text: int(np.argmax(place == texts.index(text))) + 1
-    )
-    return days[place], said_of_zones(zoned, name)
 
 
 def days_of_texts(
@@ -137,160 +281,10 @@ def said_of_zones(zoned: dict[bool, str], name: str) -> list[str]:
     return ["Times without a time zone were taken as UTC."] if False in zoned else []
 
 
-@dataclass(frozen=True, eq=False)
-class Ratings:
-    """Facts; a person may have several about an item.
-
-    Attributes:
-        name: of the file.
-        person: (facts,) place in `people`.
-        item: (facts,) place in `items`.
-        value: (facts,) finite; None where no values are released.
-        time: (facts,) whole days since 1970-01-01, UTC; None where no times are released.
-        people: names of the people, ascending.
-        items: names of the items, ascending.
-        notes: what was changed on reading.
-    """
-
-    name: str
-    person: NDArray[np.int64]
-    item: NDArray[np.int64]
-    value: NDArray[np.float64] | None
-    time: NDArray[np.int64] | None
-    people: NDArray[np.str_]
-    items: NDArray[np.str_]
-    notes: tuple[str, ...] = ()
-
-    @property
-    def facts(self) -> int:
-        """How many there are."""
-        return len(self.person)
-
-
-def load_ratings(
-    path: str | Path,
-    person: str = "person",
-    item: str = "item",
-    value: str | None = None,
-    time: str | None = None,
-    *,
-    unit: str = "auto",
-    keep: str = "all",
-    table: str | None = None,
-) -> Ratings:
-    """Read facts.
-
-    Args:
-        path: .csv, .parquet or DuckDB file with one fact a row; or .npz of a SciPy sparse matrix
-            (people, items) whose entries are values, without times.
-        person: column of the people.
-        item: column of the items.
-        value: column of numbers, such as ratings; None = there is none.
-        time: column of dates, ISO texts or numbers; None = there is none.
-        unit: of times that are numbers, see `UNITS`; "auto" tells by their size and says so.
-        keep: several facts of a person about an item, such as visits, are "all" kept, or the
-            "first" or "last" one in time (in the file, without times); a note says how many.
-        table: in a DuckDB file.
-
-    Raises:
-        InputError: file, columns, values or times that cannot be read; or no fact is left.
-        MissingExtra: .parquet or DuckDB without the extra "tables".
-    """
-    path = Path(path)
-    named = named_columns(path, person, item, value, time, unit=unit, keep=keep)
-    if path.suffix.lower() == ".npz" and (matrix := _sparse(path)) is not None:
-        return matrix
-    columns = read_columns(path, list(named.values()), table=table)
-    return from_columns(
-        {option: columns[name] for option, name in named.items()},
-        name=path.stem,
-        unit=unit,
-        keep=keep,
-    )
-
-
-def named_columns(
-    path: Path, person: str, item: str, value: str | None, time: str | None, *, unit: str, keep: str
-) -> dict[str, str]:
-    """The column of each of person, item, value and time that is there.
-
-    Raises InputError: one column for two of them, or another unit or `keep` than there are.
-    """
-    check_choice("unit", unit, UNITS)
-    check_choice("keep", keep, KEPT)
-    wanted = {"person": person, "item": item, "value": value, "time": time}
-    named = {option: name for option, name in wanted.items() if name is not None}
-    if len(set(named.values())) < len(named):
-        raise InputError(f"{path}: one column is named for two things: {named}. Name each once.")
-    return named
-
-
-def from_columns(
-    columns: Columns, *, name: str = "ratings", unit: str = "auto", keep: str = "all"
-) -> Ratings:
-    """Facts from arrays in memory.
-
-    Args:
-        columns: "person" and "item", perhaps "value" and "time", (facts,) each.
-
-    Raises InputError: see `load_ratings`.
-
-    >>> from_columns({"person": np.array([7, 7]), "item": np.array([1, 1])}).notes
-    ('1 facts repeat person and item; all are kept, as visits are.',)
-    """
-    lengths = {option: len(column) for option, column in columns.items()}
-    if len(set(lengths.values())) != 1:
-        raise InputError(f"{name}: columns have different lengths: {lengths}.")
-    gaps = np.zeros(next(iter(lengths.values())), bool)
-    notes: list[str] = []
-    for option, column in columns.items():
-        gone = missing(column) & ~gaps
-        if gone.any():
-            notes.append(f"{int(gone.sum())} facts without {option} were left out.")
-            gaps |= gone
-    kept = np.flatnonzero(~gaps)
-    if not len(kept):
-        raise InputError(f"{name}: no fact has all of {', '.join(columns)}. Name fewer columns.")
-    columns = {option: column[kept] for option, column in columns.items()}
-    value = None if "value" not in columns else finite_numbers(name, columns["value"])
-    time = None
-    if "time" in columns:
-        time, assumed = whole_days(columns["time"], name, unit)
-        notes += assumed
-    people, person = np.unique(as_text(columns["person"]), return_inverse=True)
-    items, item = np.unique(as_text(columns["item"]), return_inverse=True)
-    joint = person.astype(np.int64) * len(items) + item
-    chosen = _kept(joint, time, keep)
-    notes += repeats_in_words(len(joint) - len(np.unique(joint)), keep)
-    return Ratings(
-        name,
-        person[chosen],
-        item[chosen],
-        None if value is None else value[chosen],
-        None if time is None else time[chosen],
-        people,
-        items,
-        tuple(notes),
-    )
-
-
 def repeats_in_words(count: int, keep: str) -> list[str]:
     """What is said of facts beyond the first of a person about an item."""
     done = "all are kept, as visits are" if keep == "all" else f"of each the {keep} was kept"
     return [f"{count} facts repeat person and item; {done}."] if count else []
-
-
-def _kept(joint: NDArray[np.int64], time: NDArray[np.int64] | None, keep: str) -> NDArray[np.int64]:
-    """Rows that are kept: all by person, item and time, or one of each in the order of the file."""
-    if keep == "all" and time is None:
-        return np.arange(len(joint))
-    sign = -1 if keep == "last" else 1
-    keys = [sign * np.arange(len(joint)), joint]
-    if time is not None:
-        keys.insert(1, sign * time)
-    order = np.lexsort(keys)
-    new = np.append(True, np.diff(joint[order]) != 0)
-    return order if keep == "all" and not new.all() else np.sort(order[new])
 
 
 def finite_numbers(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
@@ -309,27 +303,247 @@ def finite_numbers(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
     return value
 
 
-def _sparse(path: Path) -> Ratings | None:
-    """A matrix of `scipy.sparse.save_npz`; None where the archive is something else."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            if not {"format", "shape", "data"} <= set(archive.files):
-                return None
-        from scipy.sparse import coo_matrix, load_npz
-
-        matrix = coo_matrix(load_npz(path))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} is not a readable sparse matrix: {error}.") from error
-    matrix.sum_duplicates()
-    if not matrix.nnz:
-        raise InputError(f"{path}: the matrix has no entries.")
-    names = [np.arange(size).astype(np.str_) for size in matrix.shape]
-    return Ratings(
-        path.stem,
-        matrix.row.astype(np.int64),
-        matrix.col.astype(np.int64),
-        finite_numbers(path.stem, matrix.data),
-        None,
-        names[0],
-        names[1],
+def _meanings(stage: Stage, name: str, options: Sequence[str]) -> list[str]:
+    """Make the table kept: facts without gaps, with people, items and values as numbers."""
+    there, chosen, joined = [], [], []
+    for at, option in enumerate(options):
+        for cell, column in stage.cells(at, "raw"):
+            rows = {"cell": cell, "there": pa.array(~missing(column))}
+            if option in ("person", "item"):
+                rows["name"] = pa.array(as_text(column).tolist(), pa.string())
+            elif option == "value":
+                plain = column if column.dtype.kind in "biuf" else np.zeros(len(column))
+                rows["name"] = pa.array(plain.astype(np.float64))
+            stage.insert(f"cells{at}", pa.table(rows))
+        joined.append(f"JOIN meant{at} m{at} ON r.c{at} IS NOT DISTINCT FROM m{at}.cell")
+        there.append(f"m{at}.there")
+        number = ", (dense_rank() OVER (PARTITION BY there ORDER BY name) - 1)::INTEGER AS code"
+        stage.base.execute(
+            f"CREATE TABLE meant{at} AS SELECT * {'' if option == 'time' else number} "
+            f"FROM cells{at}"
+        )
+        stage.base.execute(f"DROP TABLE cells{at}")
+        chosen.append(f"r.c{at} AS time" if option == "time" else f"m{at}.code AS {option}")
+    listed = ", ".join(chosen)
+    facts = f"FROM (SELECT rowid AS line, * FROM raw) r {' '.join(joined)}"
+    notes = []
+    for at, option in enumerate(options):
+        gap = " AND ".join([*there[:at], f"NOT {there[at]}"])
+        if gone := stage.number(f"SELECT count(*) {facts} WHERE {gap}"):
+            notes.append(f"{gone} facts without {option} were left out.")
+    stage.base.execute(
+        f"CREATE TABLE kept AS SELECT r.line, {listed} {facts} WHERE {' AND '.join(there)}"
     )
+    if not stage.number("SELECT count(*) FROM kept"):
+        raise InputError(f"{name}: no fact has all of {', '.join(options)}. Name fewer columns.")
+    return notes
+
+
+def _check_values(stage: Stage, name: str, at: int) -> None:
+    """Refuse values as they would be in memory: those of facts that are left, the first first."""
+    convert = stage.reader(at, "raw")
+    first = f"SELECT c{at} FROM raw WHERE rowid = (SELECT min(line) FROM kept)"
+    for batch in stage.batches(first):
+        finite_numbers(name, convert(batch.column(0)))
+    for batch in stage.batches(
+        f"SELECT DISTINCT cell FROM meant{at} WHERE code IN (SELECT value FROM kept)"
+    ):
+        finite_numbers(name, convert(batch.column(0)))
+
+
+def _days(stage: Stage, name: str, at: int, unit: str) -> list[str]:
+    """Make the table days (cell, day) of the times of facts that are left."""
+    convert = stage.reader(at, "raw")
+    stage.base.execute("CREATE TABLE times AS SELECT time, count(*) AS n FROM kept GROUP BY time")
+    notes: list[str] = []
+    zoned: dict[bool, str] = {}
+    unit_used = unit
+
+    def pieces() -> Any:
+        for batch in stage.batches("SELECT time FROM times ORDER BY time"):
+            yield batch.column(0), convert(batch.column(0))
+
+    def fact_of(text: str) -> int:
+        first = "(SELECT min(line) FROM kept WHERE time = ?)"
+        return stage.number(f"SELECT count(*) FROM kept WHERE line <= {first}", text)
+
+    numbers = False
+    for cell, column in pieces():
+        check_times(column, name)
+        numbers = column.dtype.kind in "iuf"
+        if numbers:
+            stage.insert("numbers", pa.table({"time": cell, "number": pa.array(column)}))
+    if numbers and unit == "auto":
+        unit_used = unit_of(_median(stage), name)
+        notes = [f"Times were read as {unit_used} since 1970-01-01."]
+    for cell, column in pieces():
+        if is_text(column):
+            days = days_of_texts(column.tolist(), name, zoned, fact_of)
+        else:
+            days = whole_days(column, unit_used)
+        stage.insert("days", pa.table({"cell": cell, "day": pa.array(days)}))
+    return [*notes, *said_of_zones(zoned, name)]
+
+
+def _median(stage: Stage) -> float:
+    """Of all facts: the mean of the two in the middle."""
+    facts = stage.number("SELECT count(*) FROM kept")
+    middle = []
+    for place in ((facts - 1) // 2, facts // 2):
+        rows = stage.base.execute(
+            "SELECT number FROM (SELECT number, sum(n) OVER (ORDER BY number) AS upto FROM times "
+            "JOIN numbers USING (time)) WHERE upto > ? ORDER BY number LIMIT 1",
+            [place],
+        ).fetchall()
+        middle.append(rows[0][0])
+    return float(np.mean(middle))
+
+
+def _collected(
+    stage: Stage, name: str, options: Sequence[str], keep: str, notes: list[str], memory: int
+) -> Ratings:
+    """Stream the sorted facts into arrays; all, or the first that comes of repeated ones."""
+    facts = stage.number("SELECT count(*) FROM kept")
+    names = {option: _names(stage, options.index(option)) for option in ("person", "item")}
+    values = np.zeros(0)
+    kinds = {}
+    if "value" in options:
+        values = _values(stage, options.index("value"))
+        kinds["value"] = narrow(len(values))
+    origin = 0
+    if "time" in options:
+        origin = stage.number("SELECT min(day) FROM days")
+        span = stage.number("SELECT max(day) FROM days") - origin
+        if span >= 2**32:
+            raise InputError(f"time spans {span} steps, more than 2^32. Take a longer step.")
+        kinds["time"] = narrow(span + 1)
+    needed = facts * (4 + sum(kind.itemsize for kind in kinds.values()))
+    if _PART * needed > memory:
+        raise InputError(
+            f"{facts:,} facts take {needed / 10**9:.3g} GB as numbers, more than half of the "
+            f"{memory / 10**9:.3g} GB of memory. Give more with --memory, or audit a random sample "
+            "of the people."
+        )
+    who = np.empty(facts, np.int32)
+    more: dict[str, Codes] = {option: np.empty(facts, kind) for option, kind in kinds.items()}
+    held = np.zeros(len(names["item"]), np.int64)
+    done, distinct = _stream(stage, options, keep, origin, who, more, held)
+    notes += repeats_in_words(facts - distinct, keep)
+    if done < facts:
+        who = _cut(who, done)
+        more = {option: _cut(array, done) for option, array in more.items()}
+    if "value" in more:
+        more["value"], values = _used(more["value"], values)
+    if "time" in more and (first := int(more["time"].min())):
+        more["time"] -= np.array(first, more["time"].dtype)
+        origin += first
+    if "time" in more:
+        more["time"] = more["time"].astype(narrow(int(more["time"].max()) + 1), copy=False)
+    who, people = _used(who, names["person"])
+    there = held > 0
+    return Ratings(
+        name,
+        np.concatenate([[0], np.cumsum(held[there])]),
+        who,
+        more.get("value"),
+        values,
+        more.get("time"),
+        origin,
+        people,
+        names["item"][there],
+        tuple(notes),
+    )
+
+
+def _stream(
+    stage: Stage,
+    options: Sequence[str],
+    keep: str,
+    origin: int,
+    who: NDArray[np.int32],
+    more: Mapping[str, Codes],
+    held: NDArray[np.int64],
+) -> tuple[int, int]:
+    """Fill the arrays by item and person, count each item's facts: how many; how many pairs."""
+    last, done, distinct = (-1, -1), 0, 0
+    way = " DESC" if keep == "last" else ""
+    day = f", d.day - {origin} AS day" if "time" in options else ""
+    value = ", k.value" if "value" in options else ""
+    order = f"item, person{', day' + way if day else ''}, line{way}"
+    joined = "JOIN days d ON k.time IS NOT DISTINCT FROM d.cell" if day else ""
+    for batch in stage.batches(
+        f"SELECT k.item, k.person {value} {day} FROM kept k {joined} ORDER BY {order}"
+    ):
+        item, person, *rest = (column.to_numpy() for column in batch.columns)
+        before = np.append(last[0], item[:-1]), np.append(last[1], person[:-1])
+        new = (item != before[0]) | (person != before[1])
+        last = (int(item[-1]), int(person[-1]))
+        distinct += int(new.sum())
+        new |= keep == "all"
+        end = done + int(new.sum())
+        who[done:end] = person[new]
+        held += np.bincount(item[new], minlength=len(held))
+        for array, column in zip(more.values(), rest, strict=True):
+            array[done:end] = column[new]
+        done = end
+    return done, distinct
+
+
+def _cut(array: Any, length: int) -> Any:
+    """Give the rest of an array back."""
+    array.resize(length, refcheck=False)
+    return array
+
+
+def _used(codes: Any, table: NDArray[Any]) -> tuple[Any, NDArray[Any]]:
+    """Codes without gaps, and the part of the table that they use."""
+    there = np.zeros(len(table), bool)
+    there[codes] = True
+    if there.all():
+        return codes, table
+    kind = codes.dtype if codes.dtype.kind == "i" else narrow(int(there.sum()))
+    return (np.cumsum(there) - 1).astype(kind)[codes], table[there]
+
+
+def _names(stage: Stage, at: int) -> NDArray[np.str_]:
+    """Names in the order of their codes."""
+    parts = [
+        batch.column(0).to_pylist()
+        for batch in stage.batches(f"SELECT DISTINCT name FROM meant{at} WHERE there ORDER BY name")
+    ]
+    return np.array([name for part in parts for name in part], np.str_)
+
+
+def _values(stage: Stage, at: int) -> NDArray[np.float64]:
+    sql = f"SELECT DISTINCT name FROM meant{at} WHERE there ORDER BY name"
+    return np.concatenate([batch.column(0).to_numpy() for batch in stage.batches(sql)])
+
+
+def read_facts(
+    path: Path,
+    person: str,
+    item: str,
+    value: str | None = None,
+    time: str | None = None,
+    *,
+    memory: str | None = None,
+    **how: Any,
+) -> tuple[Ratings, tuple[str, ...]]:
+    """Facts as `load_ratings` reads them, and what was said of it.
+
+    Args:
+        path: see `load_ratings`; so are the columns.
+        memory: that may be used, such as "4GB"; None = what is free.
+        how: unit, keep and table, see `load_ratings`.
+
+    Raises InputError: see `load_ratings`.
+    """
+    limit = limit_of(memory)
+    release = load_ratings(path, person, item, value, time, memory=limit, **how)
+    if not too_large(path, limit):
+        return release, ()
+    note = (
+        f"{path.name} was sorted by DuckDB within {gb(limit)} of memory: {release.facts:,} facts, "
+        f"{release.nbytes / release.facts:.3g} bytes each."
+    )
+    return release, (note,)

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from lethe.data.dataset import Dataset, row_names, subset
 from lethe.data.preparation import Preparation, by_public
-from lethe.errors import require
 from lethe.files import whole_file
 
 _SCALED = "Every feature has mean 0 and standard deviation 1 over all records."
@@ -109,16 +108,16 @@ _LESSONS = 12  # pictures of each image that the network is trained on
 
 def write_patients(path: Path) -> None:
     """The breast cancer table of scikit-learn: 569 patients, five measurements, the diagnosis."""
+    import pyarrow as pa
+    from pyarrow import parquet
     from sklearn.datasets import load_breast_cancer
 
-    arrow = require("pyarrow", "tables")
-    parquet = require("pyarrow.parquet", "tables")
     source = load_breast_cancer()
     names = ["radius", "texture", "perimeter", "area", "smoothness"]
     columns = {name: source.data[:, at] for at, name in enumerate(names)}
     diagnosis = np.where(source.target == 0, "malignant", "benign")
     with whole_file(path) as file:
-        parquet.write_table(arrow.table({**columns, "diagnosis": diagnosis}), file)
+        parquet.write_table(pa.table({**columns, "diagnosis": diagnosis}), file)
 
 
 def write_vectors(vectors: Path, head: Path, seed: int = 0) -> None:

@@ -30,7 +30,7 @@ from lethe.data.casts import (
 from lethe.data.cells import check_names, csv_batches, csv_rows
 from lethe.data.columns import stored_type
 from lethe.data.schema import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, Column, Schema
-from lethe.errors import InputError, did_you_mean, require
+from lethe.errors import InputError, did_you_mean
 
 SUFFIXES = (".parquet", ".csv", ".duckdb")
 _TIMES = {"coerce_int96_timestamp_unit": "us"}  # else times beyond 1677 to 2262 wrap around
@@ -135,7 +135,8 @@ def raw(file: File) -> Iterator[tuple[Any, str, dict[str, str]]]:
 
     Raises InputError: the file is malformed; the message has the first lines that are.
     """
-    duckdb = require("duckdb", "tables")
+    import duckdb
+
     with tempfile.TemporaryDirectory() as spill:
         base = duckdb.connect(":memory:", config={"python_enable_replacements": "false"})
         try:
@@ -441,8 +442,9 @@ def strange_columns(path: Path) -> dict[str, str]:
 
     Times beyond the years 1 to 9999, text that is not UTF-8, and all times of 96 bits.
     """
-    pa, pc = require("pyarrow", "tables"), require("pyarrow.compute", "tables")
-    parquet = require("pyarrow.parquet", "tables")
+    import pyarrow as pa
+    from pyarrow import compute, parquet
+
     strange: dict[str, str] = {}
     try:
         with parquet.ParquetFile(path, **_TIMES) as opened:
@@ -450,7 +452,7 @@ def strange_columns(path: Path) -> dict[str, str]:
             coded = _coded_text(pa, opened)
             long_times = (c.path for c in opened.schema if c.physical_type == "INT96")
             strange |= {name: "" for name in long_times if name in opened.schema_arrow.names}
-            stored = {field.name: stored_type(pa, field.type) for field in opened.schema_arrow}
+            stored = {field.name: stored_type(field.type) for field in opened.schema_arrow}
             watched = {
                 name: kind
                 for name, kind in stored.items()
@@ -464,7 +466,7 @@ def strange_columns(path: Path) -> dict[str, str]:
                             strange[name] = "VARCHAR"
                         continue
                     low, high = _moment_range(kind)
-                    limits = pc.min_max(_as_int(pa, cells)).as_py()
+                    limits = compute.min_max(_as_int(pa, cells)).as_py()
                     if limits["min"] is not None and not (
                         low <= limits["min"] and limits["max"] <= high
                     ):
@@ -531,10 +533,12 @@ def _moment_range(kind: Any) -> tuple[int, int]:
 
 def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
     """The strange columns of a Parquet file as whole numbers, or as text; missing where neither."""
-    pa, parquet = require("pyarrow", "tables"), require("pyarrow.parquet", "tables")
+    import pyarrow as pa
+    from pyarrow import parquet
+
     opened = parquet.ParquetFile(path, **_TIMES)
     kinds = {
-        field.name: stored_type(pa, field.type)
+        field.name: stored_type(field.type)
         for field in opened.schema_arrow
         if field.name in strange
     }

@@ -113,7 +113,6 @@ def load(
     Raises:
         InputError: neither a built-in set nor a file; or the file, a column or a value breaks a
             rule; the message says which.
-        MissingExtra: .parquet without pyarrow, a DuckDB file without DuckDB.
 
     >>> len(load("digits", rows=100))
     100

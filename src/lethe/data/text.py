@@ -93,7 +93,6 @@ def load_narratives(
 
     Raises:
         InputError: a column is not there, holds no text, or a record has none.
-        MissingExtra: .parquet without pyarrow.
     """
     path = Path(path)
     check_choice("missing", missing, ("refuse", "leave-out"))

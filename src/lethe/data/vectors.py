@@ -103,7 +103,7 @@ def read_embeddings(path: str | Path, names: Names = Names()) -> Embeddings:  # 
         InputError: an array is missing, unknown, of Python objects, or of another shape; several
             could be the vectors; NaN or infinity; ids of mixed types or missing; labels that are
             no whole numbers; a period that is no date.
-        MissingExtra: .parquet, .feather and .arrow without pyarrow, .pt without torch.
+        MissingExtra: .pt without torch.
     """
     path = Path(path)
     held = read_values(path)

@@ -9,11 +9,13 @@ from functools import cached_property
 from itertools import combinations
 from typing import Any
 
+import duckdb
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from lethe.data.columns import Codes, is_text
-from lethe.errors import InputError, check_at_least, require
+from lethe.errors import InputError, check_at_least
 from lethe.linkage.codes import Int, count
 
 _DENSE = 2**20  # cells that are counted in a table, beside as many as there are rows
@@ -185,9 +187,7 @@ def ask(columns: Mapping[str, NDArray[Any]], sql: str) -> Answer:
 
     Raises:
         InputError: not answered; the message is DuckDB's first line.
-        MissingExtra: DuckDB or pyarrow is missing.
     """
-    duckdb, pa = require("duckdb", "tables"), require("pyarrow", "tables")
     table = pa.table(
         {
             name: pa.array(column.tolist() if is_text(column) else column)

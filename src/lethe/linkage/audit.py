@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lethe.assess.input_checks import InputCheck
 from lethe.data.columns import Grouped, as_text, table_bytes
 from lethe.data.meaning import one_meaning
-from lethe.data.sorted_records import Release
+from lethe.data.records import Ratings
 from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
@@ -146,9 +146,9 @@ def audit_table(
 
 
 def audit_records(
-    ratings: Release,
+    ratings: Ratings,
     *,
-    aux: Release | None = None,
+    aux: Ratings | None = None,
     truth: tuple[NDArray[Any], NDArray[Any]] | None = None,
     beside: Columns | None = None,
     settings: RecordSettings | None = None,
@@ -158,8 +158,7 @@ def audit_records(
     """How few facts name a person in sparse records, and who of another table is in them?
 
     Args:
-        ratings: the release, see `lethe.data.records.load_ratings` and, for files beyond
-            memory, `lethe.data.sorted_records.sort_ratings`.
+        ratings: the release, see `lethe.data.records.load_ratings`.
         aux: what an adversary really has of some people, or an earlier release; None = nothing.
         truth: names in `aux` and names in `ratings` of the same people; None = not known. Enough
             of them are one more adversary of every candidate.

@@ -429,9 +429,8 @@ def write_records(
 ) -> str:
     """Write the table of records and `explorer.html`; returns the name of the table.
 
-    It is `records.parquet`, or `records.csv` where pyarrow is missing. Columns: rank (1 = most
-    exposed), id, label, t, se, low, high (95 % limits of t), auc, tpr_at_0.001, then the further
-    ones of `record_table`.
+    Its columns: rank (1 = most exposed), id, label, t, se, low, high (95 % limits of t), auc,
+    tpr_at_0.001, then the further ones of `record_table`.
 
     Args:
         classes: names of the classes, if known.

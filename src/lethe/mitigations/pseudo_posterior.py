@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
+from lethe.errors import InputError, NotMeasurable, check_between, check_choice
 from lethe.evidence.guarantee import Guarantee
 
 NEIGHBOURS = ("add/remove", "replace-one")
@@ -129,11 +129,10 @@ class EpsilonEstimate:
         few draws and the observed records, not over all parameters and data sets.
     """
 
-    epsilon: float  # releases x `epsilon_factor` x delta_sensitivity
+    epsilon: float  # `epsilon_factor` x delta_sensitivity
     delta_sensitivity: float  # Delta = max_i max_s alpha_i |log p|
     relation: str  # which data sets count as neighbours
     draws: int  # S; the estimate grows with it
-    releases: int  # draws that are released
     growth: tuple[float, ...]  # (S,) expected epsilon had only 1, 2, ... S of the draws been taken.
     bounded: float | None  # the data-independent bound on |log p|, or None
 
@@ -143,7 +142,6 @@ class EpsilonEstimate:
             "estimated_local_epsilon": self.epsilon,
             "largest_weighted_loss": self.delta_sensitivity,
             "draws": float(self.draws),
-            "releases": float(self.releases),
         }
         if self.bounded is not None:
             parameters["loss_bound"] = self.bounded
@@ -162,7 +160,7 @@ class EpsilonEstimate:
             ),
             (
                 "an attack on the released draw whose lower bound exceeds the estimate",
-                "releasing more draws than counted, or the weights, or the estimate's records",
+                "releasing another draw, or the weights, or the estimate's records",
                 "the seed of the released draw becoming known",
             ),
         )
@@ -173,7 +171,6 @@ def estimate_epsilon(
     weights: ArrayLike,
     relation: str,
     *,
-    releases: int = 1,
     bound: float | None = None,
 ) -> EpsilonEstimate:
     """Delta and epsilon of the final, weighted posterior (step 6 of the mechanism).
@@ -181,7 +178,6 @@ def estimate_epsilon(
     Args:
         log_likelihoods: (S, N), of draws from the weighted posterior, by the loss that was trained.
         relation: the study's 2 Delta is ``replace-one``.
-        releases: draws that are released, >= 1; epsilon is for all of them together.
         bound: data-independent bound on |log p|, as from `loss_bound`; checked on every value.
 
     Raises:
@@ -189,7 +185,6 @@ def estimate_epsilon(
         NotMeasurable: a record of positive weight has an infinite or undefined log-likelihood.
     """
     factor = epsilon_factor(relation)
-    check_at_least("releases", releases, 1)
     values = weighted_values(log_likelihoods, weights)
     if bound is not None:
         check_between("bound", bound, 0, math.inf, open_low=True, open_high=True)
@@ -207,13 +202,12 @@ def estimate_epsilon(
             "give it weight 0 or train with a loss floor."
         )
     largest = float(per_draw.max())
-    growth = releases * factor * expected_maximum(per_draw)
+    growth = factor * expected_maximum(per_draw)
     return EpsilonEstimate(
-        epsilon=releases * factor * largest,
+        epsilon=factor * largest,
         delta_sensitivity=largest,
         relation=relation,
         draws=len(per_draw),
-        releases=releases,
         growth=tuple(growth.tolist()),
         bounded=bound,
     )
@@ -277,7 +271,6 @@ def scale_response(
     weights: ArrayLike,
     relation: str,
     *,
-    releases: int = 1,
     bound: float | None = None,
 ) -> ScaleResponse:
     """Estimate epsilon at several scales of the draw.
@@ -296,13 +289,7 @@ def scale_response(
     if len(scales) < 2:
         raise InputError(f"scales={scales} are too few to compare; give at least 2.")
     epsilons = [
-        estimate_epsilon(
-            log_likelihoods[scale],
-            weights,
-            relation,
-            releases=releases,
-            bound=bound,
-        ).epsilon
+        estimate_epsilon(log_likelihoods[scale], weights, relation, bound=bound).epsilon
         for scale in scales
     ]
     return ScaleResponse(tuple(map(float, scales)), tuple(epsilons))

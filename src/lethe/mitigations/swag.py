@@ -52,8 +52,10 @@ class Swag:
     >>> swag = Swag({"w": torch.zeros(2)}, rank=2)
     >>> for step in (1.0, 2.0, 3.0):
     ...     swag.collect({"w": torch.tensor([step, 1.0])})
-    >>> swag.mean()["w"], swag.variance()["w"].round(decimals=3)
-    (tensor([2., 1.]), tensor([0.6670, 0.0000]))
+    >>> drawn = {"w": torch.empty(2)}
+    >>> swag.draw_into(drawn, seed=7)
+    >>> drawn["w"][1]  # which never moved
+    tensor(1.)
     """
 
     def __init__(
@@ -118,53 +120,6 @@ class Swag:
             self._squares[place].addcmul_(before, after)
             row[place].copy_(after)
 
-    def mean(self) -> dict[str, Tensor]:
-        """Mean of all collections, by name: the stochastic weight average."""
-        self._need(1)
-        return self._named(self._origin + self._offset)
-
-    def variance(self) -> dict[str, Tensor]:
-        """Variance of each parameter over all collections (divisor count), before the scale."""
-        self._need(1)
-        return self._named(self._squares / self.count)
-
-    def deviations(self) -> dict[str, Tensor]:
-        """The last K deviations D by name, ``(K, *shape)``, in the order of the ring."""
-        self._need(1)
-        return self._named(self._deviations[: self.stored])
-
-    def draw(
-        self, seed: int, count: int = 1, *, first: int = 0, scale: float | None = None
-    ) -> dict[str, Tensor]:
-        """Draw models: mean + sqrt(scale) (sqrt(v) z1 + D z2 / sqrt(K - 1)), eq. 1 of the paper.
-
-        Draw s depends on `seed` and s alone, so the first draws do not change with `count`. Who
-        knows the seed of a released draw knows its noise: take it from a secret source of 128
-        bits, all of which every number of z1 and z2 depends on.
-
-        Args:
-            seed: >= 0, of any size.
-            count: draws S, >= 1.
-            first: number of the first of these draws, >= 0.
-            scale: factor on the covariance in the place of the object's own.
-
-        Returns:
-            name -> ``(S, *shape)`` of each parameter's type; ready for ``torch.func.vmap`` over
-            ``functional_call``.
-
-        Raises:
-            InputError: fewer than 2 collections, which have no spread.
-        """
-        count, device = _whole("count", count, 1), self._origin.device
-        drawn = {
-            name: torch.empty((count, *like.shape), dtype=like.dtype, device=device)
-            for name, like in self._like.items()
-        }
-        for number in range(count):
-            into = {name: value[number] for name, value in drawn.items()}
-            self.draw_into(into, seed, _whole("first", first, 0) + number, scale=scale)
-        return drawn
-
     @torch.no_grad()
     def draw_into(
         self,
@@ -174,11 +129,16 @@ class Swag:
         *,
         scale: float | None = None,
     ) -> None:
-        """Write draw `number` of `draw` into a model's parameters, without memory for a copy.
+        """Draw mean + sqrt(scale) (sqrt(v) z1 + D z2 / sqrt(K - 1)), eq. 1 of the paper.
+
+        Who knows the seed of a released draw knows its noise: take it from a secret source of 128
+        bits, all of which every number of z1 and z2 depends on.
 
         Args:
-            parameters: name -> tensor to be overwritten.
-            number: which draw, >= 0; the same as ``draw(seed, first=number)``.
+            parameters: name -> tensor to be overwritten, such as a model's parameters.
+            seed: >= 0, of any size.
+            number: which of the draws of this seed, >= 0.
+            scale: factor on the covariance in the place of the object's own.
 
         Raises:
             InputError: other names or shapes, or fewer than 2 collections.
@@ -202,22 +162,6 @@ class Swag:
             part += self._offset[place]
             part += self._origin[place]
             target.copy_(part[0])
-
-    def state(self) -> dict[str, Tensor]:
-        """Everything that collections change, by name, for a file.
-
-        The deviations of private training are private too: the file is not for release.
-        """
-        moments = {"origin": self._origin, "offset": self._offset, "squares": self._squares}
-        count = torch.tensor(self.count)
-        return moments | {"deviations": self._deviations[: self.stored], "count": count}
-
-    def restore(self, state: Mapping[str, Tensor]) -> None:
-        """Take over a `state` of the same parameters, rank and scale."""
-        self.count = int(state["count"])
-        for name, value in self.state().items():
-            if name != "count":
-                value.copy_(state[name])
 
     def _check(self, parameters: Mapping[str, Tensor]) -> None:
         """Refuse other names and shapes."""
@@ -247,14 +191,6 @@ class Swag:
             if solid is not value:
                 value.copy_(solid)
             start += like.numel()
-
-    def _named(self, vectors: Tensor) -> dict[str, Tensor]:
-        """(..., P) vectors by name, each in its parameter's shape and type."""
-        parts = torch.split(vectors, [like.numel() for like in self._like.values()], -1)
-        return {
-            name: part.reshape((*vectors.shape[:-1], *like.shape)).to(like.dtype)
-            for (name, like), part in zip(self._like.items(), parts, strict=True)
-        }
 
     def _need(self, collections: int) -> None:
         if self.count < collections:

@@ -1,4 +1,4 @@
-"""Real numbers on a lattice of whole steps, so that sums are exact; in Python and in SQL.
+"""Real numbers on a lattice of whole steps, so that sums are exact.
 
 Floating-point sums depend on their order, and one row can move them by more than that row
 (Casacuberta et al. 2022). So each value is clamped to given bounds, rounded to whole steps, and
@@ -11,10 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from lethe.data.casts import quoted
 from lethe.data.schema import Column
@@ -26,22 +22,7 @@ MEAN_CELLS = 2**24
 VARIANCE_CELLS = 2**12  # squares of units must fit with many rows
 QUANTILE_CELLS = 2**10
 CLOSEST, FURTHEST = 1e-30, 1e30
-_NESTED = (list, tuple, dict, set, frozenset, np.ndarray)
 _LARGEST = 2**36  # of a bound in steps: 10^8 rows of it still fit in 63 bits
-
-
-def check_number(name: str, bound: Any) -> None:
-    """Refuse a bound or an edge that is no finite number; True and False are none.
-
-    Raises InputError: another kind of value, NaN or infinity.
-    """
-    if isinstance(bound, bool) or not isinstance(bound, int | float | np.integer | np.floating):
-        raise InputError(
-            f"{name} {bound!r} must be a number that is known without the data: "
-            "the smallest and largest value of the data would give a person away."
-        )
-    if not math.isfinite(bound):
-        raise InputError(f"{name} {bound!r} must be finite.")
 
 
 def check_extent(low: float, high: float) -> None:
@@ -58,55 +39,6 @@ def check_extent(low: float, high: float) -> None:
         )
 
 
-def column_of(values: Any, name: str = "values") -> NDArray[Any]:
-    """Return a column that holds one value a record as an array of shape (n,).
-
-    Noise is scaled for one value a record. An (n, k) array or a frame would be flattened into k
-    values a record, which moves a sum by k times as much as the noise hides.
-
-    Raises InputError: a frame, nested lists, a masked or structured array, a mapping, a set, a
-        single value, or an array of any other number of dimensions.
-
-    >>> column_of([3, 4]).shape
-    (2,)
-    >>> column_of([[3, 4]])
-    Traceback (most recent call last):
-    lethe.errors.InputError: values must hold one value a record, not an array of shape (1, 2): \
-give one column at a time, without a mask.
-    """
-    try:
-        array = np.asarray(values)
-    except (ValueError, TypeError, RuntimeError, OverflowError):
-        array = np.asarray(None)  # ragged lists, tensors on a device or with gradients
-    nested = array.dtype.kind == "O" and any(isinstance(cell, _NESTED) for cell in array.flat)
-    plain = not nested and array.dtype.names is None and not isinstance(values, np.ma.MaskedArray)
-    shape = tuple(getattr(values, "shape", array.shape))
-    if not plain or array.ndim != 1 or len(shape) != 1:
-        what = f"an array of shape {shape}" if len(shape) > 1 else type(values).__name__
-        raise InputError(
-            f"{name} must hold one value a record, not {what}: give one column at a time, without "
-            "a mask."
-        )
-    return array
-
-
-def numbers_of(values: Any, name: str = "values") -> NDArray[np.float64]:
-    """Return a column of numbers, one a record, of shape (n,).
-
-    Raises InputError: as `column_of`, no numbers, or NaN among them.
-    """
-    column = column_of(values, name)
-    if column.dtype.kind not in "iuf":
-        raise InputError(f"{name} of type {column.dtype} are not numbers.")
-    numbers = column.astype(np.float64)
-    if np.isnan(numbers).any():
-        raise InputError(
-            f"{name} hold NaN: leave those rows out, or give them a stated value within the "
-            "bounds, before asking."
-        )
-    return numbers
-
-
 @dataclass(frozen=True)
 class Lattice:
     """Whole steps from `low` to `high`.
@@ -121,8 +53,6 @@ class Lattice:
     >>> ages = Lattice(18, 100, 1024)
     >>> ages.step, ages.width
     (0.125, 656)
-    >>> ages.units([18, 20.1, 200]).tolist()
-    [0, 17, 656]
     """
 
     low: float  # lower bound, chosen without looking at the data
@@ -130,8 +60,10 @@ class Lattice:
     cells: int = MEAN_CELLS
 
     def __post_init__(self) -> None:
-        check_number("lower bound", self.low)
-        check_number("upper bound", self.high)
+        for name, bound in (("lower bound", self.low), ("upper bound", self.high)):
+            number = isinstance(bound, int | float) and not isinstance(bound, bool)
+            if not number or not math.isfinite(bound):
+                raise InputError(f"{name} {bound!r} must be a finite number.")
         check_extent(self.low, self.high)
         object.__setattr__(self, "low", float(self.low))
         object.__setattr__(self, "high", float(self.high))
@@ -159,14 +91,6 @@ class Lattice:
     def width(self) -> int:
         """The unit of `high`, rounded up: no row has more."""
         return math.ceil(self.high / self.step) - self.first
-
-    def units(self, values: Any) -> NDArray[np.int64]:
-        """Clamped and rounded: whole steps above `first`, each in [0, `width`].
-
-        Raises InputError: as `numbers_of`.
-        """
-        clipped = np.clip(numbers_of(values), self.low, self.high)
-        return np.asarray(np.rint(clipped / self.step).astype(np.int64) - self.first)
 
     def value(self, units: float) -> float:
         """The number that so many steps above `first` stand for."""

@@ -102,8 +102,8 @@ class Neighbours:
 
     Attributes:
         relation: ``add/remove`` (one more or one fewer) or ``replace-one`` (one exchanged).
-        rows: most rows of one person that take part: a bound that was enforced before, see
-            `lethe.queries.statistics.kept_rows`; 1 for the unit ``record``.
+        rows: most rows of one person that take part: a bound that was enforced before; 1 for the
+            unit ``record``.
 
     >>> Neighbours(unit="user", rows=3).rows
     3

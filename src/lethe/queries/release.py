@@ -50,7 +50,7 @@ def release(
     texts = {json.dumps(list(values)): values for values in groups}
     counts: dict[Scalar, int] = {text: groups[values].rows for text, values in texts.items()}
     part = spend if query.aggregate.counts_rows else spend.share(FOR_KEYS)
-    named_groups = noisy_keys(counts, part, whose, groups=whose.rows, column="group")
+    named_groups = noisy_keys(counts, part, whose)
     if most is not None:
         named_groups = replace(named_groups, rows=tuple(_fitting(named_groups.rows, most)))
     shown = {texts[str(row.key["group"])]: row for row in named_groups.rows}
@@ -91,41 +91,33 @@ def _fitting(rows: Sequence[Answer], most: int) -> Iterator[Answer]:
 def noisy_keys(
     counts: Mapping[Scalar, int],
     spend: Spend,
-    whose: Neighbours | None = None,
-    *,
-    groups: int = 1,
-    column: str = "key",
-    confidence: float = 0.95,
+    whose: Neighbours,
 ) -> Answers:
     """The groups that may be shown, with noisy counts.
 
     Args:
         counts: exact rows by group, for the groups that have rows.
         spend: epsilon with delta; a group of one person is shown with probability delta at most.
-        groups: most groups that one person's rows lie in; between 1 and `whose.rows`.
-        column: the name under which `Answer.key` has the group.
+
+    Returns: An answer a group, whose `Answer.key` has the group's name as ``group``.
     """
-    whose = whose or Neighbours()
-    additive.check_whole("groups", groups)
-    if groups > whose.rows:
-        raise InputError(f"groups={groups} cannot be above the {whose.rows} rows of a person.")
     names = sorted(counts, key=lambda name: (type(name).__name__, name))
     keys = threshold.found_keys(
         {i: counts[name] for i, name in enumerate(names)},
-        groups=groups * whose.swapped,
+        groups=whose.rows * whose.swapped,
         largest=whose.rows,
         total=whose.rows * whose.swapped,
         spend=spend,
     )
-    guarantee = whose.guarantee(spend, f"a person's rows lie in at most {groups} groups")
+    guarantee = whose.guarantee(spend, f"a person's rows lie in at most {whose.rows} groups")
     notes = (
         f"groups with a noisy count below {keys.threshold} are not shown",
         "a count just above that is overstated on average: it was shown for being large",
     )
     rows = tuple(
         replace(
-            additive.stated(count, keys.law, spend, whose, confidence, *notes),
-            key={column: names[i]},
+            additive.stated(count, keys.law, spend, whose, *notes),
+            key={"group": names[i]},
             guarantee=guarantee,
         )
         for i, count in keys.counts.items()

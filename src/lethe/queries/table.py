@@ -18,10 +18,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
+
 from lethe.data.casts import engine_type, quoted, rows_sql, text_sql, typed_sql
 from lethe.data.schema import Schema
 from lethe.data.source import only_table, parquet_sql, read_every_cell
-from lethe.errors import InputError, RunFailed, require
+from lethe.errors import InputError, RunFailed
 from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull, Key
 from lethe.queries.lattice import Exact, Groups, Layout, Sparse
 from lethe.queries.privacy import Scalar
@@ -61,12 +63,10 @@ class Table:
 
         Raises:
             RunFailed: the rows are gone or cannot be read.
-            MissingExtra: DuckDB is not installed.
         """
         self.registered = registered
         self.schema = registered.schema
         self.opened = registered.version
-        duckdb = require("duckdb", "tables")
         self._error: type[Exception] = duckdb.Error
         self._spill = tempfile.mkdtemp()
         self._clear = weakref.finalize(self, shutil.rmtree, self._spill, ignore_errors=True)
@@ -156,7 +156,6 @@ def opened(registered: Registered, threads: int | None = None) -> Iterator[Table
 
     Raises:
         RunFailed: the rows are gone, cannot be read, or are not as they were registered.
-        MissingExtra: DuckDB is not installed.
     """
     if registered.rows.suffix.lower() == ".duckdb":
         with Table(registered, threads=threads) as table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import fcntl
 import io
 import json
@@ -13,7 +12,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -152,7 +150,7 @@ class RunFolder:
         return self.path / name
 
 
-def lock_folder(path: Path, way_out: str, private: bool = False) -> int:
+def lock_folder(path: Path, way_out: str) -> int:
     """Make a folder and take its lock, which is given back by closing what is returned.
 
     Raises:
@@ -160,8 +158,8 @@ def lock_folder(path: Path, way_out: str, private: bool = False) -> int:
         RunFailed: the folder cannot be written.
     """
     try:
-        path.mkdir(mode=0o700 if private else 0o777, parents=True, exist_ok=True)
-        lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o600 if private else 0o644)
+        path.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise RunFailed(
             f"{path} cannot be written: {error.strerror}. {way_out.capitalize()}."
@@ -287,27 +285,16 @@ class SettledRun(RunFolder):
 def write_personal(
     folder: RunFolder, rows: Sequence[Mapping[str, Any]], name: str = "records"
 ) -> str:
-    """Write `NAME.parquet`, or `NAME.csv` where pyarrow is missing; returns the file's name.
+    """Write `NAME.parquet`; returns the file's name.
 
     Only the owner can read it. All rows have the same columns.
     """
-    if find_spec("pyarrow") is None:
-        path, content = folder.path / f"{name}.csv", _csv(rows)
-    else:
-        import pyarrow
-        import pyarrow.parquet
+    import pyarrow
+    import pyarrow.parquet
 
-        buffer = io.BytesIO()
-        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), buffer)
-        path, content = folder.path / f"{name}.parquet", buffer.getvalue()
-    write_for_owner(path, content)  # not readable for others even while it is written
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(list(rows)), buffer)
+    path = folder.path / f"{name}.parquet"
+    write_for_owner(path, buffer.getvalue())  # not readable for others even while it is written
     path.chmod(0o600)  # an earlier file may have been
     return path.name
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else ["rank"], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode()

@@ -60,7 +60,6 @@ def read_scores(path: str | Path, signal: str = "logit") -> ScoreTable:
         InputError: an array or column is missing or unknown, shapes differ, a signal is NaN,
             infinite or out of range, members are not 0 or 1, pairs are missing or stand twice,
             or 2 or 3 models.
-        MissingExtra: .parquet without pyarrow.
     """
     check_choice("signal", signal, SIGNALS)
     path = Path(path)

@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import binom, chi2
 
 from lethe.errors import InputError
@@ -13,7 +11,6 @@ from lethe.queries.mechanisms import choosing, threshold
 from lethe.queries.privacy import Neighbours, Spend
 
 FALSE_ALARM = 1e-7
-VOTES = [19, 8, 6, 5, 4, 3, 1]
 
 
 def fits(seen: list[int], probabilities: np.ndarray) -> bool:
@@ -23,16 +20,10 @@ def fits(seen: list[int], probabilities: np.ndarray) -> bool:
     return statistic < float(chi2.isf(FALSE_ALARM, len(seen) - 1))
 
 
-def test_the_teaching_example_of_the_days():
-    right = choosing.exponential_probabilities(VOTES, sensitivity=1, epsilon=1.0)
-    tilt = np.exp(np.array(VOTES) / 2)
-    assert right == pytest.approx(tilt / tilt.sum())
-    assert right[0] == pytest.approx(0.993, abs=5e-4)
-    shares = [v / 46 for v in VOTES]
-    wrong = choosing.exponential_probabilities(shares, sensitivity=1, epsilon=1.0)
-    assert wrong[0] == pytest.approx(0.1632, abs=5e-5)
-    again = choosing.exponential_probabilities(shares, sensitivity=1 / 46, epsilon=1.0)
-    assert again == pytest.approx(right)
+def probabilities(utility, epsilon: float, monotone: bool = False) -> np.ndarray:
+    """P ~ exp(utility / scale) for a sensitivity of 1."""
+    weights = np.exp(np.array(utility) * epsilon / (1 if monotone else 2))
+    return weights / weights.sum()
 
 
 @pytest.mark.parametrize(
@@ -48,39 +39,19 @@ def test_the_exponential_mechanism_has_its_probabilities(spend, monotone, epsilo
     seen = [0] * 4
     for _ in range(5000):
         drawn = choosing.exponential(
-            range(4), utility, sensitivity=1, spend=spend, monotone=monotone
+            range(4), utility, sensitivity=1, spend=spend, whose=Neighbours(), monotone=monotone
         )
         seen[drawn.value] += 1
-    exact = choosing.exponential_probabilities(
-        utility, sensitivity=1, epsilon=epsilon, monotone=monotone
-    )
-    assert fits(seen, exact)
+    assert fits(seen, probabilities(utility, epsilon, monotone))
     assert drawn.guarantee.parameters == spend.parameters
-
-
-@settings(max_examples=60)
-@given(
-    st.lists(st.integers(0, 30), min_size=2, max_size=8),
-    st.data(),
-    st.floats(0.1, 3.0),
-    st.booleans(),
-)
-def test_probabilities_keep_epsilon_exactly(utility, data, epsilon, monotone):
-    low = 0 if monotone else -1
-    moves = data.draw(st.lists(st.integers(low, 1), min_size=len(utility), max_size=len(utility)))
-    other = [u + d for u, d in zip(utility, moves, strict=True)]
-    first, second = (
-        choosing.exponential_probabilities(u, sensitivity=1, epsilon=epsilon, monotone=monotone)
-        for u in (utility, other)
-    )
-    assert first.sum() == pytest.approx(1)
-    assert np.abs(np.log(first / second)).max() <= epsilon * (1 + 1e-9)
 
 
 def test_a_mu_buys_the_epsilon_that_it_is_charged_for():
     from lethe.queries.charge import charge_of
 
-    answer = choosing.exponential(["a", "b"], [1, 0], sensitivity=1, spend=Spend(mu=1.0))
+    answer = choosing.exponential(
+        ["a", "b"], [1, 0], sensitivity=1, spend=Spend(mu=1.0), whose=Neighbours()
+    )
     epsilon = 2 / answer.scale
     cost = charge_of(Neighbours().guarantee(Spend(epsilon=epsilon)), "mu2")
     assert cost.amount == pytest.approx(1.0, rel=1e-6)
@@ -137,17 +108,22 @@ def test_a_count_of_the_threshold_itself_is_shown_and_paid_for():
     assert binom.sf(len(shown) - 1, 200, 0.3) > FALSE_ALARM
 
 
-def test_bad_input_of_choices():
-    with pytest.raises(InputError, match="one to each"):
-        choosing.exponential(["a"], [1, 2], sensitivity=1, spend=Spend(epsilon=1.0))
-    with pytest.raises(InputError, match="finite"):
-        choosing.exponential(["a", "b"], [1.0, math.nan], sensitivity=1, spend=Spend(epsilon=1.0))
-    with pytest.raises(InputError, match="monotone"):
+@pytest.mark.parametrize(
+    ("candidates", "utility", "monotone", "reason"),
+    [
+        ("a", [1, 2], False, "one to each"),
+        ("ab", [1.0, math.nan], False, "whole numbers"),
+        ("ab", [1, 2], True, "monotone"),
+    ],
+)
+def test_bad_input_of_choices(candidates, utility, monotone, reason):
+    whose = Neighbours("replace-one")
+    with pytest.raises(InputError, match=reason):
         choosing.exponential(
-            ["a", "b"],
-            [1, 2],
+            candidates,
+            utility,
             sensitivity=1,
             spend=Spend(epsilon=1.0),
-            monotone=True,
-            whose=Neighbours("replace-one"),
+            whose=whose,
+            monotone=monotone,
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.sorted_records import Release
+from lethe.data.records import Ratings
 from lethe.errors import InputError
 from lethe.evidence.estimate import Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
@@ -66,9 +66,9 @@ class Auxiliary:
 
 
 def link_auxiliary(
-    ratings: Release,
+    ratings: Ratings,
     facts: Facts,
-    aux: Release,
+    aux: Ratings,
     truth: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
     settings: RecordSettings | None = None,
     simulated: int = 0,
@@ -154,8 +154,8 @@ def _of_pairs(
 
 
 def _everybody(
-    ratings: Release,
-    aux: Release,
+    ratings: Ratings,
+    aux: Ratings,
     truth: tuple[NDArray[np.str_], NDArray[np.str_]] | None,
     place: NDArray[np.int64],
     settings: RecordSettings,
@@ -224,7 +224,7 @@ def _answers(named: Int, true: Int | None, confidence: float) -> Answers:
     return Answers(answered, clopper_pearson(right, pairs, confidence), share, counts)
 
 
-def pairs_of(found: Auxiliary, ratings: Release) -> list[dict[str, str | float | bool | None]]:
+def pairs_of(found: Auxiliary, ratings: Ratings) -> list[dict[str, str | float | bool | None]]:
     """Who was named as whom, by which attacker: personal data.
 
     Every answer beyond a threshold is a row; `decides` marks the one that is taken. The score is
@@ -264,7 +264,7 @@ def _places(names: NDArray[np.str_], among: NDArray[np.str_]) -> Int:
     return np.where(among[at] == names, at, NOT_RELEASED)
 
 
-def _all_there(names: NDArray[np.str_], ratings: Release, side: str) -> Int:
+def _all_there(names: NDArray[np.str_], ratings: Ratings, side: str) -> Int:
     found = _places(names.astype(np.str_), ratings.people)
     if (found < 0).any():
         odd = names[np.argmax(found < 0)]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from lethe.data.sorted_records import Release
+from lethe.data.records import Ratings
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.of_rows import RecordDetails
@@ -60,7 +60,7 @@ class Value:
     """
 
     sheet: Sheet  # the original facts
-    ratings: Release  # names of people and items
+    ratings: Ratings  # names of people and items
     settings: RecordSettings  # of the audit
     use: Use | None = field(init=False)
 
@@ -89,7 +89,7 @@ class Value:
 
 
 def utility_of(
-    sheet: Sheet, made: Coarsened, ratings: Release, queries: Sequence[str] = ()
+    sheet: Sheet, made: Coarsened, ratings: Ratings, queries: Sequence[str] = ()
 ) -> float:
     """1 = all counts, or all answers, are as before.
 
@@ -131,7 +131,7 @@ def utility_of(
     return count_overlap(original, released, groups, tables or [(0,)], scale=1 / made.share)
 
 
-def as_it_stands(made: Sheet | Coarsened, ratings: Release) -> dict[str, NDArray[np.generic]]:
+def as_it_stands(made: Sheet | Coarsened, ratings: Ratings) -> dict[str, NDArray[np.generic]]:
     """The facts as a table with names, as it would be handed out; pseudonyms are numbers."""
     sheet = made.sheet if isinstance(made, Coarsened) else made
     own = isinstance(made, Sheet) or made.owner is None

@@ -314,7 +314,7 @@ def _section(study: RecordStudy, settings: RecordSettings, words: Sequence[str])
         adversaries=[looked for simulated in study.simulated for looked in simulated.by.values()],
         curve=study.simulated[0].by["scoreboard-rh"].points,
         needed=study.needed,
-        unicity={m: unicity.share for m, unicity in study.unicity.items()},
+        unicity=study.unicity,
         worst=study.worst.unique,
         auxiliary=None if study.aux is None else study.aux.rows,
         false_matches=settings.false_matches,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.data.sorted_records import Release, SortedRatings
+from lethe.data.records import Ratings
 from lethe.errors import InputError
 
 Float = NDArray[np.float64]
@@ -217,15 +217,18 @@ def index_facts(
     )
 
 
-def index_of(ratings: Release) -> Facts:
-    """The facts of a file, ordered by item; those that are sorted already stay where they are."""
-    people, items = len(ratings.people), len(ratings.items)
-    one = ratings
-    if isinstance(one, SortedRatings):
-        return Facts(
-            people, items, one.start, one.person, one.value, one.values, one.time, one.origin
-        )
-    return index_facts(one.person, one.item, one.value, one.time, people=people, items=items)
+def index_of(ratings: Ratings) -> Facts:
+    """The facts of a file, which are sorted already."""
+    return Facts(
+        len(ratings.people),
+        len(ratings.items),
+        ratings.start,
+        ratings.person,
+        ratings.value,
+        ratings.values,
+        ratings.time,
+        ratings.origin,
+    )
 
 
 def facts_of(facts: Facts, people: ArrayLike) -> Known:

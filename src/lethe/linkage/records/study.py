@@ -10,9 +10,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.sorted_records import Release
+from lethe.data.records import Ratings
 from lethe.errors import NotMeasurable
+from lethe.evidence.estimate import Estimate
 from lethe.evidence.frontier import Candidate
+from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.of_rows import AdversaryRow, Calibrated, Point
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.document import BASELINE, strongest
@@ -48,7 +50,7 @@ from lethe.linkage.records.scoreboard import (
     joined,
     thresholds,
 )
-from lethe.linkage.records.unicity import Unicity, WorstCase, unicity, worst_case
+from lethe.linkage.records.unicity import WorstCase, people_fitting, worst_case
 from lethe.linkage.settings import RecordSettings
 
 _MISSED = 0.02  # share of people with too few facts for all others, from which one fact is known
@@ -102,11 +104,11 @@ class RecordStudy:
         unicity: by number of items known without value or time, people who are alone with them.
     """
 
-    ratings: Release  # what is released
+    ratings: Ratings  # what is released
     facts: Facts  # the same, indexed
     simulated: tuple[Simulated, ...]
     needed: FactsNeeded  # facts that it takes, of the first with its strongest attacker
-    unicity: dict[int, Unicity]
+    unicity: dict[int, Estimate]
     worst: WorstCase  # the same for the items that give most away
     candidates: tuple[Candidate, ...]  # the release as it is, then the candidates
     skipped: Mapping[str, str]  # name and reason of what could not be measured
@@ -115,9 +117,9 @@ class RecordStudy:
 
 
 def study_records(
-    ratings: Release,
+    ratings: Ratings,
     settings: RecordSettings,
-    aux: Release | None = None,
+    aux: Ratings | None = None,
     truth: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
 ) -> RecordStudy:
     """Simulate adversaries and look real people up, then give all of them each coarser release.
@@ -256,7 +258,9 @@ def _simulated(
     return Simulated(aim, adversary, by)
 
 
-def _unicity(facts: Facts, settings: RecordSettings, skipped: dict[str, str]) -> dict[int, Unicity]:
+def _unicity(
+    facts: Facts, settings: RecordSettings, skipped: dict[str, str]
+) -> dict[int, Estimate]:
     found = {}
     for total in (1, 2, 3, 4):
         bare = Adversary(total, value_error=None, time_error=None)
@@ -265,7 +269,8 @@ def _unicity(facts: Facts, settings: RecordSettings, skipped: dict[str, str]) ->
             skipped[f"{total} items known"] = "nobody has so many"
             continue
         known = simulate(facts.distinct, targets, bare, settings.seed)
-        found[total] = unicity(facts, known, confidence=settings.confidence)
+        alone = int((people_fitting(facts, known) == 1).sum())
+        found[total] = clopper_pearson(alone, len(known), settings.confidence)
     return found
 
 
@@ -277,7 +282,7 @@ def _worst(facts: Facts, settings: RecordSettings) -> WorstCase:
 
 def _candidates(
     sheet: Sheet,
-    ratings: Release,
+    ratings: Ratings,
     aims: Sequence[Aim],
     settings: RecordSettings,
     skipped: dict[str, str],

@@ -1,6 +1,6 @@
 """How few facts single a person out: drawn at random, and at worst those that give most away.
 
-The attacks with points of De Montjoye et al. 2013, drawn (`unicity`) or in the worst case over all
+The attacks with points of De Montjoye et al. 2013, drawn (`people_fitting`) or in the worst case over all
 sets of k points (`worst_case`), as in Pellungrini et al., "A Data Mining Approach to Assess Privacy
 Risk in Human Mobility Data", ACM TIST 2018.
 """
@@ -23,21 +23,8 @@ LIMIT = 50_000_000  # cells of person and item looked at for one person
 _LOOK = 5_000  # what a step costs even where nobody is left, in cells
 
 
-@dataclass(frozen=True, eq=False)
-class Unicity:
-    """How many released people fit some facts exactly.
-
-    Attributes:
-        share: share of targets whom their facts single out: exactly one released person has all
-            of them. Interval for targets and facts drawn at random.
-    """
-
-    share: Estimate
-    fitting: Int  # (Q,) released people who have all of a target's facts
-
-
-def unicity(facts: Facts, known: Known, *, confidence: float = 0.95) -> Unicity:
-    """Intersect the lists of people who have each known item.
+def people_fitting(facts: Facts, known: Known) -> Int:
+    """(Q,) released people who have all of a target's facts: 1 = the facts single it out.
 
     De Montjoye et al., "Unique in the Crowd", 2013, for items drawn at random.
 
@@ -49,8 +36,7 @@ def unicity(facts: Facts, known: Known, *, confidence: float = 0.95) -> Unicity:
     facts = facts.distinct
     if not len(known) or (np.diff(known.start) < 1).any():
         raise InputError("unicity needs at least 1 target, and 1 known fact of each.")
-    fitting = np.array([_fitting(facts, known.item[span]) for span in known.spans()])
-    return Unicity(clopper_pearson(int((fitting == 1).sum()), len(known), confidence), fitting)
+    return np.array([_fitting(facts, known.item[span]) for span in known.spans()])
 
 
 def _fitting(facts: Facts, items: Int) -> int:

@@ -1,4 +1,4 @@
-"""The six steps, in memory or with every finished part saved; and as a candidate of an audit.
+"""The six steps of the mechanism; and as a candidate of an audit.
 
 1 the weights that the module is given with; 2 SGD to a local optimum; 3 SGD at a constant, higher
 rate, SWAG; 4 draws, risks, weights; 5 SGD from step 2 with record i counting alpha_i; 6 SWAG again
@@ -42,13 +42,7 @@ from lethe.mitigations.swag_release.records import (
     loss_bound,
     model_logits,
 )
-from lethe.mitigations.swag_release.training import (
-    Checkpoints,
-    Named,
-    Phase,
-    Progress,
-    Trained,
-)
+from lethe.mitigations.swag_release.training import Phase, Progress, Trained
 from lethe.training.recipe import Recipe, TorchRecipe, Treatment, Work
 from lethe.training.users_code import build_module
 
@@ -92,8 +86,7 @@ class Mechanism:
     """What the six steps came to; everything here but the drawn model is private."""
 
     module: nn.Module  # a copy of the module with the drawn weights, in evaluation mode
-    draws: tuple[Named, ...]  # the released draws, each name -> tensor; the first is in `module`
-    posterior: Swag  # that they are from
+    posterior: Swag  # that it is from
     estimate: EpsilonEstimate  # epsilon on the final draws
     unweighted: float  # epsilon of the draws of step 4, had all records counted fully
     weights: Float  # (N,) alpha_i
@@ -113,7 +106,6 @@ def swag_ppm(
     draw_seed: int | None = None,
     logits: Logits = model_logits,
     progress: Progress | None = None,
-    checkpoints: Checkpoints | None = None,
 ) -> Mechanism:
     """The six steps of the SWAG pseudo-posterior mechanism (Chew et al. 2025, arXiv 2503.21528).
 
@@ -129,7 +121,6 @@ def swag_ppm(
             One that is given is for audits and reproductions, and the label says so.
         logits: (module, batch) -> (B, C) scores.
         progress: is told (step, done, of).
-        checkpoints: of finished parts; `release_draw` gives one of a folder.
 
     Raises:
         InputError: no records, batch normalisation, or training that diverged.
@@ -148,8 +139,7 @@ def swag_ppm(
     classes = count_classes(logits, trained.module, records)
     bound = None if settings.floor is None else loss_bound(settings.floor, classes)
     given, secret = draw_seed is not None, noise_seed(draw_seed)
-    parts = checkpoints or Checkpoints()
-    return _Run(settings, trained, seed, secret, given, bound, parts, progress).six_steps()
+    return _Run(settings, trained, seed, secret, given, bound, progress).six_steps()
 
 
 @dataclass(frozen=True)
@@ -162,13 +152,13 @@ class _Run:
     secret: int  # seed of the released draw
     given: bool  # whether the caller gave that
     bound: float | None  # of the loss, or None
-    checkpoints: Checkpoints  # of finished parts
     progress: Progress | None  # is told (step, done, of)
 
     def six_steps(self) -> Mechanism:
         """All of it, top to bottom."""
         settings = self.settings
-        fitted = self._fit("2-fit", (FIT,), settings.fit_epochs, None)
+        self._fit("2-fit", (FIT,), settings.fit_epochs, None)
+        fitted = self.trained.snapshot()
         first = self._sample("3-swag", (SWAG,), None)
         values = self._measure("4-draws", first, child_seed(self.seed, DRAWS), settings.draws)
         risk = record_risk(values)
@@ -194,10 +184,10 @@ class _Run:
             rounds.append(estimate.epsilon)
         response = self._respond(final, seed, tail, values, weights)
         label = release_guarantee(settings, estimate, response)
-        draws = self._release(final)
+        final.draw_into(self.trained.parameters, self.secret)
+        self.trained.module.train(False)
         return Mechanism(
             self.trained.module,
-            draws,
             final,
             estimate,
             unweighted,
@@ -208,31 +198,17 @@ class _Run:
             from_seeded_noise(label, given=self.given),
         )
 
-    def _fit(self, name: str, stream: tuple[int, ...], epochs: int, weights: Float | None) -> Named:
+    def _fit(self, name: str, stream: tuple[int, ...], epochs: int, weights: Float | None) -> None:
         """Steps 2 and 5: SGD to a local optimum."""
-        done = self.checkpoints.load(name)
-        if done is not None:
-            self.trained.put(done)
-            return done
         phase = Phase(name, (self.seed, *stream), epochs, self.settings.rate)
-        self.trained.train(phase, weights, self.checkpoints, progress=self.progress)
-        done = self.trained.snapshot()
-        self.checkpoints.save(name, done)
-        self.checkpoints.delete(f"{name}.")
-        return done
+        self.trained.train(phase, weights, progress=self.progress)
 
     def _sample(self, name: str, stream: tuple[int, ...], weights: Float | None) -> Swag:
         """Steps 3 and 6: SGD on at a constant, higher rate, one collection an epoch."""
         settings = self.settings
         posterior = Swag(self.trained.parameters, settings.rank, settings.scale)
-        done = self.checkpoints.load(name)
-        if done is not None:
-            posterior.restore(done)
-            return posterior
         phase = Phase(name, (self.seed, *stream), settings.swag_epochs, settings.swag_rate)
-        self.trained.train(phase, weights, self.checkpoints, posterior.collect, self.progress)
-        self.checkpoints.save(name, posterior.state())  # its collections are needed no more
-        self.checkpoints.delete(f"{name}.")
+        self.trained.train(phase, weights, posterior.collect, self.progress)
         return posterior
 
     def _measure(
@@ -240,23 +216,12 @@ class _Run:
     ) -> Float:
         """(S, N) log-likelihoods of all records under draws."""
         rows = []
-        done = self.checkpoints.load(name)
-        if done is not None:
-            return np.asarray(done["log_likelihoods"].numpy())
         for number in range(count):
             if self.progress is not None:
                 self.progress(name, number, count)
-            part = self.checkpoints.load(f"{name}.{number:05d}")
-            if part is None:
-                posterior.draw_into(self.trained.parameters, seed, number, scale=scale)
-                values = self.trained.log_likelihoods()
-                part = {"log_likelihoods": torch.from_numpy(values)}
-                self.checkpoints.save(f"{name}.{number:05d}", part)
-            rows.append(part["log_likelihoods"].numpy())
-        values = np.stack(rows)
-        self.checkpoints.save(name, {"log_likelihoods": torch.from_numpy(values)})
-        self.checkpoints.delete(f"{name}.")
-        return values
+            posterior.draw_into(self.trained.parameters, seed, number, scale=scale)
+            rows.append(self.trained.log_likelihoods())
+        return np.stack(rows)
 
     def _weights(self, risk: Float) -> Float:
         """Step 4: one of the forms."""
@@ -270,19 +235,10 @@ class _Run:
         return weights
 
     def _targeted(self, risk: Float, form: Callable[..., Float] = target_weights) -> Float:
-        settings = self.settings
-        # The target is for all releases together.
-        target = settings.epsilon / settings.releases
-        return form(risk, target, settings.relation)
+        return form(risk, self.settings.epsilon, self.settings.relation)
 
     def _estimate(self, values: Float, weights: Float) -> EpsilonEstimate:
-        return estimate_epsilon(
-            values,
-            weights,
-            self.settings.relation,
-            releases=self.settings.releases,
-            bound=self.bound,
-        )
+        return estimate_epsilon(values, weights, self.settings.relation, bound=self.bound)
 
     def _respond(
         self, posterior: Swag, seed: int, tail: str, values: Float, weights: Float
@@ -298,22 +254,7 @@ class _Run:
                 continue
             name = f"6-scale-{scale:g}{tail}"
             tables[scale] = self._measure(name, posterior, seed, settings.final_draws, scale)
-        return scale_response(
-            tables,
-            weights,
-            settings.relation,
-            releases=settings.releases,
-            bound=self.bound,
-        )
-
-    def _release(self, posterior: Swag) -> tuple[Named, ...]:
-        """The draws that leave, the first of them left in the module."""
-        trained, draws = self.trained, []
-        for number in reversed(range(self.settings.releases)):
-            posterior.draw_into(trained.parameters, self.secret, number)
-            draws.append(trained.snapshot())
-        trained.module.train(False)
-        return tuple(reversed(draws))
+        return scale_response(tables, weights, settings.relation, bound=self.bound)
 
 
 def child_seed(seed: int, *words: int) -> int:

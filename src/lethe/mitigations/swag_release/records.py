@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.mitigations.clipping.selfcheck import evaluating
 from lethe.mitigations.pseudo_posterior import NEIGHBOURS
-from lethe.training.fingerprint import digest, hash_value
 
 WEIGHTINGS = ("target", "scalar")
 
@@ -27,7 +26,7 @@ class ReleaseSettings:
     """Numbers of the pseudo-posterior mechanism (Chew et al. 2025, arXiv 2503.21528).
 
     Attributes:
-        epsilon: target of the estimated epsilon, of all released draws together, > 0.
+        epsilon: target of the estimated epsilon of the released draw, > 0.
         relation: ``add/remove`` or ``replace-one``; there is no default, since every epsilon
             means another thing under the other relation.
         weighting: ``target`` (form a of the study) or ``scalar`` (form c, the tempered posterior).
@@ -47,7 +46,6 @@ class ReleaseSettings:
         final_draws: S' of step 6, which give the epsilon; it grows with them.
         rounds: how often after step 6 weight is taken from records that are above the target on
             the final draws, and steps 5 and 6 repeated; ends early where none is.
-        releases: draws that may ever leave; the epsilon is for all together.
         scales: scales of the draw at which the epsilon is measured again; empty for none.
     """
 
@@ -68,7 +66,6 @@ class ReleaseSettings:
     draws: int = 20
     final_draws: int = 20
     rounds: int = 0
-    releases: int = 1
     scales: tuple[float, ...] = (0.25, 0.5, 1.0, 2.0)
 
     def __post_init__(self) -> None:
@@ -103,7 +100,6 @@ _WHOLE = {
     "draws": 1,
     "final_draws": 1,
     "rounds": 0,
-    "releases": 1,
 }
 
 
@@ -153,11 +149,6 @@ class Records:
         """All rows in order, `size` at a time."""
         rows = np.arange(self.count)
         return [rows[first : first + size] for first in range(0, self.count, size)]
-
-    def fingerprint(self) -> str:
-        """Content hash of all values."""
-        named = [f"{name}:{hash_value(value)}" for name, value in sorted(self.parts.items())]
-        return digest(str(self.named), *named, hash_value(self.truth))
 
 
 def _tensor(name: str, value: Any) -> Tensor:

@@ -1,7 +1,7 @@
 """SGD epochs that give the same weights whatever ran before them in the process.
 
 Each epoch's order and dropout depend on the seed, the step of the mechanism, the round
-and the epoch alone. After each epoch the state is saved, so that a killed run goes on from it.
+and the epoch alone.
 """
 
 from __future__ import annotations
@@ -9,77 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from lethe.errors import InputError
-from lethe.files import write_whole
-from lethe.mitigations.swag_release.records import (
-    LogLikelihood,
-    Records,
-)
+from lethe.mitigations.swag_release.records import LogLikelihood, Records
 from lethe.training.design import seed_of
 from lethe.training.users_code import seeded
-
-
-class Checkpoints:
-    """Keeps nothing: the run lives in memory."""
-
-    def load(self, name: str) -> dict[str, Tensor] | None:
-        """Tensors that were kept under a name, or None."""
-        return None
-
-    def save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Keep tensors under a name."""
-
-    def delete(self, prefix: str) -> None:
-        """Drop everything whose name begins with the prefix."""
-
-
-class FolderCheckpoints(Checkpoints):
-    """Keeps each thing as one safetensors file of a folder.
-
-    Args:
-        folder: a folder that exists.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def load(self, name: str) -> dict[str, Tensor] | None:
-        """Tensors of a finished file, or None without one.
-
-        Raises:
-            InputError: the file is damaged.
-        """
-        file = self.folder / f"{name}.safetensors"
-        try:
-            return dict(load_tensors(file.read_bytes()))
-        except FileNotFoundError:
-            return None
-        except (OSError, SafetensorError) as error:
-            raise InputError(
-                f"{file} is damaged: {error}. Delete it; its part of the work is then done again."
-            ) from error
-
-    def save(self, name: str, tensors: Mapping[str, Tensor]) -> None:
-        """Write one file, whole or not at all."""
-        solid = {key: value.detach().cpu().contiguous() for key, value in tensors.items()}
-        write_whole(self.folder / f"{name}.safetensors", save_tensors(solid))
-
-    def delete(self, prefix: str) -> None:
-        """Delete the files whose name begins with the prefix."""
-        for file in self.folder.glob(f"{prefix}*.safetensors"):
-            file.unlink()
-
 
 Progress = Callable[[str, int, int], None]
 Named = dict[str, Tensor]
@@ -89,7 +29,7 @@ Named = dict[str, Tensor]
 class Phase:
     """One stretch of training."""
 
-    name: str  # under which its state is kept, and which progress is reported with
+    name: str  # which progress is reported with
     stream: tuple[int, ...]  # numbers that its randomness depends on
     epochs: int  # passes
     rate: float  # learning rate
@@ -172,61 +112,25 @@ class Trained:
         self,
         phase: Phase,
         weights: NDArray[np.float64] | None,
-        checkpoints: Checkpoints,
         collect: Callable[[Mapping[str, Tensor]], None] | None = None,
         progress: Progress | None = None,
     ) -> None:
-        """Run a phase from the weights that the module has, or from where it was killed.
+        """Run a phase from the weights that the module has.
 
         Args:
             weights: (N,) alpha_i; None counts every record fully.
-            checkpoints: of the state after each epoch, under the phase's name.
-            collect: is handed the parameters after each epoch, also those of epochs that an
-                earlier process did.
+            collect: is handed the parameters after each epoch.
             progress: is told (name, epochs done, epochs).
         """
         optimizer = Momentum(self.parameters, phase.rate, self.momentum, self.weight_decay)
-        done = self._resume(phase, checkpoints, optimizer, collect)
-        for epoch in range(done, phase.epochs):
+        for epoch in range(phase.epochs):
             if progress is not None:
                 progress(phase.name, epoch, phase.epochs)
             self._epoch(optimizer, phase, epoch, weights)
             if collect is not None:
                 collect(self.parameters)
-                checkpoints.save(f"{phase.name}.collection-{epoch:05d}", self.parameters)
-            checkpoints.save(f"{phase.name}.part", self._state(optimizer, epoch + 1))
         if progress is not None:
             progress(phase.name, phase.epochs, phase.epochs)
-
-    def _state(self, optimizer: Momentum, epochs: int) -> Named:
-        state = {f"at {name}": value for name, value in self.snapshot().items()}
-        state |= {f"momentum {name}": value for name, value in optimizer.momenta.items()}
-        return state | {"epochs": torch.tensor(epochs)}
-
-    def _resume(
-        self,
-        phase: Phase,
-        checkpoints: Checkpoints,
-        optimizer: Momentum,
-        collect: Callable[[Mapping[str, Tensor]], None] | None,
-    ) -> int:
-        state = checkpoints.load(f"{phase.name}.part")
-        if state is None:
-            return 0
-        done = int(state["epochs"])
-        if collect is not None:
-            for epoch in range(done):
-                collected = checkpoints.load(f"{phase.name}.collection-{epoch:05d}")
-                if collected is None:
-                    raise InputError(
-                        f"collection {epoch} of {phase.name} is missing from the folder; "
-                        "begin in a new one."
-                    )
-                collect(collected)
-        self.put({name[3:]: value for name, value in state.items() if name.startswith("at ")})
-        for name, momentum in optimizer.momenta.items():
-            momentum.copy_(state[f"momentum {name}"])
-        return done
 
     def _epoch(
         self,

@@ -108,13 +108,7 @@ class Aggregate(ABC):
             return Answers(rows, rows[0].guarantee)
         share = spend.in_groups(whose.relation)
         parts = [self.answered(exact, layout, share, whose) for exact in groups.values()]
-        together = over_groups([part[0] for part in parts], names, spend, whose)
-        rows = tuple(
-            replace(row, key={**name, **row.key})
-            for name, part in zip(names, parts, strict=True)
-            for row in part
-        )
-        return Answers(rows, together.guarantee)
+        return over_groups(parts, names, spend, whose)
 
     def made_up(self, layout: Layout, rows: int) -> Exact:
         """A group of rows that nobody has, to try the mechanism on."""
@@ -133,7 +127,9 @@ def _evenly(terms: str, layout: Layout) -> int:
     return product >> len(factors)
 
 
-def over_groups(answers: Sequence[Answer], keys: Names, spend: Spend, whose: Neighbours) -> Answers:
+def over_groups(
+    parts: Sequence[Sequence[Answer]], names: Names, spend: Spend, whose: Neighbours
+) -> Answers:
     """Answers of disjoint groups, under one guarantee.
 
     Under add/remove all groups together cost what one costs (parallel composition), with noise for
@@ -141,20 +137,20 @@ def over_groups(answers: Sequence[Answer], keys: Names, spend: Spend, whose: Nei
     groups, each given half by `Spend.in_groups`.
 
     Args:
-        answers: one a group, each of `spend.in_groups(whose.relation)`.
-        keys: of the groups, public: listed beforehand or found by `noisy_keys`.
+        parts: the answers of each group, which cost `spend.in_groups(whose.relation)` together.
+        names: of the groups, public: listed beforehand or found by `noisy_keys`.
 
     Raises InputError: an answer that cost more than a group may.
     """
-    if len(answers) != len(keys):
-        raise InputError(f"{len(answers)} answers for {len(keys)} groups: give one to each.")
     allowed = spend.in_groups(whose.relation).parameters
-    for answer in answers:
-        cost = answer.guarantee.parameters
-        if any(cost[name] > allowed.get(name, 0.0) for name in cost):
+    rows = []
+    for name, part in zip(names, parts, strict=True):
+        cost = part[0].guarantee.parameters
+        if any(cost[unit] > allowed.get(unit, 0.0) for unit in cost):
             raise InputError(
                 f"a group cost {dict(cost)} and may cost {dict(allowed)}: "
                 "ask each with spend.in_groups(whose.relation)."
             )
-    rows = tuple(replace(answer, key=dict(key)) for answer, key in zip(answers, keys, strict=True))
-    return Answers(rows, whose.guarantee(spend, "the groups are disjoint and their names public"))
+        rows += [replace(row, key={**name, **row.key}) for row in part]
+    guarantee = whose.guarantee(spend, "the groups are disjoint and their names public")
+    return Answers(tuple(rows), guarantee)

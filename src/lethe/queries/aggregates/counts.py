@@ -76,7 +76,7 @@ class Count(_Counted):
     ) -> Answers:
         if not any(names):
             return super().released(groups, names, layout, spend, whose)
-        return noisy_counts([exact.rows for exact in groups.values()], spend, whose, keys=names)
+        return noisy_counts([exact.rows for exact in groups.values()], spend, whose, names)
 
 
 class _Cells(_Counted):
@@ -103,7 +103,7 @@ class _Cells(_Counted):
         cells = [count for exact in groups.values() for count in exact.counts()]
         labels = self.labels()[: len(cells) // len(groups)]
         keys = [{**name, self.column: label} for name in names for label in labels]
-        answers = noisy_counts(cells, spend, whose, keys=keys)
+        answers = noisy_counts(cells, spend, whose, keys)
         rows = tuple(replace(row, notes=(*row.notes, *self.notes)) for row in answers.rows)
         return Answers(rows, answers.guarantee)
 
@@ -259,27 +259,17 @@ class Mode(_Listed):
         return (answer,)
 
 
-def noisy_count(
-    rows: int, spend: Spend, whose: Neighbours | None = None, *, confidence: float = 0.95
-) -> Answer:
+def noisy_count(rows: int, spend: Spend, whose: Neighbours) -> Answer:
     """How many rows, with noise; may be negative, which keeps averages of answers right.
 
     Sensitivity: the most rows of one person, under both relations: a row that is exchanged may
     leave or join the rows that are counted.
     """
-    whose = whose or Neighbours()
     drawn = additive.noised([rows], l1=whose.rows, l2=whose.rows, spend=spend)
-    return additive.stated(drawn.values[0], drawn.law, spend, whose, confidence)
+    return additive.stated(drawn.values[0], drawn.law, spend, whose)
 
 
-def noisy_counts(
-    cells: Sequence[int],
-    spend: Spend,
-    whose: Neighbours | None = None,
-    *,
-    keys: Names | None = None,
-    confidence: float = 0.95,
-) -> Answers:
+def noisy_counts(cells: Sequence[int], spend: Spend, whose: Neighbours, keys: Names) -> Answers:
     """A histogram over cells that are public, empty ones included.
 
     All cells together cost what one costs under add/remove. Under replace-one a person may leave
@@ -287,23 +277,18 @@ def noisy_counts(
 
     Args:
         cells: exact counts, disjoint.
-        keys: what names each cell; numbers from 0 if left out.
-        confidence: of each cell's interval by itself.
+        keys: names of each cell.
+
+    Returns: An answer a cell, whose interval holds by itself.
     """
-    whose = whose or Neighbours()
-    if not len(cells):
-        raise InputError("a histogram needs at least one cell.")
-    if keys is not None and len(keys) != len(cells):
-        raise InputError(f"{len(keys)} keys for {len(cells)} cells: give one to each.")
     l2 = math.nextafter(whose.rows * math.sqrt(whose.swapped), math.inf)
     drawn = additive.noised(cells, l1=whose.rows * whose.swapped, l2=l2, spend=spend)
-    names: Names = keys if keys is not None else [{"cell": i} for i in range(len(cells))]
-    stated = additive.stated(0, drawn.law, spend, whose, confidence)
+    stated = additive.stated(0, drawn.law, spend, whose)
     assert stated.high is not None
     rows = tuple(
         replace(
             stated, value=value, low=value - stated.high, high=value + stated.high, key=dict(key)
         )
-        for value, key in zip(drawn.values, names, strict=True)
+        for value, key in zip(drawn.values, keys, strict=True)
     )
     return Answers(rows, stated.guarantee)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
 from lethe.data.schema import Schema
-from lethe.errors import InputError, check_between
 from lethe.queries import lattice as lattices
 from lethe.queries.aggregates.base import Aggregate
 from lethe.queries.grammar import Bounds, Key, name_text
@@ -25,7 +24,7 @@ from lethe.queries.lattice import (
     lattice_of,
 )
 from lethe.queries.mechanisms import additive
-from lethe.queries.mechanisms.additive import Law, Noised
+from lethe.queries.mechanisms.additive import CONFIDENCE, Law, Noised
 from lethe.queries.privacy import Answer, Neighbours, Spend
 from lethe.queries.reader import Reader
 
@@ -133,26 +132,20 @@ def noisy_sum(
     total: int,
     lattice: Lattice,
     spend: Spend,
-    whose: Neighbours | None = None,
-    *,
-    confidence: float = 0.95,
+    whose: Neighbours,
 ) -> Answer:
     """The sum of clamped values.
 
     Sensitivity per row: the larger absolute bound under add/remove; under replace-one the distance
     of the bounds with 0 among them, as a row may leave what is summed.
-
-    Args:
-        spend, whose, confidence: as in `noisy_mean`.
     """
-    whose = whose or Neighbours()
     first, last = lattice.first, lattice.first + lattice.width
     if whose.relation == "add/remove":
         moved = whose.rows * max(abs(first), abs(last))
     else:
         moved = whose.rows * (max(last, 0) - min(first, 0))
     drawn = additive.noised([total + rows * first], l1=moved, l2=moved, spend=spend)
-    steps = additive.stated(drawn.values[0], drawn.law, spend, whose, confidence, lattice.note())
+    steps = additive.stated(drawn.values[0], drawn.law, spend, whose, lattice.note())
     # The step is a power of two, so that nothing is rounded.
     assert steps.low is not None and steps.high is not None
     step = lattice.step
@@ -170,36 +163,40 @@ def noisy_mean(
     total: int,
     lattice: Lattice,
     spend: Spend,
-    whose: Neighbours | None = None,
-    *,
-    public_rows: bool = False,
-    confidence: float = 0.95,
+    whose: Neighbours,
 ) -> Answer:
     """The mean of clamped values.
 
     Args:
-        rows: how many; private unless `public_rows`.
-        public_rows: the number of rows is known to all and the same in all neighbours: only for
-            replace-one, one row a person and no filter. Sensitivity is then (high - low)/rows.
-        confidence: of the error interval, in [0.5, 1).
+        rows: how many; private.
+        total: sum of the lattice units.
 
     Returns: A value within the bounds; the interval covers the noise exactly (the set of means that
         the two noisy sums do not contradict, Fieller 1954), and never leaves the bounds.
     """
-    whose = whose or Neighbours()
-    check_between("confidence", confidence, 0.5, 1, open_high=True)
     width = lattice.width
-    if public_rows:
-        return _of_public_rows(rows, total, lattice, spend, whose, confidence)
     moved = width * whose.rows
     l2 = math.nextafter(moved * math.sqrt(whose.swapped), math.inf)
     pair = additive.noised(
         [total, rows * width - total], l1=moved * whose.swapped, l2=l2, spend=spend
     )
     up, down = pair.values
-    shares = (_share(up, down), *_shares(up, down, pair, confidence))
+    # Shares of the width as values; the lattice may stand out of the bounds by one step.
+    value, least, most = (
+        min(lattice.high, max(lattice.low, lattice.value(share * width)))
+        for share in (_share(up, down), *_shares(up, down, pair))
+    )
     scale = pair.law.scale / max(1.0, (up + down) / width)
-    return _answer(shares, lattice, confidence, _label(pair.law), scale, spend, whose)
+    return Answer(
+        value,
+        max(lattice.low, math.nextafter(least, -math.inf)),
+        min(lattice.high, math.nextafter(most, math.inf)),
+        CONFIDENCE,
+        _label(pair.law),
+        scale * lattice.step,
+        whose.guarantee(spend),
+        notes=(lattice.note(),),
+    )
 
 
 def noisy_variance(
@@ -208,20 +205,17 @@ def noisy_variance(
     squares: int,
     lattice: Lattice,
     spend: Spend,
-    whose: Neighbours | None = None,
-    *,
-    confidence: float = 0.95,
+    whose: Neighbours,
 ) -> Answer:
     """The variance (divided by the number of rows) of clamped values.
 
     Args:
         squares: sum of the squares of the units.
         lattice: that of the units, with `VARIANCE_CELLS` or so.
-        spend, whose: as in `noisy_mean`.
-        confidence: of the error interval, which is of first order in the noise; where the noise
-            is not well below the number of rows it is the whole range [0, (high - low)^2/4].
+
+    Returns: A value with an interval of first order in the noise; where the noise is not well
+        below the number of rows it is the whole range [0, (high - low)^2/4].
     """
-    whose = whose or Neighbours()
     width = lattice.width
     exact = [
         rows * width**2 - 2 * width * total + squares,
@@ -241,15 +235,15 @@ def noisy_variance(
         value = size * (square - mean * mean)
         shared = 2 * mean * mean - square
         slopes = [(shared + gain) / whole for gain in (0.0, -mean, 1 - 2 * mean)]
-        reach = size * three.law.reach_of_sum(slopes, confidence)
-        if whole > _CLEAR * three.law.reach_of_sum([1.0, 1.0, 1.0], confidence):
+        reach = size * three.law.reach_of_sum(slopes, CONFIDENCE)
+        if whole > _CLEAR * three.law.reach_of_sum([1.0, 1.0, 1.0], CONFIDENCE):
             low, high = max(0.0, value - reach), min(most, value + reach)
         value = min(most, max(0.0, value))
     return Answer(
         value,
         min(low, value),
         max(high, value),
-        confidence,
+        CONFIDENCE,
         _label(three.law),
         three.law.scale / width**2 * size / max(1.0, whole / width**2),
         whose.guarantee(spend),
@@ -257,64 +251,11 @@ def noisy_variance(
     )
 
 
-def _of_public_rows(
-    rows: int,
-    total: int,
-    lattice: Lattice,
-    spend: Spend,
-    whose: Neighbours,
-    confidence: float,
-) -> Answer:
-    if whose.relation != "replace-one" or whose.rows != 1:
-        raise InputError(
-            "the number of rows is public under replace-one with one row a person only: "
-            "leave out public_rows=True."
-        )
-    if rows < 1:
-        raise InputError("a mean of no rows: a public number of rows must be at least 1.")
-    drawn = additive.noised([total], l1=lattice.width, l2=lattice.width, spend=spend)
-    size = rows * lattice.width
-    reach = drawn.law.reach(confidence)
-    value, low, high = (
-        min(1.0, max(0.0, (drawn.values[0] + d) / size)) for d in (0.0, -reach, reach)
-    )
-    label, scale = drawn.law.label, drawn.law.scale / rows
-    note = f"the number of rows, {rows}, is public"
-    return _answer((value, low, high), lattice, confidence, label, scale, spend, whose, note)
-
-
-def _answer(
-    shares: tuple[float, float, float],
-    lattice: Lattice,
-    confidence: float,
-    label: str,
-    scale: float,
-    spend: Spend,
-    whose: Neighbours,
-    *notes: str,
-) -> Answer:
-    """Shares of the width as values; the lattice may stand out of the bounds by one step."""
-    value, least, most = (
-        min(lattice.high, max(lattice.low, lattice.value(x * lattice.width))) for x in shares
-    )
-    least, most = math.nextafter(least, -math.inf), math.nextafter(most, math.inf)
-    return Answer(
-        value,
-        max(lattice.low, least),
-        min(lattice.high, most),
-        confidence,
-        label,
-        scale * lattice.step,
-        whose.guarantee(spend),
-        notes=(lattice.note(), *notes),
-    )
-
-
 def _share(up: float, down: float) -> float:
     return min(1.0, max(0.0, up / (up + down))) if up + down > 0 else 0.5
 
 
-def _shares(up: float, down: float, pair: Noised, confidence: float) -> tuple[float, float]:
+def _shares(up: float, down: float, pair: Noised) -> tuple[float, float]:
     """All p in [0, 1] with |up - p (up + down)| within the reach of (1 - p) X - p Y.
 
     The reach is largest at an end of any interval of p on one side of 1/2, so an interval that
@@ -323,7 +264,7 @@ def _shares(up: float, down: float, pair: Noised, confidence: float) -> tuple[fl
     low, high = 0.0, 1.0
     whole = up + down
     for _ in range(60):
-        reach = max(pair.law.reach_of_sum([1 - p, p], confidence) for p in (low, high))
+        reach = max(pair.law.reach_of_sum([1 - p, p], CONFIDENCE) for p in (low, high))
         if whole > 0:
             ends = (up - reach) / whole, (up + reach) / whole
         elif whole < 0:

@@ -131,9 +131,7 @@ def noisy_quantile(
     lattice: Lattice,
     alpha: float | Fraction,
     spend: Spend,
-    whose: Neighbours | None = None,
-    *,
-    confidence: float = 0.95,
+    whose: Neighbours,
 ) -> Answer:
     """A point of the lattice near the alpha-quantile of clamped values.
 
@@ -143,13 +141,11 @@ def noisy_quantile(
         alpha: from 0.001 to 0.999, a fraction with a denominator up to 1000: 0.25, 0.125,
             Fraction(1, 3) or the float nearest to it. Any other share is refused, never rounded.
         spend: epsilon, rho or mu.
-        confidence: of the statement about ranks in the notes.
 
     Returns: An answer without an interval, as its width would be read off the data; the notes say
         how many rows lie between it and the quantile at most.
     Guarantee: As of `lethe.queries.mechanisms.choosing.exponential`.
     """
-    whose = whose or Neighbours()
     if len(cells) != lattice.width + 1:
         raise InputError(
             f"{len(cells)} cells for a lattice of {lattice.width + 1} points: give one to each."
@@ -165,16 +161,15 @@ def noisy_quantile(
         whose=whose,
     )
     assert isinstance(answer.value, int) and answer.scale is not None
-    ranks = choosing.shortfall(answer.scale, len(cells), confidence) / whole
+    ranks = choosing.shortfall(answer.scale, len(cells)) / whole
     value = min(lattice.high, max(lattice.low, lattice.value(answer.value)))
     note = (
-        f"with probability {confidence:g} fewer than {ranks:.4g} rows lie between it and "
+        f"with probability {answer.confidence:g} fewer than {ranks:.4g} rows lie between it and "
         f"the point of the grid that is closest in rank"
     )
     return replace(
         answer,
         value=value,
-        confidence=confidence,
         scale=answer.scale / whole,
         notes=(lattice.note(), note, "scale is in rows"),
     )

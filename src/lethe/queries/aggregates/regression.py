@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -19,8 +18,8 @@ from lethe.queries.aggregates.moments import rows_in
 from lethe.queries.grammar import Bounds, Key, name_text
 from lethe.queries.lattice import VARIANCE_CELLS, Exact, Lattice, Layout, lattice_of
 from lethe.queries.mechanisms import additive
-from lethe.queries.mechanisms.additive import Law
-from lethe.queries.privacy import Answer, Answers, Neighbours, Spend
+from lethe.queries.mechanisms.additive import CONFIDENCE, Law
+from lethe.queries.privacy import Answer, Neighbours, Spend
 from lethe.queries.reader import Reader
 
 _CLEAR = 4  # the least eigenvalue must be this many times its own noise
@@ -86,26 +85,7 @@ class Regression(Aggregate):
         self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
         names = (self.x, self.y)
-        return noisy_regression(exact.rows, exact.sums, layout.lattices, names, spend, whose).rows
-
-
-@dataclass
-class _Sums:
-    """Sums to be released, and the entries of the normal equations that they make."""
-
-    size: int
-    exact: list[int] = field(default_factory=list)
-    entries: list[Floats] = field(default_factory=list)
-    most: int = 0  # most that one row adds to all of them, summed
-    squares: float = 0.0  # and as the sum of squares
-
-    def add(self, exact: int, weight: float, *places: tuple[int, int, float]) -> None:
-        entry = np.zeros((self.size, self.size))
-        for i, j, part in places:
-            entry[i, j] += part * weight
-            entry[j, i] = entry[i, j]
-        self.exact.append(exact)
-        self.entries.append(entry)
+        return noisy_regression(exact.rows, exact.sums, layout.lattices, names, spend, whose)
 
 
 def noisy_regression(
@@ -114,92 +94,86 @@ def noisy_regression(
     lattices: Sequence[Lattice],
     names: Sequence[str],
     spend: Spend,
-    whose: Neighbours | None = None,
-    *,
-    confidence: float = 0.95,
-) -> Answers:
-    """Least squares of the last variable on the others, all clamped.
+    whose: Neighbours,
+) -> tuple[Answer, ...]:
+    """Least squares of y on x, both clamped.
 
-    With p and q for a covariate and the outcome in [0, 1], the four sums of pq, p(1 - q), (1 - p)q
-    and (1 - p)(1 - q) move by 1 together; p(1 - p) moves by 1/4; each pair of covariates adds a
-    product that moves by 1. So one covariate needs noise for a sensitivity of 5/4. No penalty (Vu
-    and Slavkovic 2009 for noisy sufficient statistics).
+    With p and q for x and y in [0, 1], the four sums of pq, p(1 - q), (1 - p)q and (1 - p)(1 - q)
+    move by 1 together and p(1 - p) moves by 1/4, so the noise is for a sensitivity of 5/4. No
+    penalty (Vu and Slavkovic 2009 for noisy sufficient statistics).
 
     Args:
-        moments: sums of the lattice units of each variable, covariates first, the outcome last;
-            then of their products, the upper triangle row by row: for x and y the sums of x, y,
-            xx, xy, yy.
-        lattices: of each variable, with `VARIANCE_CELLS` or so.
-        names: of each variable.
-        confidence: of each coefficient's interval by itself.
+        moments: sums of the lattice units x, y and of xx, xy, yy.
+        lattices: of x and y, with `VARIANCE_CELLS` or so.
+        names: of x and y.
 
-    Returns: One answer a coefficient, ``key={"coefficient": name}``, the intercept first. Intervals
-        are of first order in the noise and do not cover what sampling and clamping did; they are
-        None where the noise hides whether the covariates vary.
+    Returns: The intercept and the slope, ``key={"coefficient": name}``. The interval of each holds
+        by itself, is of first order in the noise and does not cover what sampling and clamping did;
+        None where the noise hides whether x varies.
     """
-    whose = whose or Neighbours()
-    count = len(lattices)
-    if count < 2 or len(names) != count or len(moments) != count + count * (count + 1) // 2:
-        raise InputError(
-            f"{len(names)} names, {len(lattices)} lattices and {len(moments)} moments do not fit: "
-            "give at least one covariate and the outcome, and all their sums and products."
+    sums, entries, most, squares = _sums(rows, moments, [lattice.width for lattice in lattices])
+    l2 = math.nextafter(whose.rows * math.sqrt(squares * whose.swapped), math.inf)
+    drawn = additive.noised(sums, l1=most * whose.rows * whose.swapped, l2=l2, spend=spend)
+    law = drawn.law
+    solved = _solved(np.tensordot(np.asarray(drawn.values), entries, axes=1), entries, law)
+    values, reaches = [(lattices[1].low + lattices[1].high) / 2, 0.0], None
+    caveat = "the noise hides whether the covariates vary: no slope can be told from this"
+    if solved is not None:
+        # From [0, 1] to the columns' units: y = y0 + Y (b0 + b1 (x - x0) / X)
+        wide_x, wide_y = (lattice.width * lattice.step for lattice in lattices)
+        slope = wide_y / wide_x
+        back = np.array([[wide_y, -slope * lattices[0].value(0)], [0.0, slope]])
+        beta, moved = solved
+        values = (back @ beta).tolist()
+        values[0] += lattices[1].value(0)
+        reaches = (_widest(law) * np.linalg.norm(back @ moved, axis=1)).tolist()
+        caveat = "the interval is of first order in the noise and covers nothing but noise"
+    notes = tuple(f"{n}: {lattice.note()}" for n, lattice in zip(names, lattices, strict=True))
+    return tuple(
+        Answer(
+            value,
+            None if reach is None else value - reach,
+            None if reach is None else value + reach,
+            CONFIDENCE,
+            f"{law.label} on sums of products",
+            None if reach is None else law.scale * reach / _widest(law),
+            whose.guarantee(spend),
+            {"coefficient": name},
+            (*notes, caveat),
         )
-    sums = _sums(rows, moments, [lattice.width for lattice in lattices])
-    l2 = math.nextafter(whose.rows * math.sqrt(sums.squares * whose.swapped), math.inf)
-    drawn = additive.noised(
-        sums.exact, l1=sums.most * whose.rows * whose.swapped, l2=l2, spend=spend
+        for name, value, reach in zip(
+            ("intercept", names[0]), values, reaches or (None, None), strict=True
+        )
     )
-    entries = np.stack(sums.entries)
-    table = np.tensordot(np.asarray(drawn.values), entries, axes=1)
-    solved = _solved(table, entries, drawn.law, confidence)
-    return _answers(solved, lattices, names, drawn.law, spend, whose, confidence)
 
 
-def _sums(rows: int, moments: Sequence[int], widths: Sequence[int]) -> _Sums:
-    count = len(widths)
-    first = list(moments[:count])
-    pairs = dict(
-        zip(itertools.combinations_with_replacement(range(count), 2), moments[count:], strict=True)
-    )
-    y, wide = count - 1, widths[count - 1]
+def _sums(
+    rows: int, moments: Sequence[int], widths: Sequence[int]
+) -> tuple[list[int], Floats, int, float]:
+    """Sums to release, how each enters the normal equations, and how far a row moves them.
+
+    Returns: The five sums; their entries (5, 3, 3) in the products of 1, p and q; the most that a
+        row adds to the sums together, and to them as a sum of squares.
+    """
+    x, y, xx, xy, _ = moments
+    wide_x, wide_y = widths
     largest = max(widths) ** 2
-    sums = _Sums(count + 1)
-    for x in range(y):
-        each = widths[x]
-        times = max(1, round(largest / (each * wide)))
-        weight = 1 / (times * each * wide)
-        share = 1 / y  # every covariate's four sums count the rows and the outcome: their average
-        both, only_x = pairs[x, y], first[x] * wide - pairs[x, y]
-        only_y = each * first[y] - pairs[x, y]
-        none = rows * each * wide - both - only_x - only_y
-        at, out, row = (0, x + 1, 1.0), (0, y + 1, share), (0, 0, share)
-        sums.add(times * both, weight, at, out, row, (x + 1, y + 1, 1.0))
-        sums.add(times * only_x, weight, at, row)
-        sums.add(times * only_y, weight, out, row)
-        sums.add(times * none, weight, row)
-        sums.most += times * each * wide
-        sums.squares += float(times * each * wide) ** 2
-        # p^2 = p - p (1 - p): the first part is made of the four sums already
-        for entry in (sums.entries[-4], sums.entries[-3]):
-            entry[x + 1, x + 1] += weight
-        times = max(1, round(largest / each**2))
-        sums.add(
-            times * (each * first[x] - pairs[x, x]), 1 / (times * each**2), (x + 1, x + 1, -1.0)
-        )
-        sums.most += times * (each**2 // 4)
-        sums.squares += float(times * (each**2 // 4)) ** 2
-    for a, b in itertools.combinations(range(y), 2):
-        bound = widths[a] * widths[b]
-        times = max(1, round(largest / bound))
-        sums.add(times * pairs[a, b], 1 / (times * bound), (a + 1, b + 1, 1.0))
-        sums.most += times * bound
-        sums.squares += float(times * bound) ** 2
-    return sums
+    product, square = wide_x * wide_y, wide_x**2
+    # Multiples that bring all sums to about one size, so that one noise serves them all.
+    times, times_square = max(1, round(largest / product)), max(1, round(largest / square))
+    only_x, only_y = x * wide_y - xy, wide_x * y - xy
+    four = [xy, only_x, only_y, rows * product - xy - only_x - only_y]
+    sums = [*(times * part for part in four), times_square * (wide_x * x - xx)]
+    corners = ((1, 1, 1), (1, 1, 0), (1, 0, 1), (1, 0, 0))  # 1, p and q of a row in each sum
+    entries = np.zeros((5, 3, 3))
+    entries[:4] = [np.outer(corner, corner) / (times * product) for corner in corners]
+    # p^2 = p - p (1 - p): the first part is made of the four sums already
+    entries[4, 1, 1] = -1 / (times_square * square)
+    most = (times * product, times_square * (square // 4))
+    return sums, entries, sum(most), float(most[0]) ** 2 + float(most[1]) ** 2
 
 
-def _solved(
-    table: Floats, entries: Floats, law: Law, confidence: float
-) -> tuple[Floats, Floats] | None:
+def _solved(table: Floats, entries: Floats, law: Law) -> tuple[Floats, Floats] | None:
     """Coefficients, and by how much each released sum moves them, in [0, 1] units.
 
     None where noise could have made the direction in which the covariates vary least.
@@ -208,66 +182,17 @@ def _solved(
     values, vectors = np.linalg.eigh(left)
     least = vectors[:, 0]
     moves = np.einsum("i,kij,j->k", least, entries[:, :-1, :-1], least)
-    if not values[0] > _CLEAR * law.reach(confidence) * float(np.linalg.norm(moves)):
+    if not values[0] > _CLEAR * law.reach(CONFIDENCE) * float(np.linalg.norm(moves)):
         return None
     beta = np.linalg.solve(left, right)
     moved = entries[:, :-1, -1] - entries[:, :-1, :-1] @ beta
     return np.asarray(beta, np.float64), np.asarray(np.linalg.solve(left, moved.T), np.float64)
 
 
-def _answers(
-    solved: tuple[Floats, Floats] | None,
-    lattices: Sequence[Lattice],
-    names: Sequence[str],
-    law: Law,
-    spend: Spend,
-    whose: Neighbours,
-    confidence: float,
-) -> Answers:
-    guarantee = whose.guarantee(spend)
-    spans = np.array([lattice.width * lattice.step for lattice in lattices])
-    starts = np.array([lattice.value(0) for lattice in lattices])
-    count = len(lattices) - 1
-    notes = tuple(f"{n}: {lattice.note()}" for n, lattice in zip(names, lattices, strict=True))
-    if solved is None:
-        middle = (lattices[-1].low + lattices[-1].high) / 2
-        values, reaches = [middle, *[0.0] * count], None
-        caveat = "the noise hides whether the covariates vary: no slope can be told from this"
-    else:
-        # y = y0 + Y (b0 + sum of b_j (x_j - x0_j) / X_j)
-        back = np.zeros((count + 1, count + 1))
-        back[0, 0] = spans[-1]
-        for j in range(count):
-            back[j + 1, j + 1] = spans[-1] / spans[j]
-            back[0, j + 1] = -back[j + 1, j + 1] * starts[j]
-        beta, moved = solved
-        values = (back @ beta).tolist()
-        values[0] += float(starts[-1])
-        reaches = _widest(law, confidence) * np.linalg.norm(back @ moved, axis=1)
-        caveat = "the interval is of first order in the noise and covers nothing but noise"
-    rows = []
-    for i, name in enumerate(["intercept", *names[:-1]]):
-        reach = None if reaches is None else float(reaches[i])
-        rows.append(
-            Answer(
-                values[i],
-                None if reach is None else values[i] - reach,
-                None if reach is None else values[i] + reach,
-                confidence,
-                f"{law.label} on sums of products",
-                None if reach is None else law.scale * reach / _widest(law, confidence),
-                guarantee,
-                {"coefficient": name},
-                (*notes, caveat),
-            )
-        )
-    return Answers(tuple(rows), guarantee)
-
-
-def _widest(law: Law, confidence: float) -> float:
+def _widest(law: Law) -> float:
     """Reach of a sum of noises with weights whose squares sum to one.
 
     Between a single noise and, for many, the normal law of the same variance.
     """
-    normal = Law("gaussian", math.sqrt(law.variance)).reach(confidence)
-    return max(law.reach(confidence), normal)
+    normal = Law("gaussian", math.sqrt(law.variance)).reach(CONFIDENCE)
+    return max(law.reach(CONFIDENCE), normal)

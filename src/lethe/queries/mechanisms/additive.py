@@ -22,6 +22,7 @@ from lethe.errors import InputError, check_between, check_choice, require
 from lethe.evidence.gdp import gdp_mu, last_true
 from lethe.queries.privacy import Answer, Neighbours, Spend
 
+CONFIDENCE = 0.95  # of every interval
 _LEAST, _MOST = 1e-9, 1e100  # of a scale, in units of the value
 _WHOLE = 2**62  # exact values beyond are clamped, which moves no two of them apart
 _EXACT = 2**53  # the same for noise on real numbers
@@ -250,12 +251,11 @@ def stated(
     value: float,
     law: Law,
     spend: Spend,
-    whose: Neighbours | None,
-    confidence: float,
+    whose: Neighbours,
     *notes: str,
 ) -> Answer:
     """The answer that a value with noise of one law is."""
-    reach = law.reach(confidence)
+    reach = law.reach(CONFIDENCE)
     low, high = value - reach, value + reach
     if not law.discrete:
         low, high = math.nextafter(low, -math.inf), math.nextafter(high, math.inf)
@@ -263,10 +263,10 @@ def stated(
         value,
         low,
         high,
-        confidence,
+        CONFIDENCE,
         law.label,
         law.scale,
-        (whose or Neighbours()).guarantee(spend),
+        whose.guarantee(spend),
         notes=notes,
     )
 
