@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import RELEASE
-from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
+from lethe.reidentification.by_user import Linear, mean_of_repeats, scaled, share_of_users
 from lethe.reidentification.enrolled import (
     ENROLLED,
     HISTOGRAM,
@@ -65,6 +65,8 @@ _CHANCE_HITS = 50  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
 _ONE_ERROR = 0.68  # confidence of an interval of one standard error on each side
+_SURELY = 0.998  # the same of some people: no pilot is left out that all people would keep
+_SOME_PEOPLE = (256, 1024)  # whom pilots are asked about first
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
 _ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
 
@@ -175,11 +177,12 @@ class Panel:
             still = np.flatnonzero((found.closer == 0) & (found.tied > 0))
             rest = seen.asking((found.closer == 0) & (found.tied > 0))
         for part, scores in self.tables(attacker, rest, fits) if len(still) else ():
+            place, named = np.arange(len(part)), scores.argmax(axis=1)
             if guess is not None:
-                guess[part] = scores.argmax(axis=1)
-            true = scores[np.arange(len(part)), rest.owner[part]]
+                guess[part] = named
+            true = scores[place, rest.owner[part]]
             slack = _SLACK * (1 + np.abs(true))
-            first = np.flatnonzero(true >= scores.max(axis=1) - slack)
+            first = np.flatnonzero(true >= scores[place, named] - slack)
             near = scores[first] >= (true - slack)[first, None]
             credit[still[part[first]]] = 1 / near.sum(axis=1)
         return credit
@@ -401,6 +404,7 @@ def tallies(
         return {view: _through(function, sight) for view, function in functions.items()}
 
     held = through(clean)
+    order = np.random.default_rng(users).permutation(np.unique(clean.owner))
 
     def begun(attacker: Attacker, view: str) -> Tally:
         nothing = Tally(attacker, view, np.zeros(users), np.zeros(users), 0)
@@ -444,19 +448,27 @@ def tallies(
         if not number:
             pilots = [run for run in asked if run.attacker.name in panel.pilots]
             best = max((run.tally.share for run in runs if run not in pilots), default=0.0)
-            if best < 1:
-                attack(pilots)
-            for run in pilots:
-                if run in runs and not _may_exceed(run.tally, best):
-                    leave(run, "on a draw of the noise it did not find more than others")
+            for people in [most for most in _SOME_PEOPLE if 2 * most < len(order)] + [users]:
+                sure, some = _ONE_ERROR, None
+                if people < users:
+                    sure, some = _SURELY, np.isin(np.arange(users), order[:people])
+                for run in pilots:
+                    run.some, run.guess = some, None
+                    run.tally = begun(run.attacker, run.tally.view)
+                if best < 1:
+                    attack(pilots)
+                for run in [run for run in pilots if run in runs]:
+                    if not _may_exceed(run.tally, best, sure):
+                        leave(run, "on a draw of the noise it did not find more than others")
+                pilots = [run for run in pilots if run in runs]
     return [run.tally for run in runs]
 
 
-def _may_exceed(pilot: Tally, best: float) -> bool:
-    """Whether a pilot's Top-1 and a standard error reach the most that others found."""
+def _may_exceed(pilot: Tally, best: float, confidence: float) -> bool:
+    """Whether the upper limit of a pilot's Top-1 reaches the most that others found."""
     if not pilot.draws:
         return False
-    reach = pilot.lift(_ONE_ERROR).high
+    reach = pilot.lift(confidence).high
     return reach is not None and reach / len(pilot.hits) >= best
 
 
@@ -467,6 +479,7 @@ class _Run:
     Attributes:
         source: what `fits` were learned on.
         guess: (P,) whom it named in the first draw, where that is looked at.
+        some: (G,) people whose probes it is asked about; None asks about all.
     """
 
     panel: Panel
@@ -475,6 +488,7 @@ class _Run:
     source: Sight | None = None
     fits: Fits = ()
     guess: Index | None = None
+    some: NDArray[np.bool_] | None = None
 
     @property
     def attacker(self) -> Attacker:
@@ -490,6 +504,8 @@ def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Si
             run.source = source[view]
             run.fits = panel.fits(attacker, panel.seen(attacker, source[view], run.held))
         seen = panel.seen(attacker, looked[view], run.held)
+        if run.some is not None:
+            seen = seen.asking(run.some[seen.owner])
         compared = attacker.vectors != 1 and tally.draws < 2
         guess = np.zeros(len(seen.owner), np.intp) if compared else None
         credit = panel.credit(attacker, seen, run.fits, guess)
@@ -551,13 +567,13 @@ def permuted_lift(
     if attacker.metric not in LEARNED and not attacker.normalised:
         fits = panel.fits(attacker, seen) if fits is None else fits
         credit = _credit_of_others(panel, attacker, seen, others, fits)
-        return mean_of_pools((users * credit.mean(axis=1)).tolist(), confidence)
+        return mean_of_repeats((users * credit.mean(axis=1)).tolist(), confidence)
     lifts: list[float] = []
     for owner in others:
         permuted = replace(seen, owner=owner)
         credit = panel.credit(attacker, permuted, panel.fits(attacker, permuted))
         lifts.append(users * float(credit.mean()))
-    return mean_of_pools(lifts, confidence)
+    return mean_of_repeats(lifts, confidence)
 
 
 def _credit_of_others(

@@ -147,7 +147,6 @@ class VectorsSubject(Subject):
                 "confidence": settings.confidence,
                 "sigmas": list(settings.sigmas),
                 "draws": settings.draws,
-                "pools": settings.pools,
                 "plays": settings.plays,
                 "metric": settings.metric,
                 "min_rows": settings.min_rows,

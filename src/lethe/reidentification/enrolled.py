@@ -10,12 +10,13 @@ Sources: Cover and Hart 1967 (nearest neighbour), Parzen 1962 (density), Greene 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, issparse, vstack
 
 from lethe.errors import NotMeasurable
 from lethe.reidentification.gallery import Index, covariance_within, means
@@ -48,6 +49,7 @@ _PRIORS = 4.0 ** np.arange(-2, 7)  # rows that everybody's shares count for
 _MODELS = 100  # enrolled rows whose likelihood chooses how far covariances are pooled
 _POOLED = 4.0 ** np.arange(0, 6)  # rows that the pooled covariance counts for
 _CELLS = 1 << 25  # numbers in all covariances, or in all histograms
+_FULL = 0.1  # share of filled cells, from which on all of them are kept
 _AT_ONCE = 1 << 20  # numbers of a table of guesses
 
 
@@ -268,14 +270,14 @@ def _gaussian(held: _Rows) -> Score:
     keep = between / (between + left)  # a mean of few rows is drawn to that of all
     mean, variance = held.means * keep, variance + between * (1 - keep) + held.noise
     inverse = 1 / variance
-    slope, curve = (mean * inverse).T.copy(), 0.5 * inverse.T
     constant = -0.5 * (np.log(variance) + mean**2 * inverse).sum(axis=1)
+    weights = np.vstack([(mean * inverse).T, -0.5 * inverse.T, constant])
 
     def score(probes: Float, sizes: Index | None) -> Float:
         mapped = held.mapped(probes)
         number = np.ones(len(mapped)) if sizes is None else sizes
-        linear = _summed(mapped, sizes) @ slope
-        return np.asarray(linear - _summed(mapped**2, sizes) @ curve + number[:, None] * constant)
+        sums = (_summed(mapped, sizes), _summed(mapped**2, sizes), number[:, None])
+        return np.asarray(np.hstack(sums) @ weights)
 
     return score
 
@@ -287,20 +289,20 @@ def _softmax(held: _Rows) -> Score:
     people, count = len(held.means), len(held.rows)
     if people > MOST_PEOPLE:
         raise NotMeasurable(f"softmax is fitted to {MOST_PEOPLE:,} people at most, got {people:,}.")
-    step = max(1, _AT_ONCE // people)
+    step, rows = max(1, _AT_ONCE // people), held.rows.astype(np.float32)
 
     def loss(flat: Float) -> tuple[float, Float]:
-        weight = flat.reshape(-1, people)
-        slope, total = _PENALTY * weight, 0.0
+        weight = flat.reshape(-1, people).astype(np.float32)  # a fit of 20 steps needs no more
+        slope, total = _PENALTY * flat.reshape(-1, people), 0.0
         for start in range(0, count, step):
-            part, user = held.rows[start : start + step], held.user[start : start + step]
+            part, user = rows[start : start + step], held.user[start : start + step]
             guess = part @ weight
             guess -= guess.max(axis=1, keepdims=True)
             place = np.arange(len(part))
             right = guess[place, user]
             np.exp(guess, out=guess)
             mass = guess.sum(axis=1, keepdims=True)
-            total += float((np.log(mass[:, 0]) - right).sum())
+            total += float((np.log(mass[:, 0]) - right).sum(dtype=np.float64))
             guess /= mass
             guess[place, user] -= 1
             slope += part.T @ guess
@@ -329,6 +331,8 @@ def _histogram(held: _Rows) -> Score:
     chosen = [_binned(values, held.user, counts, people, bins) for values in held.raw.T]
     edges, own, tables, priors = zip(*chosen, strict=True)
     table = vstack(tables, format="csr")
+    if table.nnz > _FULL * math.prod(table.shape):
+        table = table.toarray()
     constant = sum(np.log(prior / (held.counts + prior)) for prior in priors)
     starts = np.cumsum([0, *(part.shape[0] for part in tables)])
 
@@ -341,7 +345,9 @@ def _histogram(held: _Rows) -> Score:
         cells = (place + starts[:-1]).ravel()
         shape = len(number), int(starts[-1])
         seen = csr_array((np.ones(len(cells)), cells, ends), shape=shape)
-        return np.asarray((seen @ table).toarray() + number[:, None] * constant)
+        score = seen @ table
+        score = score.toarray() if issparse(score) else score
+        return np.asarray(score + number[:, None] * constant)
 
     return score
 

@@ -34,7 +34,7 @@ from lethe.reidentification.ranks import ranks
 from lethe.reidentification.released import LinearHead, Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.sight import ALL, Sight, folds, sight_of
-from lethe.reidentification.smoothing import Sample, noise_pools, smooth
+from lethe.reidentification.smoothing import Sample, smooth, unit_noise
 from lethe.reidentification.surface import (
     TIERS,
     Attack,
@@ -182,8 +182,6 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
         sample,
         [*settings.sigmas, *surface],
         draws=settings.draws,
-        pools=settings.pools,
-        precision=settings.precision,
         thresholds=sorted({*TIERS, settings.lift}),
         extra=settings.refine,
         confidence=settings.confidence,
@@ -231,7 +229,6 @@ def level_at(battery: Battery, sigma: float, planted: bool = True) -> Level:
         sample,
         [sigma],
         draws=settings.draws,
-        pools=settings.pools,
         thresholds=(),
         confidence=settings.confidence,
         seed=settings.seed,
@@ -358,10 +355,9 @@ class Battery:
         asked = self.settings
         vectors = self.model.representations
         learned_on = sight_of(smooth(vectors, level.sigma, seed=asked.seed), self.split)
-        for pool in noise_pools(self.sample, level.draws, pools=asked.pools, seed=asked.seed):
-            for noise in pool:
-                seen = noise.on(self.sample, level.sigma)
-                yield learned_on, replace(learned_on, gallery=seen.gallery, probes=seen.probes)
+        for draw in range(level.draws):
+            seen = unit_noise(self.sample, draw, asked.seed).on(self.sample, level.sigma)
+            yield learned_on, replace(learned_on, gallery=seen.gallery, probes=seen.probes)
 
     def on_release(
         self,
