@@ -65,7 +65,8 @@ _CHANCE_HITS = 50  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
 _ONE_ERROR = 0.68  # confidence of an interval of one standard error on each side
-_SURELY = 0.998  # the same of some people: no pilot is left out that all people would keep
+_SURELY = 0.998  # confidence of limits by which an attacker draws no more
+_TRIALS = 2000  # before which no attacker is given up
 _SOME_PEOPLE = (256, 1024)  # whom pilots are asked about first
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
 _ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
@@ -81,6 +82,7 @@ class Panel:
     workers: int = 1  # attackers that run at the same time
     fitted: dict[str, Enrolment] = field(default_factory=dict)
     pilots: frozenset[str] = frozenset()  # names of those that one draw may leave out
+    unsound: frozenset[str] = frozenset()  # names of those whose self-check failed
 
     def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
         """The release with what this attacker holds beside it."""
@@ -352,6 +354,14 @@ class Tally:
         found = self.lift(0.95)
         return found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0)
 
+    @functools.cached_property
+    def limits(self) -> tuple[float, float]:
+        """Limits of Top-1 that surely hold it."""
+        if not self.draws:
+            return 0.0, 1.0
+        lift, users = self.lift(_SURELY), len(self.hits)
+        return (lift.low or 0.0) / users, 1.0 if lift.high is None else lift.high / users
+
     @property
     def named(self) -> Float:
         """(G,) share of each person's trials in which that person is named; NaN without any."""
@@ -379,8 +389,9 @@ def tallies(
     """Every attacker of a panel on some draws of one release and on its views.
 
     An attacker whose interval is within 1 % of its lift draws no more; looking in between moves
-    the estimate by less than that. Pilots of a panel get one draw, and go on where it leaves open
-    whether they find more than all others.
+    the estimate by less than that. Nor does one whose upper limit is below the lower limit of
+    another: neither its value nor its limits can be those of the risk. Pilots of a panel get one
+    draw, and go on where it leaves open whether they find more than all others.
 
     Args:
         draws: of each draw the sight that metrics are learned on (the same object for several
@@ -426,6 +437,7 @@ def tallies(
     for number, (learned_on, sight) in enumerate(draws):
         if learned_on is not last:
             last, source = learned_on, through(learned_on)
+        least = max((run.tally.limits[0] for run in runs if run.counts), default=0.0)
         asked = [
             run
             for run in runs
@@ -434,6 +446,7 @@ def tallies(
             and (run.attacker.vectors != 1 or number < enough[True])
             and run.tally.draws <= number
             and not run.tally.precise
+            and not (run.tally.tries.sum() >= _TRIALS and run.tally.limits[1] < least)
         ]
         if not asked:
             break
@@ -444,32 +457,22 @@ def tallies(
                 if why is not None:
                     leave(run, why)
 
-        attack([run for run in asked if number or run.attacker.name not in panel.pilots])
-        if not number:
-            pilots = [run for run in asked if run.attacker.name in panel.pilots]
-            best = max((run.tally.share for run in runs if run not in pilots), default=0.0)
-            for people in [most for most in _SOME_PEOPLE if 2 * most < len(order)] + [users]:
-                sure, some = _ONE_ERROR, None
-                if people < users:
-                    sure, some = _SURELY, np.isin(np.arange(users), order[:people])
-                for run in pilots:
-                    run.some, run.guess = some, None
-                    run.tally = begun(run.attacker, run.tally.view)
-                if best < 1:
-                    attack(pilots)
-                for run in [run for run in pilots if run in runs]:
-                    if not _may_exceed(run.tally, best, sure):
-                        leave(run, "on a draw of the noise it did not find more than others")
-                pilots = [run for run in pilots if run in runs]
+        pilots = [run for run in asked if not number and run.attacker.name in panel.pilots]
+        attack([run for run in asked if run not in pilots])
+        best = max(
+            (run.tally.share for run in runs if run.counts and run not in pilots), default=0.0
+        )
+        # Most pilots find far less than the best: of few people as well.
+        for most in (*(most for most in _SOME_PEOPLE if 2 * most < len(order)), users):
+            for run in pilots:
+                run.asks_about(None if most == users else np.isin(np.arange(users), order[:most]))
+            if best < 1:
+                attack(pilots)
+            for run in [run for run in pilots if run in runs]:
+                if not run.may_exceed(best):
+                    leave(run, "on a draw of the noise it did not find more than others")
+            pilots = [run for run in pilots if run in runs]
     return [run.tally for run in runs]
-
-
-def _may_exceed(pilot: Tally, best: float, confidence: float) -> bool:
-    """Whether the upper limit of a pilot's Top-1 reaches the most that others found."""
-    if not pilot.draws:
-        return False
-    reach = pilot.lift(confidence).high
-    return reach is not None and reach / len(pilot.hits) >= best
 
 
 @dataclass(eq=False)
@@ -480,6 +483,7 @@ class _Run:
         source: what `fits` were learned on.
         guess: (P,) whom it named in the first draw, where that is looked at.
         some: (G,) people whose probes it is asked about; None asks about all.
+        seen: what it looked at, where it is asked about more of it next.
     """
 
     panel: Panel
@@ -489,10 +493,33 @@ class _Run:
     fits: Fits = ()
     guess: Index | None = None
     some: NDArray[np.bool_] | None = None
+    seen: Sight | None = None
 
     @property
     def attacker(self) -> Attacker:
         return self.tally.attacker
+
+    @property
+    def counts(self) -> bool:
+        """Whether others may be compared with it: its self-check found nothing wrong."""
+        return self.attacker.name not in self.panel.unsound
+
+    def asks_about(self, people: NDArray[np.bool_] | None) -> None:
+        """Begin again with the probes of some people (G,), or of all."""
+        nothing = np.zeros_like(self.tally.hits)
+        self.tally = replace(self.tally, hits=nothing, tries=nothing, draws=0)
+        self.some, self.guess = people, None
+
+    def may_exceed(self, best: float) -> bool:
+        """Whether a limit above its Top-1 reaches the most that others found.
+
+        The limit is a standard error above, or of some people 3: no pilot is left out here that all
+        people would keep.
+        """
+        if not self.tally.draws:
+            return False
+        reach = self.tally.lift(_ONE_ERROR if self.some is None else _SURELY).high
+        return reach is not None and reach / len(self.tally.hits) >= best
 
 
 def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Sight]) -> str | None:
@@ -503,9 +530,10 @@ def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Si
         if run.source is not source[view]:
             run.source = source[view]
             run.fits = panel.fits(attacker, panel.seen(attacker, source[view], run.held))
-        seen = panel.seen(attacker, looked[view], run.held)
+        seen = run.seen or panel.seen(attacker, looked[view], run.held)
+        run.seen = None
         if run.some is not None:
-            seen = seen.asking(run.some[seen.owner])
+            run.seen, seen = seen, seen.asking(run.some[seen.owner])
         compared = attacker.vectors != 1 and tally.draws < 2
         guess = np.zeros(len(seen.owner), np.intp) if compared else None
         credit = panel.credit(attacker, seen, run.fits, guess)

@@ -46,6 +46,7 @@ _OWN_MEAN = 9.0  # squared deviations beyond which a person's mean is not drawn 
 _PAIRS = 4e7  # of probes and enrolled rows, up to which a density is played under noise
 _BINS, _WIDTHS = 32, (0, 1, 3, 9)  # of a coordinate; bins that a value counts in
 _PRIORS = 4.0 ** np.arange(-2, 7)  # rows that everybody's shares count for
+_LEFT_OUT = 2000  # enrolled rows whose likelihood chooses both
 _MODELS = 100  # enrolled rows whose likelihood chooses how far covariances are pooled
 _POOLED = 4.0 ** np.arange(0, 6)  # rows that the pooled covariance counts for
 _CELLS = 1 << 25  # numbers in all covariances, or in all histograms
@@ -246,9 +247,11 @@ def _gaussian(held: _Rows) -> Score:
     pooled, freedom = held.spread(), held.counts[:, None] - 1.0
     squares = np.add.reduceat(held.within**2, held.starts, axis=0) / pooled
 
-    def likelihood(squares: Float, freedom: Float) -> Float:
-        log = -freedom[..., None] / 2 * np.log(_RATIOS) - squares[..., None] / (2 * _RATIOS)
-        return np.asarray(np.exp(log - log.max(axis=-1, keepdims=True)))
+    def likelihood(squares: Float, freedom: Float) -> Any:
+        squares, freedom = (np.asarray(part[..., None], np.float32) for part in (squares, freedom))
+        log = -freedom * (np.log(_RATIOS) / 2).astype(np.float32)
+        log = log - squares * (0.5 / _RATIOS).astype(np.float32)
+        return np.exp(np.maximum(log - log.max(axis=-1, keepdims=True), -80))
 
     some = slice(None, None, -(-squares.size // _SCATTERS))
     known = likelihood(squares[some], np.broadcast_to(freedom[some], squares[some].shape))
@@ -256,7 +259,7 @@ def _gaussian(held: _Rows) -> Score:
     weight = np.where(_RATIOS == 1, 1.0, 0.01)  # at first nearly all have the pooled one
     weight /= weight.sum()
     for _ in range(_ROUNDS):
-        weight = weight / len(known) * (known.T @ (1 / (known @ weight)))
+        weight = np.maximum(weight / len(known) * (known.T @ (1 / (known @ weight))), 1e-100)
     ratio, step = np.empty_like(squares), max(1, _SCATTERS // squares.shape[1])
     for start in range(0, len(ratio), step):
         part = slice(start, start + step)
@@ -375,7 +378,7 @@ def _binned(
     table, base = hits[:ordered].toarray(), np.bincount(place, minlength=total) / len(values)
     apart, inside = np.arange(ordered)[:, None] - np.arange(ordered), place < ordered
     repeats, found = hits[ordered:], []
-    exact = np.zeros(len(place))
+    exact, some = np.zeros(len(place)), slice(None, None, -(-len(place) // _LEFT_OUT))
     if not inside.all():
         exact[~inside] = repeats[place[~inside] - ordered, user[~inside]] - 1
     for width in _WIDTHS if len(rest) else _WIDTHS[:1]:
@@ -383,10 +386,12 @@ def _binned(
         kernel /= kernel.sum(axis=0)
         smooth = kernel @ table
         expected = np.append(kernel @ base[:ordered], base[ordered:])
-        others, where = exact.copy(), place[inside]
-        others[inside] = np.maximum(smooth[where, user[inside]] - kernel[where, where], 0)
+        others = exact[some]
+        where = inside[some]
+        bins_of, people_of = place[some][where], user[some][where]
+        others[where] = np.maximum(smooth[bins_of, people_of] - kernel[bins_of, bins_of], 0)
         for prior in _PRIORS:
-            left_out = (others / expected[place] + prior) / (counts - 1 + prior)
+            left_out = (others / expected[place[some]] + prior) / (counts[some] - 1 + prior)
             found.append((float(np.log(left_out).sum()), float(prior), smooth, expected))
     _, prior, smooth, expected = max(found, key=lambda fit: fit[0])
     smoothed = vstack([csr_array(np.where(smooth > 1e-3, smooth, 0)), repeats], format="csr")

@@ -309,7 +309,8 @@ class Battery:
             chosen.setdefault(key, replace(attacker, clean_gallery=held))
         fold = folds(len(self.split.users), asked.seed)
         panel = Panel(tuple(chosen.values()), fold, asked.backend, asked.threads, self.fitted)
-        return replace(panel, pilots=frozenset(pilots))
+        unsound = {attacker.name for attacker in panel.attackers if self._failed(attacker)}
+        return replace(panel, pilots=frozenset(pilots), unsound=frozenset(unsound))
 
     def on_noise(self, level: Level, planted: bool = False) -> Level:
         """A level of isotropic noise with what all attackers find there.
@@ -348,8 +349,9 @@ class Battery:
         """Where the tallies of a level are kept; None where they are not."""
         if self.folder is None or level.sigma == 0:
             return None
-        parts = repr(level.sigma), hash_array(level.exposure), repr(panel.attackers)
-        return self.folder / f"{digest(self._audited, *parts, repr(sorted(panel.pilots)))[:32]}.npz"
+        names = repr((panel.attackers, sorted(panel.pilots), sorted(panel.unsound)))
+        name = digest(self._audited, repr(level.sigma), hash_array(level.exposure), names)
+        return self.folder / f"{name[:32]}.npz"
 
     @cached_property
     def _audited(self) -> str:
