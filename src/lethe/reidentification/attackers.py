@@ -67,7 +67,7 @@ _AT_ONCE = 1_000_000  # numbers of a table of scores
 _ONE_ERROR = 0.68  # confidence of an interval of one standard error on each side
 _SURELY = 0.998  # confidence of limits by which an attacker draws no more
 _TRIALS = 2000  # before which no attacker is given up
-_SOME_PEOPLE = (256, 1024)  # whom pilots are asked about first
+_SOME_PEOPLE = (128, 512)  # whom pilots are asked about first
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
 _ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
 

@@ -257,15 +257,17 @@ def _gaussian(held: _Rows) -> Score:
     known = likelihood(squares[some], np.broadcast_to(freedom[some], squares[some].shape))
     whole, known = known, known.reshape(-1, len(_RATIOS))
     weight = np.where(_RATIOS == 1, 1.0, 0.01)  # at first nearly all have the pooled one
-    weight /= weight.sum()
+    weight = (weight / weight.sum()).astype(np.float32)
     for _ in range(_ROUNDS):
-        weight = np.maximum(weight / len(known) * (known.T @ (1 / (known @ weight))), 1e-100)
+        weight = np.maximum(weight / len(known) * (known.T @ (1 / (known @ weight))), 1e-30)
     ratio, step = np.empty_like(squares), max(1, _SCATTERS // squares.shape[1])
+    moments = np.stack([np.log(_RATIOS), np.ones(len(_RATIOS))], axis=1).astype(np.float32)
     for start in range(0, len(ratio), step):
         part = slice(start, start + step)
         same = len(whole) == len(ratio) <= step
         chance = weight * (whole if same else likelihood(squares[part], freedom[part]))
-        ratio[part] = np.exp(chance @ np.log(_RATIOS) / chance.sum(axis=-1))
+        logs, total = np.moveaxis(chance @ moments, -1, 0)
+        ratio[part] = np.exp(logs / total)
     variance = pooled * ratio
     between = np.maximum(held.means.var(axis=0) - pooled * (1 / held.counts).mean(), 1e-6 * pooled)
     left, apart = variance / held.counts[:, None], held.means**2
@@ -333,8 +335,8 @@ def _histogram(held: _Rows) -> Score:
     bins = max(8, min(_BINS, _CELLS // held.raw.shape[1] // people))
     chosen = [_binned(values, held.user, counts, people, bins) for values in held.raw.T]
     edges, own, tables, priors = zip(*chosen, strict=True)
-    table = vstack(tables, format="csr")
-    if table.nnz > _FULL * math.prod(table.shape):
+    table = vstack(tables, format="csr") if any(map(len, own)) else np.concatenate(tables)
+    if issparse(table) and table.nnz > _FULL * math.prod(table.shape):
         table = table.toarray()
     constant = sum(np.log(prior / (held.counts + prior)) for prior in priors)
     starts = np.cumsum([0, *(part.shape[0] for part in tables)])
@@ -374,13 +376,16 @@ def _binned(
     edges = np.unique(np.quantile(rest, share)) if len(rest) else np.zeros(0)
     place = _bin(values, edges, own)
     ordered, total = len(edges) + 1, len(edges) + 1 + len(own)
-    hits = csr_array((np.ones(len(place)), (place, user)), shape=(total, people))
-    table, base = hits[:ordered].toarray(), np.bincount(place, minlength=total) / len(values)
-    apart, inside = np.arange(ordered)[:, None] - np.arange(ordered), place < ordered
-    repeats, found = hits[ordered:], []
+    base, inside = np.bincount(place, minlength=total) / len(values), place < ordered
+    cells = place[inside] * people + user[inside]
+    table = np.bincount(cells, minlength=ordered * people).reshape(ordered, people).astype(float)
+    apart, found = np.arange(ordered)[:, None] - np.arange(ordered), []
     exact, some = np.zeros(len(place)), slice(None, None, -(-len(place) // _LEFT_OUT))
-    if not inside.all():
-        exact[~inside] = repeats[place[~inside] - ordered, user[~inside]] - 1
+    if len(own):
+        bins_of, people_of = place[~inside] - ordered, user[~inside]
+        ones = np.ones(len(bins_of))
+        repeats = csr_array((ones, (bins_of, people_of)), shape=(len(own), people))
+        exact[~inside] = repeats[bins_of, people_of] - 1
     for width in _WIDTHS if len(rest) else _WIDTHS[:1]:
         kernel = np.exp(-((apart / max(width, 1e-3)) ** 2) / 2)
         kernel /= kernel.sum(axis=0)
@@ -394,10 +399,12 @@ def _binned(
             left_out = (others / expected[place[some]] + prior) / (counts[some] - 1 + prior)
             found.append((float(np.log(left_out).sum()), float(prior), smooth, expected))
     _, prior, smooth, expected = max(found, key=lambda fit: fit[0])
-    smoothed = vstack([csr_array(np.where(smooth > 1e-3, smooth, 0)), repeats], format="csr")
     weight = 1 / (prior * np.maximum(expected, 1e-300))
-    smoothed.data = np.log1p(smoothed.data * np.repeat(weight, np.diff(smoothed.indptr)))
-    return edges, own, smoothed, prior
+    logs: Any = np.log1p(np.where(smooth > 1e-3, smooth, 0) * weight[:ordered, None])
+    if len(own):
+        repeats.data = np.log1p(repeats.data * np.repeat(weight[ordered:], np.diff(repeats.indptr)))
+        logs = vstack([csr_array(logs), repeats], format="csr")
+    return edges, own, logs, prior
 
 
 def _covariance(held: _Rows) -> Score:
