@@ -26,7 +26,7 @@ import dp_step
 import numpy as np
 import torch
 from common import RESULTS, load, save
-from sweep import SETTINGS, USERS, population
+from sweep import USERS, population
 
 from lethe.reidentification.ranks import ranks
 from lethe.reidentification.surface import attack_curve
@@ -95,7 +95,7 @@ def swept(device: str, people: int, probes: int) -> dict[str, Any]:
         return np.bincount(noisy.owner, found.closer == 0, minlength=people)
 
     def run() -> Any:
-        return attack_curve(attack, sample, LEVELS, draws=DRAWS, pools=SETTINGS.pools)
+        return attack_curve(attack, sample, LEVELS, draws=DRAWS)
 
     return {"levels": len(LEVELS), "draws": DRAWS, "seconds": wall(run, device)}
 
