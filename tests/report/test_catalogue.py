@@ -40,8 +40,6 @@ NO_WORDS = {
     ", delta {}",
     # Places, units and fonts of Matplotlib, styles of Rich.
     "lower left",
-    "lower right",
-    "upper right",
     "offset points",
     "figure points",
     "upper left",

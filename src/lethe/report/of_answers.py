@@ -16,11 +16,11 @@ from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Section, 
 from lethe.report.static_svg import (
     COLOURS,
     DASHES,
+    MARGINS,
+    SIZE,
     Slots,
     chart,
     figure_of_rows,
-    legend,
-    legend_above,
     limit_and_value,
     new_axes,
 )
@@ -339,7 +339,7 @@ def _mechanism_figure(section: Json, slots: Slots) -> Figure:
     """Limit and observed value of every pair; a line at the claim."""
     pairs, claim = section["pairs"], section["claim"]
     names = [slots.put(one["name"], 44) for one in pairs]
-    figure, axes = figure_of_rows(names, width=620.0, left=230.0)
+    figure, axes = figure_of_rows(names)
     for at, one in enumerate(pairs):
         low, value = one["limit"]["low"], one["limit"]["value"]
         if value is not None:
@@ -352,7 +352,6 @@ def _mechanism_figure(section: Json, slots: Slots) -> Figure:
         )
     axes.set_xlim(left=0)
     axes.set_xlabel(claim["measure"])
-    legend_above(axes)
     return figure
 
 
@@ -362,7 +361,7 @@ def _ledger_figure(section: Json, slots: Slots) -> Figure:
 
     points = section["burn"]
     asked = [one["queries"] for one in points]
-    figure, axes = new_axes(620.0, 250.0, (60.0, 14.0, 12.0, 42.0))
+    figure, axes = new_axes(*SIZE, MARGINS)
     for key, colour, dashes in (("budget", "muted", "dashed"), ("left", "before", "solid")):
         axes.step(
             asked,
@@ -378,5 +377,4 @@ def _ledger_figure(section: Json, slots: Slots) -> Figure:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(say("ledger.head.paid").lower())
     axes.set_ylabel(say("ledger.rule." + section["rule"]))
-    legend(axes)
     return figure

@@ -16,8 +16,8 @@ from lethe.report.static_svg import (
     SIZE,
     Slots,
     band,
+    figure_of_rows,
     legend,
-    legend_above,
     new_axes,
 )
 
@@ -36,9 +36,8 @@ def class_sizes(section: QuasiSection, slots: Slots) -> Figure:
     ends = [*sizes["from"][1:], None]
     names = [_span(low, high) for low, high in zip(sizes["from"], ends, strict=True)]
     axes.set_xticks(places, names)
-    axes.set_xlabel(say("chart.sizes.x"))
+    legend(axes, x="chart.sizes.x", y="chart.sizes.y")
     _shares(axes, max([*share, 0.01]))
-    axes.set_ylabel(say("chart.sizes.y"))
     return figure
 
 
@@ -105,7 +104,7 @@ def three_rates(section: SyntheticSection, slots: Slots) -> Figure | None:
     attacks = section.attacks
     if not attacks:
         return None
-    figure, axes = new_axes(420.0, 70.0 + 46.0 * len(attacks), (130.0, 20.0, 30.0, 40.0))
+    figure, axes = figure_of_rows([slots.put(one.name) for one in attacks])
     for at, one in enumerate(attacks):
         for shift, (key, colour, mark) in enumerate(
             (("main", "after", "o"), ("control", "before", "s"), ("baseline", "muted", "D"))
@@ -120,12 +119,9 @@ def three_rates(section: SyntheticSection, slots: Slots) -> Figure | None:
                 color=COLOURS[colour],
                 label=say(f"chart.rates.{key}") if at == 0 else "",
             )
-    axes.set_yticks([-at for at in range(len(attacks))], [slots.put(one.name) for one in attacks])
-    axes.set_ylim(-len(attacks) + 0.5, 0.6)
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], [percent(x) for x in (0, 0.25, 0.5, 0.75, 1)])
     axes.set_xlabel(say("chart.rates.x"))
-    legend_above(axes)
     return figure
 
 
