@@ -135,7 +135,8 @@ def test_it_reads_without_scripts(opened):
     assert tab.locator("#r1 .frontier-chart").first.is_visible()
 
 
-TEXTS = """() => [...document.querySelectorAll('svg text')].filter(one => one.getClientRects().length)
+TEXTS = """() => [...document.querySelectorAll('svg text')]
+  .filter(one => one.getClientRects().length)
   .map(one => { const m = one.getScreenCTM(), box = one.getBoundingClientRect();
     return [one.textContent, parseFloat(getComputedStyle(one).fontSize) * Math.hypot(m.a, m.b),
       box.left, box.right]; })"""

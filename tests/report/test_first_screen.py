@@ -380,7 +380,7 @@ def test_only_shares_are_printed_in_percent(kind: str) -> None:
     ]
     sections = {one.id: one for one in sections_of(room_of(plain), {})}
     rows = sections["rules"].parts[0].rows if texts else []
-    assert [str(cells[2]) for _, cells in rows] == ["2.5"] * len(texts)
+    assert [str(cells[1]) for _, cells in rows] == ["2.5"] * len(texts)
 
 
 def test_rounds_of_removal_are_printed_where_the_page_speaks_at_another_rate() -> None:

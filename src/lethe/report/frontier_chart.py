@@ -281,6 +281,7 @@ def _figure(
             ls="none",
             label=say(f"label.{label}"),
             zorder=4,
+            clip_on=False,
             gid=f"mark-{point.at}",
         )
     for gid, spot in _labels(x, y, drawn, guess, frame, narrow):
