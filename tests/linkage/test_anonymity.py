@@ -24,6 +24,13 @@ def hand():
     return anonymity([encode(AGE).codes, encode(ZIP).codes], ks=(4, 5))
 
 
+def test_classes_worked_by_hand():
+    found = hand()
+    assert (found.k, found.classes, found.prosecutor) == (4, 3, 0.25)
+    assert found.marketer.value == 0.25 and found.unique.value == 0
+    assert found.below[4].value == 0 and found.below[5].value == 1
+
+
 def test_one_attribute_after_the_other_is_not_joint():
     """Each value occurs twice, yet everybody is unique: k is 1."""
     found = anonymity([np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])])
