@@ -24,13 +24,6 @@ def hand():
     return anonymity([encode(AGE).codes, encode(ZIP).codes], ks=(4, 5))
 
 
-def test_classes_worked_by_hand():
-    found = hand()
-    assert (found.k, found.classes, found.prosecutor) == (4, 3, 0.25)
-    assert found.marketer.value == 0.25 and found.unique.value == 0
-    assert found.below[4].value == 0 and found.below[5].value == 1
-
-
 def test_one_attribute_after_the_other_is_not_joint():
     """Each value occurs twice, yet everybody is unique: k is 1."""
     found = anonymity([np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])])
@@ -84,6 +77,11 @@ def test_measures_are_those_of_the_definitions(table):
     assert equal.entropy_l == pytest.approx(math.exp(min(entropy)), abs=1e-12)
     assert equal.t == pytest.approx(max(away), abs=1e-12)
     assert order.t == pytest.approx(max(moved), abs=1e-12)
+    found, sizes = anonymity([group], ks=(3,)), np.unique(group, return_counts=True)[1]
+    assert (found.k, found.classes, found.prosecutor) == (sizes.min(), len(sizes), 1 / sizes.min())
+    assert found.marketer.value == pytest.approx(len(sizes) / len(group))
+    assert found.unique.value == pytest.approx((sizes == 1).sum() / len(group))
+    assert found.below[3].value == pytest.approx(sizes[sizes < 3].sum() / len(group))
 
 
 @given(tables())
