@@ -933,7 +933,7 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     for function in (
         study, strength_gain, epsilon_validity, frontier, autocoder,
         linkage, quasi, synthetic_rows, query_errors, mechanisms,
-        query_speed, timing, exposure, dp_step, run_all,
+        query_speed, dp_step, run_all,
         vector_options, challengers, language_attacks,
         one_model, one_model_null, one_gpu,
     )
@@ -1014,6 +1014,8 @@ def main() -> None:
         "sweep": sweep_coverage,
         "ten-models": ten_models,
         "nodes": ray_nodes,
+        "exposure": exposure,
+        "timing": timing,
         "attackers": attackers,
         "growth": growth,
     }

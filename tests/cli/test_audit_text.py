@@ -123,12 +123,6 @@ def test_rare_codes_are_merged_when_asked(ask: Ask, place: Path) -> None:
     assert document["candidates"][0]["f1"]["classes_not_measured"] == 0
 
 
-def test_help_says_what_it_is_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["audit", "text", "--help"]) == 0
-    said = capsys.readouterr().out
-    assert "--text" in said and "--fine-tune" in said and "autocoder" in said
-
-
 def test_texts_of_another_state_are_held_out(ask: Ask, place: Path) -> None:
     more = ["--models", "4", "--mitigations", "none", "--holdout-by", "state=NY", "--out", "states"]
     assert ask(*more) == 0

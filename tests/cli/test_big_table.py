@@ -11,8 +11,6 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from lethe.cli import run
-
 pytestmark = pytest.mark.usefixtures("no_page")
 
 LIMIT = 2**27
@@ -58,34 +56,3 @@ def test_a_file_beyond_a_hard_limit_is_audited_whole(tmp_path: Path) -> None:
     # 630 people of every age and zip code: 70 and 45 have a common divisor of 5.
     assert table["rows"] == 630_000 and table["anonymity"]["k"] == 1000
     assert table["anonymity"]["classes"] == 630
-
-
-def test_the_command_finds_the_same_both_ways(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from lethe.data import large as reading
-
-    facts = [f"p{at % 40},{at * 7 % 33},{at % 5},2020-01-{1 + at % 28:02d}" for at in range(600)]
-    (tmp_path / "films.csv").write_text("\n".join(["who,film,stars,day", *facts]) + "\n")
-    (tmp_path / "older.csv").write_text("\n".join(["who,film,stars,day", *facts[:99]]) + "\n")
-    people = [f"{at % 7},{at % 4:03d},{at % 3}" for at in range(200)]
-    (tmp_path / "people.csv").write_text("\n".join(["age,zip,sick", *people]) + "\n")
-    monkeypatch.chdir(tmp_path)
-    asked = {
-        "people.csv": "--quasi age,zip --sensitive sick --population people.csv",
-        "films.csv": "--person who --item film --value stars --time day --targets 20 "
-        "--aux older.csv",
-    }
-    for file, options in asked.items():
-        kind = "records" if "--person" in options else "table"
-        command = ["audit", kind, file, *options.split(), "--quiet", "--memory", "128MiB"]
-        assert run([*command, "--out", f"small-{file}"]) == 0
-        with monkeypatch.context() as patch:
-            patch.setattr(reading, "_GROWTH", 2**30)
-            assert run([*command, "--out", f"large-{file}"]) == 0
-        small, large = (
-            json.loads((tmp_path / f"{way}-{file}" / "findings.json").read_text())
-            for way in ("small", "large")
-        )
-        assert small == large
-    assert run(["audit", "table", "people.csv", "--quasi", "age", "--memory", "much"]) == 2

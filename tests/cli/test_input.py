@@ -131,39 +131,6 @@ def test_wrong_scores_files(capsys, tmp_path, changes, words):
         assert word in message
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": "other"}', "\0\1"])
-def test_a_corrupt_manifest_is_refused_and_nothing_is_lost(capsys, tmp_path, content):
-    folder = tmp_path / "run"
-    (folder / "shadows" / "baseline-0").mkdir(parents=True)
-    precious = folder / "shadows" / "baseline-0" / "00000.safetensors"
-    precious.write_bytes(b"finished work")
-    (folder / "manifest.json").write_text(content)
-    message = refused(
-        capsys, tmp_path, "audit", "scores", scores_file(tmp_path), "--out", folder, out=False
-    )
-    assert "manifest.json" in message and "--out" in message
-    assert precious.read_bytes() == b"finished work"
-
-
-def test_the_folder_of_another_audit_is_refused(capsys, tmp_path):
-    folder = tmp_path / "run"
-    assert run(["audit", "scores", str(scores_file(tmp_path)), "--out", str(folder)]) == 0
-    kept = (folder / "findings.json").read_bytes()
-    other = scores_file(tmp_path, records=44)
-    assert run(["audit", "scores", str(other), "--out", str(folder)]) == 2
-    assert "another audit" in capsys.readouterr().err
-    assert (folder / "findings.json").read_bytes() == kept
-
-
-def test_a_folder_that_is_no_run_is_left_alone(capsys, tmp_path):
-    folder = tmp_path / "photos"
-    folder.mkdir()
-    (folder / "cat.jpg").write_bytes(b"cat")
-    assert run(["audit", "scores", str(scores_file(tmp_path)), "--out", str(folder)]) == 2
-    assert "no run folder" in capsys.readouterr().err
-    assert [path.name for path in folder.iterdir()] == ["cat.jpg"]
-
-
 def test_out_below_a_file_cannot_be_written(capsys, tmp_path):
     (tmp_path / "file").write_text("")
     code = run(

@@ -5,10 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
-
-import lethe
-
 HEAVY = (
     "torch",
     "scipy.stats",
@@ -59,11 +55,3 @@ def test_a_question_imports_no_more_than_its_noise_needs(tmp_path):
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, cwd=tmp_path
     )
     assert done.stdout.endswith("[]\n"), done.stdout + done.stderr
-
-
-def test_all_public_names_exist_and_no_other():
-    assert sorted(lethe.__all__) == list(lethe.__all__) or set(lethe.__all__) == set(dir(lethe))
-    for name in lethe.__all__:
-        assert getattr(lethe, name) is not None
-    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
-        _ = lethe.nonsense

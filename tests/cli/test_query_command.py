@@ -55,16 +55,6 @@ def test_the_command_of_the_manual(people: Path, budget: Path) -> None:
     assert spent(budget) == 500_000_000
 
 
-def test_the_same_again_is_free(
-    people: Path, budget: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for _ in range(2):
-        assert asked(people, "count()", "--epsilon", 0.5, "--budget", budget) == 0
-    first, second = capsys.readouterr().out.split("Cost: epsilon 0.5. Left: epsilon 0.5")
-    assert "it costs nothing" in second and first.splitlines()[2] in second
-    assert spent(budget) == 500_000_000
-
-
 def test_json_is_json(people: Path, budget: Path, capsys: pytest.CaptureFixture[str]) -> None:
     among = "histogram(county) among ['Kent', 'Essex']"
     assert asked(people, among, "--epsilon", 0.5, "--budget", budget, "--json") == 0
@@ -133,15 +123,6 @@ def test_without_a_budget_it_must_be_said(people: Path, capsys: pytest.CaptureFi
     assert asked(people, "count()", "--epsilon", 1, "--no-budget") == 0
     told = capsys.readouterr()
     assert "nobody counts" in told.err and "No budget was charged." in told.out
-
-
-def test_more_rows_of_a_person_than_noise_can_hide(
-    people: Path, budget: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ("--epsilon", 0.5, "--budget", budget, "--person", "age", "--rows", 5 * 10**9)
-    assert asked(people, "mode(county) among ['Kent', 'Essex']", *words) == 2
-    assert "rows=5000000000 of a person: at most 1,000,000" in capsys.readouterr().err
-    assert spent(budget) == 0
 
 
 def test_a_question_beyond_a_limit_is_refused_and_the_limit_can_be_raised(

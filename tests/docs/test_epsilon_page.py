@@ -1,4 +1,4 @@
-"""The page that tests a claimed epsilon: its examples print what it says."""
+"""The page that tests a claimed epsilon: its wrong mechanism is found wrong."""
 
 from __future__ import annotations
 
@@ -6,21 +6,11 @@ import re
 from pathlib import Path
 
 import pytest
-from doc_pages import examples, files, page, printed
+from doc_pages import files, page
 
 from lethe.cli import run
 
 PAGE = page("epsilon.md")
-EXAMPLES = examples(PAGE)
-
-
-@pytest.mark.parametrize("code, output", EXAMPLES)
-def test_the_examples_print_what_the_page_says(code: str, output: str) -> None:
-    assert printed(code, "epsilon.md") == output
-
-
-def test_every_example_is_found() -> None:
-    assert len(EXAMPLES) == 3
 
 
 @pytest.mark.slow  # thousands of runs; the example from Python audits half the noise too

@@ -16,9 +16,9 @@ from PIL import Image
 
 from lethe.data.tables import load
 from lethe.training.chunks import Spec
-from lethe.training.loop import default_layout, train_models
+from lethe.training.loop import default_layout
 from lethe.training.models import load_recipe
-from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
+from lethe.training.recipe import TorchRecipe, Treatment
 
 FOLDER = Path(__file__).parents[2] / "examples" / "cifar10"
 RNG = np.random.default_rng(0)
@@ -113,39 +113,3 @@ def test_the_network_is_the_one_described() -> None:
     # Standardised inside: the mean colour is a picture of zeros, whose convolutions are zeros.
     mean = torch.tensor(example("recipe").MEAN).repeat_interleave(1024)[None]
     assert net.eval()(mean).abs().max() < 1e-5
-
-
-def test_stacked_and_alone_agree() -> None:
-    """BatchNorm, ways around, augmentation, smoothing, one-cycle Nesterov: as one by one."""
-
-    class Data:
-        classes = ("a", "b", "c")
-
-    features = RNG.random((64, 3072), dtype=np.float32)
-    labels = RNG.integers(0, 3, 64)
-    members = np.zeros((2, 64), bool)
-    members[0, RNG.permutation(64)[:32]] = True
-    members[1] = ~members[0]
-    recipe = example("recipe").make(Data(), width=2, epochs=1, batch_size=8)
-    found = [
-        np.stack(
-            list(
-                train_models(
-                    Work(
-                        recipe,
-                        features,
-                        labels,
-                        members,
-                        np.ones(64, bool),
-                        Treatment(),
-                        [5, 6],
-                        layout,
-                    )
-                )
-            )
-        )
-        for layout in (Layout("alone", 1), Layout("alone", 1, images_last=True))
-    ]
-    assert found[0].shape == (2, 64, 3) and np.ptp(found[0]) > 0.01
-    for other in found[1:]:
-        assert np.abs(found[0] - other).max() < 1e-3

@@ -77,6 +77,11 @@ def test_measures_are_those_of_the_definitions(table):
     assert equal.entropy_l == pytest.approx(math.exp(min(entropy)), abs=1e-12)
     assert equal.t == pytest.approx(max(away), abs=1e-12)
     assert order.t == pytest.approx(max(moved), abs=1e-12)
+    found, sizes = anonymity([group], ks=(3,)), np.unique(group, return_counts=True)[1]
+    assert (found.k, found.classes, found.prosecutor) == (sizes.min(), len(sizes), 1 / sizes.min())
+    assert found.marketer.value == pytest.approx(len(sizes) / len(group))
+    assert found.unique.value == pytest.approx((sizes == 1).sum() / len(group))
+    assert found.below[3].value == pytest.approx(sizes[sizes < 3].sum() / len(group))
 
 
 @given(tables())

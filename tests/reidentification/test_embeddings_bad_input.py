@@ -126,13 +126,3 @@ def test_models_of_other_people_are_refused():
 def test_bad_settings_are_named(given, words):
     with pytest.raises(InputError, match=words):
         EmbeddingSettings(**given)
-
-
-class Trap:
-    """Would leave a file behind if it were unpickled."""
-
-    def __init__(self, path):
-        self.path = path
-
-    def __reduce__(self):
-        return open, (self.path, "w")

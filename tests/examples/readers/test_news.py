@@ -122,26 +122,6 @@ def test_blind_users_are_strangers_of_both_weeks(news: News):
         assert len(window.rows_of("main")) + len(window.rows_of("blind")) == len(window.rows)
 
 
-def test_the_size_of_batches_and_a_second_run_change_no_byte(raw: Path, news: News, tmp_path: Path):
-    again = prepare_news(raw, tmp_path / "again", blind=10, batch=17)
-    other = prepare_news(raw, tmp_path / "other", blind=10, batch=1000)
-    for name in sorted(path.name for path in news.folder.iterdir()):
-        assert (again.folder / name).read_bytes() == (news.folder / name).read_bytes(), name
-        if name.endswith(".bin"):
-            assert (other.folder / name).read_bytes() == (news.folder / name).read_bytes(), name
-    assert other.meta["scalers"]["aggregates"][0] == pytest.approx(
-        news.meta["scalers"]["aggregates"][0], rel=1e-9
-    )
-
-
-def test_memory_holds_a_batch_and_not_the_history(raw: Path):
-    sizes = [len(part) for part in read_histories(raw / "train" / "history.parquet", batch=17)]
-    assert (
-        max(sizes) <= 17
-        and sum(sizes) == parquet.read_metadata(raw / "train" / "history.parquet").num_rows
-    )
-
-
 def activity(users: list[int]) -> Activity:
     return Activity(np.array(users), np.arange(len(users)), 0, 1)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import compute, parquet
@@ -125,18 +124,3 @@ def test_a_person_without_history_is_left_out_and_counted(raw: Path, tmp_path: P
     assert gone not in window.users["id"]
     users = parquet.read_table(raw / "train" / "behaviors.parquet")["user_id"].to_numpy()
     assert found.meta["windows"]["train"]["impressions"] == int((users != gone).sum())
-
-
-def test_an_unknown_article_gets_the_last_row(raw: Path, tmp_path: Path):
-    path = raw / "articles.parquet"
-    table = parquet.read_table(path)
-    clicked = parquet.read_table(raw / "train" / "behaviors.parquet")["article_ids_clicked"]
-    lost = clicked.to_pylist()[0][0]
-    parquet.write_table(table.filter(compute.not_equal(table["article_id"], lost)), path)
-    found = prepare_news(raw, tmp_path / "out", blind=0)
-    window = found.window("train")
-    unknown = np.flatnonzero(window.rows["article"] == found.meta["articles"])
-    assert len(unknown)
-    batch = window.batch(unknown)
-    assert not batch.category.any() and not batch.kind.any()
-    assert np.unique(batch.article, axis=0).tolist() == [[0, 0.5, 0, 0, 0]]

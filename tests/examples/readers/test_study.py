@@ -65,28 +65,6 @@ def test_what_a_network_reads(code, news: News, name: str):
         assert torch.equal(network.represent(given), vectors) == (name == "mlp")
 
 
-def test_the_attention_and_the_mean_leave_padding_out(code, news: News):
-    """Two steps of padding more or less are the same person, up to the unmasked recurrence.
-
-    As in the reference study nothing is packed, so the backward LSTM walks over the zeros; with
-    that part silenced only real steps may count.
-    """
-    window = news.window("train")
-    rows = window.rows_of()
-    batch = window.batch(rows[window.users["length"][window.rows["user"][rows]] < 40][:16])
-    network = code.networks.make("lstm", code.networks.Shape()).train(False)
-    with torch.no_grad():
-        for name, weight in network.recurrent.named_parameters():
-            if "reverse" in name:
-                weight.zero_()
-        given = code.training.tensors(batch)
-        first = network.represent(given)
-        given.sequence[:, 48:] = 5.0
-        assert torch.allclose(network.represent(given), first, atol=1e-5)
-        given.sequence[:, 0] = 5.0
-        assert not torch.allclose(network.represent(given), first, atol=1e-3)
-
-
 def test_held_out_people_are_whole(code):
     users = np.repeat(np.arange(50), 4)
     out = code.training.held_out(users, 0.1, 0)
