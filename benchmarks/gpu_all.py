@@ -1,28 +1,22 @@
-"""Everything that is measured on a GPU, in one command within ten minutes, into one JSON file.
+"""What a GPU does besides training shadow models: private steps, ranks, a sweep of noise.
 
-    python benchmarks/gpu_all.py cifar10.npz [--models 256] [--minutes 9] [--out FILE]
-    python benchmarks/gpu_all.py none --device cpu --small      # tries the script, without a GPU
+    python benchmarks/gpu_all.py [--parts steps ranks sweep] [--out FILE]
+    python benchmarks/gpu_all.py --device cpu --small      # tries the script, without a GPU
 
-Never run on a GPU so far, so there is no results file. In this order, each part written down when
-it is done, so that a run that is cut off keeps what it has:
+Each part is written down when it is done, so that a run that is cut off keeps what it has:
 
 1. *steps*: a private step, a plain SGD step and, where it is installed, Opacus's two modes, on the
    MLP and the CNN of `dp_step.py` with 16 times their batch; wall seconds, medians over rounds.
 2. *ranks*: 280,423 probes among 28,361 people of 64 dimensions, and whether 2,000 of the ranks are
    those of NumPy.
-3. *sweep*: the same at 18 levels of noise, 4 draws each.
-4. *training*: `gpu_cifar10.py` in the minutes that are left: aim 256 models of at least 90 % on
-   records they were not trained on within 7 minutes on an H200 or H100.
+3. *sweep*: the same at 18 levels of noise, 4 draws each; over 40 seconds on an H100.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +26,7 @@ import dp_step
 import numpy as np
 import torch
 from common import RESULTS, load, save
-from sweep import SETTINGS, USERS, population
+from sweep import USERS, population
 
 from lethe.reidentification.ranks import ranks
 from lethe.reidentification.surface import attack_curve
@@ -101,37 +95,20 @@ def swept(device: str, people: int, probes: int) -> dict[str, Any]:
         return np.bincount(noisy.owner, found.closer == 0, minlength=people)
 
     def run() -> Any:
-        return attack_curve(attack, sample, LEVELS, draws=DRAWS, pools=SETTINGS.pools)
+        return attack_curve(attack, sample, LEVELS, draws=DRAWS)
 
     return {"levels": len(LEVELS), "draws": DRAWS, "seconds": wall(run, device)}
 
 
-def trained(data: Path, models: int, seconds: float, out: Path) -> dict[str, Any]:
-    """What `gpu_cifar10.py` finds, if it ends in time."""
-    script = Path(__file__).with_name("gpu_cifar10.py")
-    command = [sys.executable, str(script), str(data), "--models", str(models), "--out", str(out)]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return {"failed": f"not done within {seconds:.0f} s"}
-    if done.returncode:
-        return {"failed": done.stderr[-2000:]}
-    found: dict[str, Any] = json.loads(out.read_text())
-    return found
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("data", type=Path, help="npz of examples/cifar10/prepare.py, or none")
-    parser.add_argument("--models", type=int, default=256)
-    parser.add_argument("--minutes", type=float, default=9.0)
     parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
     parser.add_argument("--small", action="store_true", help="a hundredth of it, to try the script")
+    parser.add_argument("--parts", nargs="+", choices=("steps", "ranks", "sweep"))
     parser.add_argument("--out", type=Path, default=RESULTS / "gpu_all.json")
     asked = parser.parse_args()
     if asked.device == "cuda" and not torch.cuda.is_available():
         raise SystemExit("there is no GPU; --device cpu --small tries the script.")
-    began = time.perf_counter()
     people, probes = (300, 3_000) if asked.small else (USERS, PROBES)
     found: dict[str, Any] = {"device": asked.device, "load": load()}
     if asked.device == "cuda":
@@ -141,14 +118,8 @@ def main() -> None:
         "ranks": lambda: ranked(asked.device, people, probes),
         "sweep": lambda: swept(asked.device, people, probes),
     }
-    if str(asked.data) != "none":
-        parts["training"] = lambda: trained(
-            asked.data,
-            asked.models,
-            60 * asked.minutes - (time.perf_counter() - began),
-            asked.out.with_name("gpu_cifar10.json"),
-        )
-    for name, part in parts.items():
+    for name in asked.parts or parts:
+        part = parts[name]
         try:
             found[name] = part()
         except (RuntimeError, ValueError) as error:  # the parts after it are still wanted

@@ -1,17 +1,13 @@
-"""The noise sweep: draws that share their noise against independent ones, and the whole study.
+"""The noise sweep against sorting every row, and the whole study.
 
-    python benchmarks/sweep.py [--rounds 2] [--users 10000] [--pools 120] [--part 10 5] [--out FILE]
+    python benchmarks/sweep.py [--rounds 2] [--users 10000] [--part 10 5] [--out FILE]
 
 64 dimensions, cosine, one thread, CPU time of the process; variants one after the other within each
 round.
 
 *Time*: 10 sigmas x 10 draws at --users users with one probe each, every full rank counted. `lethe`
-is what `lethe audit embeddings` runs; `independent` draws new noise each time; `argsort` is one
-attack that sorts every row, times 100 (all sigmas cost the same).
-
-*Distribution*: 300 users, draws from --pools pools of 10 against as many independent ones. Each of
-the ten draws must be distributed as an independent one (Kolmogorov-Smirnov on the MRR, p-values
-uniform), and the mean of ten should not vary much more.
+is what `lethe audit embeddings` runs; `argsort` is one attack that sorts every row, times 100 (all
+sigmas cost the same).
 
 *Study*: 2 models x 11 sigmas x 20 draws, the 24 cells of the surface over M, and the AUC in closed
 form at all of them for 567,980 labels. Measured at the size of the study divided by each --part in
@@ -31,11 +27,10 @@ from typing import Any
 import numpy as np
 from common import RESULTS, load, median_ratio, save
 from ranks import argsort
-from scipy.stats import kstest
 from threadpoolctl import threadpool_limits
 
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.reidentification.smoothing import Sample, noise_pools
+from lethe.reidentification.smoothing import Sample
 from lethe.reidentification.surface import SIGMAS, Curve, attack_curve
 from lethe.reidentification.sweep import gallery_hits
 from lethe.reidentification.utility import expected_auc
@@ -65,31 +60,20 @@ def seconds(call: Callable[[], Any]) -> float:
         return time.process_time() - start
 
 
-def swept(sample: Sample, sigmas: Any, draws: int, mode: str = "pooled", pools: int = 2) -> Curve:
-    """The sweep as an audit runs it, or with independent draws."""
-    return attack_curve(
-        gallery_hits(SETTINGS),
-        sample,
-        sigmas,
-        draws=draws,
-        pools=pools,
-        mode=mode,
-        thresholds=(),
-    )
+def swept(sample: Sample, sigmas: Any, draws: int) -> Curve:
+    """The sweep as an audit runs it."""
+    return attack_curve(gallery_hits(SETTINGS), sample, sigmas, draws=draws, thresholds=())
 
 
 def timed(users: int, rounds: int) -> dict[str, Any]:
     """10 sigmas x 10 draws."""
     sample = population(users, users)
     small = population(600, 600)
-    for mode in ("pooled", "independent"):
-        swept(small, SIGMAS[1:], 2, mode)  # compiles
+    swept(small, SIGMAS[1:], 2)  # compiles
     done = []
     for _ in range(rounds):
         one = {
             "lethe": seconds(lambda: swept(sample, SIGMAS[1:], 10)),
-            "lethe, one pool": seconds(lambda: swept(sample, SIGMAS[1:], 10, pools=1)),
-            "independent": seconds(lambda: swept(sample, SIGMAS[1:], 10, "independent")),
             "argsort x 100": 100
             * seconds(lambda: argsort(sample.probes, sample.gallery, sample.owner)),
         }
@@ -104,35 +88,6 @@ def timed(users: int, rounds: int) -> dict[str, Any]:
             if name != "load"
         },
         "rounds": done,
-    }
-
-
-def distribution(pools: int, users: int = 300, draws: int = 10, sigma: float = 0.5) -> Any:
-    """Single draws of pools against independent ones, and the spread of their mean."""
-    sample = population(users, 2 * users)
-    attack = gallery_hits(EmbeddingSettings(backend="numpy"))
-
-    def table(mode: str, parts: int) -> Any:
-        found = [
-            np.asarray(attack(noise.on(sample, sigma)))[:, 3].sum() / len(sample.probes)
-            for pool in noise_pools(sample, pools * draws, mode=mode, pools=parts, seed=len(mode))
-            for noise in pool
-        ]
-        return np.array(found).reshape(pools, draws)
-
-    shared, alone = table("pooled", pools), table("independent", pools)
-    values = [float(kstest(shared[:, k], alone.ravel()).pvalue) for k in range(draws)]
-    spread = [float(one.mean(axis=1).std(ddof=1)) for one in (shared, alone)]
-    return {
-        "users": users,
-        "pools": pools,
-        "draws": draws,
-        "sigma": sigma,
-        "mrr": [float(shared.mean()), float(alone.mean())],
-        "p_values": values,
-        "p_that_these_are_uniform": float(kstest(values, "uniform").pvalue),
-        "sd_of_mean_over_independent": spread[0] / spread[1],
-        "error_of_that_ratio": spread[0] / spread[1] / (pools - 1) ** 0.5,
     }
 
 
@@ -173,7 +128,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--users", type=int, default=10_000)
-    parser.add_argument("--pools", type=int, default=120)
     parser.add_argument("--part", type=int, nargs="+", default=[20, 10])
     parser.add_argument("--out", type=Path, default=RESULTS / "sweep.json")
     options = parser.parse_args()
@@ -182,7 +136,6 @@ def main() -> None:
     save(
         {
             "10 sigmas x 10 draws": times,
-            "distribution": distribution(options.pools),
             "study": study(options.part),
             "load": load(),
             "rounds": rounds,

@@ -23,7 +23,7 @@ from common import RESULTS, load, save
 
 from lethe.reidentification.attack import measure
 from lethe.reidentification.ranks import ranks
-from lethe.reidentification.verification import eer, linkability, min_cllr, zebra
+from lethe.reidentification.verification import profile, tag_of
 
 PEER = """
 import json, sys, time
@@ -119,20 +119,15 @@ def main() -> None:
     for name in ("gauss", "people"):
         mated, non = scores[f"{name}_mated"], scores[f"{name}_non"]
         begun = time.perf_counter()
-        profile = zebra(mated, non)
+        found = profile(mated, non)
         ours[name] = {
-            "eer": eer(mated, non),
-            "rocch_eer": eer(mated, non, hull=True),
-            "min_cllr": min_cllr(mated, non),
-            "expected": profile.expected,
-            "worst": profile.worst,
-            "tag": profile.tag,
-            "d_sys": linkability(mated, non),
+            **found,
+            "tag": tag_of(found["worst"]),
             "seconds": time.perf_counter() - begun,
         }
     begun = time.perf_counter()
-    found = ranks(scores["probes"], scores["gallery"], scores["owner"])
-    shares = measure(found, scores["owner"], common=(2, 10, 100, 500)).common
+    named = ranks(scores["probes"], scores["gallery"], scores["owner"])
+    shares = measure(named, scores["owner"], common=(2, 10, 100, 500)).common
     ours["linkability"] = {str(size): share.value for size, share in shares.items()}
     ours["linkability_seconds"] = time.perf_counter() - begun
     save(

@@ -1,21 +1,29 @@
-"""What all tests share: how many run side by side, one thread for each, and a small heap."""
+"""What all tests share: how many run side by side, one thread and process each, a small heap."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
+from lethe.training.engines import processes
 from lethe.training.environment import default_workers
 
 collect_ignore_glob = ["*conftest.py"]  # all have one name: as modules of doctests they collide
 
 settings.register_profile("lethe", deadline=None, derandomize=True)
 settings.load_profile("lethe")
+
+metadata.version = functools.cache(metadata.version)
+"""Every spec of models names dozens of versions, each read from files of its library."""
 
 MOST = 4
 """Processes of tests at most: some start processes of their own, and each takes 1 GB."""
@@ -59,4 +67,33 @@ def one_thread() -> Iterator[None]:
     The environment is left alone: processes that tests start decide for themselves.
     """
     with threadpool_limits(1):
+        yield
+
+
+def done_here(
+    jobs: Sequence[tuple[int, Any]], work: Callable[[Any], Any], _: int
+) -> Iterator[tuple[int, Any]]:
+    """As `processes._run_once`, in this process."""
+    for number, job in jobs:
+        yield number, work(job)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_process(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Worker processes import torch first, which takes longer than what most tests give them.
+
+    Modules marked `processes` start them, as users do.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if not request.node.get_closest_marker("processes"):
+            patch.setattr(processes, "_run_once", done_here)
+            patch.setattr(processes, "preloading", lambda *_: contextlib.nullcontext())
+        yield
+
+
+@pytest.fixture(scope="module")
+def no_page() -> Iterator[None]:
+    """Runs write no page, which takes as long as an audit of few records: for tests of all else."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lethe.report.page.files", lambda *_: ())
         yield

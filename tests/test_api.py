@@ -22,6 +22,8 @@ import lethe
 from lethe.data.given import given_rows
 from lethe.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(120, 4)).astype(np.float32)
 Y = (X[:, 0] + RNG.normal(size=120) > 0).astype(int)
@@ -87,7 +89,7 @@ def test_the_run_is_left_and_computes_nothing_anew(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first = lethe.audit(LogisticRegression(), X, Y, **FEW, rule="auc<=0.99")
     (folder,) = (tmp_path / "lethe-runs").iterdir()
-    assert {"findings.json", "report.html", "figures"} <= {one.name for one in folder.iterdir()}
+    assert {"findings.json", "audit.toml", "shadows"} <= {one.name for one in folder.iterdir()}
     assert (folder / "findings.json").read_bytes() == first.to_bytes()
     assert [rule["fixed"] for rule in first.rules] == [True]
     before = {one: one.stat().st_mtime_ns for one in folder.rglob("*.safetensors")}
@@ -309,7 +311,7 @@ def test_facts_vectors_and_mechanisms_are_one_call(tmp_path):
     person = np.repeat(np.arange(40), 8)
     facts = pandas.DataFrame({"who": person, "film": RNG.integers(0, 60, 320), "stars": 3.5})
     found = lethe.audit_records(facts, "who", "film", "stars", out=tmp_path / "facts", quiet=True)
-    assert (tmp_path / "facts" / "report.html").is_file()
+    assert (tmp_path / "facts" / "findings.json").is_file()
     assert lethe.Findings.load(tmp_path / "facts" / "findings.json").to_bytes() == found.to_bytes()
     vectors = torch.tensor(
         RNG.normal(size=(40, 5))[person], dtype=torch.bfloat16, requires_grad=True

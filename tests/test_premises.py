@@ -34,6 +34,8 @@ from lethe.mitigations.mitigation import Mitigation
 from lethe.report.first_screen import claim_of
 from lethe.training.models import default_recipe
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 PRIVATE = PrivateTraining(8.0, 1e-4, epochs=2, batch_size=16)
 
 

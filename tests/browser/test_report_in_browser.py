@@ -39,7 +39,7 @@ def pages(tmp_path_factory):
     from report.documents import KINDS, MANIFEST, findings
 
     folder = tmp_path_factory.mktemp("pages")
-    for kind in KINDS:
+    for kind in (*KINDS, "language"):
         (folder / f"{kind}.html").write_text(render(findings(kind), MANIFEST))
     return folder
 
@@ -133,6 +133,26 @@ def test_it_reads_without_scripts(opened):
     assert tab.locator(".copy").count() == 0
     assert not tab.locator("#r1 .slider").is_visible()
     assert tab.locator("#r1 .frontier-chart").first.is_visible()
+
+
+TEXTS = """() => [...document.querySelectorAll('svg text')]
+  .filter(one => one.getClientRects().length)
+  .map(one => { const m = one.getScreenCTM(), box = one.getBoundingClientRect();
+    return [one.textContent, parseFloat(getComputedStyle(one).fontSize) * Math.hypot(m.a, m.b),
+      box.left, box.right]; })"""
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_words_in_charts_are_12_pixels_and_on_the_page(browser, pages, width):
+    tab = page_in(browser, viewport={"width": width, "height": 900})
+    for path in sorted(pages.iterdir()):
+        tab.goto(path.as_uri())
+        tab.evaluate("() => document.querySelectorAll('details').forEach(one => one.open = true)")
+        texts = tab.evaluate(TEXTS)
+        assert texts, path.name
+        assert [words for words in texts if words[1] < 11.99] == [], path.name
+        assert [words for words in texts if words[2] < 0 or words[3] > width] == [], path.name
+    tab.close()
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])

@@ -9,6 +9,8 @@ import lethe
 from lethe.cli import run
 from lethe.errors import InputError
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 RULE = "auc<=0.9"
 
 

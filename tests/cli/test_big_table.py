@@ -13,6 +13,8 @@ import pytest
 
 from lethe.cli import run
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 LIMIT = 2**27
 UNDER_A_LIMIT = """
 import re, resource, sys

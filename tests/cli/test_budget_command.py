@@ -8,8 +8,6 @@ import io
 import json
 import shutil
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
@@ -298,28 +296,3 @@ def test_a_bar_is_never_quite_full():
     assert bar(Charge("rho", 999), whole).count("#") == 29
     assert bar(whole, whole).count(".") == 0
     assert bar(Charge("rho", 1), whole).count("#") == 1
-
-
-def test_the_command_stays_light(tmp_path):
-    """Making and reading a ledger needs none of the heavy libraries."""
-    heavy = ("torch", "scipy", "matplotlib", "sklearn", "pyarrow", "duckdb", "numpy", "psycopg")
-    probe = f"""
-import sys
-from lethe.cli import run
-place = {str(tmp_path / "b.db")!r}
-assert run(["budget", "create", place, "--dataset", "x", "--epsilon", "1"]) == 0
-assert run(["budget", "show", place]) == 0
-assert run(["budget", "verify", place]) == 0
-print([m for m in {heavy!r} if m in sys.modules], file=sys.stderr)
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=600
-    )
-    assert done.stderr.strip() == "[]"
-
-
-def test_a_data_set_is_entered_once(tmp_path, told):
-    words = ("create", tmp_path / "b.db", "--dataset", "x", "--epsilon", "1")
-    assert told(*words)[0] == 0
-    code, _, err = told(*words)
-    assert code == 2 and "already" in err

@@ -43,19 +43,6 @@ def test_a_model_that_remembers_contradicts_a_small_epsilon(planted, answered, c
     assert "no leak above 50 could be planted" in capsys.readouterr().out
 
 
-def test_noise_contradicts_nothing(planted, tmp_path, capsys) -> None:
-    path = tmp_path / "noise.csv"
-    rows = np.random.default_rng(0).normal(size=200)
-    path.write_text("scores\n" + "\n".join(map(repr, rows.tolist())) + "\n")
-    asked = ["canaries", "audit", str(planted / "canaries.safetensors"), "--scores", str(path)]
-    out = ["--out", str(tmp_path / "answer.json")]
-    assert lethe([*asked, *out, "--epsilon", "1"]) == 3
-    assert "nobody watched it" in capsys.readouterr().out
-    assert lethe([*asked, *out]) == 0
-    assert json.loads((tmp_path / "answer.json").read_bytes())["verdict"] is None
-    assert "epsilon" in capsys.readouterr().out
-
-
 def test_a_training_that_was_watched_is_consistent(planted, tmp_path, capsys) -> None:
     """What `seen_in` gives, beside the plan: a model at chance that met every canary."""
     from lethe.membership.one_run import load_canaries
@@ -116,9 +103,3 @@ def test_wrong_files_are_refused(planted, answered, tmp_path, capsys) -> None:
 def test_a_plan_is_not_planted_twice_in_one_place(planted, capsys) -> None:
     assert lethe(["canaries", "plant", "digits", "--count", "200", "--out", str(planted)]) == 2
     assert "holds canaries already" in capsys.readouterr().err
-
-
-def test_too_few_canaries_are_refused(tmp_path, capsys) -> None:
-    asked = ["canaries", "plant", "digits", "--count", "19", "--out", str(tmp_path / "few")]
-    assert lethe(asked) == 2
-    assert "count=19 must be at least 20" in capsys.readouterr().err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.plain import read
 from lethe.evidence.rules import parse_rule
+
+pytestmark = pytest.mark.usefixtures("no_page")
 
 
 @pytest.fixture(scope="module")
@@ -115,29 +116,6 @@ def test_another_candidate_is_judged_when_asked(
     assert out.count("Fixed after the run") == len(ALL_RULES["quasi"])
     code, out = told(capsys, runs["quasi"], "--release", "k-33")
     assert code == 2 and "Did you mean 'k-3'" in out
-
-
-def test_junit_for_ci(runs: dict[str, Path], tmp_path: Path) -> None:
-    out = tmp_path / "o.xml"
-    rules = ("auc<=0.5", "tpr@0.1<=1", "tpr@0.02<=1", "width(auc)<=0.000001")
-    asked = [word for rule in rules for word in ("--rule", rule)]
-    assert run(["check", str(runs["model"]), *asked, "--junit", str(out), "--quiet"]) == 1
-    top = ET.fromstring(out.read_bytes())
-    cases = top.findall("./testsuite/testcase")
-    kinds = [[child.tag for child in case if child.tag != "system-out"] for case in cases]
-    assert kinds == [["failure"], [], ["skipped"], ["error"]]
-    assert all("fixed after the run" in case.attrib["name"] for case in cases)
-    assert (top.attrib["tests"], top.attrib["failures"]) == ("4", "1")
-
-
-def test_sarif_points_at_the_findings(runs: dict[str, Path], tmp_path: Path) -> None:
-    out = tmp_path / "o.sarif"
-    asked = ("--rule", "auc<=0.5", "--rule", "auc<=1", "--rule", "tpr@0.02<=1")
-    assert run(["check", str(runs["model"]), *asked, "--sarif", str(out), "--quiet"]) == 1
-    results = json.loads(out.read_text())["runs"][0]["results"]
-    assert [one["level"] for one in results] == ["error", "none", "warning"]
-    place = results[0]["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
-    assert place.endswith("run/findings.json")
 
 
 def test_a_baseline_accepts_what_is_known_and_stops_what_is_worse(

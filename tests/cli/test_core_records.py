@@ -10,6 +10,8 @@ import pytest
 from lethe.cli import run
 from lethe.membership import checks
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 MODELS, RECORDS, CORE, PUBLIC = 8, 300, 40, 40
 SIGNALS = {
     "continuous": lambda rng, shape: rng.normal(size=shape[1]) + rng.normal(size=shape),

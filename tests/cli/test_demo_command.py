@@ -73,6 +73,7 @@ def started(place: Path) -> subprocess.Popen[str]:
     )
 
 
+@pytest.mark.slow
 def test_ctrl_c_is_told_and_keeps_what_is_there(tmp_path: Path) -> None:
     going = started(tmp_path)
     models = tmp_path / "lethe-demo" / "model" / "shadows"

@@ -11,6 +11,8 @@ from small_runs import as_options, rows_run, scores_run
 
 from lethe.cli import run
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 RULE = as_options(["auc<=0.8"])
 
 

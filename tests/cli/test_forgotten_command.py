@@ -15,6 +15,8 @@ from command import inside
 from lethe.cli import run as lethe
 from lethe.data.tables import load
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 RECIPE = """\
 from sklearn.linear_model import LogisticRegression
 def make():

@@ -8,12 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import command, inside
+from command import inside
 from small_runs import leaky_scores
 
 import lethe.cli
 from lethe.cli import BUG, main, run
 from lethe.cli.commands import COMMANDS, front_page
+
+pytestmark = pytest.mark.usefixtures("no_page")
 
 LISTED = [one for group in COMMANDS.values() for one in group]
 
@@ -77,8 +79,7 @@ def test_an_error_is_one_line_and_debug_shows_where(tmp_path: Path, words: tuple
     (tmp_path / "rows.csv").write_text("a,y\n1,0\n2,1\n")
     files = [tmp_path / word if word.startswith(("none", "rows")) else word for word in words]
     asked = (*files, "--out", tmp_path / "out") if words[0] == "audit" else files
-    do = command if "model" in words else inside  # workers begin to import before the file is read
-    plain, debugged = do(*asked), do("--debug", *asked)
+    plain, debugged = inside(*asked), inside("--debug", *asked)
     assert plain.returncode == debugged.returncode == 2
     assert plain.stderr.startswith("lethe: ") and plain.stderr.count("\n") == 1
     assert "Traceback" in debugged.stderr and debugged.stderr.endswith(plain.stderr)

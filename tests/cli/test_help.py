@@ -55,7 +55,7 @@ def test_three_examples_stand_on_top_and_are_taken(command):
         app.parse_args(words[1:], exit_on_error=False, print_error=False)
 
 
-@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("width", [60, 100])
 @pytest.mark.parametrize("command", sorted(TYPED))
 def test_no_word_is_broken_and_no_line_too_long(command, width):
     """Whatever stands in the narrow page stands as a word in a page where nothing is wrapped."""

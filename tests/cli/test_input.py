@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pytest
 
 from lethe.cli import run
+
+pytestmark = pytest.mark.usefixtures("no_page")
 
 
 def refused(capsys, tmp_path, *arguments, code=2, out=True):
@@ -129,16 +129,6 @@ def test_wrong_scores_files(capsys, tmp_path, changes, words):
     message = refused(capsys, tmp_path, "audit", "scores", path)
     for word in words:
         assert word in message
-
-
-def test_scores_audit_end_to_end(capsys, tmp_path):
-    path = scores_file(tmp_path, models=17, records=301)  # odd numbers of both
-    folder = tmp_path / "run"
-    assert run(["audit", "scores", str(path), "--out", str(folder), "--rule", "auc<=0.6"]) == 1
-    findings = json.loads((folder / "findings.json").read_bytes())
-    [candidate] = findings["candidates"]
-    assert candidate["attacks"]["lira-online"]["auc"]["value"] > 0.7
-    assert (folder / "report.html").is_file()
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"format": "other"}', "\0\1"])

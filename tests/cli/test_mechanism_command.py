@@ -54,12 +54,9 @@ def test_a_wrong_mechanism_from_file_to_report(
     assert all(rule["fixed"] for rule in found["rules"])
     assert "<svg" in (place / "run" / "report.html").read_text()
     before = (place / "run" / "findings.json").read_bytes()
-    assert audit(*asked, "--quiet") == 1
-    assert (place / "run" / "findings.json").read_bytes() == before
-    again = capsys.readouterr()
-    assert again.err == ""
     # The file of options of a run repeats it; its findings can be judged again.
     assert audit("--config", "run/audit.toml", "--out", "again", "--quiet") == 1
+    assert capsys.readouterr().err == ""
     assert (place / "again" / "findings.json").read_bytes() == before
 
 

@@ -12,6 +12,8 @@ import lethe
 from lethe.api.vectors import audit_vector_files
 from lethe.cli import run
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 TABLE = {"quasi": ("age", "town"), "sensitive": "sick", "ks": (2, 3), "population": "people.csv"}
 MADE = {"original": "people.csv", "control": "control.csv", "quasi": ("age", "town")}
 FACTS = {"person": "who", "item": "film", "targets": 20, "facts": 4}

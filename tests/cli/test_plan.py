@@ -14,6 +14,8 @@ from lethe.cli.plan import answer_words, duration, size
 from lethe.evidence.rules import parse_precision
 from lethe.membership.widths import Answer
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 RECIPE = """\
 from sklearn.linear_model import LogisticRegression
 def make():

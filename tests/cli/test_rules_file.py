@@ -16,6 +16,8 @@ from lethe.errors import InputError
 from lethe.evidence.findings import schema
 from lethe.runs.settings import criteria_in
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 RULES = """
 [rules]
 area = {rule = "auc <= 0.99", why = "far from telling all"}

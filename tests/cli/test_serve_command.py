@@ -7,22 +7,28 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from pathlib import Path
 
+import httpx
 import pytest
-from command import command
+from command import command, inside
 from registered_data import budget_for, registered
 
 from lethe.cli import run
 from lethe.queries.charge import Charge
 from lethe.queries.service.web import _protocol
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "serve"
 
 
 @pytest.fixture
@@ -44,12 +50,21 @@ def place(tmp_path):
 
 
 @contextlib.contextmanager
-def served(place):
+def served(place, *options):
     """A running service, and where it listens."""
     log = place / "server.log"
     with log.open("wb") as out:
         server = subprocess.Popen(
-            [sys.executable, "-m", "lethe", "serve", str(place / "s.toml"), "--port", "0"],
+            [
+                sys.executable,
+                "-m",
+                "lethe",
+                "serve",
+                str(place / "s.toml"),
+                "--port",
+                "0",
+                *options,
+            ],
             stdout=out,
             stderr=out,
             env={**os.environ, "PYTHONWARNINGS": "error"},
@@ -77,8 +92,7 @@ def post(url, token, body):
         return error.code, json.loads(error.read())
 
 
-@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGINT])
-def test_from_a_file_to_an_answer_and_a_clean_end(place, end):
+def test_from_a_file_to_an_answer_and_a_clean_end(place):
     made = command("token", "alice", "--tokens", place / "tokens.json")
     token = made.stdout.strip()
     assert made.returncode == 0 and token not in (place / "tokens.json").read_text()
@@ -96,10 +110,79 @@ def test_from_a_file_to_an_answer_and_a_clean_end(place, end):
             200,
             {"answers": [0], "left": 4},
         )
-        server.send_signal(end)
+        server.send_signal(signal.SIGTERM)
         assert server.wait(600) == 0
     lines = [json.loads(line) for line in (place / "audit.jsonl").read_text().splitlines()]
     assert [line["status"] for line in lines] == [200, 403, 400, 200]
+
+
+@contextlib.contextmanager
+def proxied(place, base):
+    """nginx with TLS in front of a service, by the example's own file; its address."""
+    folder, port = place / "nginx", free_port()
+    folder.mkdir()
+    names = {name: folder / f"{name}.pem" for name in ("fullchain", "key")}
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1"]
+        + ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+        + ["-out", names["fullchain"], "-keyout", names["key"]],
+        check=True,
+        capture_output=True,
+    )
+    text = (EXAMPLE / "nginx.conf").read_text()
+    for old, new in (
+        ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
+        ("http://service:8750", base),
+        ("/etc/nginx/tls", str(folder)),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "nginx.conf").write_text(text)
+    log = folder / "error.log"
+    settings = f"daemon off; pid {folder}/pid; error_log {log};"
+    server = subprocess.Popen(
+        ["nginx", "-p", folder, "-c", "nginx.conf", "-g", settings], stderr=subprocess.PIPE
+    )
+    try:
+        while True:
+            assert server.poll() is None, server.stderr.read()
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.05)
+        yield f"https://127.0.0.1:{port}", names["fullchain"]
+    finally:
+        server.terminate()
+        server.wait(60)
+        server.stderr.close()
+
+
+def free_port():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return taken.getsockname()[1]
+
+
+@pytest.mark.skipif(not shutil.which("nginx"), reason="nginx is not installed")
+def test_the_proxy_of_the_example_passes_answers_and_keeps_the_limits(place):
+    token = command("token", "alice", "--tokens", place / "tokens.json").stdout.strip()
+    port = free_port()
+    with (
+        served(place, "--behind-proxy", "--metrics-port", str(port)) as (_, base),
+        proxied(place, base) as (outside, trusted),
+        httpx.Client(base_url=outside, verify=ssl.create_default_context(cafile=trusted)) as web,
+    ):
+        question = {"table": "people", "query": "count()", "epsilon": 1.0}
+        headers = {"authorization": f"Bearer {token}"}
+        answer = web.post("/v1/queries", json=question, headers=headers)
+        assert answer.status_code == 200 and abs(answer.json()["rows"][0]["value"] - 300) < 40
+        assert web.get("/v1/tables").status_code == 401
+        assert web.get("/metrics", headers=headers).status_code == 404
+        assert web.post("/v1/queries", content=b"0" * (5 << 20), headers=headers).status_code == 413
+        assert 429 in {web.get("/health").status_code for _ in range(80)}
+        scraped = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+    assert 'lethe_requests_total{request="ask",status="200"} 1.0' in scraped
+    assert 'lethe_requests_total{request="tables",status="401"} 1.0' in scraped
+    assert "alice" not in scraped and "people" not in scraped
 
 
 @pytest.mark.parametrize(
@@ -132,12 +215,12 @@ def test_mistakes_in_the_file_are_told_before_it_listens(place, capsys, change, 
 
 def test_a_running_service_under_a_hostile_client(place):
     """Tokens end at once; a slow head and a hang-up are cut off; an anchor is moved on."""
-    assert command("budget", "anchor", place / "b.db", "--to", place / "kept").returncode == 0
+    assert inside("budget", "anchor", place / "b.db", "--to", place / "kept").returncode == 0
     (place / "s.toml").write_text('anchor = "kept"\n' + (place / "s.toml").read_text())
     tokens = ("--tokens", place / "tokens.json")
-    token = command("token", "alice", "--expires", "1d", *tokens).stdout.strip()
+    token = inside("token", "alice", "--expires", "1d", *tokens).stdout.strip()
     before = (place / "kept").read_bytes()
-    with served(place) as (_, base):
+    with served(place) as (server, base):
         question = {"table": "people", "query": "count()", "epsilon": 0.5}
         assert post(f"{base}/v1/queries", token, question)[0] == 200
         after = (place / "kept").read_bytes()
@@ -149,8 +232,10 @@ def test_a_running_service_under_a_hostile_client(place):
             leaving.sendall(head.encode())
         while len((place / "audit.jsonl").read_text().splitlines()) < 2:
             time.sleep(0.1)
-        assert command("token", "alice", "--revoke", *tokens).returncode == 0
+        assert inside("token", "alice", "--revoke", *tokens).returncode == 0
         assert post(f"{base}/v1/queries", token, question)[0] == 401
+        server.send_signal(signal.SIGINT)
+        assert server.wait(600) == 0
     lines = [json.loads(line) for line in (place / "audit.jsonl").read_text().splitlines()]
     assert [line["status"] for line in lines] == [200, 499, 401]
     assert "Traceback" not in (place / "server.log").read_text()

@@ -6,14 +6,14 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from command import inside
 
 from lethe.cli import run as lethe
-from lethe.training.engines.processes import stop_processes
+
+pytestmark = pytest.mark.usefixtures("no_page")
 
 RECIPE = """\
 from sklearn.linear_model import LogisticRegression
@@ -27,12 +27,6 @@ ASKED += ["--attack", "lira-online", "loss-threshold"]
 def shards(folder: Path, candidate: str = "*") -> dict[str, bytes]:
     found = folder.glob(f"shadows/{candidate}-*/*.safetensors")
     return {str(path.relative_to(folder)): path.read_bytes() for path in found}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def nothing_left() -> Iterator[None]:
-    yield
-    stop_processes()
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,8 @@ from lethe.training.models import load_recipe
 from lethe.training.recipe import Treatment
 from lethe.training.shadows import Shadows
 
+pytestmark = pytest.mark.processes
+
 PAGE = page("bring-your-own-model.md")
 FILES = files(PAGE)
 COMMANDS = [

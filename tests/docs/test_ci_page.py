@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -12,7 +15,9 @@ import pytest
 from doc_pages import page
 
 from lethe.cli import run
+from lethe.evidence.findings import Findings
 
+ROOT = Path(__file__).parents[2]
 PAGE = page("ci.md")
 SHELL = [
     line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()
@@ -39,7 +44,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert line.startswith("lethe ")
         codes[line] = run(shlex.split(line)[1:])
     failing = {line for line, code in codes.items() if code != 0}
-    assert len(codes) == 10 and not failing
+    assert len(codes) == 9 and not failing
     suite = ET.parse("privacy.xml").getroot()[0]
     assert [case.attrib["name"] for case in suite] == [
         "tpr@0.1 <= 0.5 on baseline",
@@ -47,3 +52,49 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     ]
     # Without the baseline file the rule that it accepts does fail.
     assert run(["check", "run", "--rule", "auc<=0.5"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "code", "outcome"), [("auc<=0.99", 0, "pass"), ("auc<=0.5", 1, "fail")]
+)
+def test_the_action_tells_the_outcome_and_writes_a_summary(
+    tmp_path: Path, rule: str, code: int, outcome: str
+) -> None:
+    rng = np.random.default_rng(0)
+    half = rng.random((8, 400)) < 0.5
+    members = np.concatenate([half, ~half])
+    signals = rng.normal(size=400) + rng.normal(size=members.shape) + 0.8 * members
+    np.savez(tmp_path / "scores.npz", signals=signals, members=members)
+    (tmp_path / "privacy.toml").write_text(f'rule = ["{rule}"]\n')
+    action = (ROOT / "action.yml").read_text()
+    steps = re.findall(r"^      run: \|\n((?:        .*\n?)+)", action, re.MULTILINE)
+    names = {"GITHUB_OUTPUT": "output", "GITHUB_STEP_SUMMARY": "summary"}
+    variables = {
+        **os.environ,
+        **{name: str(tmp_path / file) for name, file in names.items()},
+        **{"AUDIT": "scores scores.npz", "CONFIG": "privacy.toml", "RUN": "lethe-run"},
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
+    codes = [
+        subprocess.run(
+            ["bash", "-eo", "pipefail", "-c", step],
+            cwd=tmp_path,
+            env=variables,
+            capture_output=True,
+        ).returncode
+        for step in steps
+    ]
+    assert codes == [0, code]
+    assert (tmp_path / "output").read_text() == f"outcome={outcome}\n"
+    assert rule.split("<=")[0] in (tmp_path / "summary").read_text()
+    for name in ("audit", "config", "out", "install"):
+        assert f"${{{{ inputs.{name} }}}}" in action
+
+
+def test_findings_become_the_metadata_of_a_model_card() -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    [lines] = re.findall(r"^card\.data.*?^\]$", PAGE, re.DOTALL | re.MULTILINE)
+    findings = Findings.load(ROOT / "tests" / "golden" / "model.json")
+    card = hub.ModelCard("---\nmodel_name: digits\n---\n")
+    exec(lines, {"card": card, "findings": findings, "EvalResult": hub.EvalResult})
+    assert "type: baseline/auc_low" in str(card)

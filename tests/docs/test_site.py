@@ -19,6 +19,8 @@ WITH_LINKS = [
     *sorted(ROOT.glob("examples/**/*.md")),
 ]
 MADE_BY_THE_BUILD = {"findings.schema.json"}
+MOST_WORDS = 30_000
+"""Of the README and all pages, tables and code included: a number that only goes down."""
 
 
 def prose(text: str) -> str:
@@ -56,6 +58,12 @@ def test_a_broken_link_is_found(tmp_path: Path) -> None:
         "# One `two`: three\n[x](a.md#one-two-three) [y](a.md#one) [z](b.md)"
     )
     assert broken(tmp_path / "a.md") == ["a.md#one", "b.md"]
+
+
+def test_the_pages_stay_short_enough_to_read() -> None:
+    paths = [ROOT / "README.md", *DOCS.glob("*.md")]
+    words = {path.name: len(path.read_text(encoding="utf-8").split()) for path in paths}
+    assert sum(words.values()) <= MOST_WORDS, words
 
 
 def test_every_page_is_in_the_contents():

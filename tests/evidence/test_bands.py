@@ -169,15 +169,6 @@ def test_band_holds_the_pointwise_intervals_and_grows_with_confidence(seed, conf
     assert all(wider[0] <= low) and all(wider[1] >= high)
 
 
-def test_same_seed_same_band():
-    _, tpr, made, members = simulated("both", 8, 80, 1)
-    bands = [
-        np.array(simultaneous_band(tpr, made, 1 + np.arange(30), members, 80, seed=seed)).tolist()
-        for seed in (0, 0, 1)
-    ]
-    assert bands[0] == bands[1] != bands[2]
-
-
 def test_confidence_outside_0_and_1_is_refused():
     made = replicates(np.random.default_rng(0).normal(size=(50, 2)))
     for confidence in (0.0, 1.0, 1.5):

@@ -7,6 +7,7 @@ schema, to be told in the changelog.
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
 
 import jsonschema
@@ -325,3 +326,21 @@ def test_what_was_read_with_types_is_written_as_it_was(kind):
 
 if __name__ == "__main__":
     GOLDEN.write_bytes(full().to_bytes())
+
+
+@pytest.mark.parametrize("path", sorted((GOLDEN.parents[2] / "golden").glob("*.json")), ids=str)
+def test_flat_metrics_fit_every_tracker_and_name_no_group(path):
+    findings = Findings.load(path)
+    flat = findings.metrics()
+    assert flat and all(math.isfinite(value) for value in flat.values())
+    assert all(re.fullmatch(r"[\w./ -]+", name) for name in flat)  # what MLflow takes
+    assert not {name for name in flat if any(other.startswith(f"{name}/") for other in flat)}
+    for name, value in flat.items():
+        assert flat.get(f"{name}_low", value) <= value <= flat.get(f"{name}_high", value)
+    measured = {
+        f"{candidate['name']}/{quantity}".replace("@", "_at_"): found["value"]
+        for candidate in findings.candidates
+        for quantity, found in candidate["measures"].items()
+        if found and "[" not in quantity and found.get("value") is not None
+    }
+    assert measured.items() <= flat.items()

@@ -1,8 +1,5 @@
 """What is proof and what is only measured, kept apart."""
 
-import copy
-import pickle
-
 import pytest
 
 from lethe.errors import InputError
@@ -58,11 +55,3 @@ def test_empirical_only_claims_nothing():
     assert not guarantee.proven
     assert guarantee.assumptions == ("LiRA, 64 models",)
     assert guarantee.to_json()["relation"] == "none"
-
-
-def test_a_guarantee_travels_to_another_process():
-    guarantee = Guarantee("gdp", {"mu": 0.5}, "replace-one", "query", ("a",), ("b",))
-    for copied in (pickle.loads(pickle.dumps(guarantee)), copy.deepcopy(guarantee)):
-        assert copied == guarantee
-        with pytest.raises(TypeError):
-            copied.parameters["mu"] = 0.0

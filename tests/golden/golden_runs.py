@@ -41,7 +41,8 @@ def half(data, seed):
     return round(np.clip(data, 0, 1).sum() + np.random.default_rng(seed).laplace(scale=0.5), 6)
 """
 RAN = (0, 1, 3)
-NOT_SHARED = {"versions": {"lethe-privacy": "0"}, "head": "0" * 64}
+ANSWER = {"value": 1.0, "low": 0.0, "high": 2.0, "rows": 1}
+NOT_SHARED = {"versions": {"lethe-privacy": "0"}, "head": "0" * 64, "answer": ANSWER}
 """What no two runs share, and what stands in its place."""
 
 
@@ -210,7 +211,8 @@ def document_of(kind: str, place: Path) -> dict[str, Any]:
     with _standing_in(place):
         folder = make(place)
     found: dict[str, Any] = json.loads((folder / "findings.json").read_text())
-    for part in (found["reproduction"], (found.get("queries") or {}).get("ledger") or {}):
+    ledger = (found.get("queries") or {}).get("ledger") or {"burn": []}
+    for part in (found["reproduction"], ledger, *ledger["burn"]):
         part.update({key: one for key, one in NOT_SHARED.items() if key in part})
     return found
 

@@ -18,31 +18,16 @@ from lethe.linkage.table.inference import disclosure
 # Three classes: ages 20-29 in zip 130** (4 rows), 40-49 in 148** (4), 30-39 in 130** (4).
 AGE = np.repeat([2, 4, 3], 4)
 ZIP = np.repeat([130, 148, 130], 4)
-ILL = np.array(["heart", "heart", "flu", "flu", "cancer", "heart", "flu", "flu", *["cancer"] * 4])
 
 
 def hand():
     return anonymity([encode(AGE).codes, encode(ZIP).codes], ks=(4, 5))
 
 
-def test_classes_worked_by_hand():
-    found = hand()
-    assert (found.k, found.classes, found.prosecutor) == (4, 3, 0.25)
-    assert found.marketer.value == 0.25 and found.unique.value == 0
-    assert found.below[4].value == 0 and found.below[5].value == 1
-
-
 def test_one_attribute_after_the_other_is_not_joint():
     """Each value occurs twice, yet everybody is unique: k is 1."""
     found = anonymity([np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1])])
     assert found.k == 1 and found.unique.value == 1
-
-
-def test_diversity_worked_by_hand():
-    found = diversity(hand().of_class, encode(ILL).codes)
-    # The thirties all have cancer; of the table 5 of 12 have, 4 flu and 3 heart.
-    assert (found.distinct_l, found.entropy_l, found.alpha) == (1, 1, 1)
-    assert found.t == pytest.approx((7 + 4 + 3) / 12 / 2)
 
 
 def test_the_salary_table_of_li_and_others():
@@ -122,20 +107,6 @@ def test_the_journalist_needs_the_population():
     assert found.mean.value == pytest.approx((0.1 + 0.1 + 1 + 0.25) / 4)
     with pytest.raises(InputError, match="belong to the population"):
         journalist(classes, np.array([1, 1, 4]))
-
-
-def test_disclosure_worked_by_hand():
-    found = disclosure(hand().of_class, encode(ILL).codes)
-    assert found.exact.certain.value == pytest.approx(4 / 12)  # the thirties all have cancer
-    # Guess: half of the twenties by chance, all thirties, the two flus of the forties.
-    assert found.guessed[0].value == pytest.approx((4 / 2 + 4 + 2) / 12)
-    assert found.exact.blind.value == pytest.approx(5 / 12)
-    # One value ruled out: the twenties are certain; of the forties flu stays the guess where it
-    # is true, and cancer and heart are one in two once flu is out.
-    assert found.certain[1].value == pytest.approx(8 / 12)
-    assert found.guessed[1].value == pytest.approx((4 + 4 + 2 + 2 * 0.5) / 12)
-    assert found.certain[2].value == found.guessed[2].value == 1
-    assert found.exact.of_row.tolist() == [0.5] * 4 + [0, 0, 1, 1] + [1] * 4
 
 
 def guessed_by_loop(group, sensitive, ruled_out):

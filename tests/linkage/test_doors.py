@@ -24,6 +24,8 @@ from lethe.data.records import from_columns
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
 from lethe.linkage.settings import RecordSettings, SyntheticSettings
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 TYPES = {
     "float": pyarrow.float64(),
     "whole": pyarrow.int64(),

@@ -462,26 +462,6 @@ def test_no_result_has_a_limit_above_the_risk(records: Findings) -> None:
             assert result["high"] <= risk["high"] + 1e-9, (name, result, risk)
 
 
-def test_a_fifth_of_copies_is_plain() -> None:
-    rng = np.random.default_rng(11)
-    original, control, made = (people_rows(rng, 300) for _ in range(3))
-    for name in made:
-        made[name][:60] = original[name][:60]
-    settings = SyntheticSettings(rule=("identical<=0.1", "excess<=0.1"))
-    found = audit_synthetic(original, made, control, ["age", "height", "town"], settings=settings)
-    base = found.candidates[0]
-    by = {one["attack"]: one for one in base["risk_from"]["results"]}
-    lows = {name: one["estimate"]["low"] for name, one in by.items()}
-    assert base["risk_from"]["attack"] == max(lows, key=lows.__getitem__)
-    assert base["risk"]["low"] == max(lows.values()) > 0
-    assert "60 of 300 original people have an identical synthetic row" in " ".join(
-        found.verdict["words"]
-    )
-    page = whole(found)
-    assert "60 of 300 original people are among the synthetic rows, identical" in page
-    assert "Original less control" in page
-
-
 def copies_and_null(seed: int) -> tuple[Findings, Findings]:
     rng = np.random.default_rng([seed, 12])
     original, control, made = (people_rows(rng, 150) for _ in range(3))
@@ -493,6 +473,7 @@ def copies_and_null(seed: int) -> tuple[Findings, Findings]:
     return audit_synthetic(original, made, control, quasi, "pay", settings=settings), null
 
 
+@pytest.mark.slow
 def test_copies_are_caught_and_independent_rows_are_not_over_seeds() -> None:
     """All intervals hold 0 at once in 95 % of null draws; copies have a risk above 0."""
     caught = missed = 0

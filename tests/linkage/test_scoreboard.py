@@ -38,14 +38,6 @@ def test_a_case_worked_by_hand():
     assert links.matched(1.0).tolist() == [0] and links.matched(9.0).tolist() == [NO_MATCH]
 
 
-def test_an_item_of_nobody_and_of_one_person():
-    for item, best in ((2, [0, 0, 0, 0]), (1, [1 / math.log(2), 0, 0, 0])):
-        assert scores(HAND, known_of([item]), 0).tolist() == pytest.approx(best)
-    nothing = link(HAND, known_of([2]))
-    assert nothing.best.tolist() == [NO_MATCH] and nothing.eccentricity.tolist() == [0]
-    assert link(HAND, known_of([])).best.tolist() == [NO_MATCH]
-
-
 def test_ties_at_the_top_are_no_match():
     facts = index_facts([0, 1, 2], [0, 0, 1])
     assert link(facts, known_of([0])).matched(0).tolist() == [NO_MATCH]
@@ -54,12 +46,6 @@ def test_ties_at_the_top_are_no_match():
     assert one != other
     found = _standing(np.array([[one, other, 0.0], [0.6, 0.599, 0.0]]))
     assert found.best.tolist() == [NO_MATCH, 0]
-
-
-def test_values_the_adversary_does_not_know_are_left_out():
-    known = known_of([0, 0], [np.nan, 4.0], [100, np.nan])
-    one = scores(HAND, Known(np.array([0, 1]), known.item[:1], known.value[:1], known.time[:1]), 0)
-    assert one.tolist() == pytest.approx([1 / math.log(3), math.exp(-2) / math.log(3), 0, 0])
 
 
 @st.composite

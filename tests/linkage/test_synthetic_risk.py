@@ -269,13 +269,6 @@ def binomial(k, n, p):
     return comb(n, k) * p**k * (1 - p) ** (n - k)
 
 
-def test_the_same_seed_gives_the_same_numbers():
-    tables = copied(300)
-    for attack, options in ((linkability, LINK), (inference, TELL), (singling_out, {"columns": 2})):
-        one, two, other = (attack(*tables, **options, attacks=100, seed=s) for s in (5, 5, 6))
-        assert one == two != other
-
-
 @pytest.mark.parametrize(
     ("call", "told"),
     [

@@ -14,6 +14,8 @@ import lethe
 from lethe.errors import InputError
 from lethe.linkage.table.population import population_uniqueness
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 QUIET: dict[str, Any] = {"save": False, "quiet": True}
 
 

@@ -11,6 +11,8 @@ from lethe.linkage.records.attackers import Adversary, boards_of, look, simulate
 from lethe.linkage.records.facts import index_facts
 from lethe.linkage.settings import RecordSettings
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 
 def columns(rows, *names):
     return dict(zip(names, map(np.array, zip(*rows, strict=True)), strict=True))

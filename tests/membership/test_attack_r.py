@@ -4,18 +4,9 @@ import numpy as np
 import pytest
 from simulated import DESIGNS, paired, signals
 
-from lethe.membership.attacks.rmia import attack_r, own_quantile
+from lethe.membership.attacks.rmia import attack_r
 from lethe.membership.leave_one_out import scored_cells
 from lethe.training.design import partners
-
-
-def test_by_hand():
-    reference = np.array([[1.0, 5.0], [2.0, 6.0], [3.0, 7.0]])
-    members = np.array([[False, True], [False, False], [True, False]])
-    found = own_quantile(np.array([2.0, 6.5]), reference, members)
-    assert found.tolist() == [0.75, 0.5]  # above 1, tied with 2; above 6, below 7
-    everywhere = own_quantile(np.array([2.0, 6.5]), reference, np.ones((3, 2), bool))
-    assert np.isnan(everywhere).all()
 
 
 def naive(phi, members):

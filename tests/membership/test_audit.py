@@ -73,7 +73,7 @@ COUNTS: list[int] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def in_this_process(measured_here, unplanted):
+def in_this_process(unplanted):
     """Chunks are trained here, not in other processes, and counted."""
 
     def here(jobs, work, workers):
@@ -141,15 +141,6 @@ def test_every_candidate_is_attacked_with_its_own_shadow_models(finished):
     assert len({shard["members"].tobytes() for shard in shards}) == 1  # the same splits
 
 
-def test_resume_trains_a_damaged_shard_again_and_nothing_else(finished, trained):
-    path, findings, _ = finished
-    shard = next((path / "shadows").glob("removal-*/00000.safetensors"))
-    shard.write_bytes(shard.read_bytes()[:-100])
-    again = run(path, small(), TINY, AuditSettings(models=8, attack=QUICK))
-    assert sum(trained) == load(shard.read_bytes())["members"].shape[0]
-    assert again.to_bytes() == findings.to_bytes()
-
-
 def linear(path, models=8, seed=0, data=None, **settings):
     chosen = AuditSettings(models=models, seed=seed, **{"attack": QUICK, **settings})
     return run(path, small() if data is None else data, LINEAR, chosen)
@@ -200,13 +191,18 @@ def test_more_models_keep_the_shards_and_the_weights(tmp_path, trained):
     assert more["candidates"][1]["vulnerability"]["baseline_records_t"]["value"] is not None
 
 
-def test_a_lost_exposure_file_is_made_again_alike(tmp_path, trained):
+def test_a_damaged_shard_is_trained_again_and_lost_exposures_cost_nothing(tmp_path, trained):
     path = tmp_path / "run"
 
     def audited():
         return linear(path, 4, data=small(120), mitigations=("weighted",)).to_bytes()
 
     first = audited()
+    trained.clear()
+    shard = next((path / "shadows").glob("weighted-*/00000.safetensors"))
+    shard.write_bytes(shard.read_bytes()[:-100])
+    assert audited() == first
+    assert sum(trained) == load(shard.read_bytes())["members"].shape[0]
     trained.clear()
     (path / "exposure.safetensors").unlink()
     assert audited() == first
@@ -237,9 +233,8 @@ def test_a_class_that_some_splits_lack(tmp_path):
     assert document["candidates"][0]["risk"]["value"] > 0.1
 
 
-@pytest.mark.parametrize("rows", [60, 151])
-def test_odd_and_small_numbers_of_records(tmp_path, rows):
-    assert checked(linear(tmp_path / "run", models=4, data=small(rows), mitigations=()))
+def test_an_odd_and_small_number_of_records(tmp_path):
+    assert checked(linear(tmp_path / "run", models=4, data=small(61), mitigations=()))
     for name in ("records.*", "explorer.html"):  # on request only
         assert not list((tmp_path / "run").glob(name))
 
@@ -279,7 +274,7 @@ def test_a_forest_whose_votes_saturate_is_audited_and_warned_about(tmp_path):
 
     data = subset(digits(), 160, 0)
     recipe = SklearnRecipe(RandomForestClassifier(10))
-    settings = AuditSettings(models=16, mitigations=("none",))
+    settings = AuditSettings(models=16, mitigations=("none",), attack=QUICK)
     with module.open_run(tmp_path / "run", data, recipe, settings) as run:
         document = audit_model(data, recipe, settings, run, workers=1).to_json()
     jsonschema.validate(document, schema())

@@ -107,7 +107,6 @@ def test_candidates_of_ones_own() -> None:
         build_candidates(settings, ANY, [own])
 
 
-@pytest.mark.usefixtures("trained_here")
 def test_no_function_of_an_answer_shows_more_than_the_answer() -> None:
     """Labels of changed copies tell more of a nearest neighbour than its own probabilities."""
     from sklearn.neighbors import KNeighborsClassifier

@@ -11,6 +11,8 @@ from lethe.data.tables import load
 from lethe.membership.checks import duplicates
 from lethe.membership.measure import run_attacks
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 
 @pytest.fixture
 def thrice(tmp_path):
@@ -41,7 +43,6 @@ def make():
 """
 
 
-@pytest.mark.usefixtures("trained_here")
 def test_the_command_says_it_on_the_console_and_in_the_report(thrice, tmp_path, capsys):
     (tmp_path / "mine.py").write_text(RECIPE)
     asked = ["audit", "model", str(thrice), "--label", "y", "--models", "4", "--workers", "1"]

@@ -64,16 +64,6 @@ def test_scores_file_end_to_end(npz):
     assert document["attacks_not_run"]
 
 
-@pytest.mark.usefixtures("unplanted_here")
-def test_identical_inputs_give_identical_bytes():
-    """Attacks that draw at random among them."""
-    one, same, other = (
-        audit_scores("x", audit(8, 40), AuditSettings(models=8, seed=seed)) for seed in (0, 0, 1)
-    )
-    assert one.to_bytes() == same.to_bytes()
-    assert one.candidates != other.candidates
-
-
 def test_groups_widen_the_intervals(made, few):
     groups = np.arange(300) // 10
     grouped = Shadows(made.signals, made.members, made.ids, made.labels, groups)
@@ -110,10 +100,9 @@ def test_fewer_than_four_models_are_refused(made, tmp_path):
         nearly_balanced(5, 120),
         coins(6, 151),
         coins(17, 80, 1, 0.3),
-        paired(4, 24),
         paired(16, 20),
     ],
-    ids=["pairs and one", "odd", "coins", "few in", "few models", "fewest records"],
+    ids=["pairs and one", "odd", "coins", "few in", "fewest records"],
 )
 def test_odd_shapes_are_audited(members):
     """LeakPro crashes on an odd population."""
@@ -134,12 +123,6 @@ def test_constant_and_saturated_signals_are_audited():
         document = checked(audit_scores("x", shadows(members, phi), settings))
         status = {check["name"]: check["status"] for check in document["checks"]}
         assert status["tied or saturated signals"] == "warn"
-
-
-@pytest.mark.usefixtures("unplanted_here")
-def test_tiny_samples_fall_back_to_the_auc():
-    document = checked(audit_scores("x", audit(4, 20), AuditSettings()))
-    assert document["frontier"]["risk"] == "auc of the strongest attack"
 
 
 GATES = {
@@ -171,13 +154,6 @@ def test_a_rule_at_an_unusual_rate_is_measured(made):
     assert document["rules"][0]["evidence"]["value"] is not None
     assert "0.05" in document["candidates"][0]["attacks"]["lira-online"]["tpr"]
     assert document["verdict"]["outcome"] == "pass"
-
-
-def test_undecided_is_said(made, few):
-    gate = (f"tpr@0.01<={few['candidates'][0]['risk']['value']}",)
-    document = checked(audit_scores("x", made, replace(FEW, rule=gate)))
-    assert document["verdict"]["outcome"] == "not-enough-evidence"
-    assert "not enough evidence" in document["verdict"]["words"][0]
 
 
 @pytest.mark.usefixtures("unplanted_here")

@@ -30,7 +30,7 @@ TRAINED: list[int] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def in_this_process(measured_here, unplanted):
+def in_this_process(unplanted):
     """Chunks are trained here, not in other processes, and counted."""
 
     def here(jobs, work, workers):
@@ -213,18 +213,6 @@ def test_stops_are_compared_by_lira_where_the_audit_has_no_attack_by_a_formula()
     first = replace(first, results={"learned-ratio": first.results["lira-online"]})
     best, (stop,) = compare_stops((1,), cut, first, QUICK)
     assert best == 1 and stop.attack == "lira-online"
-
-
-def test_a_lost_chunk_is_trained_again_to_the_same_bytes(run):
-    path, findings, _ = run
-    shards = sorted(path.glob("shadows/baseline-*/*.safetensors"))
-    written = [shard.read_bytes() for shard in shards]
-    shards[0].write_bytes(written[0][:-50])
-    again = in_folder(path)
-    assert sum(TRAINED) == 8 and again.to_bytes() == findings.to_bytes()
-    assert [shard.read_bytes() for shard in shards] == written
-    in_folder(path, settings=replace(QUICK, mitigations=("none",)))
-    assert sum(TRAINED) == 0
 
 
 def test_by_hand_early_stopping_is_the_plain_models(run):

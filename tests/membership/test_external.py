@@ -21,7 +21,7 @@ from lethe.training.folder import RunFolder
 from lethe.training.recipe import SklearnRecipe
 from lethe.training.shadows import Shadows
 
-pytestmark = pytest.mark.usefixtures("trained_here", "unplanted")
+pytestmark = pytest.mark.usefixtures("unplanted")
 
 LINEAR = SklearnRecipe(LogisticRegression(max_iter=300, C=30.0))
 

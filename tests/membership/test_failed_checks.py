@@ -19,6 +19,8 @@ from lethe.membership.measure import judged, run_attacks, strongest_metric
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.obfuscation import BASELINE
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 BOTH = AuditSettings(models=8, attack=("lira-online", "loss-threshold"), rule=("auc<=0.95",))
 
 

@@ -13,6 +13,8 @@ from lethe.membership.scoring import score_targets
 from lethe.membership.settings import AuditSettings
 from lethe.training.shadows import Shadows, read_models
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 MODELS, RECORDS, HELD = 24, 1200, 60
 
 

@@ -16,6 +16,8 @@ from lethe.training.chunks import Spec, chunk_jobs, train_chunk
 from lethe.training.recipe import CallableRecipe, Treatment
 from lethe.training.shadows import Shadows
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 QUIET = {"save": False, "quiet": True}
 
 
@@ -95,19 +97,19 @@ def split(kind, X, rng):
     }[kind]
 
 
-@pytest.mark.parametrize("kind", ["by a column", "near the middle", "by two columns"])
+@pytest.mark.parametrize("kind", ["random", "by a column", "near the middle", "by two columns"])
 def test_members_that_features_tell_stop_the_verdict_of_a_fitted_model(kind):
     rng = np.random.default_rng(1)
     X = rng.normal(size=(600, 5))
     y = (X[:, 0] + rng.normal(size=600) > 0).astype(int)
-    outcomes = {}
-    for drawn in ("random", kind):
-        members = split(drawn, X, rng)
-        fitted = LogisticRegression().fit(X[members], y[members])
-        found = lethe.audit(fitted, X, y, members=members, rule="auc<=0.5", **QUIET)
-        outcomes[drawn] = [one for one in found.checks if "members-drawn-alike" in one["name"]]
-    assert not outcomes["random"]
-    (check,) = outcomes[kind]
+    members = split(kind, X, rng)
+    fitted = LogisticRegression().fit(X[members], y[members])
+    found = lethe.audit(fitted, X, y, members=members, rule="auc<=0.5", **QUIET)
+    checks = [one for one in found.checks if "members-drawn-alike" in one["name"]]
+    if kind == "random":
+        assert not checks
+        return
+    (check,) = checks
     assert check["status"] == "fail" and "--accept members-drawn-alike" in check["detail"]
     assert found.verdict["outcome"] == "not-enough-evidence"
 

@@ -237,19 +237,6 @@ def test_a_rate_is_found_and_clustering_widens_it():
     assert together.tpr[0.1].width > 2 * alone.tpr[0.1].width
 
 
-def test_the_excess_over_itself_is_nothing():
-    member = np.arange(400) < 200
-    score = np.random.default_rng(0).normal(size=400) + member
-    who = People(member, np.arange(400), 0)
-    mine, again, blind = (
-        rates_of(who, one, (0.1,))
-        for one in (score, score.copy(), np.random.default_rng(1).normal(size=400))
-    )
-    same = paired(mine, again, 0.1, 0.95)
-    assert same.value == same.low == same.high == 0
-    assert paired(mine, blind, 0.1, 0.95).low > 0
-
-
 WORDS = [f"w{at}" for at in range(300)]
 
 

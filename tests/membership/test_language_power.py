@@ -88,6 +88,21 @@ def test_texts_that_alone_tell_members_stop_the_verdict_until_that_is_waived():
         LanguageSettings(accept=("copies",))
 
 
+def test_several_texts_of_a_person_together_tell_more_than_one():
+    table, plan, model, base = made_up(np.random.default_rng(3), 0.15, texts=480)
+    people = np.where(table.member, 0, 1000)
+    for side in (table.member, ~table.member):
+        people[side] += np.arange(side.sum()) // 2
+    table = Texts(table.texts, table.ids, table.member, people, named_people=True)
+    found = {
+        unit: audited(table, plan, model, base, watched(plan), unit=unit)
+        for unit in ("text", "person")
+    }
+    assert found["person"].data["units"] == [120, 120]
+    auc = {unit: one.candidates[0]["measures"]["auc"]["value"] for unit, one in found.items()}
+    assert auc["person"] > auc["text"] + 0.03
+
+
 def test_no_attack_of_the_model_or_of_a_view_lies_above_the_headline():
     """Of `loss`, which the family left out beside a base, 48 % stood under a headline of 42 %."""
     found = audited(*made_up(np.random.default_rng(3), 0.4))

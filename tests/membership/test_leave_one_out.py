@@ -136,31 +136,6 @@ def test_equal_counts_other_than_half_lose_a_counterpart_too(inside):
         assert set(references.outside.count) == {8 - inside - 1}
 
 
-def test_hand_worked():
-    """Four models, one record: of the target and its partner nothing remains."""
-    members = np.array([[1, 0], [0, 1], [1, 1], [0, 0]], bool)
-    phi = np.array([[9.0, 1.0], [2.0, 8.0], [5.0, 6.0], [3.0, 0.0]])
-    first = next(iter(leave_one_out(phi, members)))
-    assert first.target == 0
-    assert first.inside.mean.tolist() == [5.0, 6.0]
-    assert first.outside.mean.tolist() == [3.0, 0.0]
-    assert first.inside.count.tolist() == [1, 1]
-    assert np.isnan(first.inside.variance()).all()
-    assert math.isnan(first.inside.within())
-    assert first.inside.total() == pytest.approx(0.5)
-
-
-def test_moments_by_hand():
-    side = moments(
-        np.array([[1.0, 5.0], [3.0, 7.0], [8.0, 9.0]]), np.array([[1, 0], [1, 0], [0, 1]], bool)
-    )
-    assert side.count.tolist() == [2, 1]
-    assert side.mean.tolist() == [2.0, 9.0]
-    assert side.squares.tolist() == [2.0, 0.0]
-    assert side.within() == 2.0
-    assert side.total() == pytest.approx(np.var([1, 3, 9], ddof=1))
-
-
 def test_records_without_models_on_a_side_get_nothing_instead_of_mean_zero():
     """SACRO-ML gives them mean 0 and deviation 0, and so a score."""
     members = coins(8, 40, 2)

@@ -21,7 +21,7 @@ from lethe.membership.settings import AuditSettings
 from lethe.training.folder import RunFolder, SettledRun
 from lethe.training.recipe import SklearnRecipe
 
-pytestmark = pytest.mark.usefixtures("trained_here", "unplanted")
+pytestmark = pytest.mark.usefixtures("unplanted")
 
 LINEAR = SklearnRecipe(LogisticRegression(max_iter=300, C=30.0, tol=0.01))
 

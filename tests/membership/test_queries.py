@@ -23,7 +23,7 @@ from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, TorchRecipe
 from lethe.training.shadows import Shadows
 
-pytestmark = pytest.mark.usefixtures("trained_here", "unplanted")
+pytestmark = pytest.mark.usefixtures("unplanted")
 
 
 def null_sd(members):

@@ -27,7 +27,7 @@ from lethe.training.models import default_recipe
 from lethe.training.recipe import CallableRecipe, SklearnRecipe
 from lethe.training.shadows import Shadows
 
-pytestmark = pytest.mark.usefixtures("trained_here", "unplanted")
+pytestmark = pytest.mark.usefixtures("unplanted")
 
 FOREST = SklearnRecipe(RandomForestRegressor(10, min_samples_leaf=2))
 QUICK = ("lira-online", "loss-threshold")

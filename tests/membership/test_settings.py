@@ -1,16 +1,12 @@
 """Settings: what is taken, what is refused and in which words."""
 
-import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
 
 from lethe.errors import InputError
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.candidates import build_candidates
 from lethe.membership.settings import AuditSettings
-from lethe.training.batches import stop_epochs
-from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
+from lethe.training.recipe import TorchRecipe
 
 ALL = [
     "uniform-noise",
@@ -43,11 +39,6 @@ def test_defaults_are_those_of_the_design():
     assert (made.noise, made.alpha, made.beta, made.keep_records) == (0.01, 2.0, 2.0, False)
     assert made.fprs() == (0.1, 0.01, 0.001)
     assert made.attack == ("auto",)
-
-
-@pytest.mark.parametrize("asked, built", [(4, 4), (5, 6), (63, 64), (64, 64)])
-def test_odd_numbers_of_models_are_rounded_up(asked, built):
-    assert AuditSettings(models=asked).models == built
 
 
 @pytest.mark.parametrize(
@@ -105,14 +96,6 @@ def test_rates_of_the_gate_are_measured():
     ]
 
 
-def test_candidates_of_a_torch_recipe():
-    built, skipped = build_candidates(AuditSettings(noise=0.05, noise_convention="record"), TORCH)
-    assert [one.name for one in built] == ["baseline", *ALL] and skipped == []
-    by_name = {one.name: one for one in built}
-    assert by_name["uniform-noise"].settings["noise"] == pytest.approx(0.01)  # 0.05 / sqrt(25)
-    assert by_name["early-stopping"].settings["stops"] == list(stop_epochs(TORCH.epochs))
-
-
 def test_no_noise_leaves_out_the_noisy_candidates():
     built, _ = build_candidates(AuditSettings(noise=0.0), TORCH)
     assert [one.name for one in built] == [
@@ -122,38 +105,6 @@ def test_no_noise_leaves_out_the_noisy_candidates():
         "equal-mean-weight",
         "early-stopping",
     ]
-
-
-def test_unknown_names_get_a_hint():
-    with pytest.raises(InputError, match="mitigation='wieghted' .* Did you mean 'weighted'?"):
-        build_candidates(AuditSettings(mitigations=("wieghted",)), TORCH)
-    with pytest.raises(InputError, match="release='baselin' .* Did you mean 'baseline'?"):
-        build_candidates(AuditSettings(release="baselin"), TORCH)
-    with pytest.raises(InputError, match="release='removal' must be one of 'baseline', 'weighted'"):
-        build_candidates(AuditSettings(mitigations=("weighted",), release="removal"), TORCH)
-
-
-def test_what_a_recipe_cannot_carry_is_skipped_with_the_reason():
-    built, skipped = build_candidates(AuditSettings(), SklearnRecipe(LogisticRegression()))
-    assert [one.name for one in built] == ["baseline", "weighted", "removal", "equal-mean-weight"]
-    assert [one.name for one in skipped] == ["uniform-noise", "weighted-noise", "early-stopping"]
-    assert all("torch recipe" in one.why for one in skipped)
-    built, skipped = build_candidates(AuditSettings(), SklearnRecipe(KNeighborsClassifier()))
-    assert [one.name for one in built] == ["baseline", "removal"]
-    assert "KNeighborsClassifier.fit takes no sample_weight" in [one.why for one in skipped]
-    built, skipped = build_candidates(
-        AuditSettings(),
-        CallableRecipe(lambda rows, weights, seed: lambda rows: np.zeros((len(rows), 2))),
-    )
-    assert [one.name for one in built] == ["baseline", "weighted", "removal", "equal-mean-weight"]
-    assert len(skipped) == 3
-
-
-def test_asking_for_what_cannot_be_carried_is_an_error():
-    with pytest.raises(InputError, match="mitigation 'uniform-noise': .*torch recipe"):
-        build_candidates(
-            AuditSettings(mitigations=("uniform-noise",)), SklearnRecipe(LogisticRegression())
-        )
 
 
 def test_attacks_are_named_or_left_to_auto_or_all():

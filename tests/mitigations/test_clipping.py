@@ -41,29 +41,6 @@ def test_two_examples_by_hand(way: str) -> None:
     assert plan.way == way and plan.reasons == ()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_weights_come_after_clipping(way: str) -> None:
-    """Weight 0.5 halves the clipped gradient; weighted before, 0.5 x 3 = 1.5 would stay whole."""
-    plan = plan_clipping(one_line(), output, TWO, way=way)
-    total, norms = plan.clipped_sum(TWO, clip=1.5, weights=torch.tensor([0.5, 0.0]))
-    assert norms.tolist() == [3.0, 1.0]
-    torch.testing.assert_close(total["weight"], torch.tensor([[0.5, 0.5]]))
-    torch.testing.assert_close(total["bias"], torch.tensor([0.25]))
-
-
-def test_a_weighted_example_changes_the_sum_by_weight_times_clip() -> None:
-    torch.manual_seed(1)
-    module, batch = models.lower(), models.words(8)
-    plan = plan_clipping(module, models.loss, batch)
-    weights = torch.linspace(0, 1, 8)
-    total, norms = plan.clipped_sum(batch, 1e-3, weights)
-    assert float(norms.min()) > 1e-3
-    for row in range(8):
-        kept = [other for other in range(8) if other != row]
-        rest, _ = plan.clipped_sum(tuple(part[kept] for part in batch), 1e-3, weights[kept])
-        assert models.gap(total, rest) / 1e-3 == pytest.approx(float(weights[row]), abs=1e-4)
-
-
 def test_book_keeping_uses_one_backward_pass_and_no_parameter_gradient(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

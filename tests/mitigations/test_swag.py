@@ -58,15 +58,6 @@ def covariance_of(path: Walk, rank: int, scale: float) -> np.ndarray:
     return np.asarray(scale * (np.diag(np.maximum(variance, 1e-30)) + low))
 
 
-def test_three_collections_by_hand() -> None:
-    """1, 2, 6: means 1, 1.5, 3; variance 14/3; deviations 0, 0.5, 3, of which two are kept."""
-    swag = fitted([{"w": torch.tensor([x])} for x in (1.0, 2.0, 6.0)], rank=2)
-    assert (swag.count, swag.stored, swag.size) == (3, 2, 1)
-    assert mean(swag)["w"].item() == pytest.approx(3)
-    assert variance(swag)["w"].item() == pytest.approx(14 / 3)
-    assert sorted(deviations(swag)["w"].flatten().tolist()) == pytest.approx([0.5, 3])
-
-
 @settings(max_examples=15)
 @given(st.integers(0, 10_000), st.integers(2, 12), st.integers(1, 6))
 def test_state_against_the_definitions(seed: int, steps: int, rank: int) -> None:

@@ -21,7 +21,6 @@ from lethe.queries import ask as asking
 from lethe.queries.ask import ask
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.contract import (
-    BudgetExhausted,
     Mismatch,
     NoLedger,
     PaidUnanswered,
@@ -128,19 +127,6 @@ def test_a_group_of_the_name_of_a_number_is_kept_apart(people: Path) -> None:
     row = replace(reply.answers.rows[0], key={"value": "Kent", "low": "x"})
     frame = replace(reply, answers=replace(reply.answers, rows=(row,))).to_frame()
     assert frame["value (group)"].tolist() == ["Kent"] and frame["value"].tolist() == [row.value]
-
-
-def test_the_same_question_of_another_analyst_is_paid_for(people: Path, budget: Path) -> None:
-    ask(people, "count()", epsilon=0.5, budget=budget, analyst="ann")
-    assert not ask(people, "count()", epsilon=0.5, budget=budget, analyst="bob").stored
-
-
-def test_an_exhausted_budget_refuses_in_plain_words(people: Path, budget: Path) -> None:
-    ask(people, "count()", epsilon=1.5, budget=budget)
-    with pytest.raises(BudgetExhausted):
-        ask(people, MEAN, epsilon=0.6, budget=budget)
-    assert spent(budget) == (1_500_000_000, 1, 1)
-    assert ask(people, MEAN, epsilon=0.5, budget=budget).left is None
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The ledger's contract, on SQLite and, where a server can be started, on PostgreSQL."""
 
 import contextlib
-import json
 import math
 import re
 import sqlite3
@@ -285,20 +284,6 @@ def test_several_at_once_never_overspend(where, opened):
         assert ledger.status("people").spent.units == 69 * 10**6 and ledger.verify().ok
 
 
-def test_entries_are_in_order_and_exported(opened):
-    ledger = opened()
-    receipt = spend(ledger, query="mean(age) in [18, 100]")
-    ledger.answered(receipt, "41.5")
-    kinds = [(one.number, one.kind, one.answers) for one in ledger.entries("people")]
-    assert kinds == [(0, "create", None), (1, "spend", None), (2, "answer", 1)]
-    rows = list(ledger.export("people"))
-    assert json.loads(json.dumps(rows)) == rows
-    assert rows[1]["body"]["query"] == "mean(age) in [18, 100]"
-    assert rows[1]["body"]["charge"] == [ONE // 2, 0]
-    assert rows[2]["state"]["spent"] == [ONE // 2, 0]
-    assert rows[1]["previous"] == rows[0]["hash"]
-
-
 def test_a_clock_that_goes_back_is_noted_and_changes_nothing(opened, monkeypatch):
     times = iter(["2030-01-01T00:00:02+00:00", "2030-01-01T00:00:01+00:00"])
     ledger = opened()
@@ -464,10 +449,6 @@ def test_a_server_out_of_reach(tmp_path):
     with pytest.raises(Unavailable, match="cannot be used") as caught:
         ledger.datasets()
     assert "secret" not in str(caught.value)
-
-
-def test_the_fingerprint_is_the_one_of_the_budget(opened):
-    assert opened().status("people").fingerprint == FINGERPRINT
 
 
 REFUSALS = (

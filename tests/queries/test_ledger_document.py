@@ -1,6 +1,5 @@
 """The findings and the page of a ledger."""
 
-import contextlib
 import math
 from html.parser import HTMLParser
 
@@ -14,7 +13,7 @@ from lethe.evidence.findings import Findings, schema
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.rules import QUERY_METRICS, parse_rule
 from lethe.queries.charge import Charge
-from lethe.queries.ledger.document import burn_down, findings_on, proven
+from lethe.queries.ledger.document import findings_on, proven
 from lethe.report import render
 from lethe.report.of_answers import Ledger
 
@@ -94,27 +93,31 @@ def test_what_a_spending_proves(ledger, charge, kind, parameters):
     assert proven(ledger.status("people"), Charge(charge.rule, 0)) is None
 
 
-def test_a_long_burn_keeps_its_ends(tmp_path, monkeypatch):
-    monkeypatch.setattr("lethe.queries.ledger.document._MOST_POINTS", 10)
-    ledger = made(tmp_path / "long.db", budget=Charge("epsilon", ONE))
-    for at in range(43):
-        spend(ledger, pure(0.02), query=str(at))
-    points = burn_down(list(ledger.entries("people")))
-    assert [one["queries"] for one in points] == [0, 5, 10, 15, 20, 25, 30, 35, 40, 43]
-    assert points[-1]["left"]["amount"] == 0.14
-    ledger.close()
+STORED = '{"rows": [{"value": 91, "low": 85.0, "high": 97.0}, {"value": 3, "low": 1, "high": 5}]}'
 
 
-@pytest.mark.parametrize("queries", [0, 9, 10, 23, 44])
-def test_the_table_of_what_was_left_ends_with_the_last_answer(tmp_path, queries):
-    with contextlib.closing(made(tmp_path / "b.db", budget=Charge("epsilon", ONE))) as ledger:
-        for at in range(queries):
-            spend(ledger, pure(0.02), query=str(at))
-        (table,) = Ledger(findings_on(ledger, "people").to_json()).attacks()
-    assert len(table.rows) <= 11
-    first, last = table.rows[0], table.rows[-1]
-    assert (first[0], last[0]) == ("0", str(queries))
-    assert last[1][1].value == f"{1 - queries * 0.02:.6g}"
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [(STORED, "91 (85 to 97), first of 2 rows"), (None, None), ("1", None), ('{"rows": []}', None)],
+)
+def test_every_question_is_listed_for_the_person_who_checks_it(ledger, answer, shown):
+    receipt = spend(ledger, pure(0.5), query="count() | epsilon 0.5 | key")
+    if answer:
+        ledger.answered(receipt, answer)
+    ledger.raise_budget("people", Charge("epsilon", 3 * ONE, 10**12), reason="more")
+    for at in range(12):
+        spend(ledger, pure(0.05), query=str(at))
+    document = findings_on(ledger, "people", ["spent<=0.95"]).to_json()
+    (table,) = Ledger(document).attacks()
+    assert [name for name, _ in table.rows][:2] == ["1. count()", "2. 0"] and len(table.rows) == 13
+    first, last = table.rows[0][1], table.rows[-1][1]
+    assert first[0] == (shown or "no answer is stored")
+    assert [str(cell)[:5] for cell in first[1:4]] == ["0.5", "1.5, ", "alice"]
+    assert first[4] == ("✓ Pass" if shown else "? Review: no answer is stored")
+    assert (str(last[1]), str(last[2])[:4]) == ("0.05", "1.9,")
+    checks = [row[1][4] for row in table.rows]
+    assert checks.index("✕ Fail: spent <= 0.95") == 10 and checks[9].startswith("? Review")
+    assert {row[1][5] for row in table.rows} == {""}  # room for a remark
 
 
 def test_bad_rules_and_names(ledger):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from reidentification_people import audit_embeddings, population, quick
 
-from lethe.data.vectors import read_embeddings
 from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification.audit import audit_released
 from lethe.reidentification.released import Released
@@ -137,11 +136,3 @@ class Trap:
 
     def __reduce__(self):
         return open, (self.path, "w")
-
-
-def test_objects_in_a_file_are_never_unpickled(tmp_path):
-    held = np.array([Trap(str(tmp_path / "harm"))] * len(PEOPLE["labels"]), object)
-    np.savez(tmp_path / "one.npz", representations=PEOPLE["representations"], user_ids=held)
-    with pytest.raises(InputError, match="Python objects"):
-        read_embeddings(tmp_path / "one.npz")
-    assert not (tmp_path / "harm").exists()

@@ -19,6 +19,8 @@ from lethe.reidentification.scored import Scorer
 from lethe.reidentification.sight import ALL, folds, sight_of
 from lethe.reidentification.smoothing import smooth
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 ROWS = [one for one in (*ATTACKERS, *FURTHER) if one.metric in ENROLLED]
 FAST = {"plays": 0, "radius_points": 20, "refine": 0, "surface": (), "sigmas": (1.0,)}
 

@@ -13,7 +13,7 @@ from sklearn.metrics import log_loss, roc_auc_score
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.intervals import clustered_share
-from lethe.reidentification.by_user import mean_by_user, mean_of_pools, share_of_users
+from lethe.reidentification.by_user import mean_by_user, mean_of_repeats, share_of_users
 from lethe.reidentification.released import AnyHead, LinearHead
 from lethe.reidentification.task import drawn_utility
 from lethe.reidentification.utility import (
@@ -238,7 +238,7 @@ def test_no_hit_leaves_the_limit_of_the_users_alone():
         (lambda: share_of_users([3.0, 0.0], [2, 2]), InputError, "hits"),
         (lambda: share_of_users([1.0], [2]), NotMeasurable, "2 users"),
         (lambda: share_of_users([1.0, 0.0], [1e20, 1.0]), NotMeasurable, "holds all trials"),
-        (lambda: mean_of_pools([0.1]), InputError, "pools"),
+        (lambda: mean_of_repeats([0.1]), InputError, "repeats"),
     ],
 )
 def test_bad_input_is_refused_in_words(call, error, words):

@@ -1,4 +1,4 @@
-"""Noise for a sweep: exact in distribution, shared, pooled; and the surface over it."""
+"""Noise for a sweep: exact in distribution, one for all levels; and the surface over it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy.stats import kstest, norm
 
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
-from lethe.reidentification.smoothing import Sample, UnitNoise, noise_pool, noise_pools, smooth
+from lethe.reidentification.smoothing import Sample, UnitNoise, smooth, unit_noise
 from lethe.reidentification.surface import attack_curve, largest_sigma, operating_point, tier
 from lethe.reidentification.vectors import effective_sigma
 
@@ -41,22 +41,11 @@ def nearest(sample):
     return np.bincount(sample.owner, credit, minlength=sample.users)
 
 
-def iter_of(clean, draws, **how):
-    return iter(noise_pool(clean, draws, **how))
-
-
-def unit_noises(clean, draws, **how):
-    """(pool, noise) of each draw."""
-    for index, pool in enumerate(noise_pools(clean, draws, **how)):
-        for noise in pool:
-            yield index, noise
-
-
 def test_noise_of_a_gallery_mean_is_that_of_its_rows():
     """Against noise on every row before the split: same variance, same independence."""
     rows = people(users=3, rows=8, dimension=2)
     clean = split(rows)
-    drawn = [noise.on(clean, 0.7) for _, noise in unit_noises(clean, 4000, mode="independent")]
+    drawn = [unit_noise(clean, draw).on(clean, 0.7) for draw in range(4000)]
     gallery = np.array([one.gallery - clean.gallery for one in drawn])
     probes = np.array([one.probes - clean.probes for one in drawn])
     error = 5 * math.sqrt(2 / 4000)
@@ -68,7 +57,7 @@ def test_noise_of_a_gallery_mean_is_that_of_its_rows():
 
 def test_m_draws_are_one_at_sigma_over_root_m():
     clean = split(people())
-    noise = next(iter_of(clean, 1))
+    noise = unit_noise(clean, 0)
     many, one = noise.on(clean, 1.5, draws=9), noise.on(clean, 0.5)
     np.testing.assert_allclose(many.gallery, one.gallery)
     np.testing.assert_allclose(many.probes, one.probes)
@@ -78,50 +67,17 @@ def test_m_draws_are_one_at_sigma_over_root_m():
 
 def test_the_same_unit_noise_serves_every_sigma():
     clean = split(people())
-    noise = next(iter_of(clean, 1, seed=5))
+    noise = unit_noise(clean, 0, seed=5)
     low, high = noise.on(clean, 0.25), noise.on(clean, 2.0)
     np.testing.assert_allclose((high.probes - clean.probes) / 8, low.probes - clean.probes)
     np.testing.assert_allclose((high.gallery - clean.gallery) / 8, low.gallery - clean.gallery)
 
 
-def test_draws_of_a_pool_share_vectors_and_are_pairings_of_their_own():
-    clean = split(people(users=4, rows=4))
-    draws = list(noise_pool(clean, len(clean.probes) * 4, seed=2))
-    base = {tuple(v) for v in draws[0].probes.round(9).tolist()}
-    pairs = set()
-    for draw in draws:
-        assert {tuple(v) for v in draw.probes.round(9).tolist()} == base
-        pairs.add((*draw.probes[0].round(9), *draw.gallery[0].round(9)))
-    assert len(pairs) == len(draws)
-    with pytest.raises(InputError, match="more pools"):
-        list(noise_pool(clean, len(clean.probes) * 4 + 1))
-
-
-def test_pools_share_the_draws_evenly_and_independent_ones_stand_alone():
+def test_draws_have_noise_of_their_own_and_come_again_from_the_seed():
     clean = split(people())
-    assert [k for k, _ in unit_noises(clean, 5, pools=2)] == [0, 0, 0, 1, 1]
-    assert [k for k, _ in unit_noises(clean, 3, mode="independent")] == [0, 1, 2]
-    first = [n.probes for _, n in unit_noises(clean, 3, mode="independent")]
-    assert not np.array_equal(np.sort(first[0].ravel()), np.sort(first[1].ravel()))
-    again = [n.probes for _, n in unit_noises(clean, 3, mode="independent")]
+    first, other, again = (unit_noise(clean, draw, seed=1).probes for draw in (0, 1, 0))
+    assert not np.isin(first, other).any()
     np.testing.assert_array_equal(first, again)
-
-
-def test_pooled_and_independent_draws_name_as_many():
-    """300 attacks each, at one sigma: means within 4 errors (pools are the units)."""
-    clean = split(people(users=25))
-    tries = len(clean.probes)
-
-    def shares(mode, pools, draws):
-        found: dict[int, list[float]] = {}
-        for index, noise in unit_noises(clean, draws, mode=mode, pools=pools, seed=7):
-            found.setdefault(index, []).append(nearest(noise.on(clean, 0.8)).sum() / tries)
-        return np.array([np.mean(values) for values in found.values()])
-
-    pooled, alone = shares("pooled", 60, 300), shares("independent", 1, 300)
-    error = math.sqrt(pooled.var(ddof=1) / len(pooled) + alone.var(ddof=1) / len(alone))
-    assert abs(pooled.mean() - alone.mean()) <= 4 * error
-    assert 0.1 < alone.mean() < 0.9
 
 
 def test_the_surface_is_a_curve_over_sigma_over_root_m():
@@ -157,14 +113,6 @@ def test_lift_falls_to_chance_and_tied_vectors_are_chance():
     assert tied.exposure == pytest.approx(np.full(10, 0.1))
 
 
-def test_permuted_people_are_chance():
-    clean = split(people(users=60))
-    rng = np.random.default_rng([0, 41])
-    mixed = Sample(clean.gallery, clean.gallery_rows, clean.probes, rng.permutation(clean.owner))
-    level = attack_curve(nearest, mixed, [0.0], thresholds=(), confidence=0.999).levels[0]
-    assert level.lift.low <= 1.0 <= level.lift.high
-
-
 def test_the_crossing_of_a_threshold_is_narrowed_down():
     """Each new level lies in the gap that hides the crossing, until it is narrow."""
     clean = split(people(users=60))
@@ -176,24 +124,6 @@ def test_the_crossing_of_a_threshold_is_narrowed_down():
     assert fine.at(high).lift.high < 5.0 <= fine.at(low).lift.high
     assert fine.private_from(0.5) is None and fine.gap(0.5) is None
     assert fine.asked == (0.0, 0.1, 10.0)
-
-
-def test_a_narrow_level_stops_early_and_the_others_go_on():
-    clean = split(people(users=200, rows=8))
-    calls = []
-    curve = attack_curve(
-        nearest,
-        clean,
-        [0.05, 2.0],
-        draws=12,
-        precision=0.15,
-        thresholds=(),
-        progress=lambda sigma, drawn: calls.append((sigma, drawn)),
-    )
-    assert curve.at(0.05).draws < curve.at(2.0).draws
-    assert calls[-1] == (2.0, curve.at(2.0).draws)
-    level = curve.at(0.05)
-    assert level.lift.width / 2 <= 0.15 * level.lift.value
 
 
 def test_the_interval_by_users_covers_the_share_over_other_people():
@@ -272,7 +202,6 @@ def bad_sample(**change):
         (lambda: attack_curve(nearest, bad_sample(), [-1.0]), "sigma"),
         (lambda: attack_curve(nearest, bad_sample(), []), "one entry"),
         (lambda: attack_curve(lambda s: [1.0], bad_sample(), [0.0]), "hits of each"),
-        (lambda: list(unit_noises(bad_sample(), 2, mode="both")), "mode"),
     ],
 )
 def test_bad_input_is_refused_in_words(call, words):

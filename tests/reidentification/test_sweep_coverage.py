@@ -1,7 +1,7 @@
 """Do intervals by users hold their level where all probes of a draw share one noisy gallery?
 
-At large noise a Top-1 of the sweep rests on few hits, people own very different numbers of rows,
-and the draws of a pool share their noise vectors. None of that may make an interval too narrow.
+At large noise a Top-1 of the sweep rests on few hits, and people own very different numbers of
+rows. Neither may make an interval too narrow.
 Truth is the share over all repetitions, each with people and noise of its own.
 """
 
@@ -25,7 +25,7 @@ class World:
         uneven: rows per user are log-normal, alike in gallery and probes; else 12 each.
         spread: of the users' vectors about a centre at distance 1; 0: nobody differs.
         dimension: of the vectors.
-        draws, pools, mode: as in `attack_curve`.
+        draws: as in `attack_curve`.
         metric: "cosine" or "l2".
         users: in the gallery.
         sigma: of the noise.
@@ -37,8 +37,6 @@ class World:
     spread: float
     dimension: int
     draws: int
-    pools: int
-    mode: str = "pooled"
     metric: str = "cosine"
     users: int = 120
     sigma: float = 2.0
@@ -100,8 +98,6 @@ def coverage(world: World, repetitions: int) -> Coverage:
             sample,
             [world.sigma],
             draws=world.draws,
-            pools=world.pools,
-            mode=world.mode,
             thresholds=(),
             seed=seed,
         ).levels[0]
@@ -121,22 +117,20 @@ def coverage(world: World, repetitions: int) -> Coverage:
 
 SHORT = 0.91
 """Where rows per user are log-normal and people differ, few heavy users carry the result (of 120 as
-many as 48 by Kish's count). With 40 draws of one pool the interval then still misses more often
-than 1 in 20, mostly from below: over 1,500 repetitions it held 0.913, with 4 draws 0.948."""
+many as 48 by Kish's count), and the interval misses more often than 1 in 20."""
 
 WORLDS = {
-    "nobody differs, 4 draws": World(False, 0.0, 64, 4, 2),
-    "nobody differs, uneven rows, 4 draws": World(True, 0.0, 64, 4, 2),
-    "nobody differs, uneven rows, one draw": World(True, 0.0, 64, 1, 1),
-    "nobody differs, uneven rows, L2": World(True, 0.0, 64, 4, 2, metric="l2"),
-    "few dimensions: hubs": World(True, 0.3, 3, 4, 2),
-    "some signal": World(False, 0.3, 64, 4, 2),
-    "much signal": World(False, 0.3, 64, 4, 2, sigma=0.4, tail=0.6),
-    "some signal, 40 draws of one pool": World(False, 0.3, 64, 40, 1),
-    "some signal, uneven rows": World(True, 0.3, 64, 4, 2, floor=SHORT),
-    "the same, independent draws": World(True, 0.3, 64, 4, 2, mode="independent", floor=SHORT),
-    "the same, 40 draws of one pool": World(True, 0.3, 64, 40, 1, floor=SHORT),
-    "the same, 400 users": World(True, 0.3, 64, 4, 2, users=400, floor=0.91),
+    "nobody differs, 4 draws": World(False, 0.0, 64, 4),
+    "nobody differs, uneven rows, 4 draws": World(True, 0.0, 64, 4),
+    "nobody differs, uneven rows, one draw": World(True, 0.0, 64, 1),
+    "nobody differs, uneven rows, L2": World(True, 0.0, 64, 4, metric="l2"),
+    "few dimensions: hubs": World(True, 0.3, 3, 4),
+    "some signal": World(False, 0.3, 64, 4),
+    "much signal": World(False, 0.3, 64, 4, sigma=0.4, tail=0.6),
+    "some signal, 40 draws": World(False, 0.3, 64, 40),
+    "some signal, uneven rows": World(True, 0.3, 64, 4, floor=SHORT),
+    "the same, 40 draws": World(True, 0.3, 64, 40, floor=SHORT),
+    "the same, 400 users": World(True, 0.3, 64, 4, users=400, floor=0.91),
 }
 
 

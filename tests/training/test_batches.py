@@ -16,7 +16,7 @@ from lethe.training.batches import (
     noise_seed,
     plan,
 )
-from lethe.training.recipe import SCHEDULES, Treatment
+from lethe.training.recipe import Treatment
 
 
 @given(st.integers(0, 60), st.integers(1, 20), st.integers(0, 9), st.integers(0, 3))
@@ -125,17 +125,3 @@ def test_one_cycle_is_torchs(steps: int) -> None:
         optimizer.step()
         if step < steps - 1:
             wanted.step()
-
-
-@given(schedule=st.sampled_from(SCHEDULES), steps=st.integers(1, 300), warmup=st.floats(0, 0.99))
-def test_factors_lie_between_0_and_1(schedule: str, steps: int, warmup: float) -> None:
-    rates = [factor(schedule, step, steps, warmup) for step in range(steps)]
-    assert all(0 <= rate <= 1 + 1e-12 for rate in rates)
-    if schedule == "constant":
-        assert rates == sorted(rates) and rates[-1] == 1 or round(warmup * steps) == steps
-
-
-def test_a_cosine_by_hand() -> None:
-    assert [factor("cosine", step, 4, 0.0) for step in range(4)] == pytest.approx(
-        [1.0, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5]
-    )

@@ -202,12 +202,3 @@ def test_a_damaged_shard_is_trained_again_to_the_same_bytes(tmp_path, expected, 
             train_chunk(job)
             again = job.finished()
             assert again is not None and (again.signals == shard.signals).all()
-
-
-def test_a_shard_of_another_spec_or_place_is_trained_again(tmp_path, expected) -> None:
-    jobs = jobs_in(tmp_path)
-    train_chunk(replace(jobs[0], spec_hash="another"))
-    assert train_chunk(jobs[0]) == WIDTH
-    shard_path(tmp_path, 1).write_bytes(shard_path(tmp_path, 0).read_bytes())
-    assert train_chunk(jobs[1]) == WIDTH
-    assert contents(tmp_path).items() <= expected.items()

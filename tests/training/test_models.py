@@ -17,6 +17,8 @@ from lethe.training.models import default_recipe, load_callable, load_recipe, ml
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
 from lethe.training.shadows import Shadows
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(autouse=True)
 def own_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:

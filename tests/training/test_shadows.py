@@ -18,6 +18,8 @@ from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Tr
 from lethe.training.shadows import Shadows
 from lethe.training.shards import shard_path
 
+pytestmark = pytest.mark.processes
+
 RNG = np.random.default_rng(0)
 LABELS = np.arange(40) % 2
 FEATURES = (RNG.normal(size=(40, 3)) + LABELS[:, None]).astype(np.float32)
@@ -251,11 +253,3 @@ def test_predicted_classes_are_kept_only_when_asked(tmp_path: Path) -> None:
     assert (found["asked"].signals == found["plain"].signals).all()
     some = found["asked"].select([4, 1]).population_predicted
     assert some is not None and (some == kept[[4, 1]]).all()
-
-
-def test_a_regression_has_no_predicted_classes(tmp_path: Path) -> None:
-    numbers = {"labels": FEATURES[:, 0].astype(np.float64), "classes": 0}
-    recipe = replace(TORCH, make_module=lambda: nn.Linear(3, 1), loss="squared-error")
-    jobs = chunk_jobs(spec(**numbers, recipe=recipe, predictions=True), tmp_path, 4, 4)
-    train(jobs)
-    assert Shadows.from_shards(jobs, IDS).population_predicted is None

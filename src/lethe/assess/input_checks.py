@@ -12,7 +12,7 @@ from lethe.evidence.frontier import Candidate
 
 WAIVABLE = (
     *("control-rows", "control-source", "control-nearer", "vocabulary", "identifiers", "twins"),
-    *("membership-order", "members-drawn-alike", "copies", "own-rows"),
+    *("membership-order", "members-drawn-alike", "copies", "own-rows", "stored-rows"),
 )
 """Checks that can stop a verdict; `accept` waives them by these names."""
 
@@ -57,9 +57,11 @@ def stopped(
 ) -> Sequence[Candidate]:
     """The candidates, without an attack that counts or a rule that is decided if a check stops.
 
-    Guarantee: While one does, no candidate passes or fails: the verdict is not enough evidence.
+    Guarantee: While one does, no candidate passes, and none fails: the verdict is not enough
+        evidence. What lies in the file takes nothing from the attacks, which may then fail a rule.
     """
-    names = {one.name for one in checks if one.effect == "stops"} - set(accept)
+    names = {one.name for one in checks if one.effect == "stops" and not one.in_the_file}
+    names -= set(accept)
     if not names:
         return candidates
     why = f"of the input: {', '.join(sorted(names))}"

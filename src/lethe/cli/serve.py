@@ -29,6 +29,7 @@ def serve(
     certificate: Path | None = None,
     key: Path | None = None,
     behind_proxy: bool = False,
+    metrics_port: int | None = None,
 ) -> int:
     """Serve private answers about tables, and models with a count of their answers, over HTTP.
 
@@ -43,8 +44,10 @@ def serve(
         certificate: PEM file of the TLS certificate.
         key: PEM file of its key.
         behind_proxy: TLS is ended by a proxy in front.
+        metrics_port: Counts for Prometheus at http://127.0.0.1:PORT/metrics, over all analysts.
     """
     from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
+    from lethe.queries.service.counts import RequestCounts
     from lethe.queries.service.web import build, check_place
     from lethe.queries.service.web import serve as listen
 
@@ -56,7 +59,11 @@ def serve(
         service = _service(settings, folder, stack)
         log = AuditLog(folder / settings["log"] if "log" in settings else sys.stderr)
         stack.callback(log.close)
-        app = build(service, tokens, RateLimiter(settings.get("per_minute", 60)), log)
+        counts = None
+        if metrics_port is not None:
+            counts = RequestCounts()
+            stack.callback(counts.listen(metrics_port))
+        app = build(service, tokens, RateLimiter(settings.get("per_minute", 60)), log, counts)
         listen(app, host, port, certificate, key)
     return 0
 

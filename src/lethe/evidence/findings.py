@@ -7,6 +7,8 @@ or inf: a value that cannot be given is null beside its limit, or `{"refused": w
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -129,6 +131,34 @@ class Findings:
         from lethe.report.notebook import card
 
         return card(self)
+
+    def metrics(self) -> dict[str, float]:
+        """Flat numbers for MLflow, Weights & Biases and the like; of groups and records none.
+
+        Returns:
+            ``CANDIDATE/METRIC`` with its limits under ``_low`` and ``_high`` for all that a rule
+            may judge, where ``tpr@0.01`` is ``tpr_at_0.01``; and how many rules ended in each
+            outcome, ``rules/pass``. What was not measured is left out.
+
+        >>> from lethe import audit_table
+        >>> found = audit_table({"age": [30, 30, 41, 52]}, "age", save=False, quiet=True)
+        >>> found.metrics()["baseline/unique"]
+        0.5
+        """
+        flat: dict[str, float] = {}
+        document = self.to_json()
+        for candidate in document["candidates"]:
+            for quantity, measured in candidate["measures"].items():
+                if "[" in quantity or measured is None:
+                    continue
+                name = f"{candidate['name']}/{quantity.replace('@', '_at_')}"
+                name = re.sub(r"[^A-Za-z0-9_./ :-]", "_", name)
+                for key, end in (("value", ""), ("low", "_low"), ("high", "_high")):
+                    if measured.get(key) is not None:
+                        flat[name + end] = float(measured[key])
+        for outcome, count in Counter(str(rule["outcome"]) for rule in document["rules"]).items():
+            flat[f"rules/{outcome.replace(' ', '_')}"] = float(count)
+        return flat
 
     def to_frame(self) -> pandas.DataFrame:
         """Every measured number, one a row.

@@ -16,7 +16,7 @@ from lethe.data.dataset import Dataset
 from lethe.evidence.document import AttackRow, NotRun, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
-from lethe.evidence.frontier import Candidate
+from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.guarantee import Guarantee, resting_on, where_people_have_several
 from lethe.evidence.of_model import (
     ClassRow,
@@ -346,6 +346,10 @@ class ModelSubject(Subject):
         settings = self.settings
         measured = [_candidate(one, settings, self.data, self.spec) for one in self.measured]
         return stopped(measured, self.inputs, settings.accept)
+
+    def recommended(self, frontier: Frontier) -> str | None:
+        rows = {one.name for one in self.inputs if one.in_the_file and one.effect == "stops"}
+        return None if rows - {*self.settings.accept} else super().recommended(frontier)
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
         one = next(one for one in self.measured if one.name == chosen)

@@ -2,19 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import functools
+import inspect
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing
 
 from lethe.assess.input_checks import InputCheck
 from lethe.data.columns import as_text
+from lethe.errors import LetheError
+from lethe.training.chunks import Spec
+from lethe.training.outputs import fit_sklearn
+from lethe.training.recipe import SklearnRecipe, TorchRecipe
+from lethe.training.users_code import build_module, seeded, users_code
 
 FEW = 5
 """People below which a leaf of a tree speaks about persons rather than about a group."""
-_ROWS = ("_fit_X", "support_vectors_", "X_train_", "X_fit_", "_X_fit", "X_")
-_DEPTH, _OBJECTS = 12, 20_000
+_ROWS = (
+    *("_fit_X", "support_vectors_", "X_train_", "X_fit_", "_X_fit", "X_", "training_data_"),
+    "_x_scores",
+)
+_WRAPPED = ("best_estimator_", "estimator_", "regressor_")
+_DEPTH, _OBJECTS, _CELLS = 20, 200_000, 10**8
+_SAMPLE = 500
+"""Records that a training function is given, to look at what its model keeps of them."""
+
+Part = tuple[str, Any]
+"""Something that a model holds, behind the path of attributes to it."""
+
+
+def stored_by(spec: Spec) -> list[InputCheck]:
+    """What a model that the audit's recipe trains keeps of its training; see `stored`.
+
+    An estimator is fitted once more, on all records that can be members. A torch module is looked
+    at as it is built: training changes its numbers and adds none. Of a training function one model
+    of 500 records is made, and the estimators and modules that it answers from are opened; of the
+    adapters for Lightning and transformers none is.
+
+    Guarantee: as `stored`, of estimators.
+    Assumes: the release is made by this recipe.
+    """
+    recipe, pool, seed = spec.recipe, np.flatnonzero(spec.pool), spec.seed % 2**31
+    people = np.arange(len(spec.pool)) if spec.groups is None else np.asarray(spec.groups)
+    features, models = np.array(spec.features), []
+    try:
+        with users_code("the recipe"), seeded(seed):
+            if isinstance(recipe, SklearnRecipe):
+                how = np.array(spec.labels), pool, spec.classes, spec.treatment, seed
+                model, inputs, _ = fit_sklearn(recipe, features, *how)
+                return list(stored(model, inputs, spec.pool, people))
+            if isinstance(recipe, TorchRecipe):
+                models = [build_module(recipe.make_module, seed)]
+            elif not hasattr(recipe.train, "describe"):
+                pool = np.sort(np.random.default_rng(seed).permutation(pool)[:_SAMPLE])
+                answers = recipe.train(pool, np.ones(len(pool), np.float32), seed)
+                models = [part for _, part in _parts(answers) if _is_model(part)]
+    except LetheError as error:
+        return [InputCheck("stored-unseen", "asks", f"What the model keeps was not seen: {error}")]
+    parts = [part for model in models for part in _parts(model)]
+    return list(_rows_and_leaves(parts, [features[pool]]))
+
+
+def _is_model(part: Any) -> bool:
+    fitted = hasattr(part, "get_params") or hasattr(part, "state_dict")
+    return fitted and not isinstance(part, type)
 
 
 def stored(
@@ -22,14 +77,15 @@ def stored(
 ) -> Iterator[InputCheck]:
     """What a fitted model keeps of its training, the gravest first.
 
-    Rows are those of nearest neighbours, support vectors, kernels and Gaussian processes, and any
-    other table in the model that holds training rows exactly, as the model saw them. A function
-    that answers is asked, not opened: hand over `model.predict_proba` where the file stays at home.
+    Rows are those of nearest neighbours, support vectors, kernels, Gaussian processes and search
+    trees, and any other table in the model that holds training rows exactly, as the model or one
+    of its steps saw them. A function that answers is asked, not opened: hand over
+    `model.predict_proba` where the file stays at home.
 
     Guarantee: A model that keeps training rows under one of the names above, or of tables whose
-        rows equal records of X, never passes a rule.
+        rows equal records of X, passes a rule only where this check is waived by name.
     Assumes: nothing about rows that a model keeps encoded, compressed or in memory of another
-        process.
+        process, nor about rows that five or more records share.
 
     Args:
         model: fitted; an estimator, pipeline or torch module.
@@ -37,16 +93,32 @@ def stored(
         members: (N,) the records that it was trained on.
         people: (N,) the person of each record.
     """
-    parts = list(_parts(model))
-    rows = [f"{len(table):,} rows in {name}" for name, table in _row_tables(parts, inputs)]
+    if callable(model) and not any(hasattr(model, name) for name in ("predict", "state_dict")):
+        return
+    inputs, people = _safe_indexing(inputs, np.flatnonzero(members)), people[members]
+    steps = list(_steps(model, inputs))
+    yield from _rows_and_leaves(list(_parts(model)), [inputs, *(seen for _, seen in steps)])
+    alone = dict.fromkeys(_single(model, steps, inputs, people))
+    if alone:
+        yield InputCheck(
+            "stored-vocabulary",
+            "asks",
+            f"The model file names what only one person of the training has: {', '.join(alone)}.",
+            "Set min_df or min_frequency to several people, or fix the list beforehand.",
+        )
+
+
+def _rows_and_leaves(parts: Sequence[Part], seen: Iterable[Any]) -> Iterator[InputCheck]:
+    """Rows and small leaves among the parts of a model; `seen` are its records, step by step."""
+    rows = [f"{count:,} rows in {name}" for name, count in _row_tables(parts, seen)]
     if rows:
         yield InputCheck(
             "stored-rows",
             "stops",
             f"The model file holds training rows themselves: {', '.join(rows[:4])}. Whoever has "
             "the file reads them without an attack.",
-            "Release a model that keeps no rows; if only its answers leave the house, audit the "
-            "function that answers, such as model.predict_proba.",
+            "Release a model that keeps no rows, or nothing but the answers of a function such as "
+            "model.predict_proba.",
         )
     leaves = [count for _, part in parts for count in _leaves(part)]
     small = sum(count < FEW for count in leaves)
@@ -59,61 +131,84 @@ def stored(
             "classes or targets.",
             "Set min_samples_leaf higher.",
         )
-    alone = list(_single(model, inputs, members, people))
-    if alone:
-        yield InputCheck(
-            "stored-vocabulary",
-            "asks",
-            f"The model file names what only one person of the training has: {', '.join(alone)}.",
-            "Set min_df or min_frequency to several people, or fix the list beforehand.",
-        )
 
 
-def _parts(model: Any) -> Iterator[tuple[str, Any]]:
-    """The model and all that it holds, with the path of attributes to each."""
-    todo: list[tuple[str, Any, int]] = [(type(model).__name__, model, 0)]
-    seen: set[int] = set()
-    while todo and len(seen) < _OBJECTS:
-        name, part, depth = todo.pop()
-        if id(part) in seen or callable(part) and not hasattr(part, "__dict__"):
+def _parts(model: Any) -> Iterator[Part]:
+    """The model and all that it holds, the least deep first."""
+    waiting: deque[tuple[str, Any, int]] = deque([(type(model).__name__, model, 0)])
+    seen: dict[int, Any] = {}  # held, or the id of a table made on the way would be used again
+    while waiting and len(seen) < _OBJECTS:
+        name, part, depth = waiting.popleft()
+        if hasattr(part, "detach"):
+            part = part.detach().cpu().numpy()
+        if id(part) in seen:
             continue
-        seen.add(id(part))
+        seen[id(part)] = part
         yield name, part
         if depth == _DEPTH or isinstance(part, type):
             continue
-        if hasattr(part, "named_buffers"):
-            listed = [*part.named_parameters(), *part.named_buffers()]
-            inside = {key: value.detach().cpu().numpy() for key, value in listed}
-        elif isinstance(part, Mapping):
-            inside = {str(key): value for key, value in part.items()}
-        elif isinstance(part, list | tuple) or (
-            isinstance(part, np.ndarray) and part.dtype == object
-        ):
-            inside = {str(place): value for place, value in enumerate(list(part)[:_OBJECTS])}
-        else:
-            inside = getattr(part, "__dict__", {}) if not isinstance(part, np.ndarray) else {}
-        for key, value in inside.items():
+        for key, value in _inside(part).items():
             if not isinstance(value, str | bytes | int | float | bool | None):
-                todo.append((f"{name}.{key}", value, depth + 1))
+                waiting.append((f"{name}.{key}", value, depth + 1))
 
 
-def _row_tables(parts: list[tuple[str, Any]], inputs: Any) -> Iterator[tuple[str, NDArray[Any]]]:
-    """Tables in a model that hold rows: by their name in scikit-learn, or by equal records."""
-    table = inputs.toarray() if hasattr(inputs, "toarray") else np.asarray(inputs)
-    known: set[bytes] = set()
-    if table.dtype.kind in "fiu" and table.ndim == 2 and table.shape[1] > 1:
-        varied = table.astype(np.float32)
-        known = {row.tobytes() for row in varied if len(np.unique(row)) > 1}
+def _inside(part: Any) -> Mapping[str, Any]:
+    """What a part holds, by name."""
+    if isinstance(part, Mapping):
+        return {str(key): value for key, value in part.items()}
+    if isinstance(part, list | tuple | set) or getattr(part, "dtype", "") == "O":
+        return {str(place): value for place, value in enumerate(list(part)[:_OBJECTS])}
+    if isinstance(part, functools.partial):
+        return {"func": part.func, "args": part.args, "keywords": part.keywords}
+    if inspect.ismethod(part):
+        return {"self": part.__self__}
+    if inspect.isfunction(part):
+        return {**inspect.getclosurevars(part).nonlocals, "defaults": part.__defaults__}
+    if hasattr(part, "query_ball_point"):  # a search tree of SciPy
+        return {"data": part.data}
+    return {} if isinstance(part, np.ndarray) else getattr(part, "__dict__", {})
+
+
+def _row_tables(parts: Iterable[Part], seen: Iterable[Any]) -> Iterator[tuple[str, int]]:
+    """Tables in a model and how many rows they hold: by scikit-learn's names, or equal records."""
+    known: set[Any] = set()
+    for records in {id(records): records for records in seen}.values():
+        counts = Counter(_rows(records))
+        known |= {row for row, count in counts.items() if row and count < FEW}
     for name, part in parts:
-        attribute = name.rpartition(".")[2]
-        array = part.toarray() if hasattr(part, "toarray") else part
-        if attribute in _ROWS and np.ndim(array) == 2 and len(array):
-            yield name, np.asarray(array)
-        elif isinstance(array, np.ndarray) and array.dtype.kind in "fiu" and array.ndim == 2:
-            if known and array.shape[1] == table.shape[1]:
-                equal = [row.tobytes() in known for row in array.astype(np.float32)]
-                if sum(equal):
-                    yield name, array[equal]
+        if name.rpartition(".")[2] in _ROWS and len(np.shape(part)) == 2 and part.shape[0]:
+            yield name, part.shape[0]
+        elif hasattr(part, "get_arrays"):  # a search tree over rows
+            yield name, len(part.get_arrays()[0])
+        elif known and (count := sum(row in known for row in _rows(part))):
+            yield name, count
+
+
+def _rows(table: Any) -> list[Any]:
+    """Rows of a table of two or more columns, such that equal rows are equal; "" if all cells are.
+
+    Vectors of one length in a list or a mapping are a table too.
+    """
+    if isinstance(table, Mapping):
+        table = list(table.values())
+    if isinstance(table, list | tuple):
+        vectors = len(table) > 1 and all(isinstance(row, np.ndarray | list) for row in table)
+        alike = vectors and len({np.shape(row) for row in table}) == 1
+        table = np.array(table) if alike else None
+    elif hasattr(table, "columns") and hasattr(table, "to_numpy"):
+        table = table.to_numpy()
+    elif hasattr(table, "toarray"):
+        table = table.toarray() if np.prod(table.shape) <= _CELLS else None
+    if not isinstance(table, np.ndarray) or table.ndim < 2 or not table.size:
+        return []
+    flat = table.reshape(len(table), -1)
+    if flat.shape[1] < 2 or flat.dtype.kind not in "fiubO":
+        return []
+    if flat.dtype.kind == "O":
+        return [repr(row) if len({*map(repr, row)}) > 1 else "" for row in flat.tolist()]
+    flat = np.ascontiguousarray(flat, np.float32)
+    varied = (flat != flat[:, :1]).any(axis=1)
+    return [row.tobytes() if differs else "" for row, differs in zip(flat, varied, strict=True)]
 
 
 def _leaves(part: Any) -> Iterator[float]:
@@ -125,25 +220,24 @@ def _leaves(part: Any) -> Iterator[float]:
 
 
 def _single(
-    model: Any, inputs: Any, members: NDArray[np.bool_], people: NDArray[Any]
+    model: Any, steps: Iterable[tuple[Any, Any]], inputs: Any, people: NDArray[Any]
 ) -> Iterator[str]:
     """Words, categories and embedding rows that one person of the training alone uses."""
-    rows = np.flatnonzero(members)
-    for part, records in _steps(model, inputs):
+    for part, records in steps:
         name = type(part).__name__
         if hasattr(part, "vocabulary_") and hasattr(part, "transform"):
-            counts = part.transform(_take(records, rows)).tocoo()
-            count = _of_one(counts.col, people[rows][counts.row])
+            counts = part.transform(records).tocoo()
+            count = _of_one(counts.col, people[counts.row])
             if count:
                 yield f"{count:,} of {len(part.vocabulary_):,} words of {name}"
         elif hasattr(part, "categories_"):
-            table = np.asarray(_take(records, rows), dtype=object).reshape(len(rows), -1)
+            table = np.asarray(records, dtype=object).reshape(len(people), -1)
             columns = [as_text(column) for column in table.T]
-            count = sum(_of_one(column, people[rows]) for column in columns)
+            count = sum(_of_one(column, people) for column in columns)
             if count:
                 yield f"{count:,} of {sum(map(len, part.categories_)):,} categories of {name}"
     if hasattr(model, "named_modules"):
-        yield from _embedded(model, inputs, rows, people)
+        yield from _embedded(model, inputs, people)
 
 
 def _of_one(entries: NDArray[Any], people: NDArray[Any]) -> int:
@@ -155,8 +249,7 @@ def _of_one(entries: NDArray[Any], people: NDArray[Any]) -> int:
 
 
 def _steps(model: Any, inputs: Any) -> Iterator[tuple[Any, Any]]:
-    """Each fitted part of pipelines, searches and column transformers, with what it is given."""
-    model = getattr(model, "best_estimator_", model)
+    """Each fitted part of pipelines, column transformers and wrappers, with what it is given."""
     if isinstance(getattr(model, "steps", None), list):
         for _, step in model.steps:
             yield from _steps(step, inputs)
@@ -165,32 +258,27 @@ def _steps(model: Any, inputs: Any) -> Iterator[tuple[Any, Any]]:
     elif hasattr(model, "transformers_"):
         for _, part, columns in model.transformers_:
             if hasattr(part, "transform"):
-                some = inputs.iloc[:, columns] if _by_place(inputs, columns) else inputs[columns]
-                yield from _steps(part, some)
+                yield from _steps(part, _safe_indexing(inputs, columns, axis=1))
     else:
         yield model, inputs
+        several = getattr(model, "estimators_", [])
+        wrapped = list(several.ravel() if isinstance(several, np.ndarray) else several)
+        wrapped += [part.estimator for part in getattr(model, "calibrated_classifiers_", ())]
+        wrapped += [getattr(model, name, None) for name in _WRAPPED]
+        for part in filter(_is_model, wrapped):
+            # Of some columns, or of more than the records have, the part sees other records.
+            if getattr(part, "n_features_in_", None) in (None, np.shape(inputs)[-1]):
+                yield from _steps(part, inputs)
 
 
-def _by_place(inputs: Any, columns: Any) -> bool:
-    return hasattr(inputs, "iloc") and not isinstance(np.atleast_1d(columns)[0], str)
-
-
-def _take(given: Any, rows: NDArray[np.intp]) -> Any:
-    if hasattr(given, "iloc"):
-        return given.iloc[rows]
-    return [given[row] for row in rows] if isinstance(given, list) else given[rows]
-
-
-def _embedded(
-    model: Any, inputs: Any, rows: NDArray[np.intp], people: NDArray[Any]
-) -> Iterator[str]:
+def _embedded(model: Any, inputs: Any, people: NDArray[Any]) -> Iterator[str]:
     """Rows of embeddings that records of one person alone look up."""
     import torch
 
     used: dict[str, Any] = {}
     hooks = [
         part.register_forward_pre_hook(
-            lambda _, given, name=name: used.update({name: given[0].reshape(len(rows), -1)})
+            lambda _, given, name=name: used.update({name: given[0].reshape(len(people), -1)})
         )
         for name, part in model.named_modules()
         if isinstance(part, torch.nn.Embedding)
@@ -200,12 +288,12 @@ def _embedded(
     training = model.training
     try:
         with torch.no_grad():
-            model.eval()(torch.as_tensor(np.asarray(inputs)[rows]))
+            model.eval()(torch.as_tensor(np.asarray(inputs)))
     finally:
         model.train(training)
         for hook in hooks:
             hook.remove()
     for name, index in used.items():
-        person = np.repeat(people[rows], index.shape[1])
+        person = np.repeat(people, index.shape[1])
         if count := _of_one(index.cpu().numpy().ravel(), person):
             yield f"{count:,} rows of the embedding {name!r}"

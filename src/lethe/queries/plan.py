@@ -245,7 +245,11 @@ def explain(plan: Plan) -> list[str]:
         *plan.query.aggregate.explained(),
         *_groups(plan.query),
         f"Before noise, {plan.sensitivity}. Noise: {plan.noise}.",
-        *_errors(plan),
+        *(
+            f"Noise alone moves the answer by at most about {half:.3g}"
+            f"{'' if rows is None else f' for {rows:,} rows in a group'}, 19 times out of 20."
+            for rows, half in plan.errors()
+        ),
         "Rows where a needed value is missing (NULL or NaN) are left out, and so are rows without "
         f"a group{'' if privacy.person is None else ' or a person'}.",
         f"A smallest or largest value is never answered: {REFUSED['max'].split(': ', 1)[1]}.",
@@ -324,9 +328,3 @@ def _groups(query: Query) -> Iterator[str]:
             "The groups are listed in the question, so all of them are answered, also those "
             "without a row; a row is in one group, so groups cost no more than one of them."
         )
-
-
-def _errors(plan: Plan) -> Iterator[str]:
-    for rows, half in plan.errors():
-        size = "" if rows is None else f" for {rows:,} rows in a group"
-        yield f"Noise alone moves the answer by at most about {half:.3g}{size}, 19 times out of 20."

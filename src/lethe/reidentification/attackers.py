@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import RELEASE
-from lethe.reidentification.by_user import Linear, mean_of_pools, scaled, share_of_users
+from lethe.reidentification.by_user import Linear, mean_of_repeats, scaled, share_of_users
 from lethe.reidentification.enrolled import (
     ENROLLED,
     HISTOGRAM,
@@ -65,6 +65,9 @@ _CHANCE_HITS = 50  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
 _ONE_ERROR = 0.68  # confidence of an interval of one standard error on each side
+_SURELY = 0.998  # confidence of limits by which an attacker draws no more
+_TRIALS = 2000  # before which no attacker is given up
+_SOME_PEOPLE = (128, 512)  # whom pilots are asked about first
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
 _ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
 
@@ -79,6 +82,7 @@ class Panel:
     workers: int = 1  # attackers that run at the same time
     fitted: dict[str, Enrolment] = field(default_factory=dict)
     pilots: frozenset[str] = frozenset()  # names of those that one draw may leave out
+    unsound: frozenset[str] = frozenset()  # names of those whose self-check failed
 
     def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
         """The release with what this attacker holds beside it."""
@@ -175,11 +179,12 @@ class Panel:
             still = np.flatnonzero((found.closer == 0) & (found.tied > 0))
             rest = seen.asking((found.closer == 0) & (found.tied > 0))
         for part, scores in self.tables(attacker, rest, fits) if len(still) else ():
+            place, named = np.arange(len(part)), scores.argmax(axis=1)
             if guess is not None:
-                guess[part] = scores.argmax(axis=1)
-            true = scores[np.arange(len(part)), rest.owner[part]]
+                guess[part] = named
+            true = scores[place, rest.owner[part]]
             slack = _SLACK * (1 + np.abs(true))
-            first = np.flatnonzero(true >= scores.max(axis=1) - slack)
+            first = np.flatnonzero(true >= scores[place, named] - slack)
             near = scores[first] >= (true - slack)[first, None]
             credit[still[part[first]]] = 1 / near.sum(axis=1)
         return credit
@@ -349,6 +354,14 @@ class Tally:
         found = self.lift(0.95)
         return found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0)
 
+    @functools.cached_property
+    def limits(self) -> tuple[float, float]:
+        """Limits of Top-1 that surely hold it."""
+        if not self.draws:
+            return 0.0, 1.0
+        lift, users = self.lift(_SURELY), len(self.hits)
+        return (lift.low or 0.0) / users, 1.0 if lift.high is None else lift.high / users
+
     @property
     def named(self) -> Float:
         """(G,) share of each person's trials in which that person is named; NaN without any."""
@@ -376,8 +389,9 @@ def tallies(
     """Every attacker of a panel on some draws of one release and on its views.
 
     An attacker whose interval is within 1 % of its lift draws no more; looking in between moves
-    the estimate by less than that. Pilots of a panel get one draw, and go on where it leaves open
-    whether they find more than all others.
+    the estimate by less than that. Nor does one whose upper limit is below the lower limit of
+    another: neither its value nor its limits can be those of the risk. Pilots of a panel get one
+    draw, and go on where it leaves open whether they find more than all others.
 
     Args:
         draws: of each draw the sight that metrics are learned on (the same object for several
@@ -401,6 +415,7 @@ def tallies(
         return {view: _through(function, sight) for view, function in functions.items()}
 
     held = through(clean)
+    order = np.random.default_rng(users).permutation(np.unique(clean.owner))
 
     def begun(attacker: Attacker, view: str) -> Tally:
         nothing = Tally(attacker, view, np.zeros(users), np.zeros(users), 0)
@@ -422,6 +437,7 @@ def tallies(
     for number, (learned_on, sight) in enumerate(draws):
         if learned_on is not last:
             last, source = learned_on, through(learned_on)
+        least = max((run.tally.limits[0] for run in runs if run.counts), default=0.0)
         asked = [
             run
             for run in runs
@@ -430,6 +446,7 @@ def tallies(
             and (run.attacker.vectors != 1 or number < enough[True])
             and run.tally.draws <= number
             and not run.tally.precise
+            and not (run.tally.tries.sum() >= _TRIALS and run.tally.limits[1] < least)
         ]
         if not asked:
             break
@@ -440,24 +457,22 @@ def tallies(
                 if why is not None:
                     leave(run, why)
 
-        attack([run for run in asked if number or run.attacker.name not in panel.pilots])
-        if not number:
-            pilots = [run for run in asked if run.attacker.name in panel.pilots]
-            best = max((run.tally.share for run in runs if run not in pilots), default=0.0)
+        pilots = [run for run in asked if not number and run.attacker.name in panel.pilots]
+        attack([run for run in asked if run not in pilots])
+        best = max(
+            (run.tally.share for run in runs if run.counts and run not in pilots), default=0.0
+        )
+        # Most pilots find far less than the best: of few people as well.
+        for most in (*(most for most in _SOME_PEOPLE if 2 * most < len(order)), users):
+            for run in pilots:
+                run.asks_about(None if most == users else np.isin(np.arange(users), order[:most]))
             if best < 1:
                 attack(pilots)
-            for run in pilots:
-                if run in runs and not _may_exceed(run.tally, best):
+            for run in [run for run in pilots if run in runs]:
+                if not run.may_exceed(best):
                     leave(run, "on a draw of the noise it did not find more than others")
+            pilots = [run for run in pilots if run in runs]
     return [run.tally for run in runs]
-
-
-def _may_exceed(pilot: Tally, best: float) -> bool:
-    """Whether a pilot's Top-1 and a standard error reach the most that others found."""
-    if not pilot.draws:
-        return False
-    reach = pilot.lift(_ONE_ERROR).high
-    return reach is not None and reach / len(pilot.hits) >= best
 
 
 @dataclass(eq=False)
@@ -467,6 +482,8 @@ class _Run:
     Attributes:
         source: what `fits` were learned on.
         guess: (P,) whom it named in the first draw, where that is looked at.
+        some: (G,) people whose probes it is asked about; None asks about all.
+        seen: what it looked at, where it is asked about more of it next.
     """
 
     panel: Panel
@@ -475,10 +492,34 @@ class _Run:
     source: Sight | None = None
     fits: Fits = ()
     guess: Index | None = None
+    some: NDArray[np.bool_] | None = None
+    seen: Sight | None = None
 
     @property
     def attacker(self) -> Attacker:
         return self.tally.attacker
+
+    @property
+    def counts(self) -> bool:
+        """Whether others may be compared with it: its self-check found nothing wrong."""
+        return self.attacker.name not in self.panel.unsound
+
+    def asks_about(self, people: NDArray[np.bool_] | None) -> None:
+        """Begin again with the probes of some people (G,), or of all."""
+        nothing = np.zeros_like(self.tally.hits)
+        self.tally = replace(self.tally, hits=nothing, tries=nothing, draws=0)
+        self.some, self.guess = people, None
+
+    def may_exceed(self, best: float) -> bool:
+        """Whether a limit above its Top-1 reaches the most that others found.
+
+        The limit is a standard error above, or of some people 3: no pilot is left out here that all
+        people would keep.
+        """
+        if not self.tally.draws:
+            return False
+        reach = self.tally.lift(_ONE_ERROR if self.some is None else _SURELY).high
+        return reach is not None and reach / len(self.tally.hits) >= best
 
 
 def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Sight]) -> str | None:
@@ -489,7 +530,10 @@ def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Si
         if run.source is not source[view]:
             run.source = source[view]
             run.fits = panel.fits(attacker, panel.seen(attacker, source[view], run.held))
-        seen = panel.seen(attacker, looked[view], run.held)
+        seen = run.seen or panel.seen(attacker, looked[view], run.held)
+        run.seen = None
+        if run.some is not None:
+            run.seen, seen = seen, seen.asking(run.some[seen.owner])
         compared = attacker.vectors != 1 and tally.draws < 2
         guess = np.zeros(len(seen.owner), np.intp) if compared else None
         credit = panel.credit(attacker, seen, run.fits, guess)
@@ -551,13 +595,13 @@ def permuted_lift(
     if attacker.metric not in LEARNED and not attacker.normalised:
         fits = panel.fits(attacker, seen) if fits is None else fits
         credit = _credit_of_others(panel, attacker, seen, others, fits)
-        return mean_of_pools((users * credit.mean(axis=1)).tolist(), confidence)
+        return mean_of_repeats((users * credit.mean(axis=1)).tolist(), confidence)
     lifts: list[float] = []
     for owner in others:
         permuted = replace(seen, owner=owner)
         credit = panel.credit(attacker, permuted, panel.fits(attacker, permuted))
         lifts.append(users * float(credit.mean()))
-    return mean_of_pools(lifts, confidence)
+    return mean_of_repeats(lifts, confidence)
 
 
 def _credit_of_others(

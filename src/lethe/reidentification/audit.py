@@ -12,6 +12,7 @@ import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -147,7 +148,6 @@ class VectorsSubject(Subject):
                 "confidence": settings.confidence,
                 "sigmas": list(settings.sigmas),
                 "draws": settings.draws,
-                "pools": settings.pools,
                 "plays": settings.plays,
                 "metric": settings.metric,
                 "min_rows": settings.min_rows,
@@ -401,7 +401,7 @@ def audit_released(
         models: one or more, of different names; the first is the baseline of the frontier.
         settings: its rules are fixed before anything is measured.
         say: told what is being done, one line each.
-        folder: an open run folder, needed to keep the table of people.
+        folder: an open run folder, for finished noise levels and the table of people.
         cluster: where the noise levels are attacked; see `sweep`.
         other: a second release about the same people, each model is linked with.
 
@@ -412,7 +412,8 @@ def audit_released(
     """
     settings = settings or EmbeddingSettings()
     check_same_people(models)
-    measured = [measure(model, settings, say or _silent, cluster, other) for model in models]
+    kept = None if folder is None else folder.path / "levels"
+    measured = [measure(model, settings, say or _silent, cluster, other, kept) for model in models]
     if settings.keep_records and folder is not None:
         write_personal(folder, people(measured, settings))
     return VectorsSubject(measured, settings).findings()
@@ -425,8 +426,9 @@ def measure(
     say: Say,
     cluster: Cluster | None = None,
     other: Released | None = None,
+    kept: Path | None = None,
 ) -> ModelAudit:
-    """One model, top to bottom."""
+    """One model, top to bottom; finished noise levels are kept in a folder."""
     split = split_of(model, settings)
     sought = len(np.unique(split.probe_user))
     among = f" among {len(split.users)}" if sought < len(split.users) else ""
@@ -435,7 +437,13 @@ def measure(
     clean = attack_clean(model, split, battery.panel(noise=False), settings)
 
     game = game_of(model, split)
-    battery = replace(battery, invalid=clean.invalid, deciding=clean.deciding, known=clean.tallies)
+    battery = replace(
+        battery,
+        invalid=clean.invalid,
+        deciding=clean.deciding,
+        known=clean.tallies,
+        folder=kept,
+    )
     curve = sweep(battery, say, cluster)
     say(f"{model.name}: bounds on every attacker")
     bounds = {level.sigma: game.closed(level.sigma) for level in curve.levels}

@@ -165,24 +165,20 @@ def scaled(one: Estimate, factor: float) -> Estimate:
     return Estimate(value, low, high, one.confidence, f"{factor:g} times: {one.method}", one.n)
 
 
-def mean_of_pools(values: ArrayLike, confidence: float = 0.95) -> Estimate:
-    """The mean over independent pools of noise draws, for these very users; a t-interval.
-
-    Draws of one pool share noise vectors, so a pool enters as one number. It says how well the
-    noise was averaged, not how another sample of people would fare.
+def mean_of_repeats(values: ArrayLike, confidence: float = 0.95) -> Estimate:
+    """The mean over independent repeats, such as permutations, for these very users; a t-interval.
 
     Args:
-        values: (pools,) the statistic of each pool, averaged over its draws.
+        values: (repeats,) the statistic of each.
 
-    >>> print(mean_of_pools([0.1, 0.2, 0.3]))
+    >>> print(mean_of_repeats([0.1, 0.2, 0.3]))
     0.2 [-0.04841, 0.4484]
     """
     value = np.asarray(values, np.float64)
-    check_at_least("pools", len(value), 2)
+    check_at_least("repeats", len(value), 2)
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    mean = float(value.mean())
-    half = float(stdtrit(len(value) - 1, (1 + confidence) / 2)) * float(value.std(ddof=1))
-    half /= math.sqrt(len(value))
+    mean, reach = float(value.mean()), float(stdtrit(len(value) - 1, (1 + confidence) / 2))
+    half = reach * float(value.std(ddof=1)) / math.sqrt(len(value))
     return Estimate(
-        mean, mean - half, mean + half, confidence, "t over independent pools", len(value)
+        mean, mean - half, mean + half, confidence, "t over independent repeats", len(value)
     )

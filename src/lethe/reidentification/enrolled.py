@@ -10,12 +10,13 @@ Sources: Cover and Hart 1967 (nearest neighbour), Parzen 1962 (density), Greene 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, issparse, vstack
 
 from lethe.errors import NotMeasurable
 from lethe.reidentification.gallery import Index, covariance_within, means
@@ -45,9 +46,11 @@ _OWN_MEAN = 9.0  # squared deviations beyond which a person's mean is not drawn 
 _PAIRS = 4e7  # of probes and enrolled rows, up to which a density is played under noise
 _BINS, _WIDTHS = 32, (0, 1, 3, 9)  # of a coordinate; bins that a value counts in
 _PRIORS = 4.0 ** np.arange(-2, 7)  # rows that everybody's shares count for
+_LEFT_OUT = 2000  # enrolled rows whose likelihood chooses both
 _MODELS = 100  # enrolled rows whose likelihood chooses how far covariances are pooled
 _POOLED = 4.0 ** np.arange(0, 6)  # rows that the pooled covariance counts for
 _CELLS = 1 << 25  # numbers in all covariances, or in all histograms
+_FULL = 0.1  # share of filled cells, from which on all of them are kept
 _AT_ONCE = 1 << 20  # numbers of a table of guesses
 
 
@@ -244,23 +247,27 @@ def _gaussian(held: _Rows) -> Score:
     pooled, freedom = held.spread(), held.counts[:, None] - 1.0
     squares = np.add.reduceat(held.within**2, held.starts, axis=0) / pooled
 
-    def likelihood(squares: Float, freedom: Float) -> Float:
-        log = -freedom[..., None] / 2 * np.log(_RATIOS) - squares[..., None] / (2 * _RATIOS)
-        return np.asarray(np.exp(log - log.max(axis=-1, keepdims=True)))
+    def likelihood(squares: Float, freedom: Float) -> Any:
+        squares, freedom = (np.asarray(part[..., None], np.float32) for part in (squares, freedom))
+        log = -freedom * (np.log(_RATIOS) / 2).astype(np.float32)
+        log = log - squares * (0.5 / _RATIOS).astype(np.float32)
+        return np.exp(np.maximum(log - log.max(axis=-1, keepdims=True), -80))
 
     some = slice(None, None, -(-squares.size // _SCATTERS))
     known = likelihood(squares[some], np.broadcast_to(freedom[some], squares[some].shape))
     whole, known = known, known.reshape(-1, len(_RATIOS))
     weight = np.where(_RATIOS == 1, 1.0, 0.01)  # at first nearly all have the pooled one
-    weight /= weight.sum()
+    weight = (weight / weight.sum()).astype(np.float32)
     for _ in range(_ROUNDS):
-        weight = weight / len(known) * (known.T @ (1 / (known @ weight)))
+        weight = np.maximum(weight / len(known) * (known.T @ (1 / (known @ weight))), 1e-30)
     ratio, step = np.empty_like(squares), max(1, _SCATTERS // squares.shape[1])
+    moments = np.stack([np.log(_RATIOS), np.ones(len(_RATIOS))], axis=1).astype(np.float32)
     for start in range(0, len(ratio), step):
         part = slice(start, start + step)
         same = len(whole) == len(ratio) <= step
         chance = weight * (whole if same else likelihood(squares[part], freedom[part]))
-        ratio[part] = np.exp(chance @ np.log(_RATIOS) / chance.sum(axis=-1))
+        logs, total = np.moveaxis(chance @ moments, -1, 0)
+        ratio[part] = np.exp(logs / total)
     variance = pooled * ratio
     between = np.maximum(held.means.var(axis=0) - pooled * (1 / held.counts).mean(), 1e-6 * pooled)
     left, apart = variance / held.counts[:, None], held.means**2
@@ -268,14 +275,14 @@ def _gaussian(held: _Rows) -> Score:
     keep = between / (between + left)  # a mean of few rows is drawn to that of all
     mean, variance = held.means * keep, variance + between * (1 - keep) + held.noise
     inverse = 1 / variance
-    slope, curve = (mean * inverse).T.copy(), 0.5 * inverse.T
     constant = -0.5 * (np.log(variance) + mean**2 * inverse).sum(axis=1)
+    weights = np.vstack([(mean * inverse).T, -0.5 * inverse.T, constant])
 
     def score(probes: Float, sizes: Index | None) -> Float:
         mapped = held.mapped(probes)
         number = np.ones(len(mapped)) if sizes is None else sizes
-        linear = _summed(mapped, sizes) @ slope
-        return np.asarray(linear - _summed(mapped**2, sizes) @ curve + number[:, None] * constant)
+        sums = (_summed(mapped, sizes), _summed(mapped**2, sizes), number[:, None])
+        return np.asarray(np.hstack(sums) @ weights)
 
     return score
 
@@ -287,20 +294,20 @@ def _softmax(held: _Rows) -> Score:
     people, count = len(held.means), len(held.rows)
     if people > MOST_PEOPLE:
         raise NotMeasurable(f"softmax is fitted to {MOST_PEOPLE:,} people at most, got {people:,}.")
-    step = max(1, _AT_ONCE // people)
+    step, rows = max(1, _AT_ONCE // people), held.rows.astype(np.float32)
 
     def loss(flat: Float) -> tuple[float, Float]:
-        weight = flat.reshape(-1, people)
-        slope, total = _PENALTY * weight, 0.0
+        weight = flat.reshape(-1, people).astype(np.float32)  # a fit of 20 steps needs no more
+        slope, total = _PENALTY * flat.reshape(-1, people), 0.0
         for start in range(0, count, step):
-            part, user = held.rows[start : start + step], held.user[start : start + step]
+            part, user = rows[start : start + step], held.user[start : start + step]
             guess = part @ weight
             guess -= guess.max(axis=1, keepdims=True)
             place = np.arange(len(part))
             right = guess[place, user]
             np.exp(guess, out=guess)
             mass = guess.sum(axis=1, keepdims=True)
-            total += float((np.log(mass[:, 0]) - right).sum())
+            total += float((np.log(mass[:, 0]) - right).sum(dtype=np.float64))
             guess /= mass
             guess[place, user] -= 1
             slope += part.T @ guess
@@ -328,7 +335,9 @@ def _histogram(held: _Rows) -> Score:
     bins = max(8, min(_BINS, _CELLS // held.raw.shape[1] // people))
     chosen = [_binned(values, held.user, counts, people, bins) for values in held.raw.T]
     edges, own, tables, priors = zip(*chosen, strict=True)
-    table = vstack(tables, format="csr")
+    table = vstack(tables, format="csr") if any(map(len, own)) else np.concatenate(tables)
+    if issparse(table) and table.nnz > _FULL * math.prod(table.shape):
+        table = table.toarray()
     constant = sum(np.log(prior / (held.counts + prior)) for prior in priors)
     starts = np.cumsum([0, *(part.shape[0] for part in tables)])
 
@@ -341,7 +350,9 @@ def _histogram(held: _Rows) -> Score:
         cells = (place + starts[:-1]).ravel()
         shape = len(number), int(starts[-1])
         seen = csr_array((np.ones(len(cells)), cells, ends), shape=shape)
-        return np.asarray((seen @ table).toarray() + number[:, None] * constant)
+        score = seen @ table
+        score = score.toarray() if issparse(score) else score
+        return np.asarray(score + number[:, None] * constant)
 
     return score
 
@@ -365,28 +376,35 @@ def _binned(
     edges = np.unique(np.quantile(rest, share)) if len(rest) else np.zeros(0)
     place = _bin(values, edges, own)
     ordered, total = len(edges) + 1, len(edges) + 1 + len(own)
-    hits = csr_array((np.ones(len(place)), (place, user)), shape=(total, people))
-    table, base = hits[:ordered].toarray(), np.bincount(place, minlength=total) / len(values)
-    apart, inside = np.arange(ordered)[:, None] - np.arange(ordered), place < ordered
-    repeats, found = hits[ordered:], []
-    exact = np.zeros(len(place))
-    if not inside.all():
-        exact[~inside] = repeats[place[~inside] - ordered, user[~inside]] - 1
+    base, inside = np.bincount(place, minlength=total) / len(values), place < ordered
+    cells = place[inside] * people + user[inside]
+    table = np.bincount(cells, minlength=ordered * people).reshape(ordered, people).astype(float)
+    apart, found = np.arange(ordered)[:, None] - np.arange(ordered), []
+    exact, some = np.zeros(len(place)), slice(None, None, -(-len(place) // _LEFT_OUT))
+    if len(own):
+        bins_of, people_of = place[~inside] - ordered, user[~inside]
+        ones = np.ones(len(bins_of))
+        repeats = csr_array((ones, (bins_of, people_of)), shape=(len(own), people))
+        exact[~inside] = repeats[bins_of, people_of] - 1
     for width in _WIDTHS if len(rest) else _WIDTHS[:1]:
         kernel = np.exp(-((apart / max(width, 1e-3)) ** 2) / 2)
         kernel /= kernel.sum(axis=0)
         smooth = kernel @ table
         expected = np.append(kernel @ base[:ordered], base[ordered:])
-        others, where = exact.copy(), place[inside]
-        others[inside] = np.maximum(smooth[where, user[inside]] - kernel[where, where], 0)
+        others = exact[some]
+        where = inside[some]
+        bins_of, people_of = place[some][where], user[some][where]
+        others[where] = np.maximum(smooth[bins_of, people_of] - kernel[bins_of, bins_of], 0)
         for prior in _PRIORS:
-            left_out = (others / expected[place] + prior) / (counts - 1 + prior)
+            left_out = (others / expected[place[some]] + prior) / (counts[some] - 1 + prior)
             found.append((float(np.log(left_out).sum()), float(prior), smooth, expected))
     _, prior, smooth, expected = max(found, key=lambda fit: fit[0])
-    smoothed = vstack([csr_array(np.where(smooth > 1e-3, smooth, 0)), repeats], format="csr")
     weight = 1 / (prior * np.maximum(expected, 1e-300))
-    smoothed.data = np.log1p(smoothed.data * np.repeat(weight, np.diff(smoothed.indptr)))
-    return edges, own, smoothed, prior
+    logs: Any = np.log1p(np.where(smooth > 1e-3, smooth, 0) * weight[:ordered, None])
+    if len(own):
+        repeats.data = np.log1p(repeats.data * np.repeat(weight[ordered:], np.diff(repeats.indptr)))
+        logs = vstack([csr_array(logs), repeats], format="csr")
+    return edges, own, logs, prior
 
 
 def _covariance(held: _Rows) -> Score:

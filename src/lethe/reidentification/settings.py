@@ -37,9 +37,6 @@ class EmbeddingSettings:
             within one.
         later: period of the vectors to be named: the cross-window protocol.
         draws: noise draws a level, at most.
-        pools: independent pools that share them, see `noise_pools`.
-        precision: stop drawing at a level when half its interval is this share of the lift; 0
-            never stops.
         refine: levels that may be added around the thresholds.
         repeats: noise draws of a utility that has no closed form.
         plays: plays of the best attacker a level; 0 leaves that certificate out.
@@ -88,8 +85,6 @@ class EmbeddingSettings:
     known: str | None = None
     later: str | None = None
     draws: int = 20
-    pools: int = 2
-    precision: float = 0.0
     refine: int = 8
     repeats: int = 20
     plays: int = 2000
@@ -129,8 +124,6 @@ class EmbeddingSettings:
             ("max_probes", 0),
             ("min_rows", 2),
             ("draws", 1),
-            ("pools", 1),
-            ("precision", 0),
             ("refine", 0),
             ("repeats", 2),
             ("plays", 0),

@@ -3,25 +3,19 @@
 The gallery vector of a user with m noisy rows is its clean mean plus N(0, sigma^2/m I), drawn
 directly: exact where gallery and probe rows are disjoint and the attack sees the gallery through
 its means alone. M averaged draws are one draw at sigma / sqrt(M). The same unit noise serves every
-sigma of a draw (common random numbers), and the draws of a pool share its vectors shifted against
-each other.
+sigma of a draw (common random numbers).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.errors import InputError, check_at_least, check_choice
+from lethe.errors import InputError
 from lethe.evidence.guarantee import noise_seed
 from lethe.reidentification.vectors import Float, check_sigma, check_vectors, effective_sigma
-
-MODES = ("pooled", "independent")
-BLOCK, TILE = 48, 512  # probes and users whose noise is shared by turning
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,102 +83,11 @@ class UnitNoise:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class Pool:
-    """Draws that share one set of noise vectors, each under shifts of its own.
-
-    Probes lie in blocks of about 48 and users in tiles of about 512. Within its block probe i gets
-    vector i + r, within its tile user j vector j + t, both around the end.
-    """
-
-    probes: Float  # (P, d) standard normal
-    gallery: Float  # (G, d) standard normal
-    shifts: NDArray[np.intp]  # (draws, 2) r and t of each draw; no two have both in common
-
-    def __iter__(self) -> Iterator[UnitNoise]:
-        for r, t in self.shifts.tolist():
-            yield UnitNoise(
-                self.gallery[shifted(len(self.gallery), TILE, t)],
-                self.probes[shifted(len(self.probes), BLOCK, r)],
-            )
-
-
-def parts(count: int, most: int) -> NDArray[np.intp]:
-    """Edges of parts of nearly equal length, none longer than `most`.
-
-    >>> parts(5, 3).tolist()
-    [0, 2, 5]
-    """
-    number = -(-count // most)
-    return (np.arange(number + 1) * count // number).astype(np.intp)
-
-
-def shifted(count: int, most: int, by: int) -> NDArray[np.intp]:
-    """(count,) which vector each place gets when all parts turn by `by`.
-
-    >>> shifted(5, 3, 1).tolist()
-    [1, 0, 3, 4, 2]
-    """
-    edges = parts(count, most)
-    length = np.repeat(np.diff(edges), np.diff(edges))
-    first = np.repeat(edges[:-1], np.diff(edges))
-    return np.asarray(first + (np.arange(count) - first + by) % length)
-
-
-def noise_pool(sample: Sample, draws: int, *, pool_index: int = 0, seed: int = 0) -> Pool:
-    """Noise vectors for several draws; each draw by itself is one of independent noise.
-
-    Within a draw all vectors are distinct and independent. Draws of one pool depend on each other:
-    intervals come from users or from several pools.
-
-    Args:
-        draws: draws of the pool, >= 1.
-        pool_index: which pool; each has noise of its own.
-
-    Raises InputError: more draws than there are pairs of shifts.
-    """
-    check_at_least("draws", draws, 1)
-    probes, users, d = len(sample.probes), sample.users, sample.gallery.shape[1]
-    turns, pairs = _shifts(sample)
-    if draws > pairs:
-        raise InputError(f"draws={draws} exceeds the {pairs} shifts of a pool; take more pools.")
-    rng = np.random.default_rng([seed, 3, pool_index])
-    probe_noise = rng.standard_normal((probes, d))
-    gallery_noise = rng.standard_normal((users, d))
-    codes = rng.choice(pairs, draws, replace=False)
-    return Pool(probe_noise, gallery_noise, np.stack([codes % turns, codes // turns], axis=1))
-
-
-def _shifts(sample: Sample) -> tuple[int, int]:
-    """Shifts of probes, and pairs of shifts, that are all different in every part."""
-    turns = int(np.diff(parts(len(sample.probes), BLOCK)).min())
-    return turns, turns * int(np.diff(parts(sample.users, TILE)).min())
-
-
-def noise_pools(
-    sample: Sample,
-    draws: int,
-    *,
-    mode: str = "pooled",
-    pools: int = 2,
-    seed: int = 0,
-) -> Iterator[Pool]:
-    """Pools that share some draws evenly; an independent draw is a pool of its own.
-
-    Args:
-        draws: how many, >= 1.
-        mode: ``pooled`` or ``independent`` (the reference).
-        pools: how many pools, >= 1; more where shifts run out.
-    """
-    check_choice("mode", mode, MODES)
-    check_at_least("draws", draws, 1)
-    check_at_least("pools", pools, 1)
-    # So few people that a pool runs out of shifts get more pools.
-    shared = max(min(pools, draws), math.ceil(draws / _shifts(sample)[1]))
-    number = draws if mode == "independent" else shared
-    for index in range(number):
-        own = draws // number + (index < draws % number)
-        yield noise_pool(sample, own, pool_index=index, seed=seed)
+def unit_noise(sample: Sample, draw: int, seed: int = 0) -> UnitNoise:
+    """Noise vectors of one draw, independent of those of every other draw."""
+    rng = np.random.default_rng([seed, 3, draw])
+    probes = rng.standard_normal(sample.probes.shape)
+    return UnitNoise(rng.standard_normal(sample.gallery.shape), probes)
 
 
 def smooth(

@@ -1,8 +1,7 @@
 """How well an attack does over noise levels, measured no more often than needed.
 
 Everything depends on (sigma, M) through sigma / sqrt(M), so the surface is a curve. It is refined
-where the upper limit of the strongest attacker crosses a threshold; a level stops drawing when its
-interval is narrow.
+where the upper limit of the strongest attacker crosses a threshold.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import AttackResult, Risk
 from lethe.evidence.sight import Plant
 from lethe.reidentification.by_user import Linear, scaled, share_of_users
-from lethe.reidentification.smoothing import Sample, noise_pools
+from lethe.reidentification.smoothing import Sample, unit_noise
 from lethe.reidentification.vectors import Float, effective_sigma
 
 SIGMAS = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
@@ -110,9 +109,6 @@ def attack_curve(
     sigmas: Sequence[float] = SIGMAS,
     *,
     draws: int = 20,
-    pools: int = 2,
-    mode: str = "pooled",
-    precision: float = 0.0,
     thresholds: Sequence[float] = TIERS,
     extra: int = 12,
     confidence: float = 0.95,
@@ -127,12 +123,7 @@ def attack_curve(
     Args:
         attack: see `Attack`; for hits in parts (ties) any number up to the probes is right.
         sigmas: effective noise, >= 0.
-        draws: most noise draws a level; sigma 0 needs one.
-        pools: pools that share them (see `noise_pools`).
-        mode: ``pooled`` or ``independent``.
-        precision: a level draws no further pool once half its interval is at most this share of
-            max(lift, 1), >= 0; 0 never stops. Looking in between makes the last interval
-            slightly optimistic.
+        draws: noise draws a level; sigma 0 needs one.
         thresholds: lifts to resolve; their crossings are narrowed down.
         extra: most levels that refinement may add, >= 0.
         confidence: two-sided, of each interval by itself.
@@ -148,28 +139,23 @@ def attack_curve(
         raise InputError("sigmas need one entry or more.")
     check_at_least("draws", draws, 1)
     check_at_least("extra", extra, 0)
-    check_at_least("precision", precision, 0)
     asked = sorted({_rounded(effective_sigma(sigma)) for sigma in sigmas})
 
     def measure(wanted: Sequence[float]) -> list[Level]:
         if elsewhere is not None:
             return elsewhere(wanted)
-        counts = [_Count(sigma, sample, confidence) for sigma in wanted]
-        number = 0
-        for one in noise_pools(sample, draws, mode=mode, pools=pools, seed=seed):
-            running = [c for c in counts if not c.done(precision, number)]
-            if not running:
-                break
-            at = {count.sigma: count for count in running}
-            for drawn, noise in enumerate(one):
-                for sigma, count in at.items():
-                    if sigma == 0 and drawn > 0:  # without noise every draw is the same
-                        continue
-                    count.add(attack(noise.on(sample, sigma)))
+        hits = {sigma: np.zeros((sample.users, 1)) for sigma in wanted}
+        for draw in range(draws if any(wanted) else 1):
+            noise = unit_noise(sample, draw, seed)
+            for sigma in wanted:
+                if sigma > 0 or draw == 0:  # without noise every draw is the same
+                    hits[sigma] = hits[sigma] + _hits(attack(noise.on(sample, sigma)), sample)
                     if progress is not None:
-                        progress(sigma, count.drawn)
-            number += len(one.shifts)
-        found = [count.level() for count in counts]
+                        progress(sigma, draw + 1)
+        found = [
+            _level(sigma, hits[sigma], draws if sigma > 0 else 1, sample, confidence)
+            for sigma in wanted
+        ]
         if further is None:
             return found
         worst = []
@@ -219,50 +205,27 @@ def largest_sigma(utility: Callable[[float], Estimate], floor: float) -> float |
     return low
 
 
-class _Count:
-    """Hits of one level so far."""
-
-    def __init__(self, sigma: float, sample: Sample, confidence: float) -> None:
-        self.sigma, self.sample, self.confidence = sigma, sample, confidence
-        self.hits = np.zeros((sample.users, 1))
-        self.drawn = 0
-
-    def add(self, hits: ArrayLike) -> None:
-        """Count the hits of a draw."""
-        found = np.asarray(hits, np.float64)
-        if found.ndim not in (1, 2) or len(found) != self.sample.users:
-            raise InputError(
-                f"the attack returned {found.shape}; it must give hits of each of the "
-                f"{self.sample.users} users."
-            )
-        found = found.reshape(len(found), -1)
-        self.hits = self.hits + found
-        self.drawn += 1
-
-    def done(self, precision: float, number: int) -> bool:
-        if self.sigma == 0 or self.drawn < number:
-            return self.drawn > 0
-        if precision == 0 or self.drawn < 2:
-            return False
-        lift = self.level().lift
-        return lift.width is not None and lift.width / 2 <= precision * max(lift.value or 0.0, 1.0)
-
-    def level(self) -> Level:
-        tries = self.drawn * self.sample.tries
-        # Averages over ties may leave their range by a rounding.
-        hits = np.clip(self.hits, 0, tries[:, None])
-        asked = tries > 0
-        share, *others = (
-            share_of_users(one[asked], tries[asked], self.confidence) for one in hits.T
+def _hits(found: ArrayLike, sample: Sample) -> Float:
+    """(G, K) what an attack returned."""
+    hits = np.asarray(found, np.float64)
+    if hits.ndim not in (1, 2) or len(hits) != sample.users:
+        raise InputError(
+            f"the attack returned {hits.shape}; it must give hits of each of the "
+            f"{sample.users} users."
         )
-        return Level(
-            self.sigma,
-            share,
-            scaled(share, self.sample.users),
-            self.drawn,
-            hits[:, 0] / np.maximum(tries, 1),
-            tuple(others),
-        )
+    return hits.reshape(len(hits), -1)
+
+
+def _level(sigma: float, hits: Float, draws: int, sample: Sample, confidence: float) -> Level:
+    """A level from the hits (G, K) of all its draws."""
+    tries = draws * sample.tries
+    # Averages over ties may leave their range by a rounding.
+    hits = np.clip(hits, 0, tries[:, None])
+    asked = tries > 0
+    share, *others = (share_of_users(each[asked], tries[asked], confidence) for each in hits.T)
+    exposure = hits[:, 0] / np.maximum(tries, 1)
+    lift = scaled(share, sample.users)
+    return Level(sigma, share, lift, draws, exposure, tuple(others))
 
 
 def _curve(levels: dict[float, Level], asked: Sequence[float]) -> Curve:

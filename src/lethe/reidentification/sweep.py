@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,12 +30,13 @@ from lethe.reidentification.certificates import (
 from lethe.reidentification.enrolled import COVARIANCE, DENSITY, NEAREST
 from lethe.reidentification.family import ATTACKERS, Attacker, allowed
 from lethe.reidentification.gallery import Split, gallery_means
+from lethe.reidentification.kept import read_tallies, write_tallies
 from lethe.reidentification.planted import plants
 from lethe.reidentification.ranks import ranks
 from lethe.reidentification.released import LinearHead, Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.sight import ALL, Sight, folds, sight_of
-from lethe.reidentification.smoothing import Sample, noise_pools, smooth
+from lethe.reidentification.smoothing import Sample, smooth, unit_noise
 from lethe.reidentification.surface import (
     TIERS,
     Attack,
@@ -44,6 +46,7 @@ from lethe.reidentification.surface import (
     attack_curve,
 )
 from lethe.reidentification.vectors import Float, effective_sigma, geometric_median
+from lethe.training.fingerprint import digest, hash_array, versions
 
 TOP = (1, 5, 10)
 """Measures of a level, in this order: Top-k by credit, then the reciprocal rank."""
@@ -182,8 +185,6 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
         sample,
         [*settings.sigmas, *surface],
         draws=settings.draws,
-        pools=settings.pools,
-        precision=settings.precision,
         thresholds=sorted({*TIERS, settings.lift}),
         extra=settings.refine,
         confidence=settings.confidence,
@@ -199,7 +200,7 @@ def _far_levels(
     cluster: Cluster, battery: Battery, say: Say, sigmas: Sequence[float]
 ) -> list[Level]:
     """Levels, each measured by a job of one core; noise is drawn there, from the seed."""
-    alone = replace(battery, settings=replace(battery.settings, workers=1))
+    alone = replace(battery, settings=replace(battery.settings, workers=1), folder=None)
     levels: dict[int, Level] = {}
     done = cluster([(alone, sigma) for sigma in sigmas], _far_level)
     with contextlib.closing(done):
@@ -231,7 +232,6 @@ def level_at(battery: Battery, sigma: float, planted: bool = True) -> Level:
         sample,
         [sigma],
         draws=settings.draws,
-        pools=settings.pools,
         thresholds=(),
         confidence=settings.confidence,
         seed=settings.seed,
@@ -251,6 +251,7 @@ class Battery:
         known: by name, whom attackers name on the vectors as they are.
         skipped: filled with attackers that cannot run, and why.
         fitted: filled with what attackers learned of rows that do not change.
+        folder: where finished noise levels are kept; None keeps none.
     """
 
     model: Released  # its clean vectors
@@ -262,6 +263,7 @@ class Battery:
     known: Mapping[str, Tally] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     fitted: dict[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
 
     @cached_property
     def clean(self) -> Sight:
@@ -307,7 +309,8 @@ class Battery:
             chosen.setdefault(key, replace(attacker, clean_gallery=held))
         fold = folds(len(self.split.users), asked.seed)
         panel = Panel(tuple(chosen.values()), fold, asked.backend, asked.threads, self.fitted)
-        return replace(panel, pilots=frozenset(pilots))
+        unsound = {attacker.name for attacker in panel.attackers if self._failed(attacker)}
+        return replace(panel, pilots=frozenset(pilots), unsound=frozenset(unsound))
 
     def on_noise(self, level: Level, planted: bool = False) -> Level:
         """A level of isotropic noise with what all attackers find there.
@@ -321,21 +324,45 @@ class Battery:
         main = Tally(first, RELEASE, level.exposure * tries, tries.astype(float), level.draws)
         rest = tuple(a for a in panel.attackers if a.name != first.name)
         others = replace(panel, attackers=rest)
-        found = tallies(
-            others,
-            self._noisy(level),
-            self.clean,
-            views=self.views,
-            single=-(-level.draws // 2),
-            skipped=self.skipped,
-            known={} if level.sigma else self.known,
-        )
+        path = self._path(level, others)
+        found = None if path is None else read_tallies(path, rest, self.skipped)
+        if found is None:
+            found = tallies(
+                others,
+                self._noisy(level),
+                self.clean,
+                views=self.views,
+                single=-(-level.draws // 2),
+                skipped=self.skipped,
+                known={} if level.sigma else self.known,
+            )
+            if path is not None:
+                write_tallies(path, found, self.skipped)
         found = [main, *found]
         judged = self.judged(found)
         if planted or level.sigma in self.settings.sigmas:
             sight, _ = next(self._noisy(level))
             judged = replace(judged, plants=self._plants(panel, sight, found))
         return replace(level, judged=judged)
+
+    def _path(self, level: Level, panel: Panel) -> Path | None:
+        """Where the tallies of a level are kept; None where they are not."""
+        if self.folder is None or level.sigma == 0:
+            return None
+        names = repr((panel.attackers, sorted(panel.pilots), sorted(panel.unsound)))
+        name = digest(self._audited, repr(level.sigma), hash_array(level.exposure), names)
+        return self.folder / f"{name[:32]}.npz"
+
+    @cached_property
+    def _audited(self) -> str:
+        """Hash of all that tallies depend on beside noise level and attackers."""
+        split, head = self.split, self.model.head
+        arrays = [self.model.representations, split.gallery_rows, split.gallery_user]
+        arrays += [split.probe_rows, split.probe_user]
+        if isinstance(head, LinearHead):
+            arrays += [head.rows, np.asarray(head.bias)]
+        asked = repr(replace(self.settings, rule=(), workers=0, keep_records=False))
+        return digest(*map(hash_array, arrays), asked, str(versions("lethe-privacy", "numpy")))
 
     def _plants(self, panel: Panel, sight: Sight, found: Sequence[Tally]) -> tuple[Plant, ...]:
         """Leaks in a release, of the sizes that rules ask for and of some more."""
@@ -358,10 +385,9 @@ class Battery:
         asked = self.settings
         vectors = self.model.representations
         learned_on = sight_of(smooth(vectors, level.sigma, seed=asked.seed), self.split)
-        for pool in noise_pools(self.sample, level.draws, pools=asked.pools, seed=asked.seed):
-            for noise in pool:
-                seen = noise.on(self.sample, level.sigma)
-                yield learned_on, replace(learned_on, gallery=seen.gallery, probes=seen.probes)
+        for draw in range(level.draws):
+            seen = unit_noise(self.sample, draw, asked.seed).on(self.sample, level.sigma)
+            yield learned_on, replace(learned_on, gallery=seen.gallery, probes=seen.probes)
 
     def on_release(
         self,

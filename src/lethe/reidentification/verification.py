@@ -72,27 +72,30 @@ def _runs(mated: Float, non_mated: Float) -> _Runs:
     return _Runs(run[place[: len(mated)]], run[place[len(mated) :]], int(begins.sum()))
 
 
-def _whole(mated: ArrayLike, non_mated: ArrayLike) -> tuple[Float, Float]:
-    left, right = _checked(mated, non_mated)
-    return _runs(left, right).summed(np.ones(len(left)), np.ones(len(right)))
+def profile(mated: ArrayLike, non_mated: ArrayLike) -> dict[str, float]:
+    """Metrics of scores by name, without intervals.
 
-
-def eer(mated: ArrayLike, non_mated: ArrayLike, hull: bool = False) -> float:
-    """Equal error rate, in [0, 1]: where as many mated are refused as non-mated are accepted.
-
-    The ROC is joined linearly between its points, equal scores by a diagonal; 0.5 is chance.
-
-    Args:
-        hull: on the convex hull of the ROC (ROCCH), as speaker recognition has it; it is never
-            above the other, and optimistic for the attacker where scores are few.
+    ``eer`` and ``rocch_eer``: equal error rate of the ROC joined linearly between its points (0.5
+    is chance), and on its convex hull; ``cllr``: of the scores as natural log-likelihood ratios,
+    in bits (Brümmer and du Preez 2006, equation 4; 1 says nothing), and ``min_cllr``: the least of
+    any increasing map of them (PAV); ``linkability``: D_sys in [0, 1] by bins of equal numbers of
+    scores; ``expected``: ZEBRA's disclosure over all priors, in bits up to 0.7213, and ``worst``:
+    its largest |log10 likelihood ratio|.
 
     Raises InputError: no score of a kind, or one that is not finite.
 
-    >>> eer([2.0, 3.0, 4.0, 5.0], [0.0, 1.0, 2.5, -1.0])
-    0.25
+    >>> found = profile([2.0, 3.0, 4.0, 5.0], [0.0, 1.0, 2.5, -1.0])
+    >>> found["eer"], found["linkability"]
+    (0.25, 0.0)
     """
-    shares = _whole(mated, non_mated)
-    return _eer(*(_pooled(*shares) if hull else shares))
+    left, right = _checked(mated, non_mated)
+    ones = np.ones(len(left)), np.ones(len(right))
+    runs, costs = _runs(left, right), _costs((left, right))
+    found, _ = _Metrics(runs, _binned(left, right), costs, False).of(*ones)
+    names = ("eer", "min_cllr", "linkability", "expected", "worst", "cllr")
+    hull = _eer(*_pooled(*runs.summed(*ones)))
+    metrics = dict(zip(names, found, strict=True))
+    return {**metrics, "rocch_eer": hull, "expected": FULL * metrics["expected"]}
 
 
 def _errors(a: Float, b: Float) -> tuple[Float, Float]:
@@ -106,30 +109,6 @@ def _eer(a: Float, b: Float) -> float:
     low, high = (float(missed[at] - accepted[at]) for at in (above - 1, above))
     step = -low / (high - low)
     return float(missed[above - 1] + step * (missed[above] - missed[above - 1]))
-
-
-def cllr(mated: ArrayLike, non_mated: ArrayLike) -> float:
-    """Cost of natural log-likelihood ratios in bits, >= 0; 1 says nothing, 0 is perfect.
-
-    Brümmer and du Preez 2006, equation 4; above 1 misleads.
-
-    >>> cllr([0.0], [0.0])
-    1.0
-    """
-    left, right = (np.asarray(one, np.float64) for one in (mated, non_mated))
-    cost = np.logaddexp(0, -left).mean() + np.logaddexp(0, right).mean()
-    return float(cost / (2 * math.log(2)))
-
-
-def min_cllr(mated: ArrayLike, non_mated: ArrayLike) -> float:
-    """The least Cllr that any increasing map of the scores has, in [0, 1] (PAV).
-
-    Raises InputError: as `eer`.
-
-    >>> min_cllr([1.0, 2.0], [-1.0, 0.0])
-    0.0
-    """
-    return _min_cllr(*_pooled(*_whole(mated, non_mated)))
 
 
 def _pooled(a: Float, b: Float) -> tuple[Float, Float]:
@@ -150,81 +129,23 @@ def _min_cllr(a: Float, b: Float) -> float:
     return float(np.clip(cost.sum() / (2 * math.log(2)), 0, 1))
 
 
-def linkability(mated: ArrayLike, non_mated: ArrayLike, by_rank: bool = False) -> float:
-    """D_sys in [0, 1]: how far mated scores lie where a match is likelier than not (ratio 1).
+def _binned(mated: Float, non_mated: Float) -> tuple[Index, Index, int]:
+    """Bin of each score of both kinds, and how many bins there are.
 
-    Gomez-Barrero et al. 2018, by histograms of min(mated / 10, 100) bins; a bin that holds mated
-    scores alone counts 1.
-
-    Args:
-        by_rank: bins of equal numbers of scores (both kinds of equal weight), which no increasing
-            map changes; False: of equal width, as published.
-
-    Raises InputError: as `eer`.
-
-    >>> linkability(range(10, 30), range(-20, 0))
-    1.0
+    Bins hold equal numbers of scores, both kinds of equal weight: no increasing map changes them.
     """
-    left, right = _checked(mated, non_mated)
-    m, n, number = _binned(left, right, by_rank)
-    return _linked(
-        np.bincount(m, minlength=number) / len(m), np.bincount(n, minlength=number) / len(n)
-    )
-
-
-def _binned(mated: Float, non_mated: Float, by_rank: bool) -> tuple[Index, Index, int]:
-    """Bin of each score of both kinds, and how many bins there are."""
     number = max(1, min(len(mated) // 10, _BINS))
-    if by_rank:
-        both = np.concatenate([mated, non_mated])
-        weight = np.repeat([0.5 / len(mated), 0.5 / len(non_mated)], [len(mated), len(non_mated)])
-        values, place = np.unique(both, return_inverse=True)
-        below = np.cumsum(np.bincount(place, weight)) - np.bincount(place, weight)
-        at = np.minimum((below * number * (1 + 1e-12)).astype(np.intp), number - 1)[place]
-        return at[: len(mated)], at[len(mated) :], number
-    low = min(mated.min(), non_mated.min())
-    high = max(mated.max(), non_mated.max())
-    width = (high - low) / number
-    if width == 0:
-        return np.zeros(len(mated), np.intp), np.zeros(len(non_mated), np.intp), 1
-    left, right = (
-        np.clip(((one - low) / width).astype(np.intp), 0, number - 1) for one in (mated, non_mated)
-    )
-    return left, right, number
+    weight = np.repeat([0.5 / len(mated), 0.5 / len(non_mated)], [len(mated), len(non_mated)])
+    values, place = np.unique(np.concatenate([mated, non_mated]), return_inverse=True)
+    below = np.cumsum(np.bincount(place, weight)) - np.bincount(place, weight)
+    bins = np.minimum((below * number * (1 + 1e-12)).astype(np.intp), number - 1)[place]
+    return bins[: len(mated)], bins[len(mated) :], number
 
 
 def _linked(a: Float, b: Float) -> float:
     """Sum of a (a - b) / (a + b) where a > b: 2 LR / (1 + LR) - 1 over mated scores."""
     more = a > b
     return min(1.0, float((a[more] * (a[more] - b[more]) / (a[more] + b[more])).sum()))
-
-
-@dataclass(frozen=True)
-class Disclosure:
-    """ZEBRA's profile of scores."""
-
-    expected: float  # bits, over all priors, in [0, 0.7213]
-    worst: float  # most that |log10 of a likelihood ratio| is, >= 0
-    tag: str  # "0", or "A" to "F"
-
-
-def zebra(mated: ArrayLike, non_mated: ArrayLike) -> Disclosure:
-    """Expected and worst-case disclosure of optimally calibrated scores (Nautsch et al. 2020).
-
-    The expected one is what the scores take off the cross-entropy of an attacker, averaged over
-    every prior; the worst case is read off PAV with Laplace's rule of succession, and grows with
-    the number of scores.
-
-    Raises InputError: as `eer`.
-
-    >>> zebra([1.0] * 50, [1.0] * 50)
-    Disclosure(expected=0.0, worst=0.0, tag='0')
-    """
-    left, right = _checked(mated, non_mated)
-    a, b = _whole(left, right)
-    pooled = _pooled(a, b)
-    worst = _worst(*pooled, len(left), len(right))
-    return Disclosure(_expected(*pooled), worst, tag_of(worst))
 
 
 def tag_of(worst: float) -> str:
@@ -358,7 +279,7 @@ def verify(
         raise NotMeasurable(f"an interval of verification needs 5 people or more, got {people}.")
     roles = np.split(place, np.cumsum([len(pairs.owner), len(pairs.first)]))
     costs = None if pairs.ratios is None else _costs(pairs.ratios)
-    metrics = _Metrics(_runs(mated, non_mated), _binned(mated, non_mated, True), costs, curve)
+    metrics = _Metrics(_runs(mated, non_mated), _binned(mated, non_mated), costs, curve)
     value, line = metrics.of(np.ones(len(mated)), np.ones(len(non_mated)))
     drawn, lines = _replicated(metrics, roles, len(names), replicates, seed)
     spread = np.std(drawn, axis=0, ddof=1)
@@ -510,7 +431,7 @@ def calibration(mated: Float, non_mated: Float, rounds: int = 50) -> tuple[float
 
     Both kinds have equal weight; a ridge of 1e-3 keeps the map of separated scores finite.
 
-    Raises InputError: as `eer`.
+    Raises InputError: as `profile`.
     """
     left, right = _checked(mated, non_mated)
     both = np.concatenate([left, right])

@@ -166,8 +166,8 @@ def _rules(room: Room[Any]) -> Section | None:
         said = f"{found.mark} {say(f'outcome.{found.code}')}"
         if rule.reason:
             said = f"{said}: {rule.reason}"
-        rows.append((rule.rule, [rule_in_words(rule.rule, metrics), rule.candidate, cell, said]))
-    heads = [say(f"rules.{key}") for key in ("rule", "words", "option", "measured", "outcome")]
+        rows.append((rule.rule, [said, cell, rule.candidate, rule_in_words(rule.rule, metrics)]))
+    heads = [say(f"rules.{key}") for key in ("rule", "outcome", "measured", "option", "words")]
     lead = say("rules.lead" if all(rule.fixed for rule in rules) else "rules.late")
     shown = Table(say("rules.title"), heads, rows)
     return Section("rules", say("rules.title"), lead, [shown, Folded(say("rules.change"), change)])

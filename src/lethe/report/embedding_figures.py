@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 Json = Mapping[str, Any]
 
-_SMALL = (250.0, 190.0)
-
 
 def decay(model: Json, slots: Slots) -> Figure | None:
     """Top-1, Top-5 and Top-10 by noise, with what naming at random gives."""
@@ -56,7 +54,7 @@ def decay(model: Json, slots: Slots) -> Figure | None:
     axes.axhline(chance["1"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
     _end_label(axes, places[-1], chance["1"], say("chart.sweep.chance"))
     _log_shares(axes)
-    legend(axes, "lower left", y="chart.sweep.y")
+    legend(axes, y="chart.sweep.y")
     return figure
 
 
@@ -82,7 +80,6 @@ def proof(model: Json, slots: Slots) -> Figure | None:
         axes.plot(*zip(*known, strict=True), "v", color=COLOURS["after"], ms=5, label=label)
     _log_shares(axes)
     axes.set_ylabel("Top-1")
-    legend(axes, "lower left")
     return figure
 
 
@@ -115,7 +112,6 @@ def utility(model: Json, slots: Slots) -> Figure | None:
             xytext=(12, -3),
             textcoords="offset points",
             color=COLOURS["after"],
-            fontsize=8,
             annotation_clip=False,
         )
     drawn = [level["value"] for level in levels]
@@ -124,7 +120,6 @@ def utility(model: Json, slots: Slots) -> Figure | None:
     floor = say("chart.utility.floor", floor=f"{found['floor']:g}")
     _end_label(axes, places[0], found["floor"], floor, left=True)
     axes.set_ylabel(found["measure"])
-    legend(axes)
     return figure
 
 
@@ -153,7 +148,7 @@ def certified(model: Json, slots: Slots) -> Figure | None:
             label=say("radii.closed") if name == "closed form" else say("radii.draws", sigma=name),
         )
     axes.set_ylim(0, 1)
-    legend(axes, "upper right", x="chart.certified.x", y="chart.certified.y")
+    legend(axes, x="chart.certified.x", y="chart.certified.y")
     return figure
 
 
@@ -162,21 +157,32 @@ def histograms(model: Json) -> list[tuple[str, Callable[[Slots], Figure]]]:
     radii = model["radii"]
     if "refused" in radii:
         return []
-    return [(f"sigma {one['sigma']:g}", partial(_radii, model, one)) for one in radii["sampled"]]
+    return [
+        (say("chart.radii", sigma=f"{one['sigma']:g}"), partial(_radii, model, one))
+        for one in radii["sampled"]
+    ]
 
 
 def _radii(model: Json, sampled: Json, slots: Slots) -> Figure:
     radii = model["radii"]
     apart = (model["geometry"].get("l2") or {}).get("median")
-    figure, axes = new_axes(*_SMALL, (40.0, 8.0, 8.0, 36.0))
+    figure, axes = new_axes(*SIZE, MARGINS)
     axes.stairs(
-        sampled["counts"], radii["edges"], fill=True, color=COLOURS["after"], alpha=0.45, lw=0
+        sampled["counts"],
+        radii["edges"],
+        fill=True,
+        color=COLOURS["after"],
+        alpha=0.45,
+        lw=0,
+        label=say("radii.draws", sigma=f"{sampled['sigma']:g}"),
     )
     if radii["closed_form"] is not None:
-        axes.stairs(radii["closed_form"]["counts"], radii["edges"], color=COLOURS["before"], lw=1.3)
+        counts, label = radii["closed_form"]["counts"], say("radii.closed")
+        axes.stairs(counts, radii["edges"], color=COLOURS["before"], lw=1.3, label=label)
     if apart is not None:
-        axes.axvline(apart, color=COLOURS["ink"], lw=1.2, dashes=DASHES["dashed"])
-    axes.set_xlabel(say("chart.radii.x"))
+        label = say("chart.radii.apart")
+        axes.axvline(apart, color=COLOURS["ink"], lw=1.2, dashes=DASHES["dashed"], label=label)
+    legend(axes, x="chart.radii.x", y="chart.radii.y")
     return figure
 
 
@@ -194,7 +200,7 @@ def surface(model: Json) -> list[tuple[str, Callable[[Slots], Figure]]]:
 def _heat(cells: Sequence[Json], key: str, slots: Slots) -> Figure:
     sigmas = sorted({cell["sigma"] for cell in cells})
     counts = sorted({cell["draws"] for cell in cells})
-    figure, axes = new_axes(300.0, 60.0 + max(34.0 * len(counts), 68.0), (52.0, 8.0, 8.0, 40.0))
+    figure, axes = new_axes(SIZE[0], 60.0 + max(34.0 * len(counts), 68.0), MARGINS)
     values = [cell[key]["value"] for cell in cells]
     shown = [math.log(max(value, 1e-3)) if key == "lift" else value for value in values]
     low, high = min(shown), max(shown)
@@ -275,5 +281,4 @@ def _end_label(axes: Axes, x: float, y: float, words: str, left: bool = False) -
         textcoords="offset points",
         ha="left" if left else "right",
         color=COLOURS["muted"],
-        fontsize=8,
     )

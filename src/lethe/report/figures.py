@@ -12,14 +12,21 @@ from lethe.evidence.of_model import Epsilons, Histogram, ModelCandidate
 from lethe.report.catalogue import say
 from lethe.report.numbers import grouped, percent
 from lethe.report.sections import Chart, Part, Words
-from lethe.report.static_svg import COLOURS, Slots, chart, legend, legend_above, new_axes
+from lethe.report.static_svg import (
+    COLOURS,
+    MARGINS,
+    SIZE,
+    Slots,
+    chart,
+    figure_of_rows,
+    legend,
+    new_axes,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_SIZE = (460.0, 270.0)
-_MARGINS = (52.0, 20.0, 10.0, 40.0)
 _POINTS = 90
 _MOST_CLASSES = 20
 
@@ -36,11 +43,9 @@ def roc_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> 
     low = min(map(_smallest, known))
 
     def draw(slots: Slots) -> Figure:
-        figure, axes = new_axes(*_SIZE, _MARGINS)
+        figure, axes = new_axes(*SIZE, MARGINS)
         axes.plot([low, 1], [low, 1], color=COLOURS["muted"], lw=1, dashes=(1, 2))
-        axes.annotate(
-            say("chart.guess"), (low, low), (26, 4), textcoords="offset points", fontsize=8
-        )
+        axes.annotate(say("chart.guess"), (low, low), (26, 4), textcoords="offset points")
         _roc_line(axes, before, "before", low, (5, 2), slots.put(baseline.name if baseline else ""))
         _roc_line(axes, after, "after", low, (), slots.put(other.name if other else ""))
         axes.set_xscale("log")
@@ -67,7 +72,7 @@ def t_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> Ch
         return None
 
     def draw(slots: Slots) -> Figure:
-        figure, axes = new_axes(*_SIZE, _MARGINS)
+        figure, axes = new_axes(*SIZE, MARGINS)
         filled: dict[str, Any] = {"fill": True, "alpha": 0.45, "lw": 0}
         line: dict[str, Any] = {"lw": 1.6}
         drawn = ((other, after, "after", filled), (baseline, before, "before", line))
@@ -88,7 +93,7 @@ def t_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> Ch
         axes.minorticks_off()
         axes.set_ylim(0.7, most * 2.5)
         axes.set_xlim(*_filled_range(known))
-        legend(axes, "upper right", x="chart.t", y="chart.records.log")
+        legend(axes, x="chart.t", y="chart.records")
         return figure
 
     return chart(say("chart.ts"), "exposure", "t-", say("chart.ts"), draw)
@@ -152,30 +157,21 @@ def _intervals(
         along: label of the axis.
         shares: whether values are shares, to be written in percent.
     """
-    import numpy as np
-
-    left = 18 + 6.2 * max(min(len(name), 24) for name, _ in rows)
-    figure, axes = new_axes(520.0, 78 + 21.0 * len(rows), (left, 14, 28, 36))
-    places = np.arange(len(rows))
+    figure, axes = figure_of_rows([slots.put(name) for name, _ in rows])
     for at, (colour, marker, name) in enumerate(series):
-        shift = 0.3 * at - 0.15 if len(series) > 1 else 0.0
-        for place, (_, estimates) in zip(places, rows, strict=True):
+        shift = 0.15 - 0.3 * at if len(series) > 1 else 0.0
+        for place, (_, estimates) in enumerate(rows):
             one = estimates[at]
             if one is None or one.value is None:
                 continue
             ends = [one.value if end is None else end for end in (one.low, one.high)]
-            height = place + shift
+            height = shift - place
             axes.plot(ends, [height, height], color=COLOURS[colour], lw=1.3, alpha=0.75)
             label = "" if place else slots.put(name)
             axes.plot([one.value], [height], marker, ms=5, color=COLOURS[colour], label=label)
-    axes.set_yticks(places, [slots.put(name) for name, _ in rows])
-    axes.set_ylim(len(rows) - 0.4, -0.6)
     if shares:
         axes.xaxis.set_major_formatter(lambda value, _: percent(value))
     axes.set_xlabel(along)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    legend_above(axes)
     return figure
 
 
@@ -255,8 +251,6 @@ def _filled_range(known: Sequence[Histogram]) -> tuple[float, float]:
 
 # How epsilon is spread over the records, where every record has one of its own.
 
-_SPREAD_SIZE, _SPREAD_MARGINS = (420.0, 220.0), (52.0, 8.0, 8.0, 40.0)
-
 
 def epsilon_chart(name: str, found: Epsilons, at: int) -> list[Part]:
     """A histogram of the epsilon of every record of a candidate, and its quartiles in words."""
@@ -265,12 +259,11 @@ def epsilon_chart(name: str, found: Epsilons, at: int) -> list[Part]:
     title = say("epsilons.title", name=name)
 
     def draw(slots: Slots) -> Figure:
-        figure, axes = new_axes(*_SPREAD_SIZE, _SPREAD_MARGINS)
+        figure, axes = new_axes(*SIZE, MARGINS)
         axes.stairs(found.counts, found.edges, fill=True, color=COLOURS["after"], lw=0)
         axes.set_xlim(0, found.edges[-1])
         axes.set_ylim(0, None)
-        axes.set_xlabel(say("chart.epsilon"))
-        axes.set_ylabel(say("chart.records"))
+        legend(axes, x="chart.epsilon", y="chart.records")
         return figure
 
     label = f"{title}. {said}"

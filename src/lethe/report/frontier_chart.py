@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -44,11 +44,18 @@ class Box:
         high = min(self.bottom, other.bottom) - max(self.top, other.top)
         return max(wide, 0.0) * max(high, 0.0)
 
+    def gap(self, x: float, y: float) -> float:
+        """The distance to a point."""
+        return math.hypot(
+            max(self.left - x, x - self.right, 0.0), max(self.top - y, y - self.bottom, 0.0)
+        )
+
 
 @dataclass(frozen=True)
 class Label:
-    """Where a text goes: its anchor point."""
+    """A text and its anchor point."""
 
+    text: str
     x: float
     y: float
     anchor: str
@@ -57,43 +64,54 @@ class Label:
 
 def place(
     points: Sequence[tuple[float, float]],
-    widths: Sequence[float],
+    texts: Sequence[Sequence[str]],
     height: float,
     frame: Box,
     obstacles: Sequence[Box],
 ) -> list[Label | None]:
     """Place a text beside each point, the first ones first; None where there is no room.
 
+    No text stands nearer to another point than to its own, unless its shortest has no other place.
+
     Args:
         points: the centres to label.
-        widths: estimated width of each text.
+        texts: of each point, the ones to try, the best first and the shortest last.
         height: height of one line of text.
         frame: the area that labels must stay in.
         obstacles: what labels should not cover, such as marks and interval lines.
     """
     placed: list[Label | None] = []
-    for (x, y), width in zip(points, widths, strict=True):
-        taken, spots = [label.box for label in placed if label is not None], []
-        for radius in _RADII:
-            for anchor, right, down in _SPOTS:
-                across, middle = x + right * radius, y + down * radius
-                left = across - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
-                box = Box(left - 1, middle - height / 2, left + width + 1, middle + height / 2)
-                inside = box.overlap(frame) > 0.999 * (width + 2) * height
-                if inside and not any(box.overlap(other) for other in taken):
+    for at, (x, y) in enumerate(points):
+        taken = [label.box for label in placed if label is not None]
+        others = [point for point in points if point != (x, y)]
+        spots: list[tuple[float, Label]] = []
+        for text, clear in [*((text, True) for text in texts[at]), (texts[at][-1], False)]:
+            width = len(text) * _CHARACTER
+            for radius in _RADII:
+                for anchor, right, down in _SPOTS:
+                    across, middle = x + right * radius, y + down * radius
+                    left = across - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+                    box = Box(left - 1, middle - height / 2, left + width + 1, middle + height / 2)
+                    inside = box.overlap(frame) > 0.999 * (width + 2) * height
+                    if not inside or any(box.overlap(other) for other in taken):
+                        continue
+                    if clear and any(box.gap(*other) < box.gap(x, y) + 6 for other in others):
+                        continue
                     covered = sum(box.overlap(other) for other in obstacles)
-                    label = Label(across, middle + height * 0.3, anchor, box)
+                    label = Label(text, across, middle + height * 0.3, anchor, box)
                     spots.append((covered + 2 * radius, label))
+            if spots:
+                break
         placed.append(min(spots, key=lambda spot: spot[0])[1] if spots else None)
     return placed
 
 
 _LOG_FROM = 40.0
-_MOST_LABELS = 14
-_CHARACTER = 5.4
-_LINE = 12.0
-_WIDE, _NARROW = (460.0, 320.0), (300.0, 320.0)  # of the page, and of a phone
-_LEFT, _RIGHT, _TOP, _BOTTOM = 56.0, 10.0, 8.0, 60.0
+_CHARACTER = 7.0
+_LINE = 15.0
+_NEAR = 7.0  # marks that cover each other share a label
+_WIDE, _NARROW = (520.0, 360.0), (svg.WIDTH, 340.0)  # of the page, and of a phone
+_LEFT, _RIGHT, _TOP, _BOTTOM = 92.0, 12.0, 8.0, 84.0
 
 
 @dataclass(frozen=True)
@@ -166,8 +184,7 @@ def frontier_chart(room: Room[Any]) -> Chart | None:
     """The chart for a wide page and for a phone; None if no option tried has both numbers."""
     drawn = points(room)
     base = room.base and room.base.name
-    priced = any(point.name != base for point in drawn)
-    if not drawn or (len(room.document.candidates) > 1 and not priced):
+    if len(drawn) < 2 or all(point.name == base for point in drawn):
         return None
     wide, narrow = (_inline(room, drawn, size) for size in (_WIDE, _NARROW))
     draw = partial(svg.as_figure, partial(_figure, room, drawn, _WIDE))
@@ -187,6 +204,7 @@ def _inline(room: Room[Any], drawn: Sequence[Point], size: tuple[float, float]) 
             parts[f"mark-{point.at}"] = f'class="point" {at} {spoken}'
             parts[f"interval-{point.at}"] = f'class="point" {at}>'
             parts[f"label-{point.at}"] = f'class="label" {at} aria-hidden="true">'
+        parts["label-several"] = 'class="label" aria-hidden="true">'
         name = f"frontier{size[0]:g}-"
         text = svg.inline(figure, name, say("chart.frontier.label"), slots, parts)
     head = (
@@ -263,28 +281,28 @@ def _figure(
             ls="none",
             label=say(f"label.{label}"),
             zorder=4,
+            clip_on=False,
             gid=f"mark-{point.at}",
         )
-
-    def words(point: Point) -> str:
-        # A phone has no room for names: numbers stand for them, as in the table of options.
-        return str(point.at + 1) if narrow else svg.shorten(point.name, 26)
-
-    for point, spot in _named(x, y, drawn, guess, frame, words):
-        name = slots.put(words(point), 26)
-        note = _note(axes, name, spot.x, spot.y, height, "ink", spot.anchor)
-        note.set_gid(f"label-{point.at}")
+    for gid, spot in _labels(x, y, drawn, guess, frame, narrow):
+        note = _note(axes, slots.put(spot.text, 40), spot.x, spot.y, height, "ink", spot.anchor)
+        note.set_gid(gid)
     key = "chart.lost.points" if utility.shares else "chart.lost.plain"
     axes.set_xlabel(say("chart.risk", risk=say(room.risk_head)))
     axes.set_ylabel(say(key, name=utility.name))
+    svg.label_in_lines(axes.xaxis, frame.right - frame.left)
+    svg.label_in_lines(axes.yaxis, frame.bottom - frame.top)
     handles, labels = axes.get_legend_handles_labels()
     once = dict(zip(labels, handles, strict=True))
     axes.legend(
         once.values(),
         once.keys(),
-        loc="upper left",
-        bbox_to_anchor=(0, -0.12),
+        loc="lower left",
+        bbox_to_anchor=(0, 0),
+        bbox_transform=figure.transFigure,
         ncols=3,
+        columnspacing=1.0,
+        handletextpad=0.3,
         frameon=False,
     )
     return figure
@@ -333,25 +351,31 @@ def _guess(x: Axis, obstacles: Sequence[Box], chance: float, frame: Box) -> Box 
     return next(free, boxes[0])
 
 
-def _named(
-    x: Axis,
-    y: Axis,
-    drawn: Sequence[Point],
-    guess: Box | None,
-    frame: Box,
-    words: Callable[[Point], str],
-) -> list[tuple[Point, Label]]:
-    """Which points get their words beside them, and where."""
-    shown = sorted(drawn, key=lambda one: (not one.recommended, not one.proven, one.at))
-    shown = shown if len(drawn) <= _MOST_LABELS else shown[:_MOST_LABELS]
-    centres = [(x(one.risk[1]), y(one.lost[1])) for one in shown]
-    widths = [len(words(one)) * _CHARACTER for one in shown]
-    obstacles = _obstacles(x, y, drawn)
-    if guess is not None:
-        obstacles.append(guess)
-    spots = place(centres, widths, _LINE, frame, obstacles)
-    # The table beside the chart and the point's own title name those that are left out.
-    return [(point, spot) for point, spot in zip(shown, spots, strict=True) if spot is not None]
+def _labels(
+    x: Axis, y: Axis, drawn: Sequence[Point], guess: Box | None, frame: Box, narrow: bool
+) -> list[tuple[str, Label]]:
+    """Labels of the marks and what each is called in the figure.
+
+    An option has its number in the table of options, and its name where there is room; those whose
+    marks cover each other share a label.
+    """
+    groups: dict[tuple[float, float], list[Point]] = {}
+    for point in sorted(drawn, key=lambda one: (not one.recommended, not one.proven, one.at)):
+        centre = x(point.risk[1]), y(point.lost[1])
+        near = next((other for other in groups if math.dist(centre, other) < _NEAR), centre)
+        groups.setdefault(near, []).append(point)
+    texts = []
+    for group in groups.values():
+        numbers = ", ".join(str(at + 1) for at in sorted(point.at for point in group))
+        name = f"{numbers} {svg.shorten(group[0].name, 26)}"
+        texts.append([numbers] if narrow or len(group) > 1 else [name, numbers])
+    obstacles = [*_obstacles(x, y, drawn), *([] if guess is None else [guess])]
+    spots = place(list(groups), texts, _LINE, frame, obstacles)
+    return [
+        (f"label-{group[0].at}" if len(group) == 1 else "label-several", spot)
+        for group, spot in zip(groups.values(), spots, strict=True)
+        if spot is not None
+    ]
 
 
 def _obstacles(x: Axis, y: Axis, drawn: Sequence[Point]) -> list[Box]:

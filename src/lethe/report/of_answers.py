@@ -8,19 +8,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.evidence.document import CandidateRow, Document
+from lethe.evidence.rules import QUERY_METRICS
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
 from lethe.report.first_screen import Card, Room, Worst, is_within_schema
 from lethe.report.numbers import Cell, amount, grouped, percent, share_words
+from lethe.report.output_check import checked, exactly
 from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Section, Table, Words
 from lethe.report.static_svg import (
     COLOURS,
     DASHES,
+    MARGINS,
+    SIZE,
     Slots,
     chart,
     figure_of_rows,
-    legend,
-    legend_above,
     limit_and_value,
     new_axes,
 )
@@ -29,7 +31,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Json = Mapping[str, Any]
-_ROWS = 10
+_MOST_ROWS = 12
+_MOST_QUESTIONS = 500
 _FPRS = (0.001, 0.01, 0.1)
 
 
@@ -253,24 +256,47 @@ class Ledger(Room[CandidateRow]):
     def remaining(self) -> tuple[str, list[str]]:
         return say("ledger.left", left=self._amount(self.section["left"])), [say("ledger.proven")]
 
+    @property
+    def _questions(self) -> list[Json]:
+        return [point for point in self.section["burn"] if "question" in point]
+
     def attacks(self) -> Sequence[Part]:
-        section = self.section
-        points = section["burn"]
-        step = max(1, -(-len(points) // _ROWS))
-        kept = [at for at in range(len(points)) if at % step == 0 or at == len(points) - 1]
+        """Every question for the person who checks the output, or what was left where unknown."""
         rows = [
             (
-                grouped(points[at]["queries"]),
-                [Cell("estimate", _plain(points[at][key])) for key in ("budget", "left")],
+                f"{at}. {point['question']}",
+                [
+                    *_answer(point["answer"]),
+                    Cell("estimate", _plain(point["cost"])),
+                    Cell("estimate", _plain(point["left"])),
+                    point["analyst"],
+                    self._checked(point),
+                    "",
+                ],
             )
-            for at in kept
+            for at, point in enumerate(self._questions[:_MOST_QUESTIONS], start=1)
         ]
-        heads = [say(f"ledger.head.{key}") for key in ("paid", "budget", "left")]
-        return [Table(say("ledger.burn"), heads, rows)]
+        if not rows:
+            return []
+        keys = [f"ledger.head.{key}" for key in ("question", "answer", "cost", "left", "analyst")]
+        heads = [say(key) for key in (*keys, "check", "check.remark")]
+        more = len(self._questions) - len(rows)
+        note = say("ledger.questions.note") + (say("ledger.questions.more", n=more) if more else "")
+        return [Table(say("ledger.questions"), heads, rows, note)]
+
+    def _checked(self, point: Json) -> str:
+        """Pass, review or fail of one question by the limits on what is spent."""
+        spent = round(point["budget"]["amount"] - point["left"]["amount"], 9)
+        said = checked(self.document.rules, QUERY_METRICS, {"spent": exactly(spent)})
+        passed = say("check.pass")
+        if said in ("", passed) and point["answer"] is None:
+            return say("check.review", why=say("ledger.unstored"))
+        return said or passed
 
     def chart(self) -> Chart | None:
-        draw = partial(_ledger_figure, self.section)
-        return chart(say("ledger.chart"), "ledger", "ledger-", say("ledger.chart"), draw)
+        few = 0 < len(self._questions) <= _MOST_ROWS
+        draw = partial(_timeline, self._questions) if few else partial(_ledger_figure, self.section)
+        return chart(say("ledger.chart"), "ledger", "ledger-", say("ledger.chart.label"), draw)
 
     def beside(self) -> Table | None:
         spent = self.section["spent"]
@@ -335,11 +361,38 @@ def _plain(charge: Json) -> str:
     return f"{charge['amount']:.6g}{delta}"
 
 
+def _answer(found: Json | None) -> list[Cell | str]:
+    """The first row of an answer with its interval."""
+    if found is None:
+        return [say("ledger.unstored")]
+    value, low, high = (
+        "–" if found[key] is None else f"{found[key]:.6g}" for key in ("value", "low", "high")
+    )
+    more = say("ledger.rows", n=found["rows"]) if found["rows"] > 1 else ""
+    return [f"{say('ledger.answer', value=value, low=low, high=high)}{more}"]
+
+
+def _timeline(questions: Sequence[Json], slots: Slots) -> Figure:
+    """What each question took of the budget, from what was spent before to what is spent then."""
+    names = [slots.put(f"{at}. {point['question']}", 42) for at, point in enumerate(questions, 1)]
+    figure, axes = figure_of_rows(names)
+    for at, point in enumerate(questions):
+        budget, left, cost = (point[key]["amount"] for key in ("budget", "left", "cost"))
+        first = [say("ledger.cost"), say("ledger.head.budget").lower()] if at == 0 else ["", ""]
+        axes.plot([0, budget - left - cost], [-at, -at], color=COLOURS["muted"], lw=1)
+        ends = [budget - left - cost, budget - left]
+        axes.plot(ends, [-at, -at], color=COLOURS["after"], lw=7, label=first[0])
+        axes.plot([budget], [-at], "|", ms=14, mew=2, color=COLOURS["before"], label=first[1])
+    axes.set_xlim(left=0)
+    axes.set_xlabel(say("ledger.spent"))
+    return figure
+
+
 def _mechanism_figure(section: Json, slots: Slots) -> Figure:
     """Limit and observed value of every pair; a line at the claim."""
     pairs, claim = section["pairs"], section["claim"]
     names = [slots.put(one["name"], 44) for one in pairs]
-    figure, axes = figure_of_rows(names, width=620.0, left=230.0)
+    figure, axes = figure_of_rows(names)
     for at, one in enumerate(pairs):
         low, value = one["limit"]["low"], one["limit"]["value"]
         if value is not None:
@@ -352,7 +405,6 @@ def _mechanism_figure(section: Json, slots: Slots) -> Figure:
         )
     axes.set_xlim(left=0)
     axes.set_xlabel(claim["measure"])
-    legend_above(axes)
     return figure
 
 
@@ -362,7 +414,7 @@ def _ledger_figure(section: Json, slots: Slots) -> Figure:
 
     points = section["burn"]
     asked = [one["queries"] for one in points]
-    figure, axes = new_axes(620.0, 250.0, (60.0, 14.0, 12.0, 42.0))
+    figure, axes = new_axes(*SIZE, MARGINS)
     for key, colour, dashes in (("budget", "muted", "dashed"), ("left", "before", "solid")):
         axes.step(
             asked,
@@ -378,5 +430,4 @@ def _ledger_figure(section: Json, slots: Slots) -> Figure:
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_xlabel(say("ledger.head.paid").lower())
     axes.set_ylabel(say("ledger.rule." + section["rule"]))
-    legend(axes)
     return figure

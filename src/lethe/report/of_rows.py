@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -20,7 +20,7 @@ from lethe.evidence.of_rows import (
     TableCandidate,
     TableDocument,
 )
-from lethe.evidence.rules import PEOPLE_BY_GROUP
+from lethe.evidence.rules import PEOPLE_BY_GROUP, TABLE_METRICS
 from lethe.report import table_figures
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
@@ -43,6 +43,7 @@ from lethe.report.numbers import (
     share_words,
     significant,
 )
+from lethe.report.output_check import check_columns, exactly, remark
 from lethe.report.sections import (
     Chart,
     Column,
@@ -101,7 +102,7 @@ class Rows(Room[C]):
             level,
         )
 
-    def _exposed(self, lead: str, parts: Sequence[Part]) -> Section:
+    def _exposed(self, lead: str, parts: Sequence[Part], check: Sequence[Column] = ()) -> Section:
         """The section with the most exposed people; personal data, only where asked for."""
         records, title = self.document.records, say("exposed.title")
         if not records.kept:
@@ -109,6 +110,7 @@ class Rows(Room[C]):
         else:
             keys = [key for row in records.exposed[:1] for key in row if key not in ("rank", "id")]
             columns: list[Column] = [(key.replace("_", " "), partial(_field, key)) for key in keys]
+            columns += check
             rows = [(str(row["id"]), row) for row in records.exposed]
             shown = table(say("exposed.list"), say("exposed.person"), rows, columns)
             listed = personal(say("exposed.personal"), shown)
@@ -133,6 +135,7 @@ class Quasi(Rows[TableCandidate]):
     figures: Mapping[str, Any] = {
         "sizes": table_figures.class_sizes,
         "columns": table_figures.few_columns,
+        "pairs": table_figures.pairs,
     }
 
     def criterion(self, attack: str) -> str:
@@ -233,7 +236,7 @@ class Quasi(Rows[TableCandidate]):
             for key in ("of_uniques", "of_rows"):
                 label = say(f"table.row.{key}", model=population.model, people=people)
                 rows.append((label, str(share(getattr(population, key)))))
-        parts = self._drawn("columns")
+        parts = self._drawn("columns", "pairs")
         subsets = [
             (", ".join(subset.columns), subset)
             for listed in section.uniqueness.subsets.values()
@@ -242,12 +245,14 @@ class Quasi(Rows[TableCandidate]):
         columns: list[Column] = [
             (say("table.head.many"), lambda subset: Cell("estimate", str(len(subset.columns)))),
             "unique",
+            *self._check(lambda subset: {"unique": subset.unique}),
         ]
         title, first, note = say("table.subsets"), say("table.head.columns"), "table.subsets.note"
         parts.append(table(title, first, subsets, columns, "table.head.", say(note)))
         if section.columns:
             title, first = say("table.columns"), say("table.head.column")
-            keys, note = ("marketer_without", "unique_without"), say("table.columns.note")
+            keys = ("marketer_without", "unique_without", remark())
+            note = say("table.columns.note")
             left = named(section.columns)
             parts.append(table(title, first, left, keys, "table.head.", note))
         folded: list[Part] = [Facts(rows), *self._drawn("sizes")]
@@ -285,9 +290,14 @@ class Quasi(Rows[TableCandidate]):
             people: Column = (say("table.head.people"), lambda group: number(group.people, 9))
             title, first = say("table.groups"), say("table.head.group")
             note = say("table.groups.note")
-            shown = table(title, first, named(groups), [people, *keys], "table.head.", note)
+            check = self._check(lambda group: {key: getattr(group, key) for key in keys})
+            shown = table(title, first, named(groups), [people, *keys, *check], "table.head.", note)
             parts.append(shown)
-        return self._exposed(lead, parts)
+        chance = self._check(lambda row: {"prosecutor": exactly(row["linked"])})
+        return self._exposed(lead, parts, chance)
+
+    def _check(self, known: Callable[[Any], Mapping[str, Measured | None]]) -> list[Column]:
+        return check_columns(self.document.rules, TABLE_METRICS, known)
 
     def options(self) -> Sequence[Part]:
         listed = self.document.candidates

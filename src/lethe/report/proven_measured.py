@@ -19,7 +19,6 @@ from lethe.report.static_svg import (
     Slots,
     chart,
     figure_of_rows,
-    legend_above,
     limit_and_value,
 )
 
@@ -161,5 +160,4 @@ def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:
     axes.set_xticks(ticks, [("≤ " if tick == _LEAST else "") + f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
     axes.set_xlabel(say("chart.epsilons.x"))
-    legend_above(axes)
     return figure

@@ -12,16 +12,18 @@ import html
 import io
 import math
 import re
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from lethe.report.catalogue import say
 from lethe.report.sections import Chart
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 
@@ -77,7 +79,9 @@ COLOURS = {
     "after": "#d55e00",
     "paper": "#fefdfe",
 }
-FONT_SIZE = 9.0
+FONT_SIZE = 12.0
+WIDTH = 358.0
+"""Of a chart, in points: on a phone of 390 pixels a point is a pixel, so no text is under 12."""
 
 
 @dataclass
@@ -180,6 +184,7 @@ def chart(title: str, name: str, prefix: str, label: str, draw: Draw) -> Chart |
         figure = draw(slots)
         if figure is None:
             return None
+        fit(figure)
         svg = inline(figure, prefix, label, slots)
     return Chart(title, name, svg, partial(as_figure, draw))
 
@@ -214,6 +219,7 @@ def as_figure(draw: Draw) -> Figure:
     with plain_style():
         figure = draw(Slots(plain=True))
         assert figure is not None  # `chart` has drawn it before
+        fit(figure)
         figure.set_facecolor("white")
         figure.draw_without_rendering()  # ticks are made here, in this style
         return figure
@@ -294,8 +300,8 @@ def _only_used_ids(text: str, prefix: str) -> str:
 
 # What static figures draw alike: dashes for those who see no colour, bands, legends.
 
-SIZE = (420.0, 270.0)  # points
-MARGINS = (52.0, 12.0, 12.0, 42.0)  # left, right, top, bottom
+SIZE = (WIDTH, 260.0)  # points
+MARGINS = (64.0, 22.0, 10.0, 46.0)  # left, right, top, bottom
 DASHES: Mapping[str, tuple[int, ...]] = {
     "solid": (),
     "dashed": (5, 2),
@@ -351,42 +357,91 @@ def limit_and_value(
     axes.plot([low], [-at], "|", ms=11, color=colour, label=limit)
 
 
-def legend(
-    axes: Axes,
-    place: Literal["best", "lower left", "upper right"] = "best",
-    *,
-    x: str | None = None,
-    y: str | None = None,
-) -> None:
-    """The names of the lines, without a frame, and of the axes: keys of the catalogue."""
+def legend(axes: Axes, *, x: str | None = None, y: str | None = None) -> None:
+    """The names of the axes: keys of the catalogue. `fit` names the lines."""
     for key, name_axis in ((x, axes.set_xlabel), (y, axes.set_ylabel)):
         if key is not None:
             name_axis(say(key))
-    axes.legend(loc=place, frameon=False, fontsize=8, labelcolor=COLOURS["ink"])
 
 
-def figure_of_rows(
-    names: Sequence[str], width: float = 560.0, left: float = 190.0
-) -> tuple[Figure, Axes]:
+def figure_of_rows(names: Sequence[str]) -> tuple[Figure, Axes]:
     """Axes with a row for each name, the first on top at 0, the next at -1.
 
     Args:
-        names: at the left; words from data as slots.
-        width: of the figure, in points, as is `left` of the names.
+        names: above each row, so that a phone has room for both; words from data as slots.
     """
-    figure, axes = new_axes(width, 24.0 * len(names) + 70.0, (left, 14.0, 28.0, 42.0))
-    axes.set_yticks([-at for at in range(len(names))], list(names))
-    axes.set_ylim(-len(names) + 0.5, 0.5)
+    figure, axes = new_axes(WIDTH, 40.0 * len(names) + 56.0, (18.0, 22.0, 10.0, 46.0))
+    axes.set_yticks([])
+    for at, name in enumerate(names):
+        across = axes.get_yaxis_transform()
+        axes.text(0.01, 0.42 - at, name, transform=across, va="center", zorder=5)
+    axes.set_ylim(0.6 - len(names), 0.72)
     return figure, axes
 
 
-def legend_above(axes: Axes) -> None:
-    """The names of the marks in one line over the axes, at the right."""
-    axes.legend(
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=3,
-        frameon=False,
-        fontsize=8,
-        labelcolor=COLOURS["ink"],
-    )
+_CHARACTER, _LINE = 6.8, 16.0  # points, of a text of `FONT_SIZE` in a page's font
+
+
+def label_in_lines(axis: Axis, room: float) -> float:
+    """Break the label of an axis into lines that fit; the points that further lines take."""
+    label = axis.get_label_text()
+    if axis.get_scale() == "log":
+        label = say("chart.log", label=label)
+    lines = textwrap.wrap(label, int(room / _CHARACTER))
+    axis.set_label_text("\n".join(lines))
+    return _LINE * max(len(lines) - 1, 0)
+
+
+def _thin_out(axes: Axes) -> None:
+    """Leave out the words of ticks of the x axis that would lie on those before them."""
+    end = -math.inf
+    for tick, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True):
+        words = label.get_text()
+        centre = axes.transData.transform((tick, 1.0))[0] * 72 / axes.figure.dpi
+        half = 0.5 * len(words) * _CHARACTER
+        if words and centre - half < end + 3:
+            label.set_visible(False)
+        elif words:
+            end = centre + half
+
+
+def fit(figure: Figure) -> None:
+    """Lay out what text needs: names of the marks above the axes, labels in lines that fit.
+
+    A logarithmic axis says so. Widths are estimated, since fonts are those of the reader.
+    """
+    axes = figure.axes[0]
+    width, height = (72 * side for side in figure.get_size_inches())
+    box = axes.get_position()
+    left, right = box.x0 * width, (1 - box.x1) * width
+    bottom, tall = box.y0 * height, box.height * height
+    handles, names = axes.get_legend_handles_labels()
+    marks = dict(zip(names, handles, strict=True))
+    rows = columns = 0
+    if marks:
+        # Words from data are not known here, so that each of them has a line of its own.
+        longest = max(1000 if "slot" in name else len(name) for name in marks)
+        columns = max(1, int(width / (longest * _CHARACTER + 45)))
+        rows = -(-len(marks) // columns)
+    bottom += label_in_lines(axes.xaxis, width - left - right)
+    left += label_in_lines(axes.yaxis, tall)
+    above = _LINE * rows + (6 if rows else 0)
+    top = height - box.y1 * height + above
+    total = bottom + tall + top
+    figure.set_size_inches(width / 72, total / 72)
+    axes.set_position((left / width, bottom / total, 1 - (left + right) / width, tall / total))
+    _thin_out(axes)
+    if marks:
+        axes.legend(
+            marks.values(),
+            marks.keys(),
+            loc="upper left",
+            bbox_to_anchor=(0, 1),
+            bbox_transform=figure.transFigure,
+            ncols=columns,
+            frameon=False,
+            borderpad=0,
+            borderaxespad=0.2,
+            labelspacing=0.3,
+            labelcolor=COLOURS["ink"],
+        )

@@ -16,14 +16,17 @@ from lethe.report.static_svg import (
     SIZE,
     Slots,
     band,
+    figure_of_rows,
     legend,
-    legend_above,
     new_axes,
 )
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+
+_MOST_COLUMNS = 9
 
 
 def class_sizes(section: QuasiSection, slots: Slots) -> Figure:
@@ -36,9 +39,8 @@ def class_sizes(section: QuasiSection, slots: Slots) -> Figure:
     ends = [*sizes["from"][1:], None]
     names = [_span(low, high) for low, high in zip(sizes["from"], ends, strict=True)]
     axes.set_xticks(places, names)
-    axes.set_xlabel(say("chart.sizes.x"))
+    legend(axes, x="chart.sizes.x", y="chart.sizes.y")
     _shares(axes, max([*share, 0.01]))
-    axes.set_ylabel(say("chart.sizes.y"))
     return figure
 
 
@@ -61,6 +63,40 @@ def few_columns(section: QuasiSection, slots: Slots) -> Figure:
     axes.set_xticks(sizes, [str(m) for m in sizes])
     _shares(axes, max([*some, *best, 0.01]))
     legend(axes, x="chart.columns.x", y="chart.columns.y")
+    return figure
+
+
+def pairs(section: QuasiSection, slots: Slots) -> Figure | None:
+    """Rows that are alone in a column (on the diagonal) and in a pair, in percent."""
+    shares = {
+        frozenset(subset.columns): _value(subset.unique)
+        for size, listed in section.uniqueness.subsets.items()
+        for subset in listed
+        if size < 3
+    }
+    names = sorted(section.quasi, key=lambda name: -shares.get(frozenset([name]), 0.0))
+    names = names[:_MOST_COLUMNS]
+    if len(names) < 2:
+        return None
+    figure, axes = new_axes(SIZE[0], 26.0 * len(names) + 52.0, (120.0, 22.0, 6.0, 46.0))
+    for row, first in enumerate(names):
+        for column, second in enumerate(names[: row + 1]):
+            share = shares.get(frozenset([first, second]))
+            if share is None:
+                continue
+            x, y = [column, column + 1, column + 1, column], [-row, -row, -row - 1, -row - 1]
+            axes.fill(x, y, color=COLOURS["after"], alpha=0.06 + 0.6 * share, lw=0)
+            words = f"{100 * share:.0f}"
+            axes.text(column + 0.5, -row - 0.5, words, ha="center", va="center")
+    places = [at + 0.5 for at in range(len(names))]
+    axes.set_xticks(places, [str(at) for at in range(1, len(names) + 1)])
+    labels = [slots.put(f"{at}. {name}", 18) for at, name in enumerate(names, start=1)]
+    axes.set_yticks([-place for place in places], labels)
+    axes.tick_params(length=0)
+    axes.grid(False)
+    axes.set_xlim(0, len(names))
+    axes.set_ylim(-len(names), 0)
+    legend(axes, x="chart.pairs.x")
     return figure
 
 
@@ -105,7 +141,7 @@ def three_rates(section: SyntheticSection, slots: Slots) -> Figure | None:
     attacks = section.attacks
     if not attacks:
         return None
-    figure, axes = new_axes(420.0, 70.0 + 46.0 * len(attacks), (130.0, 20.0, 30.0, 40.0))
+    figure, axes = figure_of_rows([slots.put(one.name) for one in attacks])
     for at, one in enumerate(attacks):
         for shift, (key, colour, mark) in enumerate(
             (("main", "after", "o"), ("control", "before", "s"), ("baseline", "muted", "D"))
@@ -120,12 +156,9 @@ def three_rates(section: SyntheticSection, slots: Slots) -> Figure | None:
                 color=COLOURS[colour],
                 label=say(f"chart.rates.{key}") if at == 0 else "",
             )
-    axes.set_yticks([-at for at in range(len(attacks))], [slots.put(one.name) for one in attacks])
-    axes.set_ylim(-len(attacks) + 0.5, 0.6)
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], [percent(x) for x in (0, 0.25, 0.5, 0.75, 1)])
     axes.set_xlabel(say("chart.rates.x"))
-    legend_above(axes)
     return figure
 
 

@@ -96,7 +96,7 @@ def det(found: Json, slots: Slots) -> Figure | None:
         setter([place(tick) for tick in inside], [percent(tick) for tick in inside])
     axes.set_xlim(place(low), place(0.6))
     axes.set_ylim(place(low), place(high))
-    legend(axes, "lower left", x="chart.det.x", y="chart.det.y")
+    legend(axes, x="chart.det.x", y="chart.det.y")
     return figure
 
 
@@ -146,7 +146,7 @@ def sizes(curves: SinglingOut, slots: Slots) -> Figure:
     axes.set_yticks(decades, [percent(one) for one in decades])
     axes.minorticks_off()
     axes.set_ylim(0.5 / users[-1], 1.3)
-    legend(axes, "lower left", x="chart.crowd.x", y="chart.sweep.y")
+    legend(axes, x="chart.crowd.x", y="chart.sweep.y")
     return figure
 
 

@@ -112,17 +112,39 @@ def train_sklearn(
     treatment: Treatment,
     seed: int,
 ) -> NDArray[np.floating]:
-    """Fit a clone of the estimator and return its outputs for all records.
+    """Fit a clone of the estimator and return its outputs for all records; see `fit_sklearn`.
+
+    Returns: (N, C) probabilities, 0 for a class that the training rows lack, or (N, 1) predictions
+        in the target's own units.
+    Raises InputError: as `fit_sklearn`, the estimator fails, or its outputs have another shape.
+    """
+    how = recipe, features, labels, rows, classes, treatment, seed
+    with users_code(type(recipe.estimator).__name__), seeded(seed):
+        estimator, inputs, columns = fit_sklearn(*how)
+        if recipe.task == "regression":
+            return one_column(estimator.predict, inputs, type(estimator).__name__)
+        return probabilities_of(estimator, inputs, columns, classes)
+
+
+def fit_sklearn(
+    recipe: SklearnRecipe,
+    features: NDArray[np.floating],
+    labels: NDArray[np.int64] | NDArray[np.float64],
+    rows: NDArray[np.int64],
+    classes: int,
+    treatment: Treatment,
+    seed: int,
+) -> tuple[Any, Any, NDArray[np.int64]]:
+    """Fit a clone of the estimator, under the global generators of the caller.
 
     Args:
         recipe, features, labels, classes, treatment: see `Work`; only a bare skorch net sees more
             than two axes of features.
-        seed: of this model; every ``random_state`` and the global generators get it.
+        seed: of this model; every ``random_state`` gets it.
 
-    Returns: (N, C) probabilities, 0 for a class that the training rows lack, or (N, 1) predictions
-        in the target's own units.
-    Raises InputError: the recipe refuses the treatment, the rows hold a single class, the estimator
-        fails, or its outputs have another shape.
+    Returns: the fitted estimator, all records as it takes them, and the class behind each column of
+        its probabilities (empty in regression).
+    Raises InputError: the recipe refuses the treatment, or the rows hold a single class.
     """
     check_treatment(recipe, treatment)
     estimator = prepared(recipe.estimator, seed)
@@ -135,21 +157,18 @@ def train_sklearn(
     inputs: Any = features if _is_from("skorch", estimator) else features.reshape(len(features), -1)
     if recipe.frame is not None:
         inputs = recipe.frame
-    with users_code(type(estimator).__name__), seeded(seed):
-        if recipe.task == "regression":
-            estimator.fit(take(inputs, rows), _targets(estimator, labels[rows]), **extra)
-            return one_column(estimator.predict, inputs, type(estimator).__name__)
-        known: NDArray[Any]
-        known, codes = np.unique(labels[rows], return_inverse=True)
+    known: NDArray[Any] = np.zeros(0, np.int64)
+    targets = labels[rows]
+    if recipe.task == "classification":
+        known, targets = np.unique(targets, return_inverse=True)
         if len(known) < 2:
             raise InputError("a training split holds a single class; add records or merge classes.")
         if _must_keep_codes(estimator):
-            known, codes = np.arange(classes), labels[rows].astype(np.int64)
-        estimator.fit(take(inputs, rows), _targets(estimator, codes), **extra)
-        columns = known
-        if not _is_from("skorch", last_step(estimator)):
-            columns = known[np.asarray(estimator.classes_, dtype=np.int64)]
-        return probabilities_of(estimator, inputs, columns, classes)
+            known, targets = np.arange(classes), labels[rows].astype(np.int64)
+    estimator.fit(take(inputs, rows), _targets(estimator, targets), **extra)
+    if len(known) and not _is_from("skorch", last_step(estimator)):
+        known = known[np.asarray(estimator.classes_, dtype=np.int64)]
+    return estimator, inputs, known
 
 
 def prepared(estimator: Any, seed: int) -> Any:

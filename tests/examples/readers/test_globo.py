@@ -144,33 +144,6 @@ def test_no_click_is_an_input_of_both_periods(tmp_path: Path):
             assert len(set(data.user_ids[begin : end + 1])) == 1
 
 
-def test_scalers_are_of_the_rows_they_were_fitted_on(tmp_path: Path):
-    data = load_globo(write(tmp_path / "clicks.parquet", random_rows()))
-    rows = data.rows(1)
-    fitted = data.fitted(rows, size=17)
-    batch = fitted.batch(rows)
-    assert batch.aggregates.mean(axis=0) == pytest.approx(np.zeros(11), abs=1e-4)
-    assert batch.aggregates.std(axis=0) == pytest.approx(np.ones(11), abs=1e-3)
-    real = np.arange(data.steps) < batch.length[:, None]
-    assert batch.sequence[real].mean(axis=0) == pytest.approx(np.zeros(5), abs=1e-4)
-    assert not batch.sequence[~real].any()
-    other = data.fitted(data.rows(2)).batch(rows)
-    assert abs(other.aggregates.mean(axis=0)).max() > 1e-3
-    with pytest.raises(InputError, match="call fitted"):
-        data.batch(rows)
-
-
-def test_a_subset_of_people_keeps_the_popularity_of_all(tmp_path: Path):
-    path = write(tmp_path / "clicks.parquet", random_rows())
-    every, some = load_globo(path), load_globo(path, users=7, seed=1)
-    people = np.unique(some.user_ids)
-    assert len(people) == 7
-    kept = np.isin(every.user_ids, people)
-    assert np.array_equal(every.article[kept], some.article)
-    assert np.array_equal(every.label[kept], some.label)
-    assert not np.array_equal(people, np.unique(load_globo(path, users=7, seed=2).user_ids))
-
-
 def test_bad_files_are_refused(tmp_path: Path):
     with pytest.raises(InputError, match="does not exist"):
         load_globo(tmp_path / "none.parquet")

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from readers.features import AGGREGATES, aggregates
 from readers.history import Histories, histories
-from readers.sequences import Moments, last_sequences
+from readers.sequences import last_sequences
 
 from lethe.errors import InputError
 
@@ -70,13 +70,6 @@ def test_by_hand():
     assert found["scroll momentum"] == pytest.approx(60 / 50)
 
 
-def test_percentiles_are_of_the_extremes_up_to_nine_items():
-    nine, ten = aggregates(past((list(range(9)), [0] * 9), (list(range(10)), [0] * 10)))
-    at = AGGREGATES.index("read p10")
-    assert nine[at : at + 2].tolist() == [0, 8]
-    assert ten[at : at + 2] == pytest.approx([0.9, 8.1])
-
-
 def test_undefined_values_have_their_stand_ins():
     still, nothing = aggregates(past(([7.3] * 6, [1, 2, 3, 4, 5, 6]), ([0] * 5, [0] * 5)))
     names = list(AGGREGATES)
@@ -129,25 +122,3 @@ def test_sequences_keep_the_last_and_pad_at_the_end():
     assert found[0, :, 0] == pytest.approx(np.log1p(np.arange(10, 60)), rel=1e-6)
     assert found[1, :2].tolist() == [[pytest.approx(1.0), 1.0], [0.0, 0.25]]
     assert not found[1, 2:].any()
-
-
-@settings(max_examples=50)
-@given(
-    st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=30),
-    st.lists(st.integers(0, 4), min_size=30, max_size=30),
-    st.integers(1, 7),
-)
-def test_moments_piece_by_piece_are_those_of_all(numbers, weights, step):
-    rows, each = np.array(numbers)[:, None], np.array(weights[: len(numbers)])
-    found = Moments(1)
-    for first in range(0, len(rows), step):
-        found.add(rows[first : first + step], each[first : first + step])
-    spread = np.repeat(rows[:, 0], each)
-    assert found.weight == len(spread)
-    if len(spread):
-        assert found.mean[0] == pytest.approx(spread.mean(), abs=1e-9)
-        wanted = spread.std()
-        if wanted > 1e-6:
-            assert found.deviation[0] == pytest.approx(wanted, rel=1e-6)
-        elif wanted == 0:
-            assert found.deviation[0] == 1  # what never changes is not divided by 0

@@ -27,6 +27,8 @@ from lethe.training.engines import choose_cluster, choose_engine
 from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.shards import shard_path
 
+pytestmark = pytest.mark.processes
+
 ENGINES = {
     "two processes": ("processes", 2, []),
     "ray": ("ray", 2, []),
@@ -191,6 +193,7 @@ print(sum(engine(jobs_in(folder), train_chunk)))
 """
 
 
+@pytest.mark.slow
 def test_a_cluster_that_is_there_is_joined_by_its_address(ray_here, tmp_path, expected) -> None:
     tests, address = str(Path(__file__).parent), ray_here.get_runtime_context().gcs_address
     code = JOIN.format(tests=tests, folder=str(tmp_path), address=address)

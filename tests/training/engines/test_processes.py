@@ -14,6 +14,8 @@ from lethe.errors import InputError, RunFailed
 from lethe.training.engines.processes import preloading, run_in_processes, stop_processes
 from lethe.training.environment import default_workers
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_left() -> Iterator[None]:

@@ -7,6 +7,8 @@ from lethe.errors import InputError, RunFailed
 from lethe.training.chunks import train_chunk
 from lethe.training.engines.ray_cluster import Elsewhere, RayEngine, receive
 
+pytestmark = pytest.mark.processes
+
 
 def test_the_store_keeps_what_is_trained(tmp_path, expected) -> None:
     store = (tmp_path / "store").as_uri()

@@ -513,15 +513,15 @@ def _not_run(study: TableStudy) -> list[Json]:
 
 
 def _section(study: TableStudy, words: Sequence[str]) -> QuasiSection:
-    people, sure = study.table.people, study.anonymity.unique.confidence
-    subsets = {m: listed[:_LISTED] for m, listed in study.uniqueness.subsets.items()}
+    people, found, sure = study.table.people, study.uniqueness, study.anonymity.unique.confidence
+    subsets = {m: listed[: _LISTED if m > 2 else None] for m, listed in found.subsets.items()}
     return QuasiSection(
         rows=study.table.rows,
         people=None if study.table.person is None else people,
         quasi=study.table.quasi,
         sensitive=study.table.sensitive,
         anonymity=study.anonymity,
-        uniqueness=replace(study.uniqueness, subsets=subsets),
+        uniqueness=replace(found, subsets=subsets),
         columns=[
             WithoutColumn(
                 name,

@@ -132,7 +132,8 @@ class ClippingPlan:
             )
         if count == 0:
             return _nothing(self.module)
-        return self.state.undisturbed(partial(self._summed, batch, clip, weights, copies))
+        with full_products():
+            return self.state.undisturbed(partial(self._summed, batch, clip, weights, copies))
 
     def _summed(
         self, batch: Any, clip: float, weights: Tensor | None, copies: int

@@ -22,7 +22,6 @@ from lethe.queries.ledger.words import budget_words
 
 Json = dict[str, Any]
 SO_FAR, WHOLE = "answers so far", "the whole budget"
-_MOST_POINTS = 200
 
 
 def findings_on(
@@ -86,6 +85,8 @@ class LedgerSubject(Subject):
 
     def facts(self) -> Facts:
         status = self.status
+        paid = (read_json(entry.body) for entry in self.entries if entry.kind == "spend")
+        kinds = Counter(str(body["guarantee"]["kind"]) for body in paid)
         return Facts(
             subject={
                 "release": "queries",
@@ -139,7 +140,14 @@ class LedgerSubject(Subject):
             libraries=(),
             sections={
                 "queries": {
-                    "ledger": _section(status, self.entries, self.checked),
+                    "ledger": {
+                        **status.to_json(),
+                        "kinds": dict(sorted(kinds.items())),
+                        "burn": burn_down(self.entries),
+                        "verified": self.checked.ok,
+                        "problems": list(self.checked.problems),
+                        "notes": list(self.checked.notes),
+                    },
                     "words": budget_words(status),
                 }
             },
@@ -211,37 +219,34 @@ def _checks(status: Status, checked: Verification, anchored: bool) -> list[Json]
     return rows
 
 
-def _section(status: Status, entries: Sequence[Entry], checked: Verification) -> Json:
-    kinds: Counter[str] = Counter()
-    for entry in entries:
-        if entry.kind == "spend":
-            kinds[str(read_json(entry.body)["guarantee"]["kind"])] += 1
-    return {
-        **status.to_json(),
-        "kinds": dict(sorted(kinds.items())),
-        "burn": burn_down(entries),
-        "verified": checked.ok,
-        "problems": list(checked.problems),
-        "notes": list(checked.notes),
-    }
-
-
 def burn_down(entries: Sequence[Entry]) -> list[Json]:
-    """What was left after so many queries; at most some hundred points, ends and raises kept."""
+    """Budget and what is left of it: at first, after each question, after each raise.
+
+    A question comes with its text, analyst and cost, and the first row of its stored answer.
+    """
+    stored = {entry.answers: entry.body for entry in entries if entry.kind == "answer"}
     points = []
     for entry in entries:
         if entry.kind in ("create", "spend", "raise"):
-            now = Accounts.from_text(entry.state)
-            points.append(
-                (
-                    entry.kind != "spend",
-                    {
-                        "queries": now.queries,
-                        "left": charge_json(now.left),
-                        "budget": charge_json(now.budget),
-                    },
-                )
-            )
-    step = math.ceil(len(points) / _MOST_POINTS)
-    last = len(points) - 1
-    return [point for n, (kept, point) in enumerate(points) if kept or n % step == 0 or n == last]
+            now, body = Accounts.from_text(entry.state), read_json(entry.body)
+            point = {
+                "queries": now.queries,
+                "left": charge_json(now.left),
+                "budget": charge_json(now.budget),
+            }
+            if entry.kind == "spend":
+                point["analyst"] = entry.analyst
+                point["question"] = body["query"].partition(" | ")[0]
+                point["cost"] = charge_json(Charge(now.rule, *body["charge"]))
+                point["answer"] = _first_row(stored.get(entry.number))
+            points.append(point)
+    return points
+
+
+def _first_row(body: str | None) -> Json | None:
+    """Value, limits and number of rows of a stored answer; None where there is none to read."""
+    try:
+        rows = read_json(read_json(body or "")["answer"])["rows"]
+        return {key: rows[0][key] for key in ("value", "low", "high")} | {"rows": len(rows)}
+    except (ValueError, TypeError, KeyError, IndexError):
+        return None

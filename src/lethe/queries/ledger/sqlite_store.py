@@ -171,7 +171,7 @@ class SqliteStore(Store):
                 [] if faults == ["ok"] else [f"the file is damaged: {fault}" for fault in faults]
             )
             sql = dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE sql > ''"))
-            due = {_named(statement): statement for statement in (*TABLES, *TRIGGERS)}
+            due = {text.replace("UNIQUE ", "").split()[2]: text for text in (*TABLES, *TRIGGERS)}
             wrong += [
                 f"{name} is not as Lethe made it"
                 for name in sorted({*sql, *due})
@@ -297,10 +297,6 @@ class SqliteStore(Store):
         return InputError(
             f"{self.path} is a database of something else and no ledger; name another file."
         )
-
-
-def _named(statement: str) -> str:
-    return statement.replace("UNIQUE ", "").split()[2]
 
 
 def _application(connection: sqlite3.Connection) -> int:

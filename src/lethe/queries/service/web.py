@@ -38,6 +38,7 @@ from lethe.queries.ledger.contract import (
 )
 from lethe.queries.ledger.words import PAID_UNANSWERED
 from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
+from lethe.queries.service.counts import RequestCounts
 from lethe.queries.service.openapi import MOST_BYTES, REQUESTS, document
 from lethe.queries.service.query_service import NotFound, QueryService
 
@@ -223,19 +224,26 @@ class _Refused(Exception):
         self.status, self.code, self.words, self.headers = status, code, words, headers
 
 
-def build(service: QueryService, tokens: Tokens, limiter: RateLimiter, log: AuditLog) -> Starlette:
+def build(
+    service: QueryService,
+    tokens: Tokens,
+    limiter: RateLimiter,
+    log: AuditLog,
+    counts: RequestCounts | None = None,
+) -> Starlette:
     """The application.
 
     Args:
         tokens: who may ask.
         log: where each request is noted.
+        counts: for Prometheus, where it is wanted.
     """
     require("starlette", "serve")
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
     from starlette.routing import Route
 
-    guard = _Guard(tokens, limiter, log)
+    guard = _Guard(tokens, limiter, log, counts)
     work = _Work(service)
 
     async def health(request: Request) -> Response:
@@ -325,6 +333,7 @@ class _Guard:
     tokens: Tokens
     limiter: RateLimiter
     log: AuditLog
+    counts: RequestCounts | None
     lanes: dict[str, _Lane] = field(default_factory=lambda: defaultdict(_Lane))
 
     def endpoint(self, handler: Handler, *, body: bool) -> Callable[[Request], Awaitable[Response]]:
@@ -357,12 +366,15 @@ class _Guard:
                 facts["trouble"] = _place(error)
             if status != _HUNG_UP and await request.is_disconnected():
                 facts["would_be"], status = status, _HUNG_UP
+            seconds = time.perf_counter() - began
+            if self.counts is not None:
+                self.counts.count(handler.__name__.lstrip("_"), status, seconds)
             self.log.note(
                 method=request.method,
                 path=request.url.path,
                 status=status,
                 refused=content.get("error"),
-                milliseconds=round(1000 * (time.perf_counter() - began), 1),
+                milliseconds=round(1000 * seconds, 1),
                 **facts,
             )
             return _reply(status, content, headers)

@@ -144,7 +144,7 @@
   }
   document.querySelectorAll("table").forEach(function (table) {
     if (table.caption && table.rows.length > 1 && !table.closest(".signatures")) {
-      buttons(table, table.caption, { CSV: csv, JSON: json });
+      buttons(table, table.caption.firstElementChild, { CSV: csv, JSON: json });
     }
   });
   document.querySelectorAll("figure").forEach(function (figure) {

@@ -1,0 +1,46 @@
+"""What Prometheus may know of the service: sums over all analysts, for its keeper alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lethe.errors import RunFailed, require
+
+
+class RequestCounts:
+    """Requests by what was asked and how it ended; no analyst, no question, no answer."""
+
+    def __init__(self) -> None:
+        prometheus: Any = require("prometheus_client", "serve")
+        self._start = prometheus.start_http_server
+        self._registry = prometheus.CollectorRegistry()
+        labels = ["request", "status"]
+        self._requests = prometheus.Counter(
+            "lethe_requests", "Requests by their end.", labels, registry=self._registry
+        )
+        self._seconds = prometheus.Summary(
+            "lethe_request_seconds", "Time to the answer.", ["request"], registry=self._registry
+        )
+
+    def count(self, request: str, status: int, seconds: float) -> None:
+        """Note a request by its name in `REQUESTS`."""
+        self._requests.labels(request, str(status)).inc()
+        self._seconds.labels(request).observe(seconds)
+
+    def listen(self, port: int) -> Callable[[], None]:
+        """Answer scrapes at http://127.0.0.1:PORT/metrics; returns how to end it.
+
+        Raises RunFailed: the port is taken.
+        """
+        try:
+            server, thread = self._start(port, addr="127.0.0.1", registry=self._registry)
+        except OSError as error:
+            raise RunFailed(f"metrics_port={port} cannot be listened at: {error}.") from error
+
+        def stop() -> None:
+            server.shutdown()
+            server.server_close()
+            thread.join()
+
+        return stop

@@ -1,0 +1,64 @@
+"""Output checking: pass, review or fail for each row of a table, and room for a remark by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lethe.evidence.document import RuleRow
+from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.rules import CONFIDENCE, FAIL, PASS, judge, parse_rule
+from lethe.report.catalogue import say
+from lethe.report.sections import Column
+
+
+def checked(
+    rules: Sequence[RuleRow],
+    metrics: Mapping[str, str],
+    known: Mapping[str, Measured | None],
+    group: str = "",
+) -> str:
+    """What the rules of a run say of one row: a failure first; empty where none is about it.
+
+    Args:
+        rules: of the run.
+        metrics: those of the release.
+        known: by metric, what was measured of the row alone.
+        group: of people, such as ``town=Oak``; rules on other groups are not about it.
+    """
+    outcomes: dict[str, str] = {}
+    for row in rules:
+        rule = parse_rule(row.rule, metrics)
+        about = rule.group in ("", group, f"every {group.partition('=')[0]}")
+        if about and rule.metric in known:
+            outcomes.setdefault(judge(rule, known[rule.metric]), row.rule)
+    if FAIL in outcomes:
+        return say("check.fail", why=outcomes[FAIL])
+    for outcome, text in outcomes.items():
+        if outcome != PASS:
+            return say("check.review", why=text)
+    return say("check.pass") if outcomes else ""
+
+
+def check_columns(
+    rules: Sequence[RuleRow],
+    metrics: Mapping[str, str],
+    known: Callable[[Any], Mapping[str, Measured | None]],
+) -> list[Column]:
+    """The columns "check" and "remark" of a table over results; without a limit, to review."""
+
+    def words(row: Any) -> str:
+        said = checked(rules, metrics, known(row), getattr(row, "name", ""))
+        return said or say("check.review", why=say("check.none"))
+
+    return [(say("check"), words), remark()]
+
+
+def remark() -> Column:
+    """An empty column to write in by hand."""
+    return say("check.remark"), lambda _: ""
+
+
+def exactly(value: float) -> Estimate:
+    """A number that was counted."""
+    return Estimate(value, value, value, CONFIDENCE, "", 1)

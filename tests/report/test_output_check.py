@@ -1,0 +1,70 @@
+"""Output checking, and its pictures where there is something to draw and where there is not."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from report.documents import document
+
+from lethe.evidence.document import RuleRow
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.rules import TABLE_METRICS
+from lethe.report.common import room_of
+from lethe.report.output_check import checked, exactly
+
+OPEN = Estimate(0.2, 0.1, 0.3, 0.95, "", 9)
+
+
+@pytest.mark.parametrize(
+    ("rules", "group", "said"),
+    [
+        (["unique <= 0.5", "marketer <= 0.3"], "", "✓ Pass"),
+        (["unique <= 0.5", "unique <= 0.05"], "", "✕ Fail: unique <= 0.05"),
+        (["unique <= 0.2"], "", "? Review: unique <= 0.2"),
+        (["certain <= 0.2"], "", "? Review: certain <= 0.2"),  # refused
+        (["prosecutor <= 0.2"], "", ""),  # not known of a row
+        (["unique[every sex] <= 0.05"], "sex=f", "✕ Fail: unique[every sex] <= 0.05"),
+        (["unique[sex=m] <= 0.05"], "sex=f", ""),
+        (["unique[every sex] <= 0.05"], "town=Ash", ""),
+        ([], "", ""),
+    ],
+)
+def test_a_row_is_judged_by_the_rules_that_are_about_it(rules, group, said) -> None:
+    known = {"unique": OPEN, "marketer": exactly(0.3), "certain": Refusal("too few")}
+    rows = [RuleRow(rule=rule, candidate="", outcome="pass", evidence=OPEN) for rule in rules]
+    assert checked(rows, TABLE_METRICS, known, group) == said
+
+
+def drawn(plain: dict[str, Any]) -> dict[str, str]:
+    return {name: chart.svg for name, chart in room_of(plain).charts.items()}  # type: ignore[attr-defined]
+
+
+def test_the_heat_map_shows_every_pair_and_is_left_out_where_there_is_none() -> None:
+    plain = document("table")
+    svg = drawn(plain)["pairs"]
+    assert re.findall(r">(\d+)</text>", svg).count("68") == 1  # age and town
+    assert "1. age" in svg and "2. town" in svg and 'aria-label="Heat map' in svg
+    plain["table"]["quasi"] = ["age"]
+    assert "pairs" not in drawn(plain)
+    plain = document("table")
+    for found in plain["table"]["uniqueness"].values():
+        found.pop("2")
+    assert ">68</text>" not in drawn(plain)["pairs"]
+
+
+@pytest.mark.parametrize("questions", [0, 1, 12, 13, 600])
+def test_the_budget_is_drawn_with_its_questions(questions: int) -> None:
+    plain = document("ledger")
+    first, asked = plain["queries"]["ledger"]["burn"][:2]
+    listed = [{**asked, "question": f"count() {at}"} for at in range(questions)]
+    plain["queries"]["ledger"]["burn"] = [first, *listed]
+    room = room_of(plain)
+    chart = room.chart()
+    assert chart is not None and 'aria-label="' in chart.svg
+    assert ("1. count() 0" in chart.svg) is (0 < questions <= 12)
+    tables = [part for part in room.attacks()]
+    assert len(tables) == bool(questions)
+    if questions > 500:
+        assert len(tables[0].rows) == 500 and "100 more questions" in tables[0].note
