@@ -297,9 +297,8 @@ def test_tables_that_cannot_be_compared():
         with pytest.raises(InputError, match=told):
             mix(one, other)
     days, codes = mix(
-        {"d": np.array(["2024-01-02", "NaT"], "datetime64[D]"), "c": np.array([7, 9])},
-        {"d": np.array(["2024-01-01"], "datetime64[D]"), "c": np.array([8])},
-        categories=["c"],
+        {"d": np.array(["2024-01-02", "NaT"], "datetime64[D]"), "c": np.array(["7", "9"])},
+        {"d": np.array(["2024-01-01"], "datetime64[D]"), "c": np.array(["8"])},
     )
     assert days.columns[0][0] - codes.columns[0][0] == 86_400 and np.isnan(days.columns[0][1])
     assert [table.columns[1].tolist() for table in (days, codes)] == [[0, 2], [1]]

@@ -53,10 +53,7 @@ def test_defaults_are_those_of_the_design():
         ({"margin": -0.1}, r"margin=-0.1 must be in \[0, inf\)."),
         ({"holdout": 0}, r"holdout=0 must be in \(0, 0.9\]."),
         ({"holdout": 0.95}, r"holdout=0.95 must be in \(0, 0.9\]."),
-        (
-            {"noise_convention": "means"},
-            "noise_convention='means' must be one of 'mean', 'record'. Did you mean 'mean'?",
-        ),
+        ({"noise": -0.1}, r"noise=-0.1 must be in \[0, inf\)."),
         ({"variance": "per_record"}, "variance='per_record' .* Did you mean 'per-record'?"),
         ({"rule": ("tpr<=1",)}, "rule 'tpr<=1': write tpr@0.01."),
         ({"rule": ("auk<=1",)}, "unknown metric 'auk'"),

@@ -1,4 +1,4 @@
-"""Targeted obfuscation: the study's weights, both noise conventions, every candidate's contract."""
+"""Targeted obfuscation: the study's weights, every candidate's contract."""
 
 import math
 
@@ -14,7 +14,6 @@ from lethe.mitigations.obfuscation import (
     dropped,
     equal_mean,
     exponential_weights,
-    noise_on_mean,
     standard_mitigations,
 )
 
@@ -69,21 +68,6 @@ def test_dropped() -> None:
     assert dropped(weights, 1.0).tolist() == [0, 0, 0, 1]
     with pytest.raises(InputError, match="below=2"):
         dropped(weights, 2)
-
-
-def test_both_noise_conventions() -> None:
-    """sigma_j = 0.08 on each of 64 records averages to 0.08 / 8."""
-    assert noise_on_mean(0.01, "mean", 64) == 0.01
-    assert noise_on_mean(0.08, "record", 64) == pytest.approx(0.01)
-    drawn = np.random.default_rng(0).normal(0, 0.08, (20_000, 64)).mean(axis=1)
-    assert drawn.std() == pytest.approx(0.01, rel=4 / math.sqrt(2 * 20_000))
-    for settings, why in (
-        ((0.1, "sum", 64), "noise convention='sum'"),
-        ((-0.1, "mean", 64), "noise=-0.1"),
-        ((0.1, "record", 0), "batch_size=0"),
-    ):
-        with pytest.raises(InputError, match=why):
-            noise_on_mean(*settings)
 
 
 WEIGHTS = np.array([1, 0.6, 0.2, 0], np.float32)

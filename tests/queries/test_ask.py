@@ -93,7 +93,7 @@ def test_a_question_is_paid_for_once_and_then_free(people: Path, budget: Path) -
     assert spent(budget) == (750_000_000, 2, 2)
 
 
-def test_answers_are_shown_tabled_drawn_saved_and_reported(
+def test_answers_are_shown_tabled_saved_and_reported(
     people: Path, budget: Path, tmp_path: Path
 ) -> None:
     groups = "mean(age) in [18, 100] by county among ['Essex', 'Kent']"
@@ -105,10 +105,6 @@ def test_answers_are_shown_tabled_drawn_saved_and_reported(
     frame = reply.to_frame()
     assert list(frame.columns[:4]) == ["county", "value", "low", "high"]
     assert frame["value"].tolist() == [row.value for row in reply.answers.rows]
-    (axes,) = reply.plot().axes
-    assert [label.get_text() for label in axes.get_yticklabels()] == ["Essex", "Kent"]
-    drawn = next(line for line in axes.lines if line.get_marker() == "o")
-    assert drawn.get_xdata().tolist() == frame["value"].tolist()
     folder = reply.save(tmp_path / "kept")
     assert json.loads((folder / "answers.json").read_text()) == reply.to_json()
     assert lethe.Findings.load(folder).to_json() == reply.findings().to_json()
@@ -117,7 +113,7 @@ def test_answers_are_shown_tabled_drawn_saved_and_reported(
     assert {path.stat().st_mode & 0o777 for path in (*files, tmp_path / "report.html")} == {0o600}
     free = ask(people, "count()", epsilon=1.0, budget=None, no_budget=True)
     assert free.save(tmp_path / "free").joinpath("answers.json").is_file()
-    assert "nothing was charged" in repr(free) and len(free.plot().axes) == 1
+    assert "nothing was charged" in repr(free)
     with pytest.raises(InputError, match="without a budget"):
         free.report(tmp_path / "none.html")
 

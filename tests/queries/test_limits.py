@@ -1,7 +1,6 @@
 """What one question may take is bounded before it is paid for, and no limit tells of the rows."""
 
 import contextlib
-import itertools
 import json
 from pathlib import Path
 
@@ -184,17 +183,6 @@ def test_of_more_groups_than_fit_the_largest_noisy_counts_show(people) -> None:
     assert all(row.key in [shown.key for shown in whole] for row in part)
     bins = ask(people, "histogram(x) in [0, 12] bins 4 by b", **asked, limits=Limits(cells=8))
     assert len(bins.answers.rows) == 8 and "at most 2 groups" in " ".join(bins.plan.notes)
-
-
-def test_progress_counts_the_groups_of_the_question(people) -> None:
-    seen = []
-    asked = {"budget": None, "no_budget": True, "epsilon": 1.0}
-    for where in ("", " where b > 90"):  # no row, the same steps
-        steps: list[tuple[int, int]] = []
-        query = f"mean(x) in [0, 9]{where} by b among {listed(50)}"
-        ask(people, query, **asked, progress=lambda *step, steps=steps: steps.append(step))
-        seen.append(steps)
-    assert seen[0] == seen[1] == list(itertools.product(range(50), [50]))
 
 
 @pytest.mark.parametrize("odd", [0, -1, float("nan"), float("inf"), True])

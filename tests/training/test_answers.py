@@ -269,16 +269,6 @@ def test_a_chunk_holds_signals_and_accuracy_of_the_answer(answer: Answer, tmp_pa
         assert shard.utility[model] == pytest.approx(shard.correct[model][~POOL].mean())
 
 
-def test_flat_images_are_moved_as_images() -> None:
-    images = RNG.random((5, 12)).astype(np.float32)
-    answer = LabelOnly(copies=3, scale=0.0, kind="image", shift=1, shape=(3, 4), seed=2)
-    made = answer.queries(images)
-    assert made.shape == (3, 5, 12)
-    wanted = noisy_copies(images.reshape(5, 3, 4), 3, 0.0, 2, "image", shift=1)
-    assert np.array_equal(made, wanted.reshape(3, 5, 12)) and not np.array_equal(made[0], images)
-    assert LabelOnly(copies=2).queries(images.reshape(5, 3, 4)).shape == (2, 5, 3, 4)
-
-
 # --- bad input and names ------------------------------------------------------------------
 
 
@@ -292,12 +282,6 @@ def test_flat_images_are_moved_as_images() -> None:
         (lambda: LabelOnly(copies=0), "copies=0 must be at least 1"),
         (lambda: LabelOnly(scale=-1.0), "scale=-1.0"),
         (lambda: LabelOnly(flip=2.0), "flip=2.0"),
-        (lambda: LabelOnly(kind="imag"), "Did you mean 'image'"),
-        (lambda: LabelOnly(shape=(2, 3)), "set kind='image'"),
-        (
-            lambda: LabelOnly(kind="image", shape=(2, 2)).queries(FEATURES),
-            "does not hold the 6 numbers of a record",
-        ),
     ],
 )
 def test_answers_refuse_settings_out_of_range(make: Any, why: str) -> None:
@@ -365,10 +349,6 @@ def test_a_treatment_that_uses_nothing_new_keeps_its_name() -> None:
                 {"scale": 1.0},
                 {"flip": 0.1},
                 {"seed": 1},
-                {"kind": "image"},
-                {"kind": "image", "shift": 2},
-                {"kind": "image", "mirror": True},
-                {"kind": "image", "shape": (2, 3)},
             )
         ),
     ]

@@ -57,7 +57,7 @@ TRAINED = ("lethe.data.tables:load", "lethe.api.models:audit")
 NOT_ASKED = ("X", "y", "members", "groups", "ids", "identifiers", "public", "predictions")
 NOT_OF_SCORES = (
     *("ids", "labels", "groups", "targets", "models", "margin", "holdout"),
-    *("mitigations", "noise", "noise_convention", "alpha", "beta", "until", "release"),
+    *("mitigations", "noise", "alpha", "beta", "until", "release"),
     *("onion", "epsilon", "delta", "clip", "dp_batch_size", "dp_epochs", "predictions"),
     *("dp_learning_rate", "dp_optimizer", "local_epsilon"),
 )

@@ -52,7 +52,7 @@ _NAMES = {
         "chance near"
     ),
     "Mitigations": (
-        "mitigations noise noise_convention alpha beta sigma lift draws floor norm diameter "
+        "mitigations noise alpha beta sigma lift draws floor norm diameter "
         "radius_draws radius_points ks suppress bins margin query predict utility_model held_out "
         "defence rate batch"
     ),

@@ -7,7 +7,6 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from lethe.queries.plan import explain as explained
 from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
-from lethe.runs.progress import Progress
 
 if TYPE_CHECKING:
     from lethe.queries.ask import Reply
@@ -43,9 +41,7 @@ class Shown:
     as_json: bool = False
 
 
-Options = options_for(
-    ask, Shown, Limits, leave=("query", "threads", "limits", "progress"), headed=False
-)
+Options = options_for(ask, Shown, Limits, leave=("query", "threads", "limits"), headed=False)
 
 
 def query(
@@ -87,8 +83,7 @@ def query(
             return 0
         if not as_json:
             print("\n".join([*words, ""]))
-    progress = partial(Progress().part, "groups answered")
-    reply = ask(path, question, **{"budget": None, **typed}, limits=limits, progress=progress)
+    reply = ask(path, question, **{"budget": None, **typed}, limits=limits)
     if reply.paid_from is None:
         print(f"lethe: {FREE}. Use this on made-up data only.", file=sys.stderr)
     if as_json:

@@ -139,10 +139,10 @@ class Stage:
 
         return convert
 
-    def cells(self, at: int, table: str, order: str = "") -> Iterator[tuple[Any, NDArray[Any]]]:
+    def cells(self, at: int, table: str) -> Iterator[tuple[Any, NDArray[Any]]]:
         """The different cells of a column, in pieces: as DuckDB has them, and as NumPy."""
         convert = self.reader(at, table)
-        for batch in self.batches(f"SELECT DISTINCT c{at} FROM {table} {order}"):
+        for batch in self.batches(f"SELECT DISTINCT c{at} FROM {table}"):
             yield batch.column(0), convert(batch.column(0))
 
 

@@ -208,7 +208,7 @@ def whole_days(column: NDArray[Any], unit: str) -> NDArray[np.int64]:
     """
     if column.dtype.kind == "M":
         return column.astype("datetime64[D]").astype(np.int64)
-    return np.floor_divide(column, _A_DAY[unit]).astype(np.int64)
+    return np.asarray(np.floor_divide(column, _A_DAY[unit]), np.int64)
 
 
 def check_times(column: NDArray[Any], name: str) -> None:

@@ -144,7 +144,7 @@ class Column:
             return FIRST_MOMENT, LAST_MOMENT
         return (-LARGEST_WIDE, LARGEST_WIDE) if self.wide else (SMALLEST_WHOLE, LARGEST_WHOLE)
 
-    def value_of(self, literal: Any, where: str = "") -> Value:
+    def value_of(self, literal: Any) -> Value:
         """The value that a literal of a schema or a question stands for in this column.
 
         Spellings of one value give one value, so that a list cannot name it twice: numbers are
@@ -160,8 +160,8 @@ class Column:
             shown = literal if isinstance(literal, str) else str(literal).lower()
             shown = repr(shown) if isinstance(literal, str) else shown
             raise InputError(
-                f"{where or f'column {self.name!r}'} holds {self.kind.holds}; {shown} is none "
-                f"of them. Write {self.kind.example}."
+                f"column {self.name!r} holds {self.kind.holds}; {shown} is none of them. "
+                f"Write {self.kind.example}."
             )
         if self.type in ("whole", "date", "time"):
             low, high = self.range

@@ -13,7 +13,7 @@ from lethe.membership.attacks.lira import VARIANCES
 from lethe.membership.attacks.registry import ATTACKS, choose_attacks
 from lethe.membership.exposure import MINIMUM_MODELS
 from lethe.membership.measure import FPRS
-from lethe.mitigations.obfuscation import NOISE_CONVENTIONS, standard_mitigations
+from lethe.mitigations.obfuscation import standard_mitigations
 from lethe.training.design import check_models
 
 MOST_ROUNDS = 10
@@ -39,9 +39,7 @@ class AuditSettings:
             epsilon: dp-sgd, weighted-dp, individual-dp. With local_epsilon: swag-ppm, swag-scalar.
             Or all, or none, to measure the plain model alone; by default the standard ones, and
             dp-sgd and swag-ppm where their epsilon is given.
-        noise: standard deviation of the gradient noise.
-        noise_convention: what noise means: "mean", on the averaged gradient, or "record", one
-            draw a record.
+        noise: standard deviation of the noise on the averaged gradient.
         alpha: targeted weights are exp(-alpha t + beta), cut to [0, 1].
         beta: see alpha.
         attack: names of the attacks to run: lira-online, lira-ranked, lira-offline, lira-queries,
@@ -87,7 +85,6 @@ class AuditSettings:
     holdout: float = 0.2
     mitigations: tuple[str, ...] | None = None
     noise: float = 0.01
-    noise_convention: str = "mean"
     alpha: float = 2.0
     beta: float = 2.0
     attack: tuple[str, ...] = ("auto",)
@@ -125,7 +122,6 @@ class AuditSettings:
             )
         for name in self.accept:
             check_choice("accept", name, WAIVABLE)
-        check_choice("noise_convention", self.noise_convention, NOISE_CONVENTIONS)
         check_choice("variance", self.variance, VARIANCES)
         if not self.attack or len(set(self.attack) & {"auto", "all"}) and len(self.attack) > 1:
             raise InputError(

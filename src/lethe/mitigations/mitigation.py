@@ -215,8 +215,7 @@ class Asked:
 
     recipe: Recipe  # how one model is trained
     public: NDArray[np.float32]  # (N,) weights that no private record decides, of individual-dp
-    noise: float  # standard deviation, by `noise_convention`
-    noise_convention: str  # ``mean`` or ``record``, see `noise_on_mean`
+    noise: float  # standard deviation on the averaged gradient
     alpha: float  # of the targeted weights
     beta: float  # of the targeted weights
     epsilon: tuple[float, ...]  # targets of DP-SGD
@@ -236,13 +235,12 @@ class Asked:
 
 
 def _standard(asked: Asked) -> Sequence[Mitigation]:
-    from lethe.mitigations.obfuscation import noise_on_mean, standard_mitigations
+    from lethe.mitigations.obfuscation import standard_mitigations
 
-    batch, epochs = 1, 2  # of a recipe without epochs, which will refuse to stop early
+    epochs = 2  # of a recipe without epochs, which will refuse to stop early
     if isinstance(asked.recipe, TorchRecipe):
-        batch, epochs = asked.recipe.batch_size, asked.recipe.epochs
-    noise = noise_on_mean(asked.noise, asked.noise_convention, batch)
-    return standard_mitigations(noise, asked.alpha, asked.beta, epochs)
+        epochs = asked.recipe.epochs
+    return standard_mitigations(asked.noise, asked.alpha, asked.beta, epochs)
 
 
 def _cheap(asked: Asked) -> Sequence[Mitigation]:

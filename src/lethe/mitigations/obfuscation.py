@@ -7,7 +7,6 @@ from the same private data, so nothing is proven: every form here is `empirical-
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.guarantee import SEED_KNOWN, Guarantee, empirical_only
 from lethe.mitigations.mitigation import Measured
 from lethe.training.batches import stop_epochs
@@ -24,27 +23,7 @@ from lethe.training.recipe import Treatment
 _OF_THIS_AUDIT = "the attacks of this audit, at their budget, on records like these"
 _VOIDED_BY = ("a stronger attack", "retraining", "another form of release")
 
-NOISE_CONVENTIONS = ("mean", "record")
-
 Float = NDArray[np.float64]
-
-
-def noise_on_mean(noise: float, convention: str, batch_size: int) -> float:
-    """Standard deviation on the averaged gradient, from either published convention.
-
-    Args:
-        noise: ``mean``: already the deviation on the averaged gradient (the study's 0.01);
-            ``record``: eq. 8's sigma_j, one independent draw a record, so that the average of
-            B of them has deviation sigma_j / sqrt(B).
-        convention: ``mean`` or ``record``.
-
-    >>> noise_on_mean(0.08, "record", 64)
-    0.01
-    """
-    check_choice("noise convention", convention, NOISE_CONVENTIONS)
-    check_at_least("noise", noise, 0)
-    check_at_least("batch_size", batch_size, 1)
-    return noise if convention == "mean" else noise / math.sqrt(batch_size)
 
 
 def exponential_weights(t: Float, alpha: float, beta: float) -> NDArray[np.float32]:

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -22,13 +22,12 @@ from lethe.errors import InputError, RunFailed, require
 from lethe.evidence.findings import Findings
 from lethe.files import for_owner, write_whole
 from lethe.queries.charge import Charge, charge_json, in_words
-from lethe.queries.lattice import Exact, Groups
 from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of, read_json
 from lethe.queries.ledger.contract import Mismatch, PaidUnanswered, QueryLimit
 from lethe.queries.ledger.ledger import Ledger, open_ledger, rollback_assumption
 from lethe.queries.plan import LIMITS, Limits, Plan, make_plan
-from lethe.queries.privacy import Answer, Answers, Privacy, Scalar
+from lethe.queries.privacy import Answer, Answers, Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.release import release
@@ -36,9 +35,7 @@ from lethe.queries.table import Table, measure, opened
 
 if TYPE_CHECKING:
     import pandas
-    from matplotlib.figure import Figure
 
-Progress = Callable[[int, int], None]
 ANALYST = "local"
 _SHOWN = 6
 FREE = "no budget: nobody counts what such answers add up to"
@@ -103,29 +100,6 @@ class Reply:
         )
         return made
 
-    def plot(self) -> Figure:
-        """The numbers with their error intervals, a group a line, as a matplotlib figure.
-
-        Raises:
-            InputError: no answer is a number.
-        """
-        from matplotlib.figure import Figure
-
-        rows = [row for row in self.answers.rows if isinstance(row.value, (int, float))]
-        if not rows:
-            raise InputError("no answer is a number: to_frame() lists what there is.")
-        figure = Figure(figsize=(6, 1 + 0.3 * len(rows)), layout="constrained")
-        axes, places = figure.subplots(), range(len(rows))
-        for place, row in zip(places, rows, strict=True):
-            if row.low is not None and row.high is not None:
-                axes.plot([row.low, row.high], [place, place], color="#8894a0")
-        axes.plot([float(row.value) for row in rows], places, "o", color="#0b5394")
-        axes.set_yticks(places, [", ".join(map(str, row.key.values())) for row in rows])
-        axes.invert_yaxis()
-        level = f"{100 * rows[0].confidence:g} %"
-        axes.set_xlabel(f"{self.plan.query}\n{level} error interval of the noise")
-        return figure
-
     def findings(self) -> Findings:
         """What all answers from this budget add up to: to show, draw, report and save.
 
@@ -188,7 +162,6 @@ def ask(
     anchor: Path | str | None = None,
     threads: int | None = None,
     limits: Limits = LIMITS,
-    progress: Progress | None = None,
 ) -> Reply:
     """Ask a question about a table, with noise, and pay for it from a budget.
 
@@ -211,8 +184,6 @@ def ask(
         anchor: head of the ledger by `lethe budget anchor`, kept elsewhere: finds old copies.
         threads: for DuckDB; None = as many as there are cores. They change no number.
         limits: most values, seconds and bytes of an answer; a question beyond is refused.
-        progress: called with how many groups that the question lists were answered, and of how
-            many; it sees nothing of the rows.
 
     Returns:
         The answers; the stored ones, free, if this analyst has asked the same before.
@@ -240,14 +211,14 @@ def ask(
             plan = make_plan(asked, data.schema, privacy, (), limits)
             if not registered.is_unchanged():
                 raise Mismatch(words.OTHER_DATA)
-            return Reply(_answered(data, plan, progress), plan, None, None, False)
+            return Reply(_answered(data, plan), plan, None, None, False)
     with (
         opened(registered, threads) as data,
         contextlib.closing(open_ledger(budget, anchor)) as ledger,
     ):
         plan = make_plan(asked, data.schema, privacy, rollback_assumption(ledger), limits)
         name = dataset if dataset is not None else ledger.only_dataset()
-        reply = answer(data, plan, ledger, name, analyst, again=again, progress=progress)
+        reply = answer(data, plan, ledger, name, analyst, again=again)
         return replace(reply, paid_from=(partial(open_ledger, budget, anchor), name))
 
 
@@ -260,7 +231,6 @@ def answer(
     *,
     again: bool = False,
     room: float = math.inf,
-    progress: Progress | None = None,
 ) -> Reply:
     """Pay for a planned question and answer it, or give the stored answer; as `ask`.
 
@@ -302,7 +272,7 @@ def answer(
                 raise
             return stored
         try:
-            answers = _answered(table, plan, progress)
+            answers = _answered(table, plan)
             text = json.dumps(answers.to_json(), allow_nan=False)
             ledger.answered(receipt, text)
         except RunFailed as error:
@@ -338,20 +308,7 @@ def _stored(ledger: Ledger, plan: Plan, dataset: str, analyst: str, key: str) ->
     return Reply(Answers(tuple(rows), guarantee), plan, None, left, True)
 
 
-class _Watched(dict[tuple[Scalar, ...], Exact]):
-    """Groups that say how many of them were answered."""
-
-    def __init__(self, groups: Groups, progress: Progress) -> None:
-        super().__init__(groups)
-        self._progress = progress
-
-    def values(self) -> Iterator[Exact]:  # type: ignore[override]  # each is asked for once
-        for done, exact in enumerate(super().values()):
-            self._progress(done, len(self))
-            yield exact
-
-
-def _answered(table: Table, plan: Plan, progress: Progress | None = None) -> Answers:
+def _answered(table: Table, plan: Plan) -> Answers:
     """The answer, which is for nobody to see before it was paid for."""
     privacy = plan.privacy
     groups = measure(table, plan.query, privacy.person, privacy.rows or 1, salt=plan.key)
@@ -360,8 +317,6 @@ def _answered(table: Table, plan: Plan, progress: Progress | None = None) -> Ans
             f"the rows of {table.registered.name} were written while they were read. Ask again "
             "when they rest."
         )
-    if progress is not None and not plan.query.finds_groups:
-        groups = _Watched(groups, progress)
     answers = release(plan.query, groups, plan.layout, privacy, plan.groups)
     if answers.guarantee != plan.released:
         raise RunFailed("the answer costs something else than was planned, so it is not given.")

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.errors import InputError, check_at_least, check_between
 from lethe.training.signals import check_distributions, check_table
 
 Float = NDArray[np.float64]
@@ -113,65 +113,29 @@ class LabelOnly(Answer):
 
     The attacker asks about changed copies of each record too and counts labels: members lie
     farther from the boundary (Choquette-Choo et al., ICML 2021, section 4). See `vote_logits`.
-    The settings are the attacker's; no model trains on a copy.
-
-    Attributes:
-        shape: (height, width) or (channels, height, width) of images that are stored flat.
+    The settings are the attacker's; no model trains on a copy. Images are changed pixel by pixel.
     """
 
     copies: int = 16  # A >= 1 of each record; memory and predictions grow by that factor
     scale: float = 0.5  # of the noise in standard deviations, >= 0, see `noisy_copies`
-    flip: float = 0.05  # probability in [0, 1] that a column of two values changes; of tables
-    kind: str = "table"  # ``table`` or ``image``
-    shift: int = 1  # most pixels that an image moves, >= 0 and below its side
-    mirror: bool = False  # whether images may be mirrored; digits and letters should not be
-    shape: tuple[int, ...] | None = None
+    flip: float = 0.05  # probability in [0, 1] that a column of two values changes
     seed: int = 0  # of the copies, the same for all models
 
     def __post_init__(self) -> None:
         check_at_least("copies", self.copies, 1)
         check_between("scale", self.scale, 0, float("inf"), open_high=True)
         check_between("flip", self.flip, 0, 1)
-        check_choice("kind", self.kind, KINDS)
-        if self.shape is not None and (self.kind != "image" or len(self.shape) not in (2, 3)):
-            raise InputError(
-                f"shape={self.shape} is (height, width) or (channels, height, width) of images; "
-                "set kind='image', or leave it out."
-            )
 
     @property
     def needs_copies(self) -> bool:
         return True
 
     def describe(self) -> dict[str, Any]:
-        settings = asdict(self)
-        return {
-            **settings,
-            "kind": "label-only",
-            "copies_of": self.kind,
-            "shape": None if self.shape is None else list(self.shape),
-        }
+        return {"kind": "label-only", **asdict(self)}
 
     def queries(self, features: NDArray[np.floating]) -> NDArray[np.floating]:
-        inputs = features
-        if self.kind == "table":
-            inputs = features.reshape(len(features), -1)
-        elif self.shape is not None:
-            if features[:1].size != np.prod(self.shape):
-                raise InputError(
-                    f"shape={self.shape} does not hold the {features[:1].size} numbers of a record."
-                )
-            inputs = features.reshape(len(features), *self.shape)
-        copies = noisy_copies(
-            inputs,
-            self.copies,
-            self.scale,
-            self.seed,
-            self.kind,
-            self.flip,
-            self.shift,
-            self.mirror,
-        )
+        flat = features.reshape(len(features), -1)
+        copies = noisy_copies(flat, self.copies, self.scale, self.seed, self.flip)
         return copies.reshape(self.copies, *features.shape)
 
     def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
@@ -232,73 +196,30 @@ def _normalised(logits: Float) -> Float:
         return np.asarray(shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True)))
 
 
-KINDS = ("table", "image")
-
-
 def noisy_copies(
-    features: NDArray[np.floating],
-    count: int,
-    scale: float,
-    seed: int,
-    kind: str = "table",
-    flip: float = 0.05,
-    shift: int = 1,
-    mirror: bool = False,
+    features: NDArray[np.floating], count: int, scale: float, seed: int, flip: float = 0.05
 ) -> NDArray[np.float32]:
     """Changed copies of every record, to ask a model about.
 
     Columns of two distinct numbers take the other one with probability `flip`; all others get
-    Gaussian noise of `scale` times their standard deviation. Images are moved by up to `shift`
-    pixels each way, the border repeated, mirrored half the time if asked, and get noise of `scale`
-    times the deviation of all pixels.
+    Gaussian noise of `scale` times their standard deviation.
 
     Args:
-        features: (N, D) of a table, or (N, H, W) or (N, channels, H, W) of images.
-        count: A, copies of each record, >= 1; number a is a function of the seed and of a.
-        scale, seed, kind, flip, shift, mirror: as in `LabelOnly`.
+        features: (N, D) of a table.
+        count: A, copies of each record; number a is a function of the seed and of a.
+        scale, seed, flip: as in `LabelOnly`.
 
-    Returns: (A, N, ...) float32, of the shape of the features after the first axis.
-    Raises InputError: a shape, number or kind breaks these rules.
+    Returns: (A, N, D) float32.
+    Raises InputError: the features are no table.
     """
-    check_choice("kind", kind, KINDS)
-    check_at_least("count", count, 1)
-    check_between("scale", scale, 0, np.inf, open_high=True)
-    check_between("flip", flip, 0, 1)
-    axes: tuple[str, ...] = ("records", "columns")
-    if kind == "image":
-        channels = ("channels",) if features.ndim == 4 else ()
-        axes = ("records", *channels, "height", "width")
-    check_table("features", features, axes)
+    check_table("features", features, ("records", "columns"))
     wide = np.asarray(features, np.float64)
+    low, high = wide.min(axis=0), wide.max(axis=0)
+    binary = (low < high) & ((wide == low) | (wide == high)).all(axis=0)
     copies = np.empty((count, *features.shape), np.float32)
     for at in range(count):
         rng = np.random.default_rng([seed, 37, at])
-        if kind == "table":
-            low, high = wide.min(axis=0), wide.max(axis=0)
-            binary = (low < high) & ((wide == low) | (wide == high)).all(axis=0)
-            noisy = wide + scale * wide.std(axis=0) * rng.normal(size=wide.shape)
-            flipped = np.where(rng.random(wide.shape) < flip, low + high - wide, wide)
-            copies[at] = np.where(binary, flipped, noisy)
-        else:
-            copies[at] = _moved(wide, shift, mirror, rng)
-            copies[at] += scale * wide.std() * rng.normal(size=wide.shape)
+        noisy = wide + scale * wide.std(axis=0) * rng.normal(size=wide.shape)
+        flipped = np.where(rng.random(wide.shape) < flip, low + high - wide, wide)
+        copies[at] = np.where(binary, flipped, noisy)
     return copies
-
-
-def _moved(images: Float, shift: int, mirror: bool, rng: np.random.Generator) -> Float:
-    height, width = images.shape[-2:]
-    if not 0 <= shift < min(height, width):
-        raise InputError(
-            f"shift={shift} must be at least 0 and below the image's side {min(height, width)}."
-        )
-    records = len(images)
-    down = np.arange(height) + rng.integers(-shift, shift + 1, (records, 1))
-    across = np.arange(width) + rng.integers(-shift, shift + 1, (records, 1))
-    if mirror:
-        across = np.where(rng.random((records, 1)) < 0.5, across[:, ::-1], across)
-    down, across = np.clip(down, 0, height - 1), np.clip(across, 0, width - 1)
-    flat = images.reshape(records, -1, height, width)
-    channel = np.arange(flat.shape[1])[:, None, None]
-    record = np.arange(records)[:, None, None, None]
-    moved = flat[record, channel, down[:, None, :, None], across[:, None, None, :]]
-    return np.asarray(moved.reshape(images.shape))

@@ -1,8 +1,8 @@
 """How few facts single a person out: drawn at random, and at worst those that give most away.
 
-The attacks with points of De Montjoye et al. 2013, drawn (`people_fitting`) or in the worst case over all
-sets of k points (`worst_case`), as in Pellungrini et al., "A Data Mining Approach to Assess Privacy
-Risk in Human Mobility Data", ACM TIST 2018.
+The attacks with points of De Montjoye et al. 2013, drawn (`people_fitting`) or in the worst case
+over all sets of k points (`worst_case`), as in Pellungrini et al., "A Data Mining Approach to
+Assess Privacy Risk in Human Mobility Data", ACM TIST 2018.
 """
 
 from __future__ import annotations

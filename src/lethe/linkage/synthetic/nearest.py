@@ -7,7 +7,7 @@ PoPETs 2023, sections 5.2 and 5.3.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,7 +63,7 @@ def joined(first: Mixed, *others: Mixed) -> Mixed:
     return Mixed(first.names, tuple(np.concatenate(columns) for columns in both))
 
 
-def mix(*tables: Mapping[str, NDArray[Any]], categories: Collection[str] = ()) -> tuple[Mixed, ...]:
+def mix(*tables: Mapping[str, NDArray[Any]]) -> tuple[Mixed, ...]:
     """Read tables of the same columns together, so that a code means the same in all of them.
 
     Numbers and times are numbers; text and bool are categories. Text that differs in capitals or
@@ -71,7 +71,6 @@ def mix(*tables: Mapping[str, NDArray[Any]], categories: Collection[str] = ()) -
 
     Args:
         tables: columns (rows,) by name, as `lethe.data.columns.read_columns` gives them.
-        categories: names of number columns whose values are names, such as codes of regions.
 
     Raises InputError: no rows, other columns, or a column that is text in one table and numbers in
         another.
@@ -90,15 +89,11 @@ def mix(*tables: Mapping[str, NDArray[Any]], categories: Collection[str] = ()) -
             )
         if len({len(table[name]) for name in names}) != 1 or not len(table[names[0]]):
             raise InputError("the columns of a table need the same number of rows, at least 1.")
-    for name in categories:
-        check_column("categories", name, names, "the table")
-    read = [
-        _together([table[name] for table in tables], name, name in categories) for name in names
-    ]
+    read = [_together([table[name] for table in tables], name) for name in names]
     return tuple(Mixed(names, tuple(column[at] for column in read)) for at in range(len(tables)))
 
 
-def _together(columns: list[NDArray[Any]], name: str, category: bool) -> list[NDArray[Any]]:
+def _together(columns: list[NDArray[Any]], name: str) -> list[NDArray[Any]]:
     kinds = {"number" if c.dtype.kind in "iuf" else c.dtype.kind for c in columns}
     if "O" in kinds or "U" in kinds:
         kinds = {"text" if kind in "OU" else kind for kind in kinds}
@@ -108,12 +103,12 @@ def _together(columns: list[NDArray[Any]], name: str, category: bool) -> list[ND
             f"{kind} such as {''.join(first)!r}" for kind, first in shown.items()
         )
         raise InputError(f"column {name!r} is in one file {listed}. Write it alike in all files.")
-    if kinds == {"number"} and not category:
+    if kinds == {"number"}:
         numbers = [column.astype(np.float64) for column in columns]
         if any(np.isinf(column).any() for column in numbers):
             raise InputError(f"column {name!r} holds an infinite number. Make it missing (NaN).")
         return list(numbers)
-    if kinds == {"M"} and not category:
+    if kinds == {"M"}:
         return [_seconds(column) for column in columns]
     values = np.concatenate(columns)
     if is_text(values):

@@ -189,7 +189,6 @@ class SelfCheck:
     change_over_clip: float
     relative_error: float
     tolerance: float  # largest relative error that was allowed, see `plan_clipping`
-    unused: tuple[str, ...]  # trained parameters whose gradient was zero for all these examples
     mode: str
 
 
@@ -260,11 +259,9 @@ def measure(
             "and that the loss is not computed under no_grad or with reentrant checkpoints."
         )
     change = error = 0.0
-    unused: tuple[str, ...] = ()
     for clip in (0.5 * float(positive.min()), float(positive.median())):
         right, right_norms = looped(module, loss, batch, clip_factors(clip))
         sums, own_norms = way(batch, clip_factors(clip))
-        unused = tuple(name for name, value in right.items() if not bool(value.any()))
         floor = 1e-6 * float(right_norms.max())
         # In reverse too: a model that sorts its examples looks right on a sorted batch.
         back, back_norms = way(rows(batch, list(reversed(range(count)))), clip_factors(clip))
@@ -277,7 +274,7 @@ def measure(
                 rows(batch, [place for place in range(count) if place != row]), clip_factors(clip)
             )
             change = max(change, distance(sums, rest) / clip)
-    return SelfCheck(count, change, error, tolerance, unused, mode)
+    return SelfCheck(count, change, error, tolerance, mode)
 
 
 def _length(sums: dict[str, Tensor]) -> float:

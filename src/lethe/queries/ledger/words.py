@@ -153,8 +153,8 @@ def _answers(count: int) -> str:
     return f"{count} answer was" if count == 1 else f"{count} answers were"
 
 
-def tightest(accounts: Accounts, delta: float = DELTA) -> str:
-    """Epsilon of everything together at a delta, where that says more than the sum.
+def tightest(accounts: Accounts) -> str:
+    """Epsilon of everything together at `DELTA`, where that says more than the sum.
 
     Zero-concentrated DP: epsilon = rho + 2 sqrt(rho ln(1/delta)) (Bun and Steinke 2016,
     proposition 1.3); pure epsilon-DP costs rho = epsilon^2/2 (proposition 1.4). Gaussian DP: the
@@ -170,13 +170,13 @@ def tightest(accounts: Accounts, delta: float = DELTA) -> str:
     if accounts.rule == "mu2":
         from lethe.evidence.gdp import gdp_epsilon
 
-        epsilon = gdp_epsilon(math.sqrt(accounts.spent.amount), delta)
+        epsilon = gdp_epsilon(math.sqrt(accounts.spent.amount), DELTA)
     else:
         units = accounts.spent.units if accounts.rule == "rho" else accounts.pure_rho
         if units is None:
             return ""
         rho = float(units * UNIT)
-        epsilon = rho + 2 * math.sqrt(rho * math.log(1 / delta))
+        epsilon = rho + 2 * math.sqrt(rho * math.log(1 / DELTA))
         if accounts.rule == "epsilon" and epsilon >= accounts.spent.amount:
             return ""
-    return f"all answers together are ({epsilon:.4g}, {delta:g})-DP"
+    return f"all answers together are ({epsilon:.4g}, {DELTA:g})-DP"

@@ -271,11 +271,11 @@ def stated(
     )
 
 
-def check_whole(name: str, value: int, least: int = 1) -> int:
-    """Return `value` if it is a whole number of at least `least`."""
+def check_whole(name: str, value: int) -> int:
+    """Return `value` if it is a whole number of at least 1."""
     whole = not isinstance(value, bool) and isinstance(value, int)
-    if not whole or value < least:
-        raise InputError(f"{name}={value!r} must be a whole number of at least {least}.")
+    if not whole or value < 1:
+        raise InputError(f"{name}={value!r} must be a whole number of at least 1.")
     return value
 
 

@@ -140,20 +140,6 @@ class Served:
         )
 
 
-@dataclass
-class _Open:
-    """A table, and how many questions run on it."""
-
-    table: Table
-    readers: int = 0
-    replaced: bool = False
-
-    def close_if_idle(self) -> None:
-        """Close it when another took its place and no question runs on it."""
-        if self.replaced and not self.readers:
-            self.table.close()
-
-
 class QueryService:
     """Open tables, the ledger, and the models; used by several threads at once.
 
@@ -175,7 +161,7 @@ class QueryService:
         self._datasets = {config.name: config for config in datasets}
         self._models = {model.name: model for model in models or []}
         self._ledger, self._counter = ledger, counter
-        self._tables: dict[str, _Open] = {}
+        self._tables: dict[str, Table] = {}
         self._stored: dict[tuple[str, str], float] = {}  # megabytes, by data set and analyst
         self._lock = threading.Lock()
         if not self._datasets and not self._models:
@@ -189,7 +175,7 @@ class QueryService:
                 self._budgets().check()
             for config in datasets:
                 self._budgets().status(config.dataset)
-                self._tables[config.name] = _Open(_opened(config))
+                self._tables[config.name] = _opened(config)
                 with self._reading(config) as opened:
                     # What is wrong is said now, and the first question need not wait for imports.
                     self._planned(config, opened, "count()", {"epsilon": 1.0})
@@ -307,7 +293,7 @@ class QueryService:
     def close(self) -> None:
         """Let go of the tables; ledger and counter are closed by who opened them."""
         for opened in self._tables.values():
-            opened.table.close()
+            opened.close()
 
     def _described(self, config: DatasetConfig) -> dict[str, Any]:
         with self._reading(config) as opened:
@@ -346,29 +332,21 @@ class QueryService:
     def _reading(self, config: DatasetConfig) -> Iterator[Table]:
         """The open table; opened anew when its file was replaced.
 
-        The old one is closed by the last question that still runs on it.
+        The old one closes with the last question that still runs on it.
 
         Raises DataUnavailable: the file is missing or cannot be read.
         """
         with self._lock:
-            entry = self._tables[config.name]
+            table = self._tables[config.name]
             try:
-                if entry.table.registered.version != entry.table.opened:
-                    fresh = _Open(_opened(config))
-                    entry.replaced = True
-                    entry.close_if_idle()
-                    entry = self._tables[config.name] = fresh
+                if table.registered.version != table.opened:
+                    table = self._tables[config.name] = _opened(config)
             except (OSError, InputError) as error:
                 raise DataUnavailable(f"{config.path} cannot be read: {error}") from error
-            entry.readers += 1
         try:
-            yield entry.table
+            yield table
         except OSError as error:
             raise DataUnavailable(f"{config.path} cannot be read: {error}") from error
-        finally:
-            with self._lock:
-                entry.readers -= 1
-                entry.close_if_idle()
 
     def _budgets(self) -> Ledger:
         assert self._ledger is not None  # checked when the service was opened
