@@ -16,6 +16,7 @@ from lethe.membership.widths import Answer
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
+GOLDEN = Path(__file__).parents[1] / "golden" / "scores.json"
 RECIPE = """\
 from sklearn.linear_model import LogisticRegression
 def make():
@@ -45,6 +46,7 @@ def test_a_plan_and_the_audit_that_follows(tmp_path):
     [
         (("plan", "digits", "--pilot", "4"), "pilot=4 must be at least 8"),
         (("plan", "digits", "--precision", "tpr@0.01<0.1"), "is a verdict, not a width"),
+        (("plan", GOLDEN, "--rule", "tpr@0.01<=0.1"), "has no estimate to plan by"),
         (("plan", "digits", "--group", "user"), "group='user' is for files"),
         (("audit", "model", "digits", "--until", "tpr@0.01<=0.05"), "is a verdict, not a width"),
         (("audit", "model", "digits", "--until", "narrow"), "is not of the form width(METRIC"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import lethe
+from lethe.cli import run
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.rules import parse_rule
@@ -45,8 +47,8 @@ def rate_of(model: Any, members: Any = MEMBERS) -> Any:
     ],
     ids=["safe", "holds its training rows", "leaky"],
 )
-def test_an_estimate_may_fail_a_rule_and_passes_none(
-    model: Any, limit: float, outcome: str, held: bool
+def test_an_estimate_may_fail_a_rule_passes_none_and_is_the_pilot_of_a_plan(
+    model: Any, limit: float, outcome: str, held: bool, tmp_path: Path, capsys: Any
 ) -> None:
     rule = f"estimated(tpr@0.01)<={limit}"
     findings = lethe.audit(fit(model), ROWS, LABELS, members=MEMBERS, rule=rule, **QUIET)
@@ -54,6 +56,13 @@ def test_an_estimate_may_fail_a_rule_and_passes_none(
     # A share of pairs is never called a share of records.
     assert ("of pairs;" in str(findings)) == ("of pairs told apart" in str(findings))
     assert any("training rows themselves" in words for words in findings.verdict["words"]) == held
+    assert any("lethe plan findings.json" in words for words in findings.verdict["words"])
+    findings.save(tmp_path)
+    assert run(["plan", str(tmp_path / "findings.json"), "--rule", "auc<=0.7", "--rule", rule]) == 0
+    plan = capsys.readouterr().out
+    assert f"tpr@0.01 <= {limit}: " in plan and "auc <= 0.7: not planned" in plan
+    assert f"--rule 'tpr@0.01 <= {limit}'" in plan.splitlines()[-1]
+    assert ("it would fail" in plan) == (outcome == "fail")
 
 
 def test_leaky_models_are_estimated_above_safe_ones() -> None:

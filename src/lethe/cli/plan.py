@@ -14,11 +14,12 @@ from lethe.cli.audits import NOT_ASKED
 from lethe.cli.options import command_line, merged, options_for
 from lethe.data.tables import load
 from lethe.evidence.estimate import Refusal
+from lethe.evidence.findings import Findings
 from lethe.membership.settings import AuditSettings
 from lethe.runs.settings import settings_of
 
 if TYPE_CHECKING:
-    from lethe.membership.planning import Plan, Row
+    from lethe.membership.planning import EstimatePlan, Plan, Row, RulePlan
     from lethe.membership.widths import Answer, Foreseen
 
 
@@ -99,6 +100,23 @@ def answer_words(found: Answer) -> str:
     return f"{found.asked}: about {found.models} models; with {found.sure} in 9 audits of 10."
 
 
+def rule_words(found: RulePlan) -> str:
+    """How many models settle a rule, and what it comes to at each end of the interval."""
+    if not found.ends:
+        return f"{found.rule}: not planned; {found.why}."
+    known = sorted({end.models for end in found.ends if end.models is not None})
+    head = " and ".join(map(str, dict.fromkeys((*known[:1], *known[-1:]))))
+    sure = "in 4 audits of 5" if all(end.models for end in found.ends) else "in part"
+    settled = f"{'between ' * (len(known) > 1)}{head} shadow models settle it {sure}"
+    parts = [
+        f"at {end.rate:.1%} no number does, {end.why}"
+        if end.models is None
+        else f"at {end.rate:.1%} it would {end.outcome} ({end.models} suffice)"
+        for end in found.ends
+    ]
+    return f"{found.rule}: {settled if known else 'not settled'}: {'; '.join(parts)}."
+
+
 def advice(found: Plan, usual: int, command: str) -> str:
     """What to do: a number of models, why, what it takes, and what to type.
 
@@ -172,7 +190,7 @@ class PilotOptions:
 
 
 NOT_OF_PLANS = (
-    *("rule", "until", "release", "accept", "keep_records", "margin"),
+    *("until", "release", "accept", "keep_records", "margin"),
     *("memory", "engine", "engine_option"),
 )
 Options = options_for(
@@ -190,13 +208,16 @@ def plan(
 ) -> int:
     """Train a few of an audit's models and say what the whole would take and tell.
 
+    With `findings.json` of `lethe audit fitted` nothing is trained: its estimate is the pilot. A
+    `--rule` on tpr is planned at both ends of the rate's interval.
+
     The pilot's models stay in the run folder: `lethe audit model` with the same options goes on
     from them, so no work is lost. Against the number of shadow models K the tables give wall
     time, memory, disk, how wide the interval of the TPR at 1 % and 0.1 % FPR will be, and how
     well K models rank the records by exposure.
 
     Args:
-        target: As in `lethe audit model`: built-in data or a file.
+        target: As in `lethe audit model`: built-in data or a file; or findings of a fitted model.
     """
     import json
 
@@ -214,6 +235,9 @@ def plan(
     options["command"] = "audit model"
     chosen = settings_of(AuditSettings, options)
     asked = options["precision"] or ()
+    if target.endswith(".json") or (Path(target) / "findings.json").is_file():
+        _print_estimate(planning.plan_of_estimate(Findings.load(target), chosen, asked))
+        return 0
     planning.check_asked(options["pilot"], asked)
     records, recipe = load_subject(target, options, chosen)
     build_candidates(chosen, recipe)
@@ -233,6 +257,34 @@ def plan(
         run.write("plan.json", json.dumps(found.to_json(), indent=1).encode() + b"\n")
     _print(found, chosen.models, folder, _audit_of(target))
     return 0
+
+
+def _print_estimate(found: EstimatePlan) -> None:
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(soft_wrap=True, highlight=False)
+    rate = found.rate
+    ends = [end for end in (rate.low, rate.value, rate.high) if end is not None]
+    said = f"{found.name}: estimated tpr@0.01 {rate.value:.1%} ({rate.low:.1%} to {rate.high:.1%}),"
+    console.print(Text(f"{said} of {found.people:,} people or records that can be members."))
+    console.print(Text("K: shadow models. Columns: the interval to be expected at each rate."))
+    table = Table("K", *(f"at {end:.1%}" for end in ends), box=SIMPLE_HEAD, pad_edge=False)
+    for models, row in found.rows:
+        table.add_row(str(models), *(f"{one.low:.1%} to {one.high:.1%}" for one in row))
+    console.print(table)
+    for line in (*map(rule_words, found.rules), *map(answer_words, found.answers)):
+        console.print(Text(line))
+    console.print(
+        Text("The estimate is of 64 models; attacks with fewer find less, and so does their audit.")
+    )
+    models = max((rule.models or 0 for rule in found.rules), default=0)
+    models = max([models, *(one.models or 0 for one in found.answers)]) or AuditSettings().models
+    rules = "".join(f" --rule {shlex.quote(rule.rule)}" for rule in found.rules if rule.ends)
+    command = f"lethe audit model TABLE --label COLUMN --recipe FILE:NAME --models {models}{rules}"
+    console.print(Text(f"Recommended: {models} models. {command}"))
 
 
 def _audit_of(target: str) -> str:
@@ -271,7 +323,8 @@ def _print(found: Plan, models: int, folder: Path, command: str) -> None:
         for row in rows:
             table.add_row(*row)
         console.print(table)
-    for line in (*refusals(found), *map(answer_words, found.answers), *found.notes):
+    asked = (*map(answer_words, found.answers), *map(rule_words, found.rules))
+    for line in (*refusals(found), *asked, *found.notes):
         console.print(Text(line))
     console.print(
         Text(f"The pilot's {found.pilot} models are in {folder}; the audit goes on from them.")

@@ -6,7 +6,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,26 +15,33 @@ import numpy as np
 
 from lethe.data.dataset import Dataset
 from lethe.errors import InputError, check_at_least
-from lethe.evidence.estimate import Estimate
-from lethe.evidence.plain import plain
-from lethe.evidence.rules import Precision, Rule, parse_precision
+from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.findings import Findings
+from lethe.evidence.plain import plain, read
+from lethe.evidence.risk import family_confidence
+from lethe.evidence.rules import Precision, Rule, parse_precision, parse_rule
 from lethe.files import write_whole
+from lethe.membership.attacks.registry import AUTO
 from lethe.membership.audit import Show, Silent, Trainer, baseline_spec
 from lethe.membership.candidates import build_candidates
 from lethe.membership.document import Measurement
 from lethe.membership.measure import run_attacks, strongest
 from lethe.membership.settings import AuditSettings
 from lethe.membership.widths import (
+    FEWEST_MODELS,
     MINIMUM_PILOT,
     MOST_MODELS,
     SURE,
     Answer,
     Foreseen,
     Ranking,
+    Settled,
+    Supposed,
     Width,
     Widths,
     answer,
     foresee_ranking,
+    prior_parts,
 )
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping
 from lethe.training.chunks import ChunkJob, train_chunk
@@ -165,6 +172,8 @@ PILOT = 16
 """Models of a pilot: eight pairs; a variance from fewer is off by more than half too often."""
 
 RATES = (0.01, 0.001)
+ESTIMATED_FPR = 0.01
+"""FPR of the rate that is estimated from one fitted model."""
 _GRID = (8, 16, 32, 64, 128, 256, 512, 1024)
 _ENOUGH, _LITTLE = 64, 0.1
 _RECORDS = (0.5, 1.0, 2.0, 4.0)
@@ -189,6 +198,103 @@ class Row:
 
 
 @dataclass(frozen=True)
+class RulePlan:
+    """How many models settle a rule, whatever the rate is within an interval.
+
+    Attributes:
+        rule: as it is written.
+        ends: at the lower end of the interval, at its value, and at the upper end.
+        why: why nothing is foreseen; empty where it is.
+    """
+
+    rule: str
+    ends: tuple[Settled, ...]
+    why: str = ""
+
+    @classmethod
+    def of(
+        cls, rule: Rule, rate: Measured | None, suppose: Callable[[float], Supposed]
+    ) -> RulePlan:
+        """Settle a rule at the ends and the value of a rate.
+
+        Args:
+            suppose: from a rate to the audit that has it.
+        """
+        if rule.metric != "tpr" or rule.on_width or rule.group or rate is None:
+            return cls(str(rule), (), "a plan settles rules on tpr of all records")
+        if isinstance(rate, Refusal):
+            return cls(str(rule), (), rate.reason)
+        ends = (rate.low, rate.value, rate.high)
+        return cls(str(rule), tuple(suppose(end).settle(rule) for end in ends if end is not None))
+
+    @property
+    def models(self) -> int | None:
+        """The number that settles it at every end that any number settles; None if none does."""
+        return max((end.models for end in self.ends if end.models is not None), default=None)
+
+
+@dataclass(frozen=True)
+class EstimatePlan:
+    """How many shadow models settle what was estimated from one fitted model.
+
+    Attributes:
+        people: that can be members in an audit of the same records.
+        rate: TPR at 1 % FPR with its interval.
+        rows: numbers of models, each with the limits to be expected at the ends and the value.
+    """
+
+    name: str
+    people: int
+    rate: Estimate
+    rows: tuple[tuple[int, tuple[Estimate, ...]], ...]
+    rules: tuple[RulePlan, ...]
+    answers: tuple[Answer, ...]
+
+
+def plan_of_estimate(
+    findings: Findings, settings: AuditSettings, precision: Sequence[str] = ()
+) -> EstimatePlan:
+    """Plan an audit by the estimate that `lethe audit fitted` made; nothing is trained.
+
+    The audit is thought of as one of the same records, by models of the same kind. Rules are those
+    of the settings, or else those that the findings were judged by.
+
+    Raises InputError: the findings hold no estimate.
+    """
+    asked = check_asked(None, precision)
+    quantity = Rule("estimated", ESTIMATED_FPR, 0.0).quantity
+    measures = findings.candidates[0]["measures"] if findings.candidates else {}
+    rate: Measured | None = read(Measured, measures.get(quantity))
+    if not isinstance(rate, Estimate) or rate.value is None:
+        why = f": {rate.reason}" if isinstance(rate, Refusal) else ""
+        raise InputError(
+            f"{findings.subject['name']} has no estimate to plan by{why}. Plan by the records: "
+            "lethe plan TABLE --label COLUMN --recipe FILE:NAME."
+        )
+    counts = (findings.data["people"], findings.data["records"])
+    people, records = (round((1 - settings.holdout) * count) for count in counts)
+    attacks = AUTO if {*settings.attack} & {"auto", "all"} else settings.attack
+    level = family_confidence(settings.confidence, len(attacks))
+
+    def suppose(rate: float) -> Supposed:
+        parts = prior_parts(rate, people)
+        return Supposed(rate, ESTIMATED_FPR, people, records / 2, level, parts)
+
+    rules = settings.rules() or [parse_rule(entry["rule"]) for entry in findings.rules]
+    rules = [replace(rule, metric=rule.metric.replace("estimated", "tpr")) for rule in rules]
+    ends = [end for end in (rate.low, rate.value, rate.high) if end is not None]
+    sizes = [models for models in _GRID if models >= FEWEST_MODELS]
+    return EstimatePlan(
+        findings.subject["name"],
+        people,
+        rate,
+        tuple((models, tuple(suppose(end).limits(models) for end in ends)) for models in sizes),
+        tuple(RulePlan.of(rule, rate, suppose) for rule in dict.fromkeys(rules)),
+        tuple(answer(suppose(rate.value), one) for one in asked),
+    )
+
+
+@dataclass(frozen=True)
 class Plan:
     """What `plan` found.
 
@@ -206,18 +312,20 @@ class Plan:
     rows: tuple[Row, ...]  # sizes by number of models
     by_records: tuple[tuple[float, dict[float, Foreseen]], ...]
     answers: tuple[Answer, ...]  # to the precisions asked for
+    rules: tuple[RulePlan, ...]  # of the settings, at the ends of the pilot's interval
     notes: tuple[str, ...]  # what the reader must know beside the numbers
 
     def recommended(self) -> tuple[int, str]:
         """How many models to take, and why.
 
         The fewest from which on twice as many narrow the interval by less than a tenth, and at
-        least 64, from which on LiRA gives each record its own variance; or what a precision that
-        was asked for takes.
+        least 64, from which on LiRA gives each record its own variance; or what a precision or a
+        rule takes.
         """
         wanted = [one.sure or one.models for one in self.answers]
+        wanted += [rule.models for rule in self.rules]
         if known := [models for models in wanted if models is not None]:
-            return max(known), "what the precision takes"
+            return max(known), f"what the {'precision' if self.answers else 'rule'} takes"
         rows = [row for row in self.rows if row.models >= _ENOUGH]
         for row, more in zip(rows, rows[1:], strict=False):
             fpr = next((at for at in RATES if isinstance(row.widths[at], Width)), None)
@@ -250,6 +358,7 @@ class Plan:
                 [{"records": times, "tpr_width": widths} for times, widths in self.by_records]
             ),
             "answers": plain(self.answers),
+            "rules": plain(self.rules),
             "recommended": dict(zip(("models", "why"), self.recommended(), strict=True)),
             "notes": list(self.notes),
         }
@@ -342,6 +451,7 @@ def plan(
         tuple(row(models) for models in sizes),
         tuple((times, tpr(settings.models, times)) for times in _RECORDS),
         tuple(answer(widths, one) for one in asked),
+        tuple(RulePlan.of(rule, *widths.suppose(rule)) for rule in settings.rules()),
         tuple(_notes(measured, settings, cost)),
     )
 

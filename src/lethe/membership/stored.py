@@ -27,6 +27,7 @@ _ROWS = (
     "_x_scores",
 )
 _WRAPPED = ("best_estimator_", "estimator_", "regressor_")
+_TORCH = ("_parameters", "_buffers", "_modules")
 _DEPTH, _OBJECTS, _CELLS = 20, 200_000, 10**8
 _SAMPLE = 500
 """Records that a training function is given, to look at what its model keeps of them."""
@@ -149,7 +150,8 @@ def _parts(model: Any) -> Iterator[Part]:
             continue
         for key, value in _inside(part).items():
             if not isinstance(value, str | bytes | int | float | bool | None):
-                waiting.append((f"{name}.{key}", value, depth + 1))
+                path = name if key in _TORCH else f"{name}.{key}"
+                waiting.append((path, value, depth + 1))
 
 
 def _inside(part: Any) -> Mapping[str, Any]:
