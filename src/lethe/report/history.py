@@ -68,11 +68,6 @@ class PastRun:
         last = (self.manifest.get("runs") or [self.manifest])[-1]
         return str(last.get("finished") or self.manifest.get("created") or "")
 
-    @property
-    def data(self) -> str:
-        """The fingerprint of its data; empty where there is none to compare."""
-        return str(self.findings.data.get("fingerprint") or "")
-
     def numbers(self) -> dict[str, Measured | None]:
         """Every number of what the run judged; none where that is no candidate."""
         try:
@@ -170,8 +165,8 @@ def _repeats(runs: Sequence[PastRun]) -> Iterator[Words]:
     """That data were audited more than once, and which rules passed only after they had not."""
     same: dict[str, list[int]] = {}
     for at, run in enumerate(runs):
-        if run.data:
-            same.setdefault(run.data, []).append(at)
+        if data := run.findings.data.get("fingerprint"):
+            same.setdefault(str(data), []).append(at)
     for listed in same.values():
         if len(listed) < 2:
             continue
@@ -206,7 +201,7 @@ def _trend(
 ) -> Chart | None:
     """One number over the runs, with its intervals and the limit; None where none has a value."""
     known = [
-        (at, ends_of(found))
+        (at, found)
         for at, found in enumerate(series, start=1)
         if isinstance(found, Estimate) and found.value is not None
     ]
@@ -225,9 +220,9 @@ def _trend_figure(
 ) -> Figure:
     figure, axes = new_axes(*SIZE, MARGINS)
     blue, orange = COLOURS["before"], COLOURS["after"]
-    for at, (low, _, high) in known:
-        axes.plot([at, at], [low, high], color=blue, lw=1.4)
-    values = [value for _, (_, value, _) in known]
+    for at, found in known:
+        axes.plot([at, at], ends_of(found)[::2], color=blue, lw=1.4)
+    values = [ends_of(found)[1] for _, found in known]
     axes.plot([at for at, _ in known], values, "o-", lw=1, color=blue, label=say("history.value"))
     if rule is not None:
         label = say("history.limit", limit=f"{rule.limit:g}")
