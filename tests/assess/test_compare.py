@@ -233,7 +233,7 @@ def test_every_parameter_of_a_proof_is_a_claim_or_a_setting() -> None:
 
 
 def test_different_data_are_said_first(capsys: pytest.CaptureFixture[str]) -> None:
-    from lethe.cli.diff import _print
+    from lethe.report.history import comparison_lines
 
     sides = [document(["baseline"]) for _ in range(2)]
     sides[1]["data"]["fingerprint"] = "other"
@@ -241,7 +241,7 @@ def test_different_data_are_said_first(capsys: pytest.CaptureFixture[str]) -> No
     found = compare_runs(*(Findings.from_json(side) for side in sides))
     assert found.data == ("fingerprint",) and found.to_json()["different_data"] == ["fingerprint"]
     assert next(iter(found.settings)) == "fingerprint"
-    _print(found, False)
+    print("\n".join(comparison_lines(found)))
     assert capsys.readouterr().out.startswith("different data (fingerprint)")
     same = compare_runs(*(Findings.from_json(document(["baseline"])) for _ in range(2)))
     assert same.data == ()

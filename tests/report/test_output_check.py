@@ -62,8 +62,11 @@ def test_the_budget_is_drawn_with_its_questions(questions: int) -> None:
     plain["queries"]["ledger"]["burn"] = [first, *listed]
     room = room_of(plain)
     chart = room.chart()
-    assert chart is not None and 'aria-label="' in chart.svg
-    assert ("1. count() 0" in chart.svg) is (0 < questions <= 12)
+    assert (chart is None) is (questions == 0)  # nothing was spent
+    if chart is not None:
+        assert 'aria-label="' in chart.svg and f"{questions}. count() {questions - 1}" in chart.svg
+        assert ("1. count() 0" in chart.svg) is (questions <= 12)
+        assert ("last 12 of" in chart.title) is (questions > 12)
     tables = [part for part in room.attacks()]
     assert len(tables) == bool(questions)
     if questions > 500:

@@ -291,7 +291,7 @@ CHARTS = {
     "scores": "roc exposure",
     "vectors": "frontier 1-sweep 1-proof 1-utility 1-surface-1 1-surface-2 1-certified "
     "1-radii-1 1-radii-2 1-radii-3 1-radii-4",
-    "table": "frontier columns pairs sizes",
+    "table": "frontier pairs sizes",
     "records": "frontier facts thresholds auxiliary",
     "synthetic": "rates",
     "mechanism": "mechanism",

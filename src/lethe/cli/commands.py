@@ -74,6 +74,7 @@ COMMANDS = {
             ),
         ),
         Command("diff", "lethe.cli.diff:diff", "What moved between two runs beyond its interval."),
+        Command("view", "lethe.cli.report:view", "One page over many runs: trends, what changed."),
         Command("forgotten", "lethe.cli.forgotten:forgotten", "Answer those who asked to go."),
     ],
     "House-keeping": [

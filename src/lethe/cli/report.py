@@ -1,4 +1,4 @@
-"""`lethe report`: one page, or one PDF, from one or several finished runs."""
+"""`lethe report` and `lethe view`: one page, or one PDF, from finished runs."""
 
 from __future__ import annotations
 
@@ -82,6 +82,40 @@ def report(
     return 0
 
 
+def view(folder: Path, /, *, out: Path | None = None, serve: bool = False, port: int = 8000) -> int:
+    """Write one page over all runs in a folder: trends, rules, and what changed between runs.
+
+    Runs on one subject stand together, in the order of time, and runs on the same data are named:
+    a rule that passed only after it had failed on the same data is said to have. The page needs
+    no other file and no network.
+
+    Args:
+        folder: Folder that holds run folders, at any depth.
+        out: HTML file. [runs.html in FOLDER]
+        serve: Show the page to this machine alone, at http://127.0.0.1:PORT/, until interrupted.
+        port: Of the page; 0 takes a free one.
+    """
+    from lethe.errors import InputError
+    from lethe.files import write_whole
+    from lethe.report.history import PastRun, history_page
+
+    runs, unread = [], []
+    for file in sorted(folder.rglob("findings.json")):
+        place = str(file.parent.relative_to(folder))
+        try:
+            runs.append(PastRun(place, *_read(file.parent, None)))
+        except InputError as error:
+            unread.append(f"not read: {place}: {error}")
+    if not runs:
+        raise InputError(f"{folder} holds no finished run. {' '.join(unread)}".rstrip())
+    page = history_page(runs, folder.resolve().name).encode()
+    write_whole(out or folder / "runs.html", page)
+    print("\n".join([*unread, f"{len(runs)} runs: {out or folder / 'runs.html'}"]))
+    if serve:
+        _serve(page, port)
+    return 0
+
+
 def _folder(run: Path) -> Path:
     return run if run.is_dir() else run.parent
 
@@ -105,3 +139,24 @@ def _read(run: Path, context: Path | None) -> tuple[Findings, dict[str, Any]]:
     if context is not None or filled.is_file():
         findings = replace(findings, context=read_toml(filled))
     return findings, RunFolder.read_manifest(folder) or {}
+
+
+def _serve(page: bytes, port: int) -> None:
+    """Answer every request for `/` from this machine with the page."""
+    from http.server import BaseHTTPRequestHandler, HTTPServer
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            # A name that another site lets point here must not read the page.
+            known = self.headers.get("Host", "").rpartition(":")[0] in ("127.0.0.1", "localhost")
+            self.send_response(200 if known and self.path == "/" else 404)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(page if known and self.path == "/" else b"")
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing: the terminal shows the address alone."""
+
+    with HTTPServer(("127.0.0.1", port), Handler) as server:
+        print(f"http://127.0.0.1:{server.server_address[1]}/ (Ctrl-C ends it)", flush=True)
+        server.serve_forever()

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lethe.evidence.document import CandidateRow, CheckRow, Document
+from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import RELEASE, AttackResult
@@ -160,17 +161,26 @@ def _rules(room: Room[Any]) -> Section | None:
     rows: list[tuple[str, list[Cell | str]]] = []
     for rule in rules:
         found = outcome(rule.outcome, 1)
-        metric = re.split(r"[@ )\[]", rule.rule.removeprefix("width("))[0]
-        shares = room.utility.shares if metric == "utility-loss" else metric not in _PLAIN
-        cell = share(rule.evidence) if shares else amount(rule.evidence)
-        said = f"{found.mark} {say(f'outcome.{found.code}')}"
-        if rule.reason:
-            said = f"{said}: {rule.reason}"
+        cell = cell_of(rule.rule.removeprefix("width("), rule.evidence, room.utility.shares)
+        said = f"{found.words}: {rule.reason}" if rule.reason else found.words
         rows.append((rule.rule, [said, cell, rule.candidate, rule_in_words(rule.rule, metrics)]))
     heads = [say(f"rules.{key}") for key in ("rule", "outcome", "measured", "option", "words")]
     lead = say("rules.lead" if all(rule.fixed for rule in rules) else "rules.late")
     shown = Table(say("rules.title"), heads, rows)
     return Section("rules", say("rules.title"), lead, [shown, Folded(say("rules.change"), change)])
+
+
+def cell_of(quantity: str, found: Measured | None, shares: bool = False) -> Cell:
+    """A measured quantity by its name: shares in percent, everything else as it is.
+
+    Args:
+        quantity: such as ``tpr@0.01``, or a rule on it.
+        found: of it.
+        shares: whether losses of utility are shares.
+    """
+    metric = re.split(r"[@ )\[]", quantity)[0]
+    plain = not shares if metric == "utility-loss" else metric in _PLAIN
+    return amount(found) if plain else share(found)
 
 
 _PLAIN = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -19,6 +20,7 @@ from lethe.report.static_svg import (
     band,
     chart,
     charts_of_data,
+    heat_map,
     legend,
     new_axes,
 )
@@ -51,8 +53,8 @@ def decay(model: Json, slots: Slots) -> Figure | None:
         for level in levels
     ]
     band(axes, places, strongest, "muted", "solid", say("chart.sweep.strongest"), logarithmic=True)
-    axes.axhline(chance["1"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
-    _end_label(axes, places[-1], chance["1"], say("chart.sweep.chance"))
+    dotted, label = DASHES["dotted"], say("chart.sweep.chance")
+    axes.axhline(chance["1"], color=COLOURS["muted"], lw=1, dashes=dotted, label=label)
     _log_shares(axes)
     legend(axes, y="chart.sweep.y")
     return figure
@@ -89,36 +91,26 @@ def utility(model: Json, slots: Slots) -> Figure | None:
     if "refused" in found:
         return None
     levels = found["levels"]
-    figure, axes = new_axes(*SIZE, (*MARGINS[:1], 66.0, *MARGINS[2:]))
+    figure, axes = new_axes(*SIZE, MARGINS)
     places = _places(axes, [level["sigma"] for level in levels])
     if found["smoothed"] is not None:
         smoothed = [found["smoothed"]] * len(levels)
         band(axes, places, smoothed, "muted", "chain", say("chart.utility.smoothed"))
     at = {level["sigma"]: place for level, place in zip(levels, places, strict=True)}
-    for draws, rows in found["averaged"].items():
-        if draws == "1" or not rows:
-            continue
+    several = [(draws, rows) for draws, rows in found["averaged"].items() if draws != "1" and rows]
+    for (draws, rows), dashes in zip(several, itertools.cycle(DASHES.values())):
         axes.plot(
             [at[row["sigma"]] for row in rows],
             [row["value"]["value"] for row in rows],
             color=COLOURS["after"],
             lw=1.1,
-            dashes=DASHES["dashed"],
-        )
-        last = rows[-1]
-        axes.annotate(
-            say("chart.utility.mean", draws=draws),
-            (at[last["sigma"]], last["value"]["value"]),
-            xytext=(12, -3),
-            textcoords="offset points",
-            color=COLOURS["after"],
-            annotation_clip=False,
+            dashes=dashes,
+            label=say("chart.utility.mean", draws=draws),
         )
     drawn = [level["value"] for level in levels]
     band(axes, places, drawn, "before", "solid", say("chart.utility.draw"))
-    axes.axhline(found["floor"], color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
-    floor = say("chart.utility.floor", floor=f"{found['floor']:g}")
-    _end_label(axes, places[0], found["floor"], floor, left=True)
+    dotted, floor = DASHES["dotted"], say("chart.utility.floor", floor=f"{found['floor']:g}")
+    axes.axhline(found["floor"], color=COLOURS["muted"], lw=1, dashes=dotted, label=floor)
     axes.set_ylabel(found["measure"])
     return figure
 
@@ -199,26 +191,20 @@ def surface(model: Json) -> list[tuple[str, Callable[[Slots], Figure]]]:
 
 def _heat(cells: Sequence[Json], key: str, slots: Slots) -> Figure:
     sigmas = sorted({cell["sigma"] for cell in cells})
-    counts = sorted({cell["draws"] for cell in cells})
-    figure, axes = new_axes(SIZE[0], 60.0 + max(34.0 * len(counts), 68.0), MARGINS)
+    counts = sorted({cell["draws"] for cell in cells}, reverse=True)
     values = [cell[key]["value"] for cell in cells]
     shown = [math.log(max(value, 1e-3)) if key == "lift" else value for value in values]
     low, high = min(shown), max(shown)
-    for cell, value, weight in zip(cells, values, shown, strict=True):
-        x, y = sigmas.index(cell["sigma"]), counts.index(cell["draws"])
-        strength = 0.08 + 0.5 * ((weight - low) / (high - low) if high > low else 0.5)
-        colour = COLOURS["after" if key == "lift" else "before"]
-        axes.fill([x, x + 1, x + 1, x], [y, y, y + 1, y + 1], color=colour, alpha=strength, lw=0)
-        words = f"{value:.3g}" if key == "lift" else f"{value:.3f}"
-        axes.text(x + 0.5, y + 0.5, words, ha="center", va="center")
-    axes.set_xticks([at + 0.5 for at in range(len(sigmas))], [f"{sigma:g}" for sigma in sigmas])
-    axes.set_yticks([at + 0.5 for at in range(len(counts))], [str(count) for count in counts])
-    axes.tick_params(length=0)
-    axes.grid(False)
-    axes.set_xlim(0, len(sigmas))
-    axes.set_ylim(0, len(counts))
-    axes.set_xlabel(say("chart.surface.x"))
-    axes.set_ylabel(say("chart.surface.y"))
+    filled = {
+        (sigmas.index(cell["sigma"]), counts.index(cell["draws"])): (
+            (weight - low) / (high - low) if high > low else 0.5,
+            f"{value:.3g}" if key == "lift" else f"{value:.3f}",
+        )
+        for cell, value, weight in zip(cells, values, shown, strict=True)
+    }
+    names, rows = [f"{sigma:g}" for sigma in sigmas], [str(count) for count in counts]
+    figure, axes = heat_map(names, rows, filled, "after" if key == "lift" else "before")
+    legend(axes, x="chart.surface.x", y="chart.surface.y")
     return figure
 
 
@@ -271,14 +257,3 @@ def _log_shares(axes: Axes) -> None:
     axes.set_yticks(decades, [percent(share) for share in decades])
     axes.minorticks_off()
     axes.set_ylim(low / 4, 1.3)
-
-
-def _end_label(axes: Axes, x: float, y: float, words: str, left: bool = False) -> None:
-    axes.annotate(
-        words,
-        (x, y),
-        xytext=(2 if left else -2, 3),
-        textcoords="offset points",
-        ha="left" if left else "right",
-        color=COLOURS["muted"],
-    )

@@ -19,6 +19,7 @@ from lethe.report.static_svg import (
     Slots,
     chart,
     figure_of_rows,
+    interval,
     legend,
     new_axes,
 )
@@ -161,14 +162,8 @@ def _intervals(
     for at, (colour, marker, name) in enumerate(series):
         shift = 0.15 - 0.3 * at if len(series) > 1 else 0.0
         for place, (_, estimates) in enumerate(rows):
-            one = estimates[at]
-            if one is None or one.value is None:
-                continue
-            ends = [one.value if end is None else end for end in (one.low, one.high)]
-            height = shift - place
-            axes.plot(ends, [height, height], color=COLOURS[colour], lw=1.3, alpha=0.75)
             label = "" if place else slots.put(name)
-            axes.plot([one.value], [height], marker, ms=5, color=COLOURS[colour], label=label)
+            interval(axes, shift - place, estimates[at], colour, marker, label)
     if shares:
         axes.xaxis.set_major_formatter(lambda value, _: percent(value))
     axes.set_xlabel(along)

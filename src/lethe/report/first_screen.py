@@ -114,8 +114,7 @@ class First:
     @property
     def verdict(self) -> str:
         """The outcome and the sentences below the headline."""
-        said = f"{self.outcome.mark} {say(f'outcome.{self.outcome.code}')}."
-        return " ".join([said, *self.detail])
+        return " ".join([f"{self.outcome.words}.", *self.detail])
 
 
 class Room(abc.ABC, Generic[C]):
@@ -443,12 +442,18 @@ def _source(room: Room[Any], manifest: Mapping[str, Any]) -> list[str]:
     date = str(runs[-1].get("finished") or manifest.get("created") or "")[:10]
     versions = room.document.reproduction.get("versions") or {}
     version = manifest.get("versions", {}).get("lethe-privacy") or versions.get("lethe-privacy")
-    run = str(manifest.get("audit") or "")[:8]
+    run = run_id(manifest)
     return [
         *([date] if date else []),
         *([say("page.version", version=version)] if version else []),
         *([say("page.run", run=run)] if run else []),
     ]
+
+
+def run_id(manifest: Mapping[str, Any]) -> str:
+    """The id of a run; of one that has none, of what was audited. Empty where neither is known."""
+    last = (manifest.get("runs") or [{}])[-1]
+    return str(last.get("id") or manifest.get("audit") or "")[:8]
 
 
 def _limits(room: Room[Any]) -> str:

@@ -176,7 +176,7 @@ def points(room: Room[Any]) -> list[Point]:
         words = {"risk": share(risk), "lost": room.utility.loss(lost), "label": label}
         said = say("chart.point", name=one.name, **words)
         best = one is room.recommended
-        found.append(Point(at, one.name, _ends(risk), _ends(lost), proven, best, said))
+        found.append(Point(at, one.name, svg.ends_of(risk), svg.ends_of(lost), proven, best, said))
     return found
 
 
@@ -223,12 +223,6 @@ def _inline(room: Room[Any], drawn: Sequence[Point], size: tuple[float, float]) 
 
 def _frame(size: tuple[float, float]) -> Box:
     return Box(_LEFT, _TOP, size[0] - _RIGHT, size[1] - _BOTTOM)
-
-
-def _ends(found: Estimate) -> tuple[float, float, float]:
-    value = found.value or 0.0
-    low, high = (value if end is None else end for end in (found.low, found.high))
-    return low, value, high
 
 
 def _risk_axis(drawn: Sequence[Point], chance: float, start: float, end: float) -> Axis:

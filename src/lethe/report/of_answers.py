@@ -17,14 +17,10 @@ from lethe.report.output_check import checked, exactly
 from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Section, Table, Words
 from lethe.report.static_svg import (
     COLOURS,
-    DASHES,
-    MARGINS,
-    SIZE,
     Slots,
     chart,
     figure_of_rows,
     limit_and_value,
-    new_axes,
 )
 
 if TYPE_CHECKING:
@@ -294,9 +290,10 @@ class Ledger(Room[CandidateRow]):
         return said or passed
 
     def chart(self) -> Chart | None:
-        few = 0 < len(self._questions) <= _MOST_ROWS
-        draw = partial(_timeline, self._questions) if few else partial(_ledger_figure, self.section)
-        return chart(say("ledger.chart"), "ledger", "ledger-", say("ledger.chart.label"), draw)
+        n = len(self._questions)
+        title = say("ledger.chart" if n <= _MOST_ROWS else "ledger.chart.last", n=_MOST_ROWS, of=n)
+        draw = partial(_timeline, list(enumerate(self._questions, start=1))[-_MOST_ROWS:])
+        return chart(title, "ledger", "ledger-", say("ledger.chart.label"), draw)
 
     def beside(self) -> Table | None:
         spent = self.section["spent"]
@@ -372,11 +369,12 @@ def _answer(found: Json | None) -> list[Cell | str]:
     return [f"{say('ledger.answer', value=value, low=low, high=high)}{more}"]
 
 
-def _timeline(questions: Sequence[Json], slots: Slots) -> Figure:
+def _timeline(questions: Sequence[tuple[int, Json]], slots: Slots) -> Figure | None:
     """What each question took of the budget, from what was spent before to what is spent then."""
-    names = [slots.put(f"{at}. {point['question']}", 42) for at, point in enumerate(questions, 1)]
-    figure, axes = figure_of_rows(names)
-    for at, point in enumerate(questions):
+    if not questions:
+        return None
+    figure, axes = figure_of_rows([slots.put(f"{n}. {q['question']}", 42) for n, q in questions])
+    for at, (_, point) in enumerate(questions):
         budget, left, cost = (point[key]["amount"] for key in ("budget", "left", "cost"))
         first = [say("ledger.cost"), say("ledger.head.budget").lower()] if at == 0 else ["", ""]
         axes.plot([0, budget - left - cost], [-at, -at], color=COLOURS["muted"], lw=1)
@@ -405,29 +403,4 @@ def _mechanism_figure(section: Json, slots: Slots) -> Figure:
         )
     axes.set_xlim(left=0)
     axes.set_xlabel(claim["measure"])
-    return figure
-
-
-def _ledger_figure(section: Json, slots: Slots) -> Figure:
-    """Steps down with every answer; a step up where the budget was raised."""
-    from matplotlib.ticker import MaxNLocator
-
-    points = section["burn"]
-    asked = [one["queries"] for one in points]
-    figure, axes = new_axes(*SIZE, MARGINS)
-    for key, colour, dashes in (("budget", "muted", "dashed"), ("left", "before", "solid")):
-        axes.step(
-            asked,
-            [one[key]["amount"] for one in points],
-            where="post",
-            color=COLOURS[colour],
-            lw=1.5,
-            dashes=DASHES[dashes],
-            label=say(f"ledger.head.{key}").lower(),
-        )
-    axes.set_xlim(0, max([*asked, 1]))
-    axes.set_ylim(0, 1.08 * max(one["budget"]["amount"] for one in points))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_xlabel(say("ledger.head.paid").lower())
-    axes.set_ylabel(say("ledger.rule." + section["rule"]))
     return figure

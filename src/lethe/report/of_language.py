@@ -50,7 +50,7 @@ from lethe.report.sections import (
     table,
 )
 from lethe.report.severity import advantage, judged_rates, severity
-from lethe.report.static_svg import COLOURS, Slots, chart, figure_of_rows
+from lethe.report.static_svg import Slots, chart, figure_of_rows, interval
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -352,9 +352,7 @@ def _extraction_figure(groups: Sequence[TextGroup], slots: Slots) -> Figure | No
     figure, axes = figure_of_rows([slots.put(one.name, 30) for one in groups])
     shares = [one.share for one in groups if isinstance(one.share, Estimate)]
     for at, found in enumerate(shares):
-        low, value, high = (end or 0.0 for end in (found.low, found.value, found.high))
-        axes.plot([low, high], [-at, -at], color=COLOURS["after"], lw=1.6)
-        axes.plot([value], [-at], "o", ms=5, color=COLOURS["after"])
+        interval(axes, -at, found, "after", "o")
     top = max(found.high or 0.0 for found in shares)
     ticks = [at * top / 4 for at in range(5)]
     axes.set_xticks(ticks, [share_words(tick) for tick in ticks])

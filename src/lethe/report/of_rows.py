@@ -134,7 +134,6 @@ class Quasi(Rows[TableCandidate]):
     glossary = ("quasi", "class", "l_t", "three")
     figures: Mapping[str, Any] = {
         "sizes": table_figures.class_sizes,
-        "columns": table_figures.few_columns,
         "pairs": table_figures.pairs,
     }
 
@@ -220,6 +219,10 @@ class Quasi(Rows[TableCandidate]):
             (say("table.row.prosecutor"), share_words(found.prosecutor, 3)),
             (say("table.row.marketer"), str(share(found.marketer))),
             (say("table.row.unique"), str(share(found.unique))),
+            *(
+                (say("table.row.some", m=m), str(share(some)))
+                for m, some in section.uniqueness.singled_out.items()
+            ),
             *((say("table.row.below", k=k), str(share(below))) for k, below in found.below.items()),
         ]
         if (journalist := section.journalist) is not None:
@@ -236,7 +239,7 @@ class Quasi(Rows[TableCandidate]):
             for key in ("of_uniques", "of_rows"):
                 label = say(f"table.row.{key}", model=population.model, people=people)
                 rows.append((label, str(share(getattr(population, key)))))
-        parts = self._drawn("columns", "pairs")
+        parts = self._drawn("pairs")
         subsets = [
             (", ".join(subset.columns), subset)
             for listed in section.uniqueness.subsets.values()

@@ -96,7 +96,7 @@ def together(releases: Sequence[Release], titles: Sequence[str]) -> Together:
             [
                 say(f"level.{one.first.level}") if one.first.level else "–",
                 one.first.headline,
-                f"{one.first.outcome.mark} {say(f'outcome.{one.first.outcome.code}')}",
+                one.first.outcome.words,
             ],
         )
         for title, one in zip(titles, releases, strict=True)
@@ -156,19 +156,31 @@ def _page(releases: Sequence[Release], title: str | None = None) -> str:
     else:
         body, outcome = _several(releases)
         kind = say("several.kind", n=len(releases))
-    page = (
-        templates()
-        .get_template("page.html.j2")
-        .render(
-            title=say("page.title", name=name, outcome=say(f"outcome.{outcome.code}")),
-            top=say("page.kind", kind=kind, name=name),
-            source=first.source,
-            body=body,
-            content_policy=CONTENT_POLICY,
-        )
-    )
+    title = say("page.title", name=name, outcome=say(f"outcome.{outcome.code}"))
+    return _whole_page(title, say("page.kind", kind=kind, name=name), body, "attacks", first.source)
+
+
+def page_of_sections(title: str, top: str, lead: str, sections: Sequence[Section]) -> str:
+    """A page of sections alone, such as the one over many runs.
+
+    Args:
+        title: of the page.
+        top: what stands above the title.
+        lead: the sentence below it.
+        sections: in order.
+    """
+    template = templates().get_template("sections.html.j2")
+    body = template.render(title=title, lead=lead, sections=sections)
+    return _whole_page(title, top, body, sections[0].id, ())
+
+
+def _whole_page(title: str, top: str, body: str, skip: str, source: Sequence[str]) -> str:
+    """The page around a body; `skip` is where the first link leads."""
+    values = {"title": title, "top": top, "body": body, "skip": skip, "source": source}
+    template = templates().get_template("page.html.j2")
+    page = _told_apart(template.render(content_policy=CONTENT_POLICY, **values))
     # Templates leave empty lines where a block prints nothing.
-    return "\n".join(line for line in _told_apart(page).splitlines() if line.strip()) + "\n"
+    return "\n".join(line for line in page.splitlines() if line.strip()) + "\n"
 
 
 def _told_apart(page: str) -> str:

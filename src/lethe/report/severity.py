@@ -82,6 +82,11 @@ class Outcome:
     code: str
     mark: str
 
+    @property
+    def words(self) -> str:
+        """Mark and word."""
+        return f"{self.mark} {say(f'outcome.{self.code}')}"
+
 
 _MARKS = {"pass": "✓", "fail": "✕", "not-enough-evidence": "?", "no-limit": "–", "not-tested": "–"}
 

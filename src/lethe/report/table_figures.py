@@ -17,6 +17,8 @@ from lethe.report.static_svg import (
     Slots,
     band,
     figure_of_rows,
+    heat_map,
+    interval,
     legend,
     new_axes,
 )
@@ -44,28 +46,6 @@ def class_sizes(section: QuasiSection, slots: Slots) -> Figure:
     return figure
 
 
-def few_columns(section: QuasiSection, slots: Slots) -> Figure:
-    """Rows that some m columns single out, and those that the best m columns do."""
-    found = section.uniqueness
-    figure, axes = new_axes(*SIZE, MARGINS)
-    sizes = list(found.singled_out)
-    some = [_value(share) for share in found.singled_out.values()]
-    best = [_value(listed[0].unique) for listed in found.subsets.values()]
-    axes.plot(sizes, some, "o-", color=COLOURS["before"], label=say("chart.columns.some"))
-    axes.plot(
-        sizes,
-        best,
-        "s",
-        ls=(0, DASHES["dashed"]),
-        color=COLOURS["after"],
-        label=say("chart.columns.worst"),
-    )
-    axes.set_xticks(sizes, [str(m) for m in sizes])
-    _shares(axes, max([*some, *best, 0.01]))
-    legend(axes, x="chart.columns.x", y="chart.columns.y")
-    return figure
-
-
 def pairs(section: QuasiSection, slots: Slots) -> Figure | None:
     """Rows that are alone in a column (on the diagonal) and in a pair, in percent."""
     shares = {
@@ -78,24 +58,15 @@ def pairs(section: QuasiSection, slots: Slots) -> Figure | None:
     names = names[:_MOST_COLUMNS]
     if len(names) < 2:
         return None
-    figure, axes = new_axes(SIZE[0], 26.0 * len(names) + 52.0, (120.0, 22.0, 6.0, 46.0))
-    for row, first in enumerate(names):
-        for column, second in enumerate(names[: row + 1]):
-            share = shares.get(frozenset([first, second]))
-            if share is None:
-                continue
-            x, y = [column, column + 1, column + 1, column], [-row, -row, -row - 1, -row - 1]
-            axes.fill(x, y, color=COLOURS["after"], alpha=0.06 + 0.6 * share, lw=0)
-            words = f"{100 * share:.0f}"
-            axes.text(column + 0.5, -row - 0.5, words, ha="center", va="center")
-    places = [at + 0.5 for at in range(len(names))]
-    axes.set_xticks(places, [str(at) for at in range(1, len(names) + 1)])
+    cells = {
+        (column, row): (share, f"{100 * share:.0f}")
+        for row, first in enumerate(names)
+        for column, second in enumerate(names[: row + 1])
+        if (share := shares.get(frozenset([first, second]))) is not None
+    }
     labels = [slots.put(f"{at}. {name}", 18) for at, name in enumerate(names, start=1)]
-    axes.set_yticks([-place for place in places], labels)
-    axes.tick_params(length=0)
-    axes.grid(False)
-    axes.set_xlim(0, len(names))
-    axes.set_ylim(-len(names), 0)
+    numbers = [str(at) for at in range(1, len(names) + 1)]
+    figure, axes = heat_map(numbers, labels, cells, "after", left=120.0)
     legend(axes, x="chart.pairs.x")
     return figure
 
@@ -146,16 +117,8 @@ def three_rates(section: SyntheticSection, slots: Slots) -> Figure | None:
         for shift, (key, colour, mark) in enumerate(
             (("main", "after", "o"), ("control", "before", "s"), ("baseline", "muted", "D"))
         ):
-            rate, y = getattr(one, key), -at - 0.22 * (shift - 1)
-            axes.plot([rate.low, rate.high], [y, y], color=COLOURS[colour], lw=1.4)
-            axes.plot(
-                [rate.value],
-                [y],
-                mark,
-                ms=5,
-                color=COLOURS[colour],
-                label=say(f"chart.rates.{key}") if at == 0 else "",
-            )
+            label = "" if at else say(f"chart.rates.{key}")
+            interval(axes, -at - 0.22 * (shift - 1), getattr(one, key), colour, mark, label)
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 0.25, 0.5, 0.75, 1], [percent(x) for x in (0, 0.25, 0.5, 0.75, 1)])
     axes.set_xlabel(say("chart.rates.x"))

@@ -80,7 +80,7 @@ class RunFolder:
             "created": _now(),
             "runs": [],
         }
-        run = {"started": _now(), "command": self.command, "finished": None}
+        run = dict(id=os.urandom(4).hex(), started=_now(), command=self.command, finished=None)
         self.manifest["runs"] = [*self.manifest.get("runs", []), run][-20:]
         self.manifest["versions"] = versions(
             "lethe-privacy", "numpy", "scipy", "scikit-learn", "torch", "joblib", "safetensors"

@@ -1,0 +1,288 @@
+"""Many runs on one page, and two runs side by side: trends, rules, and what changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lethe.assess.compare import (
+    MOVED,
+    UNKNOWN,
+    WITHIN,
+    Change,
+    Comparison,
+    compare_runs,
+    measures_of,
+)
+from lethe.assess.judged import judged_candidates, kind_of, metrics_of
+from lethe.errors import InputError
+from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.findings import Findings
+from lethe.evidence.rules import PASS, Rule, parse_rule
+from lethe.report.catalogue import say
+from lethe.report.common import cell_of
+from lethe.report.first_screen import run_id
+from lethe.report.numbers import Cell
+from lethe.report.page import page_of_sections
+from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words
+from lethe.report.severity import outcome
+from lethe.report.static_svg import (
+    COLOURS,
+    DASHES,
+    MARGINS,
+    SIZE,
+    Slots,
+    chart,
+    ends_of,
+    legend,
+    new_axes,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_MOST_CHARTS = 6
+_LONGEST = 60  # characters of a setting
+
+
+@dataclass(frozen=True)
+class PastRun:
+    """One finished run.
+
+    Attributes:
+        place: of its folder, below the folder that is viewed.
+        findings: what it measured.
+        manifest: facts of the run; empty where there is no manifest.
+    """
+
+    place: str
+    findings: Findings
+    manifest: Mapping[str, Any]
+
+    @property
+    def finished(self) -> str:
+        """When it ended, in ISO 8601; empty where that is not known."""
+        last = (self.manifest.get("runs") or [self.manifest])[-1]
+        return str(last.get("finished") or self.manifest.get("created") or "")
+
+    def numbers(self) -> dict[str, Measured | None]:
+        """Every number of what the run judged; none where that is no candidate."""
+        try:
+            found = measures_of(self.findings, judged_candidates(self.findings)[0])
+        except InputError:
+            return {}
+        return {name: number.measured for name, number in found.items()}
+
+
+def history_page(runs: Sequence[PastRun], title: str) -> str:
+    """One page over runs: those on one subject together, in the order of time.
+
+    Args:
+        runs: in any order; one without a date comes first.
+        title: of the page.
+
+    Raises:
+        InputError: no run.
+    """
+    if not runs:
+        raise InputError("a page over runs needs at least one finished run.")
+    subjects: dict[tuple[str, str], list[PastRun]] = {}
+    for run in sorted(runs, key=lambda run: (run.finished, run.place)):
+        subject = kind_of(run.findings), str(run.findings.subject["name"])
+        subjects.setdefault(subject, []).append(run)
+    sections = [
+        _subject(f"s{at}", say("history.subject", kind=kind, name=name), listed)
+        for at, ((kind, name), listed) in enumerate(subjects.items(), start=1)
+    ]
+    lead = say("history.lead", runs=len(runs), subjects=len(subjects))
+    return page_of_sections(say("history.title", name=title), title, lead, sections)
+
+
+def comparison_page(before: Findings, after: Findings, names: tuple[str, str]) -> str:
+    """What moved between two runs as a page.
+
+    Args:
+        before: findings of the first run.
+        after: of the second, of the same kind of release.
+        names: of the two.
+
+    Raises:
+        InputError: the two are about different kinds of release.
+    """
+    title = say("history.changed", before=names[0], after=names[1])
+    lines = comparison_lines(compare_runs(before, after))
+    section = Section("changes", title, "", [Bullets(lines)])
+    return page_of_sections(title, say("history.diff"), say("history.method"), [section])
+
+
+def _subject(id_: str, title: str, runs: Sequence[PastRun]) -> Section:
+    """The runs on one subject: their list, trends, rules, and what changed between them."""
+    parts: list[Part] = [*_repeats(runs), _listed(runs)]
+    numbers = [run.numbers() for run in runs]
+    names = list(dict.fromkeys(name for known in numbers for name in known))
+    limits = _limits(runs)
+    first = [name for name in (*limits, "risk", "utility") if name in names]
+    shown = list(dict.fromkeys([*first, *names]))
+    if len(runs) > 1:
+        for at, name in enumerate(shown[:_MOST_CHARTS], start=1):
+            series = [known.get(name) for known in numbers]
+            drawn = _trend(f"{id_}-{at}", name, series, limits.get(name))
+            parts += [] if drawn is None else [drawn]
+    heads = [say("history.number"), *map(str, range(1, len(runs) + 1))]
+    rows: list[Row] = [
+        (name, [cell_of(name, known.get(name)) for known in numbers]) for name in shown
+    ]
+    parts.append(Folded(say("history.numbers"), [Table(say("history.numbers"), heads, rows)]))
+    for at, (old, new) in enumerate(zip(runs, runs[1:], strict=False), start=1):
+        head = say("history.changed", before=at, after=at + 1)
+        lines = comparison_lines(compare_runs(old.findings, new.findings))
+        parts.append(Folded(head, [Bullets(lines)]))
+    lead = say("history.runs", n=len(runs)) if len(runs) > 1 else say("history.run")
+    return Section(id_, title, lead, parts, title)
+
+
+def _listed(runs: Sequence[PastRun]) -> Table:
+    rules = list(dict.fromkeys(rule["rule"] for run in runs for rule in run.findings.rules))
+    rows: list[Row] = []
+    for at, run in enumerate(runs, start=1):
+        came = {rule["rule"]: str(rule["outcome"]) for rule in run.findings.rules}
+        cells: list[Cell | str] = [
+            run.finished[:10] or "–",
+            run_id(run.manifest) or "–",
+            run.place,
+            outcome(run.findings.verdict["outcome"], len(came)).words,
+            *(outcome(came[rule], 1).words if rule in came else "–" for rule in rules),
+        ]
+        rows.append((str(at), cells))
+    heads = [say(f"history.head.{key}") for key in ("run", "date", "id", "folder", "outcome")]
+    return Table(say("history.list"), [*heads, *rules], rows)
+
+
+def _repeats(runs: Sequence[PastRun]) -> Iterator[Words]:
+    """That data were audited more than once, and which rules passed only after they had not."""
+    same: dict[str, list[int]] = {}
+    for at, run in enumerate(runs):
+        if data := run.findings.data.get("fingerprint"):
+            same.setdefault(str(data), []).append(at)
+    for listed in same.values():
+        if len(listed) < 2:
+            continue
+        named = ", ".join(str(at + 1) for at in listed)
+        yield Words(say("history.repeated", n=len(listed), runs=named), "note")
+        came: dict[str, list[tuple[int, str]]] = {}
+        for at in listed:
+            for rule in runs[at].findings.rules:
+                metric = str(rule["rule"]).replace(" ", "")
+                came.setdefault(re.split("[<>=]+", metric)[0], []).append((at, rule["outcome"]))
+        for metric, outcomes in came.items():
+            first = next((n for n, (_, code) in enumerate(outcomes) if code == PASS), 0)
+            if first:
+                before = ", ".join(str(at + 1) for at, _ in outcomes[:first])
+                said = say("history.until", metric=metric, runs=before, run=outcomes[first][0] + 1)
+                yield Words(said, "warning")
+
+
+def _limits(runs: Sequence[PastRun]) -> dict[str, Rule]:
+    """The rule of the last run that has one, by quantity."""
+    found: dict[str, Rule] = {}
+    for run in runs:
+        for entry in run.findings.rules:
+            rule = parse_rule(entry["rule"], metrics_of(run.findings))
+            if not rule.on_width:
+                found[rule.quantity] = rule
+    return found
+
+
+def _trend(
+    id_: str, name: str, series: Sequence[Measured | None], rule: Rule | None
+) -> Chart | None:
+    """One number over the runs, with its intervals and the limit; None where none has a value."""
+    known = [
+        (at, found)
+        for at, found in enumerate(series, start=1)
+        if isinstance(found, Estimate) and found.value is not None
+    ]
+    if not known:
+        return None
+    label = say("history.trend", name=name, n=len(known))
+    draw = partial(_trend_figure, known, len(series), rule)
+    return chart(name, f"trend-{id_}", f"trend{id_}-", label, draw)
+
+
+def _trend_figure(
+    known: Sequence[tuple[int, tuple[float, float, float]]],
+    runs: int,
+    rule: Rule | None,
+    slots: Slots,
+) -> Figure:
+    figure, axes = new_axes(*SIZE, MARGINS)
+    blue, orange = COLOURS["before"], COLOURS["after"]
+    for at, found in known:
+        axes.plot([at, at], ends_of(found)[::2], color=blue, lw=1.4)
+    values = [ends_of(found)[1] for _, found in known]
+    axes.plot([at for at, _ in known], values, "o-", lw=1, color=blue, label=say("history.value"))
+    if rule is not None:
+        label = say("history.limit", limit=f"{rule.limit:g}")
+        axes.axhline(rule.limit, color=orange, dashes=DASHES["dashed"], label=label)
+    axes.set_xticks(range(1, runs + 1), [str(at) for at in range(1, runs + 1)])
+    axes.set_xlim(0.6, runs + 0.4)
+    legend(axes, x="history.head.run")
+    return figure
+
+
+def comparison_lines(found: Comparison, every: bool = False) -> list[str]:
+    """What moved between two runs in sentences, the count last.
+
+    Args:
+        found: the comparison.
+        every: also what stayed within its interval, and what neither run could measure.
+    """
+    lines = [say("diff.data", data=", ".join(found.data))] if found.data else []
+    for name, (a, b) in found.settings.items():
+        lines.append(say("diff.setting", name=name, before=_short(a), after=_short(b)))
+    for key, names in (("diff.only_a", found.only_before), ("diff.only_b", found.only_after)):
+        lines += [say(key, names=", ".join(names))] if names else []
+    counts = {
+        verdict: [one for one in found.changes if one.verdict == verdict]
+        for verdict in (MOVED, UNKNOWN, WITHIN)
+    }
+    for verdict, changes in counts.items():
+        for one in changes:
+            sides = (one.before, one.after)
+            measured = any(isinstance(side, Estimate) and side.n for side in sides)
+            if every or verdict == MOVED or (verdict == UNKNOWN and measured):
+                lines.append(_line(one))
+    for rule in found.rules:
+        old, new = (rule[side] or say("diff.no_rule") for side in ("before", "after"))
+        of = {"rule": rule["rule"], "name": rule["candidate"]}
+        lines.append(say("diff.rule", before=old, after=new, **of))
+    for proof in found.guarantees:
+        known = {(True, False): "weaker", (False, True): "stronger", (True, True): "incomparable"}
+        moved = say(f"diff.{known.get((proof['weaker'], proof['stronger']), 'changed')}")
+        lines.append(say("diff.proof", name=proof["candidate"], moved=moved))
+    return [*lines, _summary(counts[MOVED], len(counts[WITHIN]), len(counts[UNKNOWN]))]
+
+
+def _line(one: Change) -> str:
+    sides = [say("diff.unmeasured") if x is None else str(x) for x in (one.before, one.after)]
+    which = "" if one.worse is None else say("diff.worse" if one.worse else "diff.better")
+    gap = "" if one.difference is None else say("diff.gap", gap=one.difference)
+    of = {"quantity": one.quantity, "name": one.candidate, "before": sides[0], "after": sides[1]}
+    return say("diff.line", verdict=f"{one.verdict}{which}", **of) + gap
+
+
+def _summary(moved: Sequence[Change], within: int, unknown: int) -> str:
+    compared = len(moved) + within
+    known = [one.difference for one in moved if one.difference is not None]
+    chance = ""
+    if known:
+        chance = say("diff.chance", n=f"{compared * (1 - known[0].confidence):.1f}")
+    return say("diff.summary", n=len(moved), of=compared, chance=chance, unknown=unknown)
+
+
+def _short(value: object) -> str:
+    text = say("diff.none") if value is None else str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
