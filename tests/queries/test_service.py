@@ -6,6 +6,7 @@ import io
 import json
 import math
 import os
+import tempfile
 import threading
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -23,6 +24,7 @@ from starlette.testclient import TestClient
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
+from lethe.queries import ask as asking
 from lethe.queries.charge import Charge
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.plan import Limits
@@ -40,6 +42,7 @@ from lethe.queries.service.access import (
 from lethe.queries.service.openapi import document
 from lethe.queries.service.query_service import DatasetConfig, QueryService, Served
 from lethe.queries.service.web import build, check_place
+from lethe.queries.table import measure
 
 SECRET = 424_242.4242  # a value that one row has and no message may hold
 ROWS = 400
@@ -495,6 +498,29 @@ def test_a_table_that_is_replaced_answers_no_more(tmp_path, suffix):
     assert world.spent() == 5 * 10**8
     assert world.clients["alice"].get("/v1/tables").json()["tables"][0]["columns"] == {"x": "whole"}
     world.close()
+
+
+def test_a_question_on_a_table_that_is_opened_anew_meanwhile_is_not_answered(tmp_path, monkeypatch):
+    path, spills = tmp_path / "p.parquet", tmp_path / "spills"
+    spills.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(spills))
+    pq.write_table(pa.table({"x": [1] * 50}), path)
+    registered(path)
+    world = World(tmp_path, path, {"alice": 1.0})
+
+    def written_meanwhile(*question, **more):
+        path.write_bytes(path.read_bytes())
+        world.service.plan("people", "count()", {"epsilon": 1.0})
+        assert len(list(spills.iterdir())) == 1  # nothing of the old table is left
+        return measure(*question, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asking, "measure", written_meanwhile)
+        assert world.ask("count()").status_code == 503
+    assert world.spent() == 10**8  # as when they are written while they are read
+    assert world.ask("count() where x > 0").status_code == 200
+    world.close()
+    assert not list(spills.iterdir())
 
 
 def test_tokens_are_kept_as_hashes_and_seen_at_once(tmp_path):

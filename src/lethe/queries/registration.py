@@ -226,10 +226,8 @@ def load(path: Path, source: Path | None = None) -> Registered:
             raise KeyError("format")
         rows = document.get("url") or document["rows"]
         folder, copied = path.resolve().parent, bool(document["copied"])
-        # Earlier versions did not write down where the file lies; both may have been renamed since.
-        beside = folder / path.stem
-        kept = folder / (document.get("raw") or str(document["name"]))
-        raw = folder / source if source else beside if beside.is_file() else kept
+        beside = folder / path.stem  # both may have been renamed since
+        raw = folder / (source or (beside if beside.is_file() else document["raw"] or ""))
         registered = Registered(
             str(document["name"]),
             Schema.of(document["schema"]["columns"], str(path)),

@@ -332,7 +332,7 @@ class QueryService:
     def _reading(self, config: DatasetConfig) -> Iterator[Table]:
         """The open table; opened anew when its file was replaced.
 
-        The old one closes with the last question that still runs on it.
+        A question that still runs on the old one is not answered: its rows were written meanwhile.
 
         Raises DataUnavailable: the file is missing or cannot be read.
         """
@@ -340,7 +340,9 @@ class QueryService:
             table = self._tables[config.name]
             try:
                 if table.registered.version != table.opened:
-                    table = self._tables[config.name] = _opened(config)
+                    old, table = table, _opened(config)
+                    self._tables[config.name] = table
+                    old.close()
             except (OSError, InputError) as error:
                 raise DataUnavailable(f"{config.path} cannot be read: {error}") from error
         try:
