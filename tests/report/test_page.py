@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError, RunFailed
 from lethe.evidence.findings import Findings, schema
-from lethe.report import CONTEXT_FIELDS, NOT_PROVIDED, markdown, render, render_several, show, write
+from lethe.report import CONTEXT_FIELDS, NOT_PROVIDED, markdown, render, render_several, write
 from lethe.report.catalogue import say
-from lethe.report.page import CONTENT_POLICY, apart, files, read
+from lethe.report.page import CONTENT_POLICY, apart, files
 
 EVIL = "<script>alert(1)</script>\"'&$x$"
 VOID = {"meta", "link", "br", "input", "path", "line", "circle", "rect", "use"}
@@ -338,20 +338,3 @@ def test_import_stays_light() -> None:
         "sys.exit(any(m in sys.modules for m in ('matplotlib', 'jinja2', 'numpy', 'scipy')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_medium_says_the_same_headline(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
-    from lethe.report.terminal import print_findings
-
-    found = findings(kind)
-    first = read(found, MANIFEST).first
-    print_findings(found, "run")
-    out = capsys.readouterr().out
-    assert first.headline in out and out.endswith("report: run/report.html\n")
-    assert all(f"{card.title}:" in out and card.large in out for card in first.cards)
-    plain = re.sub(r"\\([\\`*_{}\[\]<>#|~&!])", r"\1", markdown([(found, MANIFEST)]))
-    assert first.headline in plain
-    shown = show(found, MANIFEST)
-    assert first.headline in repr(shown)
-    assert 'sandbox="allow-scripts"' in shown._repr_html_()
