@@ -97,3 +97,11 @@ def no_page() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lethe.report.page.files", lambda *_: ())
         yield
+
+
+@pytest.fixture(scope="module")
+def no_drawing() -> Iterator[None]:
+    """Charts of a page are empty: matplotlib takes most of its time, for tests of words."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lethe.report.static_svg.inline", lambda *_: '<svg class="chart static" >')
+        yield

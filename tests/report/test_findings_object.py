@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import html.parser
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from lethe.evidence.frame import MEASURED, rows
 from lethe.report import markdown, render
 from lethe.report.page import charts_of, read
 from lethe.report.page import files as files_of_page
+
+pytestmark = pytest.mark.usefixtures("no_drawing")
 
 COLUMNS = ["candidate", "attack", "metric", "fpr", "value", "low", "high", "n"]
 HOSTILE = "<script>alert(1)</script>\x1b[2J\nx"
@@ -158,7 +161,7 @@ def test_every_chart_of_the_page_is_a_figure(kind):
     import numpy as np
 
     for chart in charts_of(findings(kind)):
-        figure = findings(kind).plot(chart.name)
+        figure = chart.draw()
         (axes,) = figure.axes
         figure.draw_without_rendering()
         words = [axes.get_xlabel(), axes.get_ylabel(), *(t.get_text() for t in axes.texts)]
@@ -169,15 +172,9 @@ def test_every_chart_of_the_page_is_a_figure(kind):
         assert axes.get_xlabel() and not any("slot0" in word for word in words)
         inside = figure.get_tightbbox().extents - np.r_[0, 0, figure.get_size_inches()]
         assert np.all(inside[:2] > -0.02) and np.all(inside[2:] < 0.02), (chart.name, inside)
-
-
-def test_names_on_the_frontier_lie_apart(kind):
-    if "frontier" not in {chart.name for chart in charts_of(findings(kind))}:
-        pytest.skip("nothing was compared")
-    figure = findings(kind).plot("frontier")
-    boxes = [text.get_window_extent() for text in figure.axes[0].texts]
-    pairs = [(one, two) for at, one in enumerate(boxes) for two in boxes[at + 1 :]]
-    assert not any(one.overlaps(two) for one, two in pairs)
+        if chart.name == "frontier":  # names lie apart
+            boxes = [text.get_window_extent() for text in axes.texts]
+            assert not any(one.overlaps(two) for one, two in itertools.combinations(boxes, 2))
 
 
 def test_the_frontier_draws_the_numbers_of_the_document():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -11,12 +12,16 @@ from documents import KINDS, MANIFEST, document, findings
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
+from lethe.report import markdown, show
 from lethe.report.common import room_of
 from lethe.report.first_screen import first_screen
 from lethe.report.frontier_chart import points
 from lethe.report.of_model import Model
 from lethe.report.page import read, together
 from lethe.report.severity import LEVELS
+from lethe.report.terminal import print_findings
+
+pytestmark = pytest.mark.usefixtures("no_drawing")
 
 
 def first(kind: str, changed: dict[str, Any] | None = None) -> Any:
@@ -416,3 +421,18 @@ def test_a_guess_that_is_always_right_is_written_out() -> None:
     from lethe.report.first_screen import share_sentence
 
     assert share_sentence(Estimate(1.0, 1.0, 1.0, 0.95, "", 9), 1.0)[2] == "100 %"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_medium_says_the_same_headline(kind: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = findings(kind)
+    first = read(found, MANIFEST).first
+    print_findings(found, "run")
+    out = capsys.readouterr().out
+    assert first.headline in out and out.endswith("report: run/report.html\n")
+    assert all(f"{card.title}:" in out and card.large in out for card in first.cards)
+    plain = re.sub(r"\\([\\`*_{}\[\]<>#|~&!])", r"\1", markdown([(found, MANIFEST)]))
+    assert first.headline in plain
+    shown = show(found, MANIFEST)
+    assert first.headline in repr(shown)
+    assert 'sandbox="allow-scripts"' in shown._repr_html_()
