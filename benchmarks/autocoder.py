@@ -31,12 +31,13 @@ from torch import nn
 from lethe.data.dataset import Dataset
 from lethe.data.text import encode, find_encoder, load_narratives
 from lethe.evidence.one_run import Guesses
-from lethe.membership.audit import Silent, audit_model, open_run
+from lethe.membership.audit import Silent, audit_model, baseline_spec
 from lethe.membership.one_run import plan_canaries
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.dp_sgd.candidate import PrivateTraining
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.swag_release.mechanism import DrawMethod, PosteriorDraw, swag_ppm
+from lethe.training.folder import RunFolder
 from lethe.training.models import mlp
 from lethe.training.recipe import TorchRecipe
 
@@ -149,7 +150,8 @@ def main() -> None:
     settings = AuditSettings(
         models=given.models, mitigations=("weighted", "removal"), predictions=True
     )
-    with open_run(given.runs / "audit", data, recipe, settings) as folder:
+    name = baseline_spec(data, recipe, settings).hash()
+    with RunFolder(given.runs / "audit", name) as folder:
         findings = audit_model(data, recipe, settings, folder, Silent(), extra=extra)
         folder.write("findings.json", findings.to_bytes())
     print(f"audited in {time.perf_counter() - start:.0f} s", flush=True)

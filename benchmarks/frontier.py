@@ -25,11 +25,12 @@ from strength import cifar, table
 
 import lethe
 from lethe.data.dataset import Dataset
-from lethe.membership.audit import Silent, audit_model, baseline_spec, open_run
+from lethe.membership.audit import Silent, audit_model, baseline_spec
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
 from lethe.mitigations.dp_sgd.public_weights import public_weights
 from lethe.mitigations.mitigation import Mitigation
+from lethe.training.folder import RunFolder
 from lethe.training.loop import default_layout, train_models
 from lethe.training.recipe import TorchRecipe, Work
 
@@ -209,7 +210,8 @@ def measured(name: str, models: int, runs: Path, short: bool) -> dict[str, Any]:
     if not short:
         weights = public_weights(data.features, data.labels, pool, recipe, seed=settings.seed)
         extra += [IndividualPrivacy(found[8.0][0], given) for given in (None, weights)]
-    with open_run(runs / name, data, recipe, settings) as folder:
+    spec = baseline_spec(data, recipe, settings)
+    with RunFolder(runs / name, spec.hash()) as folder:
         findings = audit_model(data, recipe, settings, folder, Silent(), extra=extra)
         folder.write("findings.json", findings.to_bytes())
     rows = [row(candidate) for candidate in findings.candidates]

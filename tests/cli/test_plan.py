@@ -32,7 +32,7 @@ def test_a_plan_and_the_audit_that_follows(tmp_path):
     common += ("--attack", "lira-online", "loss-threshold")
     done = inside("plan", *common, "--pilot", "8", "--precision", "tpr@0.1 within 50%")
     assert done.returncode == 0, done.stderr
-    for word in ("a pilot of 8 models", "tpr@.01", "r(t)", "tpr@0.1 within 50%", "goes on from"):
+    for word in ("a pilot of 8 models", "tpr@.01", "tpr@0.1 within 50%", "goes on from"):
         assert word in done.stdout
     assert json.loads((out / "plan.json").read_text())["pilot_models"] == 8
     audited = inside("audit", "model", *common, "--until", "width(auc) < 0.9")
@@ -46,6 +46,7 @@ def test_a_plan_and_the_audit_that_follows(tmp_path):
     [
         (("plan", "digits", "--pilot", "4"), "pilot=4 must be at least 8"),
         (("plan", "digits", "--precision", "tpr@0.01<0.1"), "is a verdict, not a width"),
+        (("plan", "digits", "--rule", "tpr@0.01<=0.1"), "of records a plan says how narrow"),
         (("plan", GOLDEN, "--rule", "tpr@0.01<=0.1"), "has no estimate to plan by"),
         (("plan", "digits", "--group", "user"), "group='user' is for files"),
         (("audit", "model", "digits", "--until", "tpr@0.01<=0.05"), "is a verdict, not a width"),
@@ -87,6 +88,6 @@ def test_a_plan_recommends_and_says_what_to_type(tmp_path, monkeypatch, capsys):
     assert told[2].startswith(
         "lethe audit model breast-cancer --rows 200 --attack lira-online --mitigations none"
     )
-    assert ("--models" in told[2]) == (told[1] != "64")
+    assert told[2].endswith(f"--models {told[1]}")
     (plan,) = Path("lethe-runs").glob("*/plan.json")
     assert json.loads(plan.read_text())["recommended"]["models"] == int(told[1]) >= 64

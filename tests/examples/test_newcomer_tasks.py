@@ -226,7 +226,7 @@ KEPT = {
         net.register_buffer("bank", torch.tensor(X[m]).float())
         look(net, X.astype('float32'))
         """,
-        "rows in Linear.bank",
+        "rows in Linear._buffers.bank",
         1,
     ),
     "words": (

@@ -275,7 +275,8 @@ def test_a_forest_whose_votes_saturate_is_audited_and_warned_about(tmp_path):
     data = subset(digits(), 160, 0)
     recipe = SklearnRecipe(RandomForestClassifier(10))
     settings = AuditSettings(models=16, mitigations=("none",), attack=QUICK)
-    with module.open_run(tmp_path / "run", data, recipe, settings) as run:
+    name = baseline_spec(data, recipe, settings).hash()
+    with RunFolder(tmp_path / "run", name) as run:
         document = audit_model(data, recipe, settings, run, workers=1).to_json()
     jsonschema.validate(document, schema())
     ties = [check for check in document["checks"] if check["name"] == "tied or saturated signals"]

@@ -16,8 +16,10 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import schema
 from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.by_hand import chunks_of
-from lethe.membership.onion import compared, peel, removal, to_remove
+from lethe.membership.candidates import measure
+from lethe.membership.onion import compared, onion, to_remove
 from lethe.membership.settings import AuditSettings
+from lethe.mitigations.obfuscation import BASELINE
 from lethe.training.folder import RunFolder, SettledRun
 from lethe.training.recipe import SklearnRecipe
 
@@ -33,16 +35,11 @@ def test_removing_the_top_brings_others_to_the_surface() -> None:
     gone = to_remove(before)
     assert gone.tolist() == [0, 1, 2, 3]
     risen = np.where(np.isin(np.arange(400), range(4, 24)), 4.0, 0.0)
-    found = compared(before, shadows(members, signals(members, 6, risen)), gone)
-    assert found.stayed.records == 396 and 15 <= found.newly <= 24
-    assert isinstance(found.change, Estimate) and found.change.low > 0
+    stayed, change, newly = compared(before, shadows(members, signals(members, 6, risen)), gone)
+    assert stayed.records == 396 and 15 <= newly <= 24
+    assert isinstance(change, Estimate) and change.low > 0
     again = to_remove(shadows(members, signals(members, 6, risen)), gone=gone)
     assert set(gone) < set(again) and len(again) == 8 and again.max() < 24
-    pool = np.arange(500) >= 100
-    mitigation, weights = removal(1, gone, pool)
-    assert np.flatnonzero(weights == 0).tolist() == [100, 101, 102, 103] and weights.sum() == 496
-    treatment = mitigation.treatment(weights, pool)
-    assert treatment.remove and (treatment.weights == weights).all()
 
 
 def test_where_removal_does_nothing_nobody_is_said_to_rise() -> None:
@@ -52,9 +49,9 @@ def test_where_removal_does_nothing_nobody_is_said_to_rise() -> None:
         members = paired(16, 120, seed)
         before = shadows(members, signals(members, 2 * seed, 0.5))
         after = shadows(members, signals(members, 2 * seed + 1, 0.5))
-        found = compared(before, after, to_remove(before, 0.2))
-        claimed.append(found.change.low > 0)
-        named += found.newly > 0
+        _, change, newly = compared(before, after, to_remove(before, 0.2))
+        claimed.append(change.low > 0)
+        named += newly > 0
     assert np.mean(claimed) <= 0.07 and named <= 11  # 2.5 % and 5 % are meant
 
 
@@ -80,16 +77,21 @@ def test_rounds_go_on_from_where_the_last_one_ended() -> None:
     members = paired(32, 300, 2)
     gaps = [np.where(np.arange(300) // 3 == layer, 6.0, 0.0) for layer in range(3)]
     plain = shadows(members, signals(members, 0, gaps[0]))
-    asked = []
+    asked, pool = [], np.arange(400) >= 100
 
     def train(mitigation, weights):
-        asked.append(np.flatnonzero(weights == 0).tolist())
+        treatment = mitigation.treatment(weights, pool)
+        assert treatment.remove and (treatment.weights == weights).all()
+        asked.append((np.flatnonzero(weights == 0) - 100).tolist())
         return shadows(members, signals(members, len(asked), gaps[len(asked)]))
 
-    layers = list(peel(plain, 2, np.ones(300, bool), train))
-    assert asked == [[0, 1, 2], [0, 1, 2, 3, 4, 5]]
-    assert [len(layer.removed) for layer in layers] == [3, 6]
-    assert plain.ids[3] in layers[0].stayed.ids and plain.ids[3] not in layers[1].stayed.ids
+    settings = AuditSettings(models=32, onion=2, attack=("lira-online",))
+    first, said = measure(plain, BASELINE, None, settings), []
+    rounds, exposed = onion(first, settings, pool, train, 32, said.append)
+    assert asked == [[0, 1, 2], [0, 1, 2, 3, 4, 5]] and len(said) == 2
+    assert [(layer.removed, layer.stayed) for layer in rounds] == [(3, 297), (6, 294)]
+    third = {row["round"] for row in exposed if row["id"] == plain.ids[3]}
+    assert 1 in third and 2 not in third
 
 
 def test_an_audit_tells_who_is_next_resumes_and_trains_by_hand(tmp_path) -> None:

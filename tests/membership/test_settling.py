@@ -11,14 +11,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
-from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.rules import FAIL, PASS, Rule, judge, parse_precision, parse_rule
 from lethe.membership.attacks.attack import Available
 from lethe.membership.measure import run_attacks, strongest_metric
-from lethe.membership.planning import RulePlan
 from lethe.membership.settings import AuditSettings
-from lethe.membership.widths import MOST_MODELS, Supposed, answer, prior_parts
+from lethe.membership.widths import MOST_MODELS, Supposed, answer
 from lethe.training.design import membership
 from lethe.training.shadows import Shadows
 
@@ -33,8 +32,7 @@ MAKERS = (
 
 
 def supposed(rate: float, people: int = 1000, attacks: int = 5) -> Supposed:
-    level = family_confidence(0.95, attacks)
-    return Supposed(rate, 0.01, people, people / 2, level, prior_parts(rate, people))
+    return Supposed(rate, 0.01, people, people / 2, family_confidence(0.95, attacks))
 
 
 def world(seed: int) -> Shadows:
@@ -76,8 +74,9 @@ def test_four_audits_of_five_are_as_narrow_and_as_decided_as_was_promised() -> N
             narrow.append(interval.width <= plan.of(WIDTH, models).high)
         for limit in (2 * plan.rate, plan.rate / 2):
             settled = plan.settle(rule := Rule("tpr", 0.01, limit))
-            if limit > 0.01 and settled.models is not None and settled.models <= 64:
-                decided.append(judge(rule, audited(shadows, settled.models)) == settled.outcome)
+            if limit > 0.01 and settled.sure is not None and settled.sure <= 64:
+                wanted = FAIL if limit < plan.rate else PASS
+                decided.append(judge(rule, audited(shadows, settled.sure)) == wanted)
     assert np.mean(narrow) >= 0.8
     assert np.mean(decided) >= 0.8 and len(decided) >= 30
 
@@ -96,21 +95,16 @@ def test_simulated_audits_are_as_narrow_as_was_promised(models: int) -> None:
 def test_rates_far_from_the_limit_take_few_models_and_those_at_it_none() -> None:
     rule = parse_rule("tpr@0.01<=0.1")
     far, near = supposed(0.03).settle(rule), supposed(0.07).settle(rule)
-    assert far.outcome == near.outcome == PASS and far.models < near.models <= MOST_MODELS
-    assert supposed(0.3).settle(rule).outcome == FAIL
+    assert far.models <= far.sure < near.sure and near.models <= near.sure <= MOST_MODELS
+    assert (
+        "to pass at 7.0%" in near.asked and "to fail at 30.0%" in supposed(0.3).settle(rule).asked
+    )
     at_it = supposed(0.1).settle(rule)
     assert at_it.models is None and "because records differ" in at_it.why
     few = supposed(0.03, people=80).settle(rule)
     assert few.models is None and "100 distinct records" in few.why
-
-
-def test_a_rule_is_planned_at_both_ends_and_in_the_middle() -> None:
-    rate = Estimate(0.09, 0.03, 0.3, 0.9, "", 1000)
-    plan = RulePlan.of(parse_rule("tpr@0.01<=0.1"), rate, supposed)
-    assert [end.outcome for end in plan.ends] == [PASS, "not-enough-evidence", FAIL]
-    assert plan.models == max(plan.ends[0].models, plan.ends[2].models)
-    assert RulePlan.of(parse_rule("auc<=0.6"), rate, supposed).why
-    assert RulePlan.of(parse_rule("tpr@0.01<=0.1"), Refusal("why"), supposed).why == "why"
+    other = supposed(0.03).settle(parse_rule("auc<=0.6"))
+    assert other.models is None and "tpr@0.01 of all records" in other.why
 
 
 def test_a_width_is_planned_by_a_supposed_rate_too() -> None:

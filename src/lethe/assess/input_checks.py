@@ -57,12 +57,10 @@ def stopped(
 ) -> Sequence[Candidate]:
     """The candidates, without an attack that counts or a rule that is decided if a check stops.
 
-    Guarantee: While one does, no candidate passes, and none fails: the verdict is not enough
-        evidence. What lies in the file takes nothing from the attacks, which may then fail a rule.
+    Guarantee: While one does, no candidate passes; none fails unless it stops by its file alone.
     """
-    names = {one.name for one in checks if one.effect == "stops" and not one.in_the_file}
-    names -= set(accept)
-    if not names:
+    stops = [one.name for one in checks if one.effect == "stops" and not one.in_the_file]
+    if not (names := {*stops} - {*accept}):
         return candidates
     why = f"of the input: {', '.join(sorted(names))}"
     return tuple(

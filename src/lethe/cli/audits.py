@@ -9,6 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
+from lethe.cli.tables import print_tables
 from lethe.errors import InputError
 
 if TYPE_CHECKING:
@@ -334,24 +335,19 @@ _PAIRS = 20  # printed; the file has all
 
 def _print_pairs(folder: Path) -> None:
     """Who was named as whom, from the kept table of records: personal data, asked for."""
-    from rich.text import Text
-
     from lethe.data.columns import read_columns
-    from lethe.report.terminal import terminal, titled
 
     kept = next(iter(sorted(folder.glob("records.*"))), None)
     columns = {} if kept is None else read_columns(kept)
-    console = terminal()
     if "attacker" not in columns:
-        console.print(Text("Nobody was named."))
+        print_tables(["Nobody was named."])
         return
     decides = [at for at, one in enumerate(columns["decides"]) if str(one) in ("True", "1")]
-    table = titled("who was named as whom (personal data)")
-    for name in ("person", "record", "attacker", "score"):
-        table.add_column(name)
-    for at in decides[:_PAIRS]:
-        names = [str(columns[name][at]) for name in ("person", "record", "attacker")]
-        table.add_row(*names, f"{float(columns['score'][at]):.3g}")
-    console.print(table)
-    if len(decides) > _PAIRS:
-        console.print(Text(f"and {len(decides) - _PAIRS} more in {kept}"))
+    names = ("person", "record", "attacker")
+    rows = [
+        [*(str(columns[name][at]) for name in names), f"{float(columns['score'][at]):.3g}"]
+        for at in decides[:_PAIRS]
+    ]
+    more = [f"and {len(decides) - _PAIRS} more in {kept}"] * (len(decides) > _PAIRS)
+    title = "who was named as whom (personal data)"
+    print_tables([], ([*names, "score"], rows), after=more, title=title)

@@ -11,6 +11,7 @@ from cyclopts import App
 
 from lethe.cli.options import AsJson, Dataset, LedgerPlace, TableName
 from lethe.cli.register import forget_data
+from lethe.cli.tables import print_tables
 
 if TYPE_CHECKING:
     from lethe.queries.charge import Charge
@@ -164,28 +165,22 @@ def bar(spent: Charge, whole: Charge) -> str:
 
 def _print_status(status: Status) -> None:
     """A bar, the analysts as a table, and plain words."""
-    from rich.text import Text
-
     from lethe.queries.charge import in_words
     from lethe.queries.ledger.words import budget_words
-    from lethe.report.terminal import terminal, titled
 
-    console = terminal()
-    console.print(Text(f"{status.dataset}: {in_words(status.budget)} by {status.unit}"))
     part = status.spent.units / status.budget.units
-    console.print(Text(f"[{bar(status.spent, status.budget)}] {part:.1%} spent"))
-    if status.shares:
-        table = titled()
-        for heading in ("analyst", "own budget", "spent", "can still spend", "queries"):
-            table.add_column(heading, overflow="fold")
-        for share in status.shares:
-            most = "" if share.most_queries is None else f" of {share.most_queries}"
-            own = "-" if share.limit is None else in_words(share.limit)
-            cells = (share.analyst, own, in_words(share.spent), in_words(share.left))
-            table.add_row(*map(Text, (*cells, f"{share.queries}{most}")))
-        console.print(table)
-    for line in budget_words(status):
-        console.print(Text(line))
+    rows = []
+    for share in status.shares:
+        most = "" if share.most_queries is None else f" of {share.most_queries}"
+        own = "-" if share.limit is None else in_words(share.limit)
+        cells = (share.analyst, own, in_words(share.spent), in_words(share.left))
+        rows.append((*cells, f"{share.queries}{most}"))
+    before = (
+        f"{status.dataset}: {in_words(status.budget)} by {status.unit}",
+        f"[{bar(status.spent, status.budget)}] {part:.1%} spent",
+    )
+    headings = ("analyst", "own budget", "spent", "can still spend", "queries")
+    print_tables(before, *[(headings, rows)] * bool(rows), after=budget_words(status))
 
 
 # `lethe budget report`: the ledger as a finished run, with findings and a page.

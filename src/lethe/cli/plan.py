@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,14 +13,16 @@ from lethe.cli import TYPED
 from lethe.cli.audit_model import model
 from lethe.cli.audits import NOT_ASKED
 from lethe.cli.options import command_line, merged, options_for
+from lethe.cli.tables import print_tables
 from lethe.data.tables import load
+from lethe.errors import InputError
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.findings import Findings
 from lethe.membership.settings import AuditSettings
 from lethe.runs.settings import settings_of
 
 if TYPE_CHECKING:
-    from lethe.membership.planning import EstimatePlan, Plan, Row, RulePlan
+    from lethe.membership.planning import EstimatePlan, Plan, Row
     from lethe.membership.widths import Answer, Foreseen
 
 
@@ -44,33 +47,16 @@ def head_words(found: Plan) -> list[str]:
         )
     lines.append(
         f"K: shadow models a candidate. plain, all: wall time for the plain model alone and for "
-        f"all {found.candidates} candidates. tpr@FPR: width of its interval, in percentage points. "
-        "r(t): correlation of the records' exposure between two such audits. top 1%: share of "
-        "the most exposed that both would name."
+        f"all {found.candidates} candidates. tpr@FPR: width of its interval, in percentage points."
     )
     return lines
 
 
-def cost_cells(row: Row) -> list[str]:
-    """What one number of models takes."""
-    return [
-        str(row.models),
-        duration(row.seconds),
-        duration(row.all_seconds),
-        size(row.disk),
-        "-" if row.memory is None else size(row.memory),
-    ]
-
-
-def worth_cells(row: Row) -> list[str]:
-    """What one number of models tells."""
-    ranking = row.ranking
-    return [
-        str(row.models),
-        *(width_cell(width) for width in row.widths.values()),
-        "-" if ranking is None else f"{ranking.reliability:.2f}",
-        "-" if ranking is None else f"{ranking.overlap:.0%}",
-    ]
+def cells(row: Row) -> list[str]:
+    """What one number of models takes, and how wide its intervals are."""
+    memory = "-" if row.memory is None else size(row.memory)
+    times = duration(row.seconds), duration(row.all_seconds)
+    return [str(row.models), *times, size(row.disk), memory, *map(width_cell, row.widths.values())]
 
 
 def width_cell(width: Foreseen) -> str:
@@ -82,12 +68,8 @@ def width_cell(width: Foreseen) -> str:
 
 def refusals(found: Plan) -> list[str]:
     """Why cells are refused, each reason once."""
-    reasons = {
-        width.reason: None
-        for widths in (*(row.widths for row in found.rows), *(w for _, w in found.by_records))
-        for width in widths.values()
-        if isinstance(width, Refusal)
-    }
+    widths = [width for row in found.rows for width in row.widths.values()]
+    reasons = dict.fromkeys(width.reason for width in widths if isinstance(width, Refusal))
     return [f"refused: {reason}" for reason in reasons]
 
 
@@ -100,28 +82,10 @@ def answer_words(found: Answer) -> str:
     return f"{found.asked}: about {found.models} models; with {found.sure} in 9 audits of 10."
 
 
-def rule_words(found: RulePlan) -> str:
-    """How many models settle a rule, and what it comes to at each end of the interval."""
-    if not found.ends:
-        return f"{found.rule}: not planned; {found.why}."
-    known = sorted({end.models for end in found.ends if end.models is not None})
-    head = " and ".join(map(str, dict.fromkeys((*known[:1], *known[-1:]))))
-    sure = "in 4 audits of 5" if all(end.models for end in found.ends) else "in part"
-    settled = f"{'between ' * (len(known) > 1)}{head} shadow models settle it {sure}"
-    parts = [
-        f"at {end.rate:.1%} no number does, {end.why}"
-        if end.models is None
-        else f"at {end.rate:.1%} it would {end.outcome} ({end.models} suffice)"
-        for end in found.ends
-    ]
-    return f"{found.rule}: {settled if known else 'not settled'}: {'; '.join(parts)}."
-
-
-def advice(found: Plan, usual: int, command: str) -> str:
+def advice(found: Plan, command: str) -> str:
     """What to do: a number of models, why, what it takes, and what to type.
 
     Args:
-        usual: the number of models where nobody says one.
         command: of the audit, as it would be typed.
     """
     models, why = found.recommended()
@@ -129,8 +93,6 @@ def advice(found: Plan, usual: int, command: str) -> str:
     takes = (
         "" if row is None else f" About {duration(row.all_seconds)}, every chosen attack included."
     )
-    if models == usual:
-        return f"Recommended: {models} models, the default: {why}.{takes} {command}"
     return f"Recommended: {models} models: {why}.{takes} {command} --models {models}"
 
 
@@ -208,13 +170,12 @@ def plan(
 ) -> int:
     """Train a few of an audit's models and say what the whole would take and tell.
 
-    With `findings.json` of `lethe audit fitted` nothing is trained: its estimate is the pilot. A
-    `--rule` on tpr is planned at both ends of the rate's interval.
+    With `findings.json` of `lethe audit fitted` nothing is trained: its estimate is the pilot, and
+    `--rule "tpr@0.01<=0.1"` is planned at both ends and in the middle of its interval.
 
     The pilot's models stay in the run folder: `lethe audit model` with the same options goes on
-    from them, so no work is lost. Against the number of shadow models K the tables give wall
-    time, memory, disk, how wide the interval of the TPR at 1 % and 0.1 % FPR will be, and how
-    well K models rank the records by exposure.
+    from them, so no work is lost. Against the number of shadow models K the table gives wall
+    time, memory, disk, and how wide the interval of the TPR at 1 % and 0.1 % FPR will be.
 
     Args:
         target: As in `lethe audit model`: built-in data or a file; or findings of a fitted model.
@@ -236,55 +197,43 @@ def plan(
     chosen = settings_of(AuditSettings, options)
     asked = options["precision"] or ()
     if target.endswith(".json") or (Path(target) / "findings.json").is_file():
-        _print_estimate(planning.plan_of_estimate(Findings.load(target), chosen, asked))
+        estimate = planning.plan_of_estimate(Findings.load(target), chosen, asked)
+        _print_estimate(estimate, chosen.rule)
         return 0
     planning.check_asked(options["pilot"], asked)
+    if typed["rule"]:
+        raise InputError(
+            f"rule={typed['rule'][0]!r} is planned from findings.json of `lethe audit fitted`; of "
+            "records a plan says how narrow intervals get: use --precision."
+        )
     records, recipe = load_subject(target, options, chosen)
     build_candidates(chosen, recipe)
     name = baseline_spec(records, recipe, chosen).hash()
     folder = run_folder(options["out"], records.name, name)
     with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
-        found = planning.plan(
-            records,
-            recipe,
-            chosen,
-            run,
-            progress,
-            options["workers"],
-            options["pilot"] or planning.PILOT,
-            asked,
-        )
+        how = options["workers"], options["pilot"] or planning.PILOT, asked
+        found = planning.plan(records, recipe, chosen, run, progress, *how)
         run.write("plan.json", json.dumps(found.to_json(), indent=1).encode() + b"\n")
-    _print(found, chosen.models, folder, _audit_of(target))
+    _print(found, folder, _audit_of(target))
     return 0
 
 
-def _print_estimate(found: EstimatePlan) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(soft_wrap=True, highlight=False)
-    rate = found.rate
-    ends = [end for end in (rate.low, rate.value, rate.high) if end is not None]
-    said = f"{found.name}: estimated tpr@0.01 {rate.value:.1%} ({rate.low:.1%} to {rate.high:.1%}),"
-    console.print(Text(f"{said} of {found.people:,} people or records that can be members."))
-    console.print(Text("K: shadow models. Columns: the interval to be expected at each rate."))
-    table = Table("K", *(f"at {end:.1%}" for end in ends), box=SIMPLE_HEAD, pad_edge=False)
-    for models, row in found.rows:
-        table.add_row(str(models), *(f"{one.low:.1%} to {one.high:.1%}" for one in row))
-    console.print(table)
-    for line in (*map(rule_words, found.rules), *map(answer_words, found.answers)):
-        console.print(Text(line))
-    console.print(
-        Text("The estimate is of 64 models; attacks with fewer find less, and so does their audit.")
+def _print_estimate(found: EstimatePlan, asked: Iterable[str]) -> None:
+    low, middle, high = rates = [f"{rate:.1%}" for rate in found.rates]
+    rows = [
+        [str(models), *(f"{limits.low:.1%} to {limits.high:.1%}" for limits in row)]
+        for models, row in found.rows
+    ]
+    known = [models for entry in found.answers for models in [entry.sure or entry.models] if models]
+    few, many = min(known, default=64), max(known, default=64)
+    rules = "".join(f" --rule {shlex.quote(rule)}" for rule in asked)
+    said = f"{found.name}: estimated tpr@0.01 {middle} ({low} to {high}). K: shadow models; below "
+    said += "each rate the interval to be expected."
+    advised = (
+        f"Recommended: {f'between {few} and ' * (few < many)}{many} models. lethe audit model "
+        f"TABLE --label COLUMN --recipe FILE:NAME --models {many}{rules}"
     )
-    models = max((rule.models or 0 for rule in found.rules), default=0)
-    models = max([models, *(one.models or 0 for one in found.answers)]) or AuditSettings().models
-    rules = "".join(f" --rule {shlex.quote(rule.rule)}" for rule in found.rules if rule.ends)
-    command = f"lethe audit model TABLE --label COLUMN --recipe FILE:NAME --models {models}{rules}"
-    console.print(Text(f"Recommended: {models} models. {command}"))
+    print_tables([said], (["K", *rates], rows), after=[*map(answer_words, found.answers), advised])
 
 
 def _audit_of(target: str) -> str:
@@ -300,33 +249,11 @@ def _audit_of(target: str) -> str:
     return shlex.join(["lethe", "audit", "model", *(kept or [target])])
 
 
-def _print(found: Plan, models: int, folder: Path, command: str) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(soft_wrap=True, highlight=False)
-    for line in head_words(found):
-        console.print(Text(line))
-    who = "records" if found.people == found.records else "persons"
-    by_records = [
-        [f"{round(times * found.people):,}", *map(width_cell, widths.values())]
-        for times, widths in found.by_records
+def _print(found: Plan, folder: Path, command: str) -> None:
+    headings = ("K", "plain", "all", "disk", "memory", "tpr@.01", "tpr@.001")
+    after = [
+        *(*refusals(found), *map(answer_words, found.answers), *found.notes),
+        f"The pilot's {found.pilot} models are in {folder}; the audit goes on from them.",
+        advice(found, command),
     ]
-    for headings, rows in (
-        (("K", "plain", "all", "disk", "memory"), map(cost_cells, found.rows)),
-        (("K", "tpr@.01", "tpr@.001", "r(t)", "top 1%"), map(worth_cells, found.rows)),
-        ((f"{who}, K={models}", "tpr@.01", "tpr@.001"), by_records),
-    ):
-        table = Table(*headings, box=SIMPLE_HEAD, pad_edge=False)
-        for row in rows:
-            table.add_row(*row)
-        console.print(table)
-    asked = (*map(answer_words, found.answers), *map(rule_words, found.rules))
-    for line in (*refusals(found), *asked, *found.notes):
-        console.print(Text(line))
-    console.print(
-        Text(f"The pilot's {found.pilot} models are in {folder}; the audit goes on from them.")
-    )
-    console.print(Text(advice(found, AuditSettings().models, command)))
+    print_tables(head_words(found), (headings, map(cells, found.rows)), after=after)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lethe.cli.options import options_for
+from lethe.cli.tables import print_tables
 from lethe.queries.ask import FREE, ask
 from lethe.queries.plan import LIMITS, Limits, make_plan
 from lethe.queries.plan import explain as explained
@@ -116,27 +117,21 @@ def _print_plan(plan: Plan, words: Sequence[str], budget: str | None, dataset: s
 
 def _print_reply(reply: Reply) -> None:
     """The answers as a table, what they cost and what is left."""
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(soft_wrap=True, highlight=False)
     rows = reply.answers.rows
     keys = list(dict.fromkeys(name for row in rows for name in row.key))
-    table = Table(*keys, "answer", "95 % error interval", "noise scale", box=SIMPLE_HEAD)
-    for row in rows[:_PRINTED]:
-        cells = [str(row.key.get(name, "")) for name in keys]
-        scale = "none" if row.scale is None else _number(row.scale)
-        table.add_row(*map(Text, [*cells, _number(row.value), _interval(row), scale]))
-    console.print(table)
-    if len(rows) > _PRINTED:
-        console.print(f"and {len(rows) - _PRINTED:,} more; --json prints all.")
-    if not rows:
-        console.print("No group has enough rows to be shown.")
+    cells = [
+        [
+            *(str(row.key.get(name, "")) for name in keys),
+            *(_number(row.value), _interval(row)),
+            "none" if row.scale is None else _number(row.scale),
+        ]
+        for row in rows[:_PRINTED]
+    ]
+    more = [f"and {len(rows) - _PRINTED:,} more; --json prints all."] * (len(rows) > _PRINTED)
+    none = ["No group has enough rows to be shown."] * (not rows)
     notes = dict.fromkeys(note for row in rows for note in row.notes)
-    for line in (*dict.fromkeys(row.mechanism for row in rows), *notes, _paid(reply)):
-        console.print(Text(line))
+    after = (*more, *none, *dict.fromkeys(row.mechanism for row in rows), *notes, _paid(reply))
+    print_tables([], ([*keys, "answer", "95 % error interval", "noise scale"], cells), after=after)
 
 
 def _would_cost(plan: Plan, budget: str, dataset: str | None) -> str:

@@ -200,15 +200,6 @@ def public_of(
     return public
 
 
-def open_run(path: Path | str, data: Dataset, recipe: Recipe, settings: AuditSettings) -> RunFolder:
-    """The run folder of an audit, to be used in a `with` statement.
-
-    Raises:
-        InputError: the folder holds something else; see `RunFolder`.
-    """
-    return RunFolder(Path(path), baseline_spec(data, recipe, settings).hash())
-
-
 def audit_model(
     data: Dataset,
     recipe: Recipe,

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
+from lethe.assess.run import check
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.rules import Rule
@@ -44,17 +45,8 @@ class Check:
 
     def to_json(self, candidate: str) -> dict[str, Any]:
         """Plain values for `findings.json`."""
-        document: dict[str, Any] = {
-            "name": self.name,
-            "candidate": candidate,
-            "status": self.status,
-            "detail": self.detail,
-        }
-        if self.attack:
-            document["attack"] = self.attack
-        if self.estimate is not None:
-            document["estimate"] = self.estimate.to_json()
-        return document
+        row = check(self.name, self.status, self.detail, candidate, self.estimate)
+        return {**row, "attack": self.attack} if self.attack else row
 
 
 def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
@@ -341,10 +333,9 @@ def self_checked(
             checked[name] = replace(checked[name], failed=f"null audit: {audits[name].detail}")
 
     turned = [direction(one, mitigated) for one in results.values() if one.turned is not None]
-    for check in turned:
-        if check.status == FAIL:
-            failed = f"{check.name}: {check.detail}"
-            checked[check.attack] = replace(checked[check.attack], failed=failed)
+    for one in turned:
+        if one.status == FAIL:
+            checked[one.attack] = replace(checked[one.attack], failed=f"{one.name}: {one.detail}")
     while (best := strongest(checked, fpr)) not in audits:
         audit(best, shadows)
     few = part_of(shadows, seed, _AUDITED)

@@ -6,8 +6,7 @@ A round's records are chosen on one half of the models, what their removal did i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,25 +31,6 @@ from lethe.mitigations.obfuscation import Obfuscation
 from lethe.training.shadows import Shadows
 
 Weights = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Layer:
-    """What one removal did to the records that stayed.
-
-    Attributes:
-        removed: (n,) rows that were removed, in this round and before, ascending.
-        stayed: the models that were trained without them, on the other records.
-        exposure: of the other records.
-        change: mean change of t of the others since the round before, positive = more exposed.
-        newly: how many of them became more exposed, false discoveries held at 5 %.
-    """
-
-    removed: NDArray[np.intp]
-    stayed: Shadows
-    exposure: Exposure
-    change: Measured
-    newly: int
 
 
 def to_remove(
@@ -104,31 +84,6 @@ def removal(
     return Obfuscation(f"onion-{number}", title, how, needs_weights=True), weights
 
 
-def peel(
-    plain: Shadows,
-    rounds: int,
-    pool: NDArray[np.bool_],
-    train: Callable[[Obfuscation, Weights], Shadows],
-    confidence: float = 0.95,
-    chosen_on: int | None = None,
-) -> Iterator[Layer]:
-    """Remove the most exposed 1 % of the records, train again without them, and so on.
-
-    Args:
-        plain: the models of everybody.
-        rounds: how often.
-        pool: (all records,) True where a record can be a member.
-        train: the models of a round, in the same splits.
-        chosen_on: models that records are chosen on, the first of them; all by default.
-    """
-    before, gone = plain, np.zeros(0, np.intp)
-    for number in range(1, rounds + 1):
-        gone = to_remove(before.first(chosen_on or before.models), gone=gone)
-        after = train(*removal(number, gone, pool))
-        yield compared(before, after, gone, confidence)
-        before = after
-
-
 def onion(
     first: Measurement,
     settings: AuditSettings,
@@ -141,7 +96,9 @@ def onion(
 
     Args:
         first: of the plain models.
-        pool, train, chosen_on: see `peel`.
+        pool: (all records,) True where a record can be a member.
+        train: the models of a round, in the same splits.
+        chosen_on: models that records are chosen on, the first of them.
         say: told of each round.
 
     Returns: A row a round, for the findings; and a row for each record that is among the most
@@ -149,18 +106,21 @@ def onion(
     """
     confidence = settings.confidence
     rows, names = [], _most_exposed(0, first.shadows, first.exposure, confidence)
-    layers = peel(first.shadows, settings.onion, pool, train, confidence, chosen_on)
-    for number, layer in enumerate(layers, start=1):
+    before, gone = first.shadows, np.zeros(0, np.intp)
+    for number in range(1, settings.onion + 1):
+        gone = to_remove(before.first(chosen_on), gone=gone)
+        after = train(*removal(number, gone, pool))
+        stayed, change, newly = compared(before, after, gone, confidence)
+        before, exposure = after, expose(stayed, confidence=confidence)
         # The attack was chosen on the plain models, so nothing is picked here.
         tried = (first.best,), settings.fprs(), confidence, settings.variance, settings.seed
-        risk = run_attacks(layer.stayed, *tried)[first.best].metric(first.risk_fpr)
-        names += _most_exposed(number, layer.stayed, layer.exposure, confidence)
-        top = layer.exposure.top_t
-        sizes = len(layer.removed), layer.stayed.records
-        rows.append(OnionRound(*sizes, first.best, risk, top, layer.change, layer.newly))
+        risk = run_attacks(stayed, *tried)[first.best].metric(first.risk_fpr)
+        names += _most_exposed(number, stayed, exposure, confidence)
+        sizes = len(gone), stayed.records
+        rows.append(OnionRound(*sizes, first.best, risk, exposure.top_t, change, newly))
         say(
-            f"onion {number}: {len(layer.removed)} records removed; {layer.newly} of the others "
-            f"became more exposed, the 1 % most exposed of them have a mean t of {top}"
+            f"onion {number}: {len(gone)} records removed; {newly} of the others became more "
+            f"exposed, the 1 % most exposed of them have a mean t of {exposure.top_t}"
         )
     return rows, names
 
@@ -183,13 +143,15 @@ def _most_exposed(
 
 def compared(
     before: Shadows, after: Shadows, removed: NDArray[np.intp], confidence: float = 0.95
-) -> Layer:
+) -> tuple[Shadows, Measured, int]:
     """What a removal did to the records that stayed, read on the second half of the models.
 
     Args:
         before: the models of the round before.
         after: models trained without the removed records, in the same splits.
 
+    Returns: the new models on the records that stayed; the mean change of t of these, positive =
+        more exposed; how many became more exposed, false discoveries held at 5 %.
     Raises InputError: the two differ in splits.
     """
     if before.members.shape != after.members.shape or (before.members != after.members).any():
@@ -205,4 +167,4 @@ def compared(
     if len(rows) and old.models >= 6:
         change = mean_change(new, old, rows, confidence)
     newly = newly_exposed(known[1], known[0], rows) if len(rows) else 0
-    return Layer(removed, stayed, expose(stayed, confidence=confidence), change, newly)
+    return stayed, change, newly

@@ -6,7 +6,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,7 +17,7 @@ from lethe.data.dataset import Dataset
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
-from lethe.evidence.plain import plain, read
+from lethe.evidence.plain import described, plain, read
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.rules import Precision, Rule, parse_precision, parse_rule
 from lethe.files import write_whole
@@ -25,23 +25,17 @@ from lethe.membership.attacks.registry import AUTO
 from lethe.membership.audit import Show, Silent, Trainer, baseline_spec
 from lethe.membership.candidates import build_candidates
 from lethe.membership.document import Measurement
-from lethe.membership.measure import run_attacks, strongest
 from lethe.membership.settings import AuditSettings
 from lethe.membership.widths import (
-    FEWEST_MODELS,
     MINIMUM_PILOT,
     MOST_MODELS,
     SURE,
     Answer,
     Foreseen,
-    Ranking,
-    Settled,
     Supposed,
     Width,
     Widths,
     answer,
-    foresee_ranking,
-    prior_parts,
 )
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping
 from lethe.training.chunks import ChunkJob, train_chunk
@@ -65,6 +59,7 @@ class Cost:
             models were there already and nobody had timed them.
     """
 
+    keys: ClassVar = {"seconds": "seconds_per_model", "width": "chunk_width"}
     seconds: float | None
     worker_bytes: int | None  # peak memory of a worker process; None likewise
     own_bytes: int  # peak memory of this process so far
@@ -172,20 +167,13 @@ PILOT = 16
 """Models of a pilot: eight pairs; a variance from fewer is off by more than half too often."""
 
 RATES = (0.01, 0.001)
-ESTIMATED_FPR = 0.01
-"""FPR of the rate that is estimated from one fitted model."""
 _GRID = (8, 16, 32, 64, 128, 256, 512, 1024)
 _ENOUGH, _LITTLE = 64, 0.1
-_RECORDS = (0.5, 1.0, 2.0, 4.0)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One size of an audit.
-
-    Attributes:
-        ranking: what a ranking by exposure is worth; None where too few records have a t-score.
-    """
+    """One size of an audit."""
 
     keys: ClassVar = {"disk": "disk_bytes", "memory": "memory_bytes", "widths": "tpr_width"}
     models: int  # K, shadow models a candidate
@@ -194,43 +182,6 @@ class Row:
     disk: int  # bytes, all candidates
     memory: int | None  # bytes, workers and the process that measures
     widths: dict[float, Foreseen]  # of the TPR at each of `RATES`
-    ranking: Ranking | None
-
-
-@dataclass(frozen=True)
-class RulePlan:
-    """How many models settle a rule, whatever the rate is within an interval.
-
-    Attributes:
-        rule: as it is written.
-        ends: at the lower end of the interval, at its value, and at the upper end.
-        why: why nothing is foreseen; empty where it is.
-    """
-
-    rule: str
-    ends: tuple[Settled, ...]
-    why: str = ""
-
-    @classmethod
-    def of(
-        cls, rule: Rule, rate: Measured | None, suppose: Callable[[float], Supposed]
-    ) -> RulePlan:
-        """Settle a rule at the ends and the value of a rate.
-
-        Args:
-            suppose: from a rate to the audit that has it.
-        """
-        if rule.metric != "tpr" or rule.on_width or rule.group or rate is None:
-            return cls(str(rule), (), "a plan settles rules on tpr of all records")
-        if isinstance(rate, Refusal):
-            return cls(str(rule), (), rate.reason)
-        ends = (rate.low, rate.value, rate.high)
-        return cls(str(rule), tuple(suppose(end).settle(rule) for end in ends if end is not None))
-
-    @property
-    def models(self) -> int | None:
-        """The number that settles it at every end that any number settles; None if none does."""
-        return max((end.models for end in self.ends if end.models is not None), default=None)
 
 
 @dataclass(frozen=True)
@@ -238,16 +189,14 @@ class EstimatePlan:
     """How many shadow models settle what was estimated from one fitted model.
 
     Attributes:
-        people: that can be members in an audit of the same records.
-        rate: TPR at 1 % FPR with its interval.
-        rows: numbers of models, each with the limits to be expected at the ends and the value.
+        rates: of the TPR at 1 % FPR, the lower end of the estimate, its value and the upper end.
+        rows: numbers of models, each with the interval to be expected at each rate.
+        answers: to each rule at each rate, then to the precisions asked for.
     """
 
     name: str
-    people: int
-    rate: Estimate
+    rates: tuple[float, ...]
     rows: tuple[tuple[int, tuple[Estimate, ...]], ...]
-    rules: tuple[RulePlan, ...]
     answers: tuple[Answer, ...]
 
 
@@ -256,53 +205,43 @@ def plan_of_estimate(
 ) -> EstimatePlan:
     """Plan an audit by the estimate that `lethe audit fitted` made; nothing is trained.
 
-    The audit is thought of as one of the same records, by models of the same kind. Rules are those
-    of the settings, or else those that the findings were judged by.
+    The audit is thought of as one of the same records, by models of the same kind.
 
     Raises InputError: the findings hold no estimate.
     """
-    asked = check_asked(None, precision)
-    quantity = Rule("estimated", ESTIMATED_FPR, 0.0).quantity
+    quantity = Rule("estimated", RATES[0], 0.0).quantity
     measures = findings.candidates[0]["measures"] if findings.candidates else {}
     rate: Measured | None = read(Measured, measures.get(quantity))
     if not isinstance(rate, Estimate) or rate.value is None:
-        why = f": {rate.reason}" if isinstance(rate, Refusal) else ""
         raise InputError(
-            f"{findings.subject['name']} has no estimate to plan by{why}. Plan by the records: "
+            f"{findings.subject['name']} has no estimate to plan by"
+            f"{f': {rate.reason}' if isinstance(rate, Refusal) else ''}. Plan by the records: "
             "lethe plan TABLE --label COLUMN --recipe FILE:NAME."
         )
-    counts = (findings.data["people"], findings.data["records"])
-    people, records = (round((1 - settings.holdout) * count) for count in counts)
+    inside = 1 - settings.holdout
+    people, records = (round(inside * findings.data[name]) for name in ("people", "records"))
     attacks = AUTO if {*settings.attack} & {"auto", "all"} else settings.attack
     level = family_confidence(settings.confidence, len(attacks))
-
-    def suppose(rate: float) -> Supposed:
-        parts = prior_parts(rate, people)
-        return Supposed(rate, ESTIMATED_FPR, people, records / 2, level, parts)
-
+    rates = tuple(end for end in (rate.low, rate.value, rate.high) if end is not None)
+    ends = [Supposed(end, RATES[0], people, records / 2, level) for end in rates]
     rules = settings.rules() or [parse_rule(entry["rule"]) for entry in findings.rules]
     rules = [replace(rule, metric=rule.metric.replace("estimated", "tpr")) for rule in rules]
-    ends = [end for end in (rate.low, rate.value, rate.high) if end is not None]
-    sizes = [models for models in _GRID if models >= FEWEST_MODELS]
     return EstimatePlan(
         findings.subject["name"],
-        people,
-        rate,
-        tuple((models, tuple(suppose(end).limits(models) for end in ends)) for models in sizes),
-        tuple(RulePlan.of(rule, rate, suppose) for rule in dict.fromkeys(rules)),
-        tuple(answer(suppose(rate.value), one) for one in asked),
+        rates,
+        tuple((models, tuple(end.limits(models) for end in ends)) for models in _GRID[1:]),
+        (
+            *dict.fromkeys(end.settle(rule) for rule in rules for end in ends),
+            *(answer(ends[1], one) for one in check_asked(None, precision)),
+        ),
     )
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What `plan` found.
+    """What `plan` found."""
 
-    Attributes:
-        by_records: widths of the TPR at each of `RATES` by number of records (or persons), as a
-            multiple of those there are, with the number of models of the settings.
-    """
-
+    keys: ClassVar = {"pilot": "pilot_models", "rows": "by_models"}
     name: str  # of the data
     records: int  # N that can be members
     people: int  # of them, or N
@@ -310,22 +249,19 @@ class Plan:
     candidates: int  # how many candidates an audit would measure, the plain model included
     cost: Cost  # of the pilot
     rows: tuple[Row, ...]  # sizes by number of models
-    by_records: tuple[tuple[float, dict[float, Foreseen]], ...]
     answers: tuple[Answer, ...]  # to the precisions asked for
-    rules: tuple[RulePlan, ...]  # of the settings, at the ends of the pilot's interval
     notes: tuple[str, ...]  # what the reader must know beside the numbers
 
     def recommended(self) -> tuple[int, str]:
         """How many models to take, and why.
 
         The fewest from which on twice as many narrow the interval by less than a tenth, and at
-        least 64, from which on LiRA gives each record its own variance; or what a precision or a
-        rule takes.
+        least 64, from which on LiRA gives each record its own variance; or what a precision that
+        was asked for takes.
         """
         wanted = [one.sure or one.models for one in self.answers]
-        wanted += [rule.models for rule in self.rules]
         if known := [models for models in wanted if models is not None]:
-            return max(known), f"what the {'precision' if self.answers else 'rule'} takes"
+            return max(known), "what the precision takes"
         rows = [row for row in self.rows if row.models >= _ENOUGH]
         for row, more in zip(rows, rows[1:], strict=False):
             fpr = next((at for at in RATES if isinstance(row.widths[at], Width)), None)
@@ -341,27 +277,9 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `plan.json`."""
-        return {
-            "name": self.name,
-            "records": self.records,
-            "people": self.people,
-            "pilot_models": self.pilot,
-            "candidates": self.candidates,
-            "seconds_per_model": self.cost.seconds,
-            "workers": self.cost.workers,
-            "chunk_width": self.cost.width,
-            "worker_bytes": self.cost.worker_bytes,
-            "model_bytes": self.cost.model_bytes,
-            "stop_bytes": self.cost.stop_bytes,
-            "by_models": plain(self.rows),
-            "by_records": plain(
-                [{"records": times, "tpr_width": widths} for times, widths in self.by_records]
-            ),
-            "answers": plain(self.answers),
-            "rules": plain(self.rules),
-            "recommended": dict(zip(("models", "why"), self.recommended(), strict=True)),
-            "notes": list(self.notes),
-        }
+        fields = {key: plain(getattr(self, name)) for name, key, *_ in described(Plan)}
+        recommended = dict(zip(("models", "why"), self.recommended(), strict=True))
+        return {**fields, "recommended": recommended}
 
 
 def plan(
@@ -392,11 +310,12 @@ def plan(
     >>> from tempfile import TemporaryDirectory
     >>> from sklearn.naive_bayes import GaussianNB
     >>> from lethe.data.tables import load
-    >>> from lethe.membership.audit import open_run
+    >>> from lethe.training.folder import RunFolder
     >>> from lethe.training.recipe import SklearnRecipe
     >>> data, recipe = load("breast-cancer", rows=200), SklearnRecipe(GaussianNB())
     >>> settings = AuditSettings(mitigations=("none",), attack=("loss-threshold",))
-    >>> with TemporaryDirectory() as place, open_run(place, data, recipe, settings) as run:
+    >>> spec = baseline_spec(data, recipe, settings)
+    >>> with TemporaryDirectory() as place, RunFolder(Path(place), spec.hash()) as run:
     ...     found = plan(data, recipe, settings, run, workers=1, pilot=8)
     >>> found.recommended()[0] >= 64
     True
@@ -406,39 +325,27 @@ def plan(
     wide = replace(settings, rule=(*settings.rule, *(str(one.rule) for one in asked)))
     built, _ = build_candidates(settings, recipe)
     trained = sum(not isinstance(mitigation, EarlyStopping) for mitigation in built)
-    measured, cost = run_pilot(
-        data,
-        recipe,
-        wide,
-        folder,
-        show or Silent(),
-        workers or default_workers(),
-        check_models(pilot),
-    )
+    how = show or Silent(), workers or default_workers(), check_models(pilot)
+    measured, cost = run_pilot(data, recipe, wide, folder, *how)
     shadows = measured.shadows
     widths = Widths(measured, settings.confidence)
     sizes = sorted({*_GRID, settings.models})
-    t = measured.exposure.all_models.t
-    ranked: dict[int, Ranking] = {}
-    if int(np.isfinite(t).sum()) >= 2:
-        listed = foresee_ranking(t, shadows.models, sizes, settings.seed)
-        ranked = dict(zip(sizes, listed, strict=True))
-
-    def tpr(models: int, records: float = 1.0) -> dict[float, Foreseen]:
-        return {fpr: widths.of(Rule("tpr", fpr, 1.0, True), models, records) for fpr in RATES}
 
     def row(models: int) -> Row:
         one = cost.train(models)
         # Comparing the stops takes about as long as measuring a candidate.
         score = cost.scoring * models / shadows.models * (2 * len(built) - trained)
+        # Per cell: signal, membership and correctness of each candidate; scores of three attacks.
+        cells = max(0, models - shadows.models) * shadows.records
+        here = cost.own_bytes + cells * (6 * len(built) + 3 * 8)
+        there = cost.worker_bytes and cost.worker_bytes * cost.workers
         return Row(
             models,
             one,
             None if one is None else one * trained + score,
             cost.disk(models, trained - 1),
-            _memory(cost, shadows.records, shadows.models, models, len(built)),
-            tpr(models),
-            ranked.get(models),
+            there and there + here,
+            {fpr: widths.of(Rule("tpr", fpr, 1.0, True), models) for fpr in RATES},
         )
 
     return Plan(
@@ -449,9 +356,7 @@ def plan(
         len(built),
         cost,
         tuple(row(models) for models in sizes),
-        tuple((times, tpr(settings.models, times)) for times in _RECORDS),
         tuple(answer(widths, one) for one in asked),
-        tuple(RulePlan.of(rule, *widths.suppose(rule)) for rule in settings.rules()),
         tuple(_notes(measured, settings, cost)),
     )
 
@@ -466,19 +371,9 @@ def check_asked(pilot: int | None, precision: Sequence[str]) -> list[Precision]:
     for one in asked:
         if one.rule.metric not in ("tpr", "tau", "auc"):
             raise InputError(
-                f"{str(one)!r}: a plan foresees the widths of tpr, tau and auc; for the ranking "
-                "of records see its table."
+                f"{str(one)!r}: a plan foresees the widths of tpr, tau and auc; ask for one."
             )
     return asked
-
-
-def _memory(cost: Cost, records: int, pilot: int, models: int, candidates: int) -> int | None:
-    """Peak of the workers, or of the process that measures, whichever is later and larger."""
-    if cost.worker_bytes is None:
-        return None
-    # Per cell: signal, membership and correctness of each candidate; scores of three attacks.
-    growth = max(0, models - pilot) * records * (6 * candidates + 3 * 8)
-    return cost.worker_bytes * cost.workers + cost.own_bytes + growth
 
 
 def _notes(measured: Measurement, settings: AuditSettings, cost: Cost) -> list[str]:
@@ -487,8 +382,7 @@ def _notes(measured: Measurement, settings: AuditSettings, cost: Cost) -> list[s
     notes = [
         f"Limits in brackets: an audit's width lies between them in about {SURE:.0%} of cases; "
         "the pilot's own variance is an estimate too.",
-        "Attacks gain from more shadow models, so the TPR itself moves with K, and its width with "
-        "it." + _trend(measured, settings),
+        "Attacks gain from more shadow models: with K the TPR moves too, and its width with it.",
     ]
     if settings.variance == "auto" and shadows.models < 64:
         notes.append(
@@ -501,24 +395,3 @@ def _notes(measured: Measurement, settings: AuditSettings, cost: Cost) -> list[s
             "time new ones."
         )
     return notes
-
-
-def _trend(measured: Measurement, settings: AuditSettings) -> str:
-    """The strongest attack's rate with half of the pilot's models and with all of them."""
-    shadows = measured.shadows
-    half = shadows.models // 4 * 2
-    fpr = measured.risk_fpr
-    if half < 4 or fpr is None:
-        return ""
-    whole = measured.results[strongest(measured.results, fpr)].metric(fpr)
-    fewer = run_attacks(
-        shadows.first(half), tuple(measured.results), (fpr,), settings.confidence, settings.variance
-    )
-    rates = [result.metric(fpr) for result in fewer.values()]
-    known = [rate.value for rate in rates if isinstance(rate, Estimate) and rate.value is not None]
-    if len(known) < len(rates) or not isinstance(whole, Estimate) or whole.value is None:
-        return ""
-    return (
-        f" At FPR {fpr:g} it was {max(known):.2%} with {half} models and {whole.value:.2%} with "
-        f"{shadows.models}."
-    )

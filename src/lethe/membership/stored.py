@@ -16,8 +16,8 @@ from lethe.assess.input_checks import InputCheck
 from lethe.data.columns import as_text
 from lethe.errors import LetheError
 from lethe.training.chunks import Spec
-from lethe.training.outputs import fit_sklearn
-from lethe.training.recipe import SklearnRecipe, TorchRecipe
+from lethe.training.outputs import inputs_of, prepared, targets_of
+from lethe.training.recipe import SklearnRecipe, TorchRecipe, take
 from lethe.training.users_code import build_module, seeded, users_code
 
 FEW = 5
@@ -27,13 +27,9 @@ _ROWS = (
     "_x_scores",
 )
 _WRAPPED = ("best_estimator_", "estimator_", "regressor_")
-_TORCH = ("_parameters", "_buffers", "_modules")
 _DEPTH, _OBJECTS, _CELLS = 20, 200_000, 10**8
 _SAMPLE = 500
 """Records that a training function is given, to look at what its model keeps of them."""
-
-Part = tuple[str, Any]
-"""Something that a model holds, behind the path of attributes to it."""
 
 
 def stored_by(spec: Spec) -> list[InputCheck]:
@@ -53,8 +49,8 @@ def stored_by(spec: Spec) -> list[InputCheck]:
     try:
         with users_code("the recipe"), seeded(seed):
             if isinstance(recipe, SklearnRecipe):
-                how = np.array(spec.labels), pool, spec.classes, spec.treatment, seed
-                model, inputs, _ = fit_sklearn(recipe, features, *how)
+                model, inputs = prepared(recipe.estimator, seed), inputs_of(recipe, features)
+                model.fit(take(inputs, pool), targets_of(model, np.array(spec.labels)[pool]))
                 return list(stored(model, inputs, spec.pool, people))
             if isinstance(recipe, TorchRecipe):
                 models = [build_module(recipe.make_module, seed)]
@@ -109,7 +105,7 @@ def stored(
         )
 
 
-def _rows_and_leaves(parts: Sequence[Part], seen: Iterable[Any]) -> Iterator[InputCheck]:
+def _rows_and_leaves(parts: Sequence[tuple[str, Any]], seen: Iterable[Any]) -> Iterator[InputCheck]:
     """Rows and small leaves among the parts of a model; `seen` are its records, step by step."""
     rows = [f"{count:,} rows in {name}" for name, count in _row_tables(parts, seen)]
     if rows:
@@ -134,7 +130,7 @@ def _rows_and_leaves(parts: Sequence[Part], seen: Iterable[Any]) -> Iterator[Inp
         )
 
 
-def _parts(model: Any) -> Iterator[Part]:
+def _parts(model: Any) -> Iterator[tuple[str, Any]]:
     """The model and all that it holds, the least deep first."""
     waiting: deque[tuple[str, Any, int]] = deque([(type(model).__name__, model, 0)])
     seen: dict[int, Any] = {}  # held, or the id of a table made on the way would be used again
@@ -150,8 +146,7 @@ def _parts(model: Any) -> Iterator[Part]:
             continue
         for key, value in _inside(part).items():
             if not isinstance(value, str | bytes | int | float | bool | None):
-                path = name if key in _TORCH else f"{name}.{key}"
-                waiting.append((path, value, depth + 1))
+                waiting.append((f"{name}.{key}", value, depth + 1))
 
 
 def _inside(part: Any) -> Mapping[str, Any]:
@@ -171,7 +166,7 @@ def _inside(part: Any) -> Mapping[str, Any]:
     return {} if isinstance(part, np.ndarray) else getattr(part, "__dict__", {})
 
 
-def _row_tables(parts: Iterable[Part], seen: Iterable[Any]) -> Iterator[tuple[str, int]]:
+def _row_tables(parts: Iterable[tuple[str, Any]], seen: Iterable[Any]) -> Iterator[tuple[str, int]]:
     """Tables in a model and how many rows they hold: by scikit-learn's names, or equal records."""
     known: set[Any] = set()
     for records in {id(records): records for records in seen}.values():

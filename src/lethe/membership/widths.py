@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import fdtri, gammaln
+from scipy.special import fdtri
 
-from lethe.errors import NotMeasurable, check_at_least
+from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.risk import family_confidence, risk_of
 from lethe.evidence.roc import check_resolvable, tau_of
-from lethe.evidence.rules import FAIL, PASS, UNDECIDED, Precision, Rule
+from lethe.evidence.rules import UNDECIDED, Precision, Rule, judge
 from lethe.evidence.twoway import (
     Replicates,
     Spread,
@@ -23,7 +22,6 @@ from lethe.evidence.twoway import (
     interaction_of,
 )
 from lethe.membership.document import Measurement
-from lethe.membership.exposure import TOP_SHARE
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import chance_of, judged, limits_of, strongest
 
@@ -71,11 +69,6 @@ class Forecast:
             (max(2, round(self.pairs * models)), max(2, round(self.clusters * records))),
         )
 
-    def scaled(self, factor: float) -> Forecast:
-        """The same of a rate whose answers vary by so much more."""
-        parts = (self.targets, self.records, self.interaction)
-        return Forecast(*(factor * part for part in parts), self.pairs, self.clusters)
-
     def limits(self, models: float = 1.0, records: float = 1.0) -> tuple[Spread, Spread]:
         """The spread that an audit of that size may find, 10th and 90th percentile.
 
@@ -99,106 +92,7 @@ class Forecast:
         )
 
 
-# How well a number of shadow models ranks the records by exposure, foreseen from a pilot.
-#
-# With K models, half IN and half OUT, and normal signals of equal variance on both sides,
-# d = sqrt(2) t is a standardised difference of two means of n = K/2 values. Hedges (1981) gives its
-# moments with v = K - 2 degrees of freedom: E d = delta / J(v) and E d^2 = v/(v-2) (2/n + delta^2).
-# Solved for the mean and the mean square of the true delta over records they say how much of the
-# spread of t is real; put in again at another K they give the correlation between two independent
-# sets of K models, which is the reliability of classical test theory (for many models it becomes
-# the formula of Spearman and Brown, 1910).
-
 MINIMUM_PILOT = 8
-_DRAWS = 200
-_SIMULATED = 40_000
-
-Float = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Ranking:
-    """What a ranking of the records by t would be worth."""
-
-    keys: ClassVar = {"overlap": "top_overlap"}
-    reliability: float  # expected correlation of t between two independent sets of models
-    low: float  # 10 % limit of it, over records drawn anew
-    high: float  # 90 % limit
-    overlap: float  # expected share of the most exposed 1 % that two such sets have in common
-
-
-def foresee_ranking(t: Float, pilot: int, wanted: list[int], seed: int = 0) -> list[Ranking]:
-    """Reliability and overlap of the top 1 % for other numbers of models.
-
-    Args:
-        t: (N,) t-scores of the pilot; those that are not finite are left out.
-        pilot: models behind them, at least 8.
-        wanted: numbers of models, each at least 6.
-        seed: of the bootstrap over records and of the simulated rankings.
-    """
-    check_at_least("pilot", pilot, MINIMUM_PILOT)
-    rng = np.random.default_rng([seed, 11])
-    d = np.sqrt(2.0) * t[np.isfinite(t)]
-    mean, square = _true_moments(d, pilot)
-    drawn = [_true_moments(d[rng.integers(len(d), size=len(d))], pilot) for _ in range(_DRAWS)]
-    # Drawn in so that their spread is the true one and not that of the pilot.
-    spread = float(d.std())
-    scale = np.sqrt(max(square - mean**2, 0.0)) / spread if spread > 0 else 0.0
-    shrunk = np.asarray(mean + scale * (d - d.mean()))
-    found = []
-    for models in wanted:
-        again = [_reliability(*moments, models) for moments in drawn]
-        low, high = np.quantile(again, [0.1, 0.9])
-        found.append(
-            Ranking(
-                _reliability(mean, square, models),
-                float(low),
-                float(high),
-                _overlap(shrunk, models, rng),
-            )
-        )
-    return found
-
-
-def _j(degrees: float) -> float:
-    """Hedges' J: true over expected standardised difference."""
-    half = degrees / 2
-    return float(np.exp(gammaln(half) - gammaln(half - 0.5)) / np.sqrt(half))
-
-
-def _true_moments(d: Float, models: int) -> tuple[float, float]:
-    """Mean and mean square of the true differences of the records."""
-    v, n = models - 2, models / 2
-    mean = _j(v) * float(d.mean())
-    square = (v - 2) / v * float((d**2).mean()) - 2 / n
-    # No spread beyond chance: all records are then equally exposed.
-    return mean, max(square, mean**2)
-
-
-def _reliability(mean: float, square: float, models: int) -> float:
-    v, n = models - 2, models / 2
-    seen = v / (v - 2) * (2 / n + square) - (mean / _j(v)) ** 2
-    return (square - mean**2) / _j(v) ** 2 / seen
-
-
-def _overlap(true: Float, models: int, rng: np.random.Generator) -> float:
-    """Share of the top 1 % in common of two simulated sets of models."""
-    v, n = models - 2, models / 2
-    top = max(1, round(TOP_SHARE * len(true)))
-    shares = []
-    for _ in range(max(2, -(-_SIMULATED // len(true)))):
-        seen = [
-            np.argpartition(
-                -(rng.normal(size=len(true)) + true * np.sqrt(n / 2))
-                / np.sqrt(rng.chisquare(v, size=len(true)) / v),
-                top - 1,
-            )[:top]
-            for _ in range(2)
-        ]
-        shares.append(len(np.intersect1d(seen[0], seen[1])) / top)
-    return float(np.mean(shares))
-
-
 MOST_MODELS = 4096
 
 
@@ -251,21 +145,6 @@ class Widths:
         value = tau_of(best, fpr).value if rule.metric == "tau" and fpr is not None else best.value
         assert value is not None
         return Width(value, middle, min(low, middle), max(high, middle))
-
-    def suppose(self, rule: Rule) -> tuple[Measured | None, Callable[[float], Supposed]]:
-        """The pilot's rate, and what an audit would have if the rate were another one."""
-        results, fpr = self.pilot.results, rule.fpr or 0.0
-        best = results[strongest(results, rule.fpr)]
-        rate, level = best.metric(rule.fpr), family_confidence(self.confidence, len(results))
-        forecast = Forecast.of(best.replicates, best.place(rule.fpr))
-        scale = _spread_at(rate.value or 0.0) if isinstance(rate, Estimate) else 0.0
-
-        def supposed(other: float) -> Supposed:
-            how = fpr, self.people, self.outside / self.models, level
-            parts = forecast.scaled(_spread_at(other) / scale if scale else 1.0)
-            return Supposed(other, *how, parts, self.models)
-
-        return rate, supposed
 
     def _width(
         self, rule: Rule, best: float, at: str, models: float, records: float
@@ -324,47 +203,26 @@ def needed_models(fpr: float, outside: float) -> int:
     return models + models % 2
 
 
-# How many models settle a rule on a rate that is only supposed, by one model's estimate or a pilot.
+# An audit whose rate is only supposed: one model's estimate says so, and no pilot was trained.
 
-FEWEST_MODELS = 16
-"""Models from which on limits are foreseen: below, few pairs say little of their own spread."""
-_LUCK = 0.84
-"""Deviations that four audits in five stay within, on the side that leaves a rule open."""
-_WEAKER = 3.0
-"""Attacks with K models find less of a rate than with 64: in four audits of five at most 3/K of
-what lies above chance is missing (a fifth with 16 models, on the audits of `prior_parts`)."""
-_TYPICAL, _NARROW = 0.7, 0.5
-"""Width of half of all audits, and of the narrowest tenth, as a share of the one promised."""
-
-
-def prior_parts(rate: float, people: int) -> Forecast:
-    """Parts of the variance that a rate usually has in an audit of 64 models, a cautious guess.
-
-    Fitted on the audits of 69 pairs of data set and recipe with 16, 32 and 64 models at a false
-    positive rate of 1 %: the interval was as narrow as foreseen in 87 % of them. That of records
-    nears rate (1 - rate) / N, which is what there is if each is exposed in all models or in none.
-    """
-    spread, pairs = _spread_at(rate), 32
-    records, interaction = (0.3 + 3 * spread) * spread, (5 + 50 * spread) * spread
-    return Forecast(0.0, records / people, interaction / (pairs * people), pairs, people)
-
-
-def _spread_at(rate: float) -> float:
-    """Variance of one answer, which stays at its highest for rates above a half."""
-    return min(rate, 0.5) * (1 - min(rate, 0.5))
+FEWEST_MODELS, _PRIOR_MODELS = 16, 64
+_WEAKER = 4.0
+"""Attacks with K models instead of 64 miss up to 4/K of the rate above chance in most audits."""
 
 
 @dataclass(frozen=True)
 class Supposed:
-    """An audit whose rate is supposed; asked for widths as `Widths` is.
+    """What an audit of some size would say if a rate were so high; asked as `Widths` is.
+
+    Its variance is a cautious guess, fitted on audits of 69 pairs of data set and recipe with 16,
+    32 and 64 models at a false positive rate of 1 %: 87 % were as narrow as foreseen. The part of
+    records nears rate (1 - rate) / N, as if each were exposed in all models or in none.
 
     Attributes:
-        rate: TPR at `fpr`, as it may be.
-        fpr: of the rate.
+        rate: TPR at `fpr`.
         people: that can be members.
         outside: scores of non-members in each model.
         level: confidence of the limits of one attack, where those of all hold at once.
-        parts: of the rate's variance in an audit of so many `models`.
     """
 
     rate: float
@@ -372,21 +230,21 @@ class Supposed:
     people: int
     outside: float
     level: float
-    parts: Forecast
-    models: int = 64
 
     def limits(self, models: float, records: float = 1.0, luck: float = 0.0) -> Estimate:
         """The interval to be expected, of a value so many deviations above the rate."""
-        ratio = models / self.models
-        spread = self.parts.spread(ratio, records)
+        answer, pairs = min(self.rate, 0.5) * (1 - min(self.rate, 0.5)), _PRIOR_MODELS // 2
+        parts = ((0.3 + 3 * answer) * answer, (5 + 50 * answer) * answer / pairs)
+        own, both = (part / self.people for part in parts)
+        prior = Forecast(0.0, own, both, pairs, self.people)
+        spread = prior.spread(models / _PRIOR_MODELS, records)
         value = min(max(self.rate + luck * spread.deviation, 0.0), 1.0)
         trials = max(2, round(self.outside * models * records))
         estimate = Estimate(value, None, None, self.level, "", trials)
-        people = max(2, round(self.people * records))
-        return limits_of(estimate, self.fpr, spread, people, self.level)
+        return limits_of(estimate, self.fpr, spread, round(self.people * records), self.level)
 
     def of(self, rule: Rule, models: float, records: float = 1.0) -> Foreseen:
-        """The width of the rule's metric; see `Widths.of`."""
+        """The width of the rule's metric that most audits keep within; see `Widths.of`."""
         if rule.metric != "tpr" or rule.fpr != self.fpr or rule.group:
             return Refusal(f"what is supposed is tpr@{self.fpr:g} of all records")
         outside, people = round(self.outside * models * records), round(self.people * records)
@@ -395,44 +253,32 @@ class Supposed:
         except NotMeasurable as error:
             return Refusal(str(error).rstrip("."))
         width = self.limits(models, records).width or 0.0
-        return Width(self.rate, _TYPICAL * width, _NARROW * width, width)
+        return Width(self.rate, width, width, width)
 
-    def settle(self, rule: Rule) -> Settled:
-        """The fewest models with which four audits in five pass or fail a rule.
+    def settle(self, rule: Rule) -> Answer:
+        """The fewest models that pass or fail a rule on the value, at the expected interval.
 
-        Args:
-            rule: of `tpr` at the supposed FPR.
+        `sure` is the number with which an audit that is 1.28 deviations unlucky does.
         """
-        broken, foreseen = self.rate > rule.limit, self.limits(MOST_MODELS)
-        for models in filter(lambda count: count >= FEWEST_MODELS, _even_numbers()):
-            if isinstance(refused := self.of(rule, models), Refusal):
+        broken = self.rate > rule.limit
+        asked = f"{rule}, to {'fail' if broken else 'pass'} at {self.rate:.1%}"
+        if isinstance(refused := self.of(rule, MOST_MODELS), Refusal):
+            return Answer(str(rule), None, None, refused.reason)
+        found: dict[str, int] = {}
+        for models in _even_numbers():
+            if models < FEWEST_MODELS or isinstance(self.of(rule, models), Refusal):
                 continue
-            shown = self.rate - broken * _WEAKER / models * (self.rate - self.fpr)
-            unlucky = replace(self, rate=shown).limits(models, luck=-_LUCK if broken else _LUCK)
-            low, high = unlucky.low or 0.0, 1.0 if unlucky.high is None else unlucky.high
-            if low > rule.limit or high <= rule.limit:
-                return Settled(self.rate, FAIL if broken else PASS, models)
-        if isinstance(refused, Refusal):
-            return Settled(self.rate, UNDECIDED, None, refused.reason)
-        why = f"even {MOST_MODELS} leave {foreseen.low:.2%} to {foreseen.high:.2%}"
-        return Settled(self.rate, UNDECIDED, None, f"{why}, because records differ from each other")
-
-
-@dataclass(frozen=True)
-class Settled:
-    """How many models settle a rule, if the rate is as supposed.
-
-    Attributes:
-        rate: that was supposed.
-        outcome: what the rule then comes to; not enough evidence where no number settles it.
-        models: the fewest; None where none does.
-        why: what stands in the way; empty where nothing does.
-    """
-
-    rate: float
-    outcome: str
-    models: int | None
-    why: str = ""
+            missed = broken * _WEAKER / models * (self.rate - self.fpr)
+            shown = replace(self, rate=self.rate - missed)
+            for name, luck in (("models", 0.0), ("sure", -1.28 if broken else 1.28)):
+                if judge(rule, shown.limits(models, luck=luck)) != UNDECIDED:
+                    found.setdefault(name, models)
+            if "sure" in found:
+                break
+        most = self.limits(MOST_MODELS)
+        why = f"even {MOST_MODELS} leave {most.low:.2%} to {most.high:.2%}"
+        why += ", because records differ from each other"
+        return Answer(asked, found.get("models"), found.get("sure"), why * (not found))
 
 
 @dataclass(frozen=True)

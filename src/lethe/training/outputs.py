@@ -112,63 +112,46 @@ def train_sklearn(
     treatment: Treatment,
     seed: int,
 ) -> NDArray[np.floating]:
-    """Fit a clone of the estimator and return its outputs for all records; see `fit_sklearn`.
-
-    Returns: (N, C) probabilities, 0 for a class that the training rows lack, or (N, 1) predictions
-        in the target's own units.
-    Raises InputError: as `fit_sklearn`, the estimator fails, or its outputs have another shape.
-    """
-    how = recipe, features, labels, rows, classes, treatment, seed
-    with users_code(type(recipe.estimator).__name__), seeded(seed):
-        estimator, inputs, columns = fit_sklearn(*how)
-        if recipe.task == "regression":
-            return one_column(estimator.predict, inputs, type(estimator).__name__)
-        return probabilities_of(estimator, inputs, columns, classes)
-
-
-def fit_sklearn(
-    recipe: SklearnRecipe,
-    features: NDArray[np.floating],
-    labels: NDArray[np.int64] | NDArray[np.float64],
-    rows: NDArray[np.int64],
-    classes: int,
-    treatment: Treatment,
-    seed: int,
-) -> tuple[Any, Any, NDArray[np.int64]]:
-    """Fit a clone of the estimator, under the global generators of the caller.
+    """Fit a clone of the estimator and return its outputs for all records.
 
     Args:
         recipe, features, labels, classes, treatment: see `Work`; only a bare skorch net sees more
             than two axes of features.
-        seed: of this model; every ``random_state`` gets it.
+        seed: of this model; every ``random_state`` and the global generators get it.
 
-    Returns: the fitted estimator, all records as it takes them, and the class behind each column of
-        its probabilities (empty in regression).
-    Raises InputError: the recipe refuses the treatment, or the rows hold a single class.
+    Returns: (N, C) probabilities, 0 for a class that the training rows lack, or (N, 1) predictions
+        in the target's own units.
+    Raises InputError: the recipe refuses the treatment, the rows hold a single class, the estimator
+        fails, or its outputs have another shape.
     """
     check_treatment(recipe, treatment)
     estimator = prepared(recipe.estimator, seed)
     extra = {}
-    if treatment.weights is not None:
-        if treatment.remove:
-            rows = rows[treatment.weights[rows] > 0]
-        else:
-            extra[str(weight_argument(estimator))] = treatment.weights[rows]
-    inputs: Any = features if _is_from("skorch", estimator) else features.reshape(len(features), -1)
-    if recipe.frame is not None:
-        inputs = recipe.frame
-    known: NDArray[Any] = np.zeros(0, np.int64)
-    targets = labels[rows]
-    if recipe.task == "classification":
-        known, targets = np.unique(targets, return_inverse=True)
+    if treatment.weights is not None and treatment.remove:
+        rows = rows[treatment.weights[rows] > 0]
+    elif treatment.weights is not None:
+        extra[str(weight_argument(estimator))] = treatment.weights[rows]
+    inputs = inputs_of(recipe, features)
+    with users_code(type(estimator).__name__), seeded(seed):
+        if recipe.task == "regression":
+            estimator.fit(take(inputs, rows), targets_of(estimator, labels[rows]), **extra)
+            return one_column(estimator.predict, inputs, type(estimator).__name__)
+        known: NDArray[Any]
+        known, codes = np.unique(labels[rows], return_inverse=True)
         if len(known) < 2:
             raise InputError("a training split holds a single class; add records or merge classes.")
         if _must_keep_codes(estimator):
-            known, targets = np.arange(classes), labels[rows].astype(np.int64)
-    estimator.fit(take(inputs, rows), _targets(estimator, targets), **extra)
-    if len(known) and not _is_from("skorch", last_step(estimator)):
-        known = known[np.asarray(estimator.classes_, dtype=np.int64)]
-    return estimator, inputs, known
+            known, codes = np.arange(classes), labels[rows].astype(np.int64)
+        estimator.fit(take(inputs, rows), targets_of(estimator, codes), **extra)
+        if not _is_from("skorch", last_step(estimator)):
+            known = known[np.asarray(estimator.classes_, dtype=np.int64)]
+        return probabilities_of(estimator, inputs, known, classes)
+
+
+def inputs_of(recipe: SklearnRecipe, features: NDArray[np.floating]) -> Any:
+    """All records as the estimator takes them: its frame, or rows; only a skorch net sees axes."""
+    flat = features if _is_from("skorch", recipe.estimator) else features.reshape(len(features), -1)
+    return flat if recipe.frame is None else recipe.frame
 
 
 def prepared(estimator: Any, seed: int) -> Any:
@@ -229,7 +212,7 @@ def _must_keep_codes(estimator: Any) -> bool:
     return named or _is_from("skorch", last_step(estimator))
 
 
-def _targets(estimator: Any, targets: NDArray[Any]) -> NDArray[Any]:
+def targets_of(estimator: Any, targets: NDArray[Any]) -> NDArray[Any]:
     """Targets as the estimator's kind takes them: torch's losses want float32 of their shape."""
     if not _is_from("skorch", last_step(estimator)):
         return targets
@@ -274,7 +257,6 @@ def probabilities_of(
 
 
 def _from_margin(estimator: Any, inputs: Any) -> NDArray[np.floating]:
-
     margin = np.asarray(estimator.decision_function(inputs), dtype=np.float64)
     if margin.ndim == 1:
         margin = np.stack([np.zeros_like(margin), margin], axis=1)
@@ -283,8 +265,7 @@ def _from_margin(estimator: Any, inputs: Any) -> NDArray[np.floating]:
             f"decision_function of {type(estimator).__name__} returned {margin.shape[1]} columns, "
             "one for each pair of classes; use one a class (decision_function_shape='ovr')."
         )
-    scores: NDArray[np.floating] = softmax(margin, axis=1)
-    return scores
+    return np.asarray(softmax(margin, axis=1))
 
 
 def train_callable(
