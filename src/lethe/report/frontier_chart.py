@@ -156,8 +156,12 @@ class Axis:
 
     def ticks(self, wanted: int) -> list[float]:
         """Round numbers on the axis."""
-        round_numbers = svg.log_ticks if self.log else svg.ticks
-        return round_numbers(self.low, self.high, wanted)
+        from matplotlib.ticker import MaxNLocator
+
+        if self.log:
+            return svg.log_ticks(self.low, self.high, wanted)
+        found = MaxNLocator(wanted, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
+        return [round(float(tick), 12) for tick in found if self.low <= tick <= self.high]
 
 
 def points(room: Room[Any]) -> list[Point]:

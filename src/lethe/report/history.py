@@ -21,11 +21,12 @@ from lethe.assess.judged import judged_candidates, kind_of, metrics_of
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
-from lethe.evidence.rules import PASS, Rule, parse_rule
+from lethe.evidence.rules import PASS, Rule
 from lethe.report.catalogue import say
 from lethe.report.common import cell_of
 from lethe.report.first_screen import run_id
 from lethe.report.numbers import Cell
+from lethe.report.output_check import readable
 from lethe.report.page import page_of_sections
 from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words
 from lethe.report.severity import outcome
@@ -189,10 +190,9 @@ def _limits(runs: Sequence[PastRun]) -> dict[str, Rule]:
     """The rule of the last run that has one, by quantity."""
     found: dict[str, Rule] = {}
     for run in runs:
-        for entry in run.findings.rules:
-            rule = parse_rule(entry["rule"], metrics_of(run.findings))
-            if not rule.on_width:
-                found[rule.quantity] = rule
+        texts = [entry["rule"] for entry in run.findings.rules]
+        rules = readable(texts, metrics_of(run.findings))
+        found |= {rule.quantity: rule for rule in rules if not rule.on_width}
     return found
 
 
@@ -213,10 +213,7 @@ def _trend(
 
 
 def _trend_figure(
-    known: Sequence[tuple[int, tuple[float, float, float]]],
-    runs: int,
-    rule: Rule | None,
-    slots: Slots,
+    known: Sequence[tuple[int, Estimate]], runs: int, rule: Rule | None, slots: Slots
 ) -> Figure:
     figure, axes = new_axes(*SIZE, MARGINS)
     blue, orange = COLOURS["before"], COLOURS["after"]
