@@ -44,6 +44,21 @@ def pages(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def history(tmp_path_factory):
+    """A page over two runs of two kinds."""
+    from report.documents import MANIFEST, findings
+
+    from lethe.report.history import PastRun, history_page
+
+    path = tmp_path_factory.mktemp("history") / "runs.html"
+    runs = [
+        PastRun(place, findings(kind), MANIFEST) for place in "ab" for kind in ("model", "table")
+    ]
+    path.write_text(history_page(runs, "audits"))
+    return path
+
+
 def page_in(browser, **options):
     """An empty page that waits as long as a busy machine needs."""
     tab = browser.new_page(**options)
@@ -143,9 +158,9 @@ TEXTS = """() => [...document.querySelectorAll('svg text')]
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_words_in_charts_are_12_pixels_and_on_the_page(browser, pages, width):
+def test_words_in_charts_are_12_pixels_and_on_the_page(browser, pages, history, width):
     tab = page_in(browser, viewport={"width": width, "height": 900})
-    for path in sorted(pages.iterdir()):
+    for path in [*sorted(pages.iterdir()), history]:
         tab.goto(path.as_uri())
         tab.evaluate("() => document.querySelectorAll('details').forEach(one => one.open = true)")
         texts = tab.evaluate(TEXTS)
@@ -156,10 +171,10 @@ def test_words_in_charts_are_12_pixels_and_on_the_page(browser, pages, width):
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-def test_no_serious_barrier_and_no_scrolling_sideways(browser, pages, width, scheme):
+def test_no_serious_barrier_and_no_scrolling_sideways(browser, pages, history, width, scheme):
     tab = page_in(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
     axe = Axe()
-    for page in sorted(pages.iterdir()):
+    for page in [*sorted(pages.iterdir()), history]:
         tab.goto(page.as_uri())
         assert tab.evaluate("() => document.documentElement.scrollWidth") <= width, page.name
         found = axe.run(tab).response["violations"]

@@ -25,7 +25,11 @@ def past(place: str, day: int, **changes: Any) -> PastRun:
     plain = document("model")
     outcomes = changes.pop("rules", {})
     entry = next(rule for rule in plain["rules"] if rule["rule"].startswith("auc"))
-    plain["rules"] = [{**entry, "rule": rule, "outcome": one} for rule, one in outcomes.items()]
+    plain["rules"] = [
+        {**entry, "rule": rule, "outcome": one}
+        for rule, ones in outcomes.items()
+        for one in ones.split()
+    ]
     plain["data"] |= changes.pop("data", {})
     plain["subject"] |= changes
     finished = {"finished": f"2026-11-{day:02d}T10:00:00+00:00", "id": f"{day:08x}"}
@@ -54,6 +58,7 @@ def test_runs_stand_in_the_order_of_time_with_trends_and_the_limit() -> None:
 
 
 FAILS, PASSES = {"auc <= 0.6": "fail"}, {"auc <= 0.9": "pass"}
+BOTH = {"auc <= 0.7": "pass fail"}  # on two candidates
 OPEN = {"auc <= 0.6": "not-enough-evidence"}
 
 
@@ -71,6 +76,13 @@ OPEN = {"auc <= 0.6": "not-enough-evidence"}
             "in run 1, 2 on the same data and passed in run 3",
         ),
         ([FAILS, PASSES], ["x", "y"], ""),
+        ([BOTH, PASSES], ["x", "x"], "in run 1 on the same data and passed in run 2"),
+        ([BOTH, BOTH], ["x", "x"], ""),
+        (
+            [{"tpr@0.1[class=8] <= 0.1": "fail"}, {"tpr@0.1[class=9] <= 0.1": "pass"}],
+            ["x", "x"],
+            "",
+        ),
         ([FAILS, PASSES], [None, None], ""),
         ([PASSES, FAILS], ["x", "x"], ""),
     ],
@@ -93,6 +105,14 @@ def test_every_kind_alone_has_no_trend_and_kinds_are_kept_apart() -> None:
     assert "<figure" in twice and twice.count("2 runs, the oldest first") == len(KINDS)
     with pytest.raises(InputError, match="at least one"):
         history_page([], "none")
+
+
+def test_another_name_hides_no_earlier_run_on_the_same_data() -> None:
+    runs = [past("a", 1, rules=FAILS, name="old"), past("b", 2, rules=PASSES, name="new")]
+    text = text_of(history_page(runs, "models"))
+    assert "Subjects: 1." in text and "did not pass in run 1" in text
+    runs[1] = past("b", 2, rules=PASSES, name="new", data={"fingerprint": "other"})
+    assert "Subjects: 2." in text_of(history_page(runs, "models"))
 
 
 def test_names_from_data_are_text() -> None:

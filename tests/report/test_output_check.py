@@ -13,6 +13,7 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.rules import TABLE_METRICS
 from lethe.report.common import room_of
 from lethe.report.output_check import checked, exactly
+from lethe.report.sections import charts
 
 OPEN = Estimate(0.2, 0.1, 0.3, 0.95, "", 9)
 
@@ -28,6 +29,7 @@ OPEN = Estimate(0.2, 0.1, 0.3, 0.95, "", 9)
         (["unique[every sex] <= 0.05"], "sex=f", "✕ Fail: unique[every sex] <= 0.05"),
         (["unique[sex=m] <= 0.05"], "sex=f", ""),
         (["unique[every sex] <= 0.05"], "town=Ash", ""),
+        (["of another version <= 3", "unique <= 0.5"], "", "✓ Pass"),
         ([], "", ""),
     ],
 )
@@ -71,3 +73,18 @@ def test_the_budget_is_drawn_with_its_questions(questions: int) -> None:
     assert len(tables) == bool(questions)
     if questions > 500:
         assert len(tables[0].rows) == 500 and "100 more questions" in tables[0].note
+
+
+@pytest.mark.parametrize("within", [True, False])
+def test_groups_are_drawn_at_the_threshold_of_the_rules_on_groups(within: bool) -> None:
+    plain = document("model")
+    rate = {"value": 0.4, "low": 0.3, "high": 0.5, "confidence": 0.95, "method": "", "n": 99}
+    plain["rules"] = [{**plain["rules"][0], "rule": "tpr@0.01[every class] <= 0.25"}]
+    for candidate in plain["candidates"] if within else []:
+        candidate["slices"][0]["slices"][0]["tpr_within"] = rate
+    section = room_of(plain).exposed()
+    drawn = next(chart for chart in charts([section]) if chart.name == "groups")
+    words = " ".join(re.findall(r">([^<>]+)</text>", drawn.svg))
+    assert ("threshold within the group" in words) is within
+    assert ("one threshold for all" in words) is not within
+    assert "limit of a rule on groups, 25 %" in words

@@ -121,16 +121,8 @@ def certified(model: Json, slots: Slots) -> Figure | None:
     if not radii.get("accuracy"):
         return None
     figure, axes = new_axes(*SIZE, MARGINS)
-    styles = [
-        ("ink", "solid"),
-        ("before", "dashed"),
-        ("after", "solid"),
-        ("after", "dashed"),
-        ("before", "chain"),
-        ("muted", "solid"),
-        ("muted", "dashed"),
-    ]
-    for (name, shares), (colour, dashes) in zip(radii["accuracy"].items(), styles, strict=False):
+    styles = itertools.product(("solid", "dashed", "chain"), ("ink", "before", "after"))
+    for (name, shares), (dashes, colour) in zip(radii["accuracy"].items(), styles, strict=False):
         axes.plot(
             radii["at"],
             [share["value"] for share in shares],

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from lethe.evidence.estimate import Estimate
+from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.of_model import Epsilons, Histogram, ModelCandidate
 from lethe.report.catalogue import say
 from lethe.report.numbers import grouped, percent
 from lethe.report.sections import Chart, Part, Words
 from lethe.report.static_svg import (
     COLOURS,
+    DASHES,
     MARGINS,
     SIZE,
     Slots,
@@ -107,39 +108,71 @@ def class_chart(before: ModelCandidate, after: ModelCandidate | None) -> Chart |
         before: the baseline, with ``per_class``.
         after: the candidate that the audit puts forward, if it is another one.
     """
-    rows = [(name, [first, second]) for name, first, second in _class_rows(before, after)]
-    if not rows:
-        return None
-    series = [("before", "s", before.name), ("after", "o", after.name if after else "")]
-    draw = partial(
-        _intervals,
-        rows,
-        series if after is not None else series[:1],
-        along=say("chart.classes.x"),
-    )
-    return chart(say("chart.classes"), "classes", "class-", say("chart.classes.label"), draw)
+
+    def utilities(candidate: ModelCandidate | None) -> dict[str, Measured]:
+        return {row.name: row.utility for row in (candidate and candidate.per_class) or ()}
+
+    def gain(row: tuple[str, Sequence[Estimate | None]]) -> float:
+        ends = [found.value for found in row[1] if found is not None and found.value is not None]
+        return round(ends[1] - ends[0], 9) if len(ends) == 2 else 0.0
+
+    # Ties keep the order of the findings; a stable sort does that.
+    rows = sorted(_both(utilities(before), utilities(after)), key=gain)
+    return _compared("classes", rows, before, after, along=say("chart.classes.x"))
 
 
-def group_chart(before: ModelCandidate, after: ModelCandidate | None) -> Chart | None:
-    """Members recognised in each group, before and after; the most exposed on top."""
+def group_chart(
+    before: ModelCandidate, after: ModelCandidate | None, limit: float | None
+) -> Chart | None:
+    """Members recognised in each group, before and after; the most exposed on top.
 
-    def rates(candidate: ModelCandidate) -> dict[str, Estimate]:
+    Args:
+        before: the baseline. Thresholds are those within each group, or, where none of its groups
+            has enough records for that, the one of all records.
+        after: as in `class_chart`.
+        limit: of the rules on a group; None without one.
+    """
+    listed = [row for entry in before.slices for row in entry.slices]
+    key = "within" if any(isinstance(row.tpr_within, Estimate) for row in listed) else "pooled"
+
+    def rates(candidate: ModelCandidate | None) -> dict[str, Measured]:
         return {
-            f"{entry.column} {row.name}": row.tpr
-            for entry in candidate.slices
+            f"{entry.column} {row.name}": row.tpr_within if key == "within" else row.tpr
+            for entry in (() if candidate is None else candidate.slices)
             for row in entry.slices
-            if isinstance(row.tpr, Estimate) and row.tpr.value is not None
         }
 
-    found = sorted(rates(before).items(), key=lambda group: -(group[1].value or 0.0))
-    if not found:
+    rows = [row for row in _both(rates(before), rates(after)) if row[1][0] is not None]
+    rows.sort(key=lambda row: -getattr(row[1][0], "value", 0.0))
+    along = say(f"chart.groups.{key}")
+    return _compared("groups", rows, before, after, along=along, shares=True, limit=limit)
+
+
+_Rows = list[tuple[str, list[Estimate | None]]]
+
+
+def _both(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> _Rows:
+    """By name, what was measured before and after; None where there is no value."""
+
+    def known(found: Measured | None) -> Estimate | None:
+        return found if isinstance(found, Estimate) and found.value is not None else None
+
+    names = {**before, **after}
+    rows = [(name, [known(before.get(name)), known(after.get(name))]) for name in names]
+    return [row for row in rows if any(row[1])]
+
+
+def _compared(
+    key: str, rows: _Rows, before: ModelCandidate, after: ModelCandidate | None, **how: Any
+) -> Chart | None:
+    """A chart of rows before and after; None without a row."""
+    if not rows:
         return None
-    series, later = [("before", "s", before.name)], {} if after is None else rates(after)
-    if after is not None and later:
+    series = [("before", "s", before.name)]
+    if after is not None and any(second is not None for _, (_, second) in rows):
         series.append(("after", "o", after.name))
-    rows = [(name, [rate, later.get(name)][: len(series)]) for name, rate in found[:_MOST_CLASSES]]
-    draw = partial(_intervals, rows, series, along=say("chart.groups.x"), shares=True)
-    return chart(say("chart.groups"), "groups", "group-", say("chart.groups.label"), draw)
+    draw = partial(_intervals, rows[:_MOST_CLASSES], series, **how)
+    return chart(say(f"chart.{key}"), key, f"{key}-", say(f"chart.{key}.label"), draw)
 
 
 def _intervals(
@@ -149,6 +182,7 @@ def _intervals(
     *,
     along: str,
     shares: bool = False,
+    limit: float | None = None,
 ) -> Figure:
     """One line a row, the first on top, with a dot and its interval for each series.
 
@@ -157,6 +191,7 @@ def _intervals(
         series: colour, marker, name for the legend.
         along: label of the axis.
         shares: whether values are shares, to be written in percent.
+        limit: a line, if there is one.
     """
     figure, axes = figure_of_rows([slots.put(name) for name, _ in rows])
     for at, (colour, marker, name) in enumerate(series):
@@ -167,28 +202,10 @@ def _intervals(
     if shares:
         axes.xaxis.set_major_formatter(lambda value, _: percent(value))
     axes.set_xlabel(along)
+    if limit is not None:
+        label = say("chart.limit", limit=percent(limit))
+        axes.axvline(limit, color=COLOURS["ink"], lw=1.2, dashes=DASHES["dashed"], label=label)
     return figure
-
-
-def _class_rows(
-    before: ModelCandidate, after: ModelCandidate | None
-) -> list[tuple[str, Estimate | None, Estimate | None]]:
-    def utilities(candidate: ModelCandidate | None) -> dict[str, Estimate]:
-        return {
-            row.name: row.utility
-            for row in (candidate and candidate.per_class) or ()
-            if isinstance(row.utility, Estimate) and row.utility.value is not None
-        }
-
-    first, second = utilities(before), utilities(after)
-    rows = [(name, first.get(name), second.get(name)) for name in {**first, **second}]
-
-    def gain(row: tuple[str, Estimate | None, Estimate | None]) -> float:
-        ends = [one.value for one in row[1:] if one is not None and one.value is not None]
-        return round(ends[1] - ends[0], 9) if len(ends) == 2 else 0.0
-
-    # Ties keep the order of the findings; a stable sort does that.
-    return sorted(rows, key=gain)[:_MOST_CLASSES]
 
 
 def _curve(candidate: ModelCandidate | None) -> Mapping[str, Sequence[float]] | None:

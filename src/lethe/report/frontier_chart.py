@@ -110,8 +110,8 @@ _LOG_FROM = 40.0
 _CHARACTER = 7.0
 _LINE = 15.0
 _NEAR = 7.0  # marks that cover each other share a label
-_WIDE, _NARROW = (520.0, 360.0), (svg.WIDTH, 340.0)  # of the page, and of a phone
-_LEFT, _RIGHT, _TOP, _BOTTOM = 92.0, 12.0, 8.0, 84.0
+_WIDE, _NARROW = (520.0, 316.0), (svg.WIDTH, 330.0)  # of the page, and of a phone
+_LEFT, _RIGHT, _TOP, _BOTTOM = 92.0, 12.0, 8.0, 76.0
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,12 @@ class Axis:
 
     def ticks(self, wanted: int) -> list[float]:
         """Round numbers on the axis."""
-        round_numbers = svg.log_ticks if self.log else svg.ticks
-        return round_numbers(self.low, self.high, wanted)
+        from matplotlib.ticker import MaxNLocator
+
+        if self.log:
+            return svg.log_ticks(self.low, self.high, wanted)
+        found = MaxNLocator(wanted, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
+        return [round(float(tick), 12) for tick in found if self.low <= tick <= self.high]
 
 
 def points(room: Room[Any]) -> list[Point]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,25 +21,17 @@ from lethe.assess.judged import judged_candidates, kind_of, metrics_of
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
-from lethe.evidence.rules import PASS, Rule, parse_rule
+from lethe.evidence.rules import PASS, Rule, joint_outcome
+from lethe.report import static_svg as svg
 from lethe.report.catalogue import say
 from lethe.report.common import cell_of
 from lethe.report.first_screen import run_id
 from lethe.report.numbers import Cell
+from lethe.report.output_check import readable
 from lethe.report.page import page_of_sections
 from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words
 from lethe.report.severity import outcome
-from lethe.report.static_svg import (
-    COLOURS,
-    DASHES,
-    MARGINS,
-    SIZE,
-    Slots,
-    chart,
-    ends_of,
-    legend,
-    new_axes,
-)
+from lethe.report.static_svg import COLOURS, DASHES
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,6 +60,18 @@ class PastRun:
         last = (self.manifest.get("runs") or [self.manifest])[-1]
         return str(last.get("finished") or self.manifest.get("created") or "")
 
+    @property
+    def data(self) -> str:
+        """The fingerprint of its data; empty where there is none to compare."""
+        return str(self.findings.data.get("fingerprint") or "")
+
+    def outcomes(self, name: Callable[[str], str]) -> dict[str, str]:
+        """What the rules came to on all that they judged together, by a name made of their text."""
+        found: dict[str, list[str]] = {}
+        for rule in self.findings.rules:
+            found.setdefault(name(rule["rule"]), []).append(rule["outcome"])
+        return {key: joint_outcome(codes) for key, codes in found.items()}
+
     def numbers(self) -> dict[str, Measured | None]:
         """Every number of what the run judged; none where that is no candidate."""
         try:
@@ -90,9 +94,12 @@ def history_page(runs: Sequence[PastRun], title: str) -> str:
     if not runs:
         raise InputError("a page over runs needs at least one finished run.")
     subjects: dict[tuple[str, str], list[PastRun]] = {}
+    first: dict[tuple[str, str], str] = {}
     for run in sorted(runs, key=lambda run: (run.finished, run.place)):
-        subject = kind_of(run.findings), str(run.findings.subject["name"])
-        subjects.setdefault(subject, []).append(run)
+        kind, name = kind_of(run.findings), str(run.findings.subject["name"])
+        # The same data under another name are the same subject: a new name hides no earlier run.
+        name = first.setdefault((kind, run.data), name) if run.data else name
+        subjects.setdefault((kind, name), []).append(run)
     sections = [
         _subject(f"s{at}", say("history.subject", kind=kind, name=name), listed)
         for at, ((kind, name), listed) in enumerate(subjects.items(), start=1)
@@ -148,7 +155,7 @@ def _listed(runs: Sequence[PastRun]) -> Table:
     rules = list(dict.fromkeys(rule["rule"] for run in runs for rule in run.findings.rules))
     rows: list[Row] = []
     for at, run in enumerate(runs, start=1):
-        came = {rule["rule"]: str(rule["outcome"]) for rule in run.findings.rules}
+        came = run.outcomes(str)
         cells: list[Cell | str] = [
             run.finished[:10] or "–",
             run_id(run.manifest) or "–",
@@ -165,8 +172,8 @@ def _repeats(runs: Sequence[PastRun]) -> Iterator[Words]:
     """That data were audited more than once, and which rules passed only after they had not."""
     same: dict[str, list[int]] = {}
     for at, run in enumerate(runs):
-        if data := run.findings.data.get("fingerprint"):
-            same.setdefault(str(data), []).append(at)
+        if run.data:
+            same.setdefault(run.data, []).append(at)
     for listed in same.values():
         if len(listed) < 2:
             continue
@@ -174,9 +181,8 @@ def _repeats(runs: Sequence[PastRun]) -> Iterator[Words]:
         yield Words(say("history.repeated", n=len(listed), runs=named), "note")
         came: dict[str, list[tuple[int, str]]] = {}
         for at in listed:
-            for rule in runs[at].findings.rules:
-                metric = str(rule["rule"]).replace(" ", "")
-                came.setdefault(re.split("[<>=]+", metric)[0], []).append((at, rule["outcome"]))
+            for metric, code in runs[at].outcomes(lambda rule: re.split("[<>]", rule)[0]).items():
+                came.setdefault(metric.strip(), []).append((at, code))
         for metric, outcomes in came.items():
             first = next((n for n, (_, code) in enumerate(outcomes) if code == PASS), 0)
             if first:
@@ -189,10 +195,9 @@ def _limits(runs: Sequence[PastRun]) -> dict[str, Rule]:
     """The rule of the last run that has one, by quantity."""
     found: dict[str, Rule] = {}
     for run in runs:
-        for entry in run.findings.rules:
-            rule = parse_rule(entry["rule"], metrics_of(run.findings))
-            if not rule.on_width:
-                found[rule.quantity] = rule
+        texts = [entry["rule"] for entry in run.findings.rules]
+        rules = readable(texts, metrics_of(run.findings))
+        found |= {rule.quantity: rule for rule in rules if not rule.on_width}
     return found
 
 
@@ -209,27 +214,24 @@ def _trend(
         return None
     label = say("history.trend", name=name, n=len(known))
     draw = partial(_trend_figure, known, len(series), rule)
-    return chart(name, f"trend-{id_}", f"trend{id_}-", label, draw)
+    return svg.chart(name, f"trend-{id_}", f"trend{id_}-", label, draw)
 
 
 def _trend_figure(
-    known: Sequence[tuple[int, tuple[float, float, float]]],
-    runs: int,
-    rule: Rule | None,
-    slots: Slots,
+    known: Sequence[tuple[int, Estimate]], runs: int, rule: Rule | None, slots: svg.Slots
 ) -> Figure:
-    figure, axes = new_axes(*SIZE, MARGINS)
+    figure, axes = svg.new_axes(*svg.SIZE, svg.MARGINS)
     blue, orange = COLOURS["before"], COLOURS["after"]
     for at, found in known:
-        axes.plot([at, at], ends_of(found)[::2], color=blue, lw=1.4)
-    values = [ends_of(found)[1] for _, found in known]
+        axes.plot([at, at], svg.ends_of(found)[::2], color=blue, lw=1.4)
+    values = [svg.ends_of(found)[1] for _, found in known]
     axes.plot([at for at, _ in known], values, "o-", lw=1, color=blue, label=say("history.value"))
     if rule is not None:
         label = say("history.limit", limit=f"{rule.limit:g}")
         axes.axhline(rule.limit, color=orange, dashes=DASHES["dashed"], label=label)
     axes.set_xticks(range(1, runs + 1), [str(at) for at in range(1, runs + 1)])
     axes.set_xlim(0.6, runs + 0.4)
-    legend(axes, x="history.head.run")
+    svg.legend(axes, x="history.head.run")
     return figure
 
 
@@ -284,5 +286,4 @@ def _summary(moved: Sequence[Change], within: int, unknown: int) -> str:
 
 
 def _short(value: object) -> str:
-    text = say("diff.none") if value is None else str(value)
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return svg.shorten(say("diff.none") if value is None else str(value), _LONGEST)

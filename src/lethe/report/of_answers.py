@@ -12,9 +12,9 @@ from lethe.evidence.rules import QUERY_METRICS
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
 from lethe.report.first_screen import Card, Room, Worst, is_within_schema
-from lethe.report.numbers import Cell, amount, grouped, percent, share_words
+from lethe.report.numbers import Cell, amount, count, grouped, percent, share_words
 from lethe.report.output_check import checked, exactly
-from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Section, Table, Words
+from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Row, Section, Table, Words
 from lethe.report.static_svg import (
     COLOURS,
     Slots,
@@ -49,18 +49,10 @@ def allowed(epsilon: float, delta: float, fpr: float) -> float:
 
 def allowed_table(epsilon: float, delta: float) -> Table:
     """What an epsilon lets the strongest attacker do, at three false positive rates."""
-    rows = [
-        (
-            share_words(fpr),
-            [
-                Cell(
-                    "estimate",
-                    say("at_most", value=share_words(allowed(epsilon, delta, fpr), 3)),
-                )
-            ],
-        )
-        for fpr in _FPRS
-    ]
+    rows: list[Row] = []
+    for fpr in _FPRS:
+        most = say("at_most", value=share_words(allowed(epsilon, delta, fpr), 3))
+        rows.append((share_words(fpr), [Cell("estimate", most)]))
     return Table(
         say("epsilon.allows", epsilon=parameter("epsilon", epsilon)),
         [say("epsilon.fpr"), say("epsilon.tpr")],
@@ -333,10 +325,7 @@ class Ledger(Room[CandidateRow]):
                     else Cell("estimate", _plain(one["limit"])),
                     Cell("estimate", _plain(one["spent"])),
                     Cell("estimate", _plain(one["left"])),
-                    Cell("estimate", grouped(one["queries"])),
-                    Cell("none")
-                    if one["most_queries"] is None
-                    else Cell("estimate", grouped(one["most_queries"])),
+                    *map(count, (one["queries"], one["most_queries"])),
                 ],
             )
             for one in section["analysts"]

@@ -17,7 +17,7 @@ from lethe.evidence.of_model import (
     Slice,
     SlicesBy,
 )
-from lethe.evidence.rules import Rule
+from lethe.evidence.rules import METRICS, Rule
 from lethe.report.catalogue import say
 from lethe.report.figures import class_chart, epsilon_chart, group_chart, roc_chart, t_chart
 from lethe.report.first_screen import (
@@ -38,6 +38,7 @@ from lethe.report.numbers import (
     share,
     share_words,
 )
+from lethe.report.output_check import readable
 from lethe.report.sections import (
     Bullets,
     Chart,
@@ -290,8 +291,10 @@ class Model(Room[ModelCandidate]):
             rows, title = [(found.attack, found)], say("persons.table")
             parts.append(table(title, say("attack"), rows, [*columns, _AUC], note=note))
         if base.slices:
+            rules = readable([row.rule for row in self.document.rules], METRICS)
+            limits = [rule.limit for rule in rules if rule.metric == "tpr" and rule.group]
             shown = [
-                *_some(group_chart(base, self.put_forward)),
+                *_some(group_chart(base, self.put_forward, min(limits, default=None))),
                 Words(say("slices.note")),
                 *map(_by, base.slices),
             ]
@@ -418,7 +421,15 @@ def _by(entry: SlicesBy) -> Part:
     title = say("slices.table", column=entry.column)
     if entry.refused:
         return Bullets([f"{title}: {entry.refused}"])
-    columns: list[Column] = ["records", "tpr", "fpr", "auc", "t", (say("slices.p"), _p)]
+    columns: list[Column] = [
+        "records",
+        "tpr_within",
+        "tpr",
+        "fpr",
+        "auc",
+        "t",
+        (say("slices.p"), _p),
+    ]
     note = say("slices.threshold", attack=entry.attack, fpr=percent(entry.fpr))
     return table(title, entry.column, named(entry.slices), columns, "slices.", note)
 

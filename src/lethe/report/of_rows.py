@@ -43,7 +43,7 @@ from lethe.report.numbers import (
     share_words,
     significant,
 )
-from lethe.report.output_check import check_columns, exactly, remark
+from lethe.report.output_check import check_columns, exactly
 from lethe.report.sections import (
     Chart,
     Column,
@@ -254,8 +254,7 @@ class Quasi(Rows[TableCandidate]):
         parts.append(table(title, first, subsets, columns, "table.head.", say(note)))
         if section.columns:
             title, first = say("table.columns"), say("table.head.column")
-            keys = ("marketer_without", "unique_without", remark())
-            note = say("table.columns.note")
+            keys, note = ("marketer_without", "unique_without"), say("table.columns.note")
             left = named(section.columns)
             parts.append(table(title, first, left, keys, "table.head.", note))
         folded: list[Part] = [Facts(rows), *self._drawn("sizes")]
@@ -380,8 +379,10 @@ class Records(Rows[RecordCandidate]):
         folded: list[Part] = [table(title, first, rows, columns, note=note)]
         folded += self._drawn("thresholds")
         if section.false_matches is not None:
-            refused = {row.calibrated.reason for _, row in rows if _is_refused(row.calibrated)}
-            sure = [pair for pair in rows if not _is_refused(pair[1].calibrated)]
+            refused = {
+                row.calibrated.reason for _, row in rows if isinstance(row.calibrated, Refusal)
+            }
+            sure = [pair for pair in rows if not isinstance(pair[1].calibrated, Refusal)]
             there = say("records.there")
             columns = [
                 (say("records.head.attacker"), lambda row: str(row.attacker)),
@@ -555,10 +556,6 @@ class Synthetic(Rows[SyntheticCandidate]):
 def _chance(p: float) -> str:
     """A p-value with one digit."""
     return f"= {p:.1g}" if p > 1e-99 else "< 1e-99"
-
-
-def _is_refused(found: object) -> bool:
-    return isinstance(found, Refusal)
 
 
 def _share(field: str, row: Any) -> Cell:

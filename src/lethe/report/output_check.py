@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from lethe.errors import InputError
 from lethe.evidence.document import RuleRow
 from lethe.evidence.estimate import Estimate, Measured
-from lethe.evidence.rules import CONFIDENCE, FAIL, PASS, judge, parse_rule
+from lethe.evidence.rules import CONFIDENCE, FAIL, PASS, Rule, judge, parse_rule
 from lethe.report.catalogue import say
 from lethe.report.sections import Column
+
+
+def readable(rules: Sequence[str], metrics: Mapping[str, str]) -> list[Rule]:
+    """The rules of a run without those that this version does not know."""
+    found = []
+    for text in rules:
+        with contextlib.suppress(InputError):
+            found.append(parse_rule(text, metrics))
+    return found
 
 
 def checked(
@@ -27,11 +38,10 @@ def checked(
         group: of people, such as ``town=Oak``; rules on other groups are not about it.
     """
     outcomes: dict[str, str] = {}
-    for row in rules:
-        rule = parse_rule(row.rule, metrics)
+    for rule in readable([row.rule for row in rules], metrics):
         about = rule.group in ("", group, f"every {group.partition('=')[0]}")
         if about and rule.metric in known:
-            outcomes.setdefault(judge(rule, known[rule.metric]), row.rule)
+            outcomes.setdefault(judge(rule, known[rule.metric]), str(rule))
     if FAIL in outcomes:
         return say("check.fail", why=outcomes[FAIL])
     for outcome, text in outcomes.items():
@@ -51,12 +61,7 @@ def check_columns(
         said = checked(rules, metrics, known(row), getattr(row, "name", ""))
         return said or say("check.review", why=say("check.none"))
 
-    return [(say("check"), words), remark()]
-
-
-def remark() -> Column:
-    """An empty column to write in by hand."""
-    return say("check.remark"), lambda _: ""
+    return [(say("check"), words), (say("check.remark"), lambda _: "")]
 
 
 def exactly(value: float) -> Estimate:

@@ -45,21 +45,6 @@ def shorten(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
-def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
-    """Round numbers from `low` to `high`.
-
-    >>> ticks(0, 0.23, 5)
-    [0.0, 0.05, 0.1, 0.15, 0.2]
-    """
-    span = max(high - low, 1e-12)
-    raw = span / wanted
-    scale = 10.0 ** math.floor(math.log10(raw))
-    step = min((m * scale for m in (1, 2, 5, 10)), key=lambda s: abs(span / s - wanted))
-    first = math.ceil(low / step - 1e-9)
-    last = math.floor(high / step + 1e-9)
-    return [round(at * step, 12) for at in range(first, last + 1)]
-
-
 def log_ticks(low: float, high: float, wanted: int = 7) -> list[float]:
     """1, 2 and 5 of each decade, or the decades alone where those would be far too many.
 
