@@ -233,7 +233,6 @@ class KSame(Transform):
         people, groups = len(self.people), len(self.means)
         bound = identification_bound(
             groups / people,
-            1,
             people,
             (
                 "the people of the release are equally likely",
