@@ -201,8 +201,7 @@ class Panel:
             return found
         for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
             rows, step = np.flatnonzero(mine), max(1, _AT_ONCE // (whom.shape[1] * len(gallery[0])))
-            if metric == "cosine":
-                probes, gallery = _unit(probes), _unit(gallery)
+            probes, gallery = _directions(metric, probes, gallery)
             for first in range(0, len(rows), step):
                 some = rows[first : first + step]
                 left, right = probes[first : first + step, None], gallery[whom[some]]
@@ -220,12 +219,10 @@ class Panel:
             yield from _enrolled_tables(fits[0], seen)
         else:
             for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
-                cosine = metric == "cosine"
-                if cosine:
-                    probes, gallery = _unit(probes), _unit(gallery)
+                probes, gallery = _directions(metric, probes, gallery)
                 rows, step = np.flatnonzero(mine), max(1, _AT_ONCE // len(gallery))
                 for first in range(0, len(rows), step):
-                    table = _table(probes[first : first + step], gallery, cosine)
+                    table = _table(probes[first : first + step], gallery, metric)
                     yield rows[first : first + step], table
 
     def _normalised(
@@ -245,20 +242,18 @@ class Panel:
                 continue
             if len(cohort) < 20:
                 raise NotMeasurable(f"normalising scores needs 20 other people, got {len(cohort)}.")
-            fit = fits[int(half)] if fits else None
+            fit, metric = fits[int(half)] if fits else None, attacker.metric
             probes, gallery = seen.probes[mine], seen.gallery
             if isinstance(fit, Learned):
                 probes, gallery = fit.probes(probes), fit.gallery(gallery)
-            cosine = attacker.metric == "cosine"
-            if cosine:
-                probes, gallery = _unit(probes), _unit(gallery)
+            probes, gallery = _directions(metric, probes, gallery)
             top = min(COHORT, len(cohort) - 1)
-            between = _table(gallery, gallery[cohort], cosine)
+            between = _table(gallery, gallery[cohort], metric)
             between[cohort, np.arange(len(cohort))] = -np.inf
             mean, deviation = _of_nearest(between, top)
             step = max(1, _AT_ONCE // len(gallery))
             for first in range(0, len(mine), step):
-                table = _table(probes[first : first + step], gallery, cosine)
+                table = _table(probes[first : first + step], gallery, metric)
                 own_mean, own = _of_nearest(table[:, cohort], top)
                 scores = (table - own_mean[:, None]) / own[:, None] + (table - mean) / deviation
                 yield mine[first : first + step], scores / 2
@@ -293,17 +288,20 @@ def _enrolled_tables(enrolment: Enrolment, seen: Sight) -> Iterator[tuple[Index,
         first = last
 
 
-def _unit(vectors: Float) -> Float:
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not length.all():
+def _directions(metric: str, *tables: Float) -> list[Float]:
+    """Under cosine the vectors of tables at length 1, else as they are."""
+    if metric != "cosine":
+        return [*tables]
+    lengths = [np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in tables]
+    if not all(length.all() for length in lengths):
         raise InputError("a zero vector has no direction, so no cosine; use metric='l2'.")
-    return np.asarray(vectors / length)
+    return [vectors / length for vectors, length in zip(tables, lengths, strict=True)]
 
 
-def _table(left: Float, right: Float, cosine: bool) -> Float:
+def _table(left: Float, right: Float, metric: str) -> Float:
     """(n, m) scores: cosine, or minus the squared distance."""
     product = left @ right.T
-    if cosine:
+    if metric == "cosine":
         return np.asarray(product)
     squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)
     return np.asarray(2 * product - squares)

@@ -125,7 +125,7 @@ def _cut(seen: Sight) -> Sight:
     reach = np.where(spread > 0, _REACH * np.sqrt(spread**2 + noise), np.inf)
     rows = np.clip(seen.rows, middle - reach, middle + reach)
     people = len(seen.gallery)
-    gallery = means(rows, np.arange(len(rows)), seen.user, people)
+    gallery = means(rows, seen.user, people)
     return replace(seen, rows=rows, gallery=gallery, cut=(middle - reach, middle + reach))
 
 

@@ -87,21 +87,17 @@ class Game:
     known: Known  # rows, owners and chances
     centres: tuple[Float, ...]  # points that the closed form may take; any is valid
 
-    def closed(self, sigma: float) -> float:
+    def closed(self, sigma: float) -> Limit:
         """Limit on Top-1 of every attacker in closed form; exact without noise."""
         if sigma == 0:
-            return exact_limit(self.known, self.known.rows).success
-        return min(closed_form(self.known, sigma, centre=c).success for c in self.centres)
+            return exact_limit(self.known, self.known.rows)
+        bounds = (closed_form(self.known, sigma, centre) for centre in self.centres)
+        return min(bounds, key=lambda limit: limit.success)
 
     def proofs(self, sigma: float, settings: EmbeddingSettings) -> Proofs:
         """Limits on Top-1 at one noise level, for one draw of a row."""
-        if sigma == 0:
-            return Proofs(exact_limit(self.known, self.known.rows), None)
-        closed = min(
-            (closed_form(self.known, sigma, centre=centre) for centre in self.centres),
-            key=lambda limit: limit.success,
-        )
-        if not settings.plays:
+        closed = self.closed(sigma)
+        if sigma == 0 or not settings.plays:
             return Proofs(closed, None)
         played = optimal_attacker(
             self.known,
@@ -162,13 +158,6 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
             process, several levels at once.
     """
     sample, settings = battery.sample, battery.settings
-    told: set[float] = set()
-
-    def progress(sigma: float, drawn: int) -> None:
-        if sigma not in told:
-            told.add(sigma)
-            say(f"noise {sigma:g}: attacked, {drawn} draws so far")
-
     began: list[float] = []  # when the main attack was through, of the round in progress
 
     def judged(done: int, levels: int) -> None:
@@ -189,7 +178,6 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
         extra=settings.refine,
         confidence=settings.confidence,
         seed=settings.seed,
-        progress=progress,
         further=battery.on_noise,
         judged=judged,
         elsewhere=None if cluster is None else partial(_far_levels, cluster, battery, say),
