@@ -141,19 +141,11 @@ class Panel:
                 slack = _SLACK * (1 + np.abs(true))
                 closer[rows] = (scores > true + slack).sum(axis=1)
                 tied[rows] = (scores >= true - slack).sum(axis=1) - closer[rows] - 1
-            return Ranks(closer, tied, len(seen.gallery), "numpy", 1.0)
-        name, again = "", 0.0
+            return Ranks(closer, tied, len(seen.gallery))
         for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
-            found = ranks(
-                probes,
-                gallery,
-                seen.owner[mine],
-                metric,
-                backend=self.backend,
-            )
+            found = ranks(probes, gallery, seen.owner[mine], metric, backend=self.backend)
             closer[mine], tied[mine] = found.closer, found.tied
-            name, again = found.backend, again + found.decided_in_float64 * float(mine.mean())
-        return Ranks(closer, tied, len(seen.gallery), name, again)
+        return Ranks(closer, tied, len(seen.gallery))
 
     def credit(
         self, attacker: Attacker, seen: Sight, fits: Fits, guess: Index | None = None
