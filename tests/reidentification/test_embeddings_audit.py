@@ -325,3 +325,14 @@ def test_gallery_and_probes_of_two_periods():
 def test_an_unknown_release_is_refused(measured):
     with pytest.raises(InputError, match="no candidate"):
         VectorsSubject([measured], quick(release="noise-7")).findings()
+
+
+def test_a_head_of_several_classes_has_the_logits_alone_as_an_option():
+    rng = np.random.default_rng(0)
+    owner, weight = np.repeat(np.arange(30), 8), rng.standard_normal((4, 9))
+    rows = rng.standard_normal((30, 9))[owner] + 0.4 * rng.standard_normal((240, 9))
+    asked = quick(plays=0, refine=0, surface=(), sigmas=(1.0,), draws=1, radius_points=9)
+    labels = (rows @ weight.T).argmax(axis=1)
+    found = audit_embeddings(rows, owner, labels, (weight, np.zeros(4)), settings=asked)
+    candidate = next(c for c in found.candidates if c["name"] == "logit-only")
+    assert candidate["top_1"]["low"] > 0.2 and candidate["utility_loss"]["value"] == 0
