@@ -61,6 +61,7 @@ COHORT = 200
 """The nearest other people by whose scores a score is normalised."""
 _PRECISE = 0.01
 """Half an interval as a share of its value, from which on further draws would say nothing new."""
+_NARROWED = 0.9  # of an interval, what ever so many draws must leave of it to be of use
 _CHANCE_HITS = 50  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
@@ -338,11 +339,21 @@ class Tally:
 
     @property
     def precise(self) -> bool:
-        """Whether further draws would change nothing that is read."""
+        """Whether further draws would change nothing that is read.
+
+        The interval is narrow, or ever so many draws would narrow it by less than a tenth: people
+        differ by more than the draws of one (components of variance, by trials of each person).
+        """
         if not self.draws:
             return False
         found = self.lift(0.95)
-        return found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0)
+        if found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0):
+            return True
+        if self.draws < 2 or self.tries.sum() < _TRIALS:
+            return False
+        hits, tries = np.minimum(self.hits, self.tries), np.maximum(self.tries, 2)
+        within = float((hits * (1 - hits / tries) * tries / (tries - 1)).sum())
+        return within <= (1 - _NARROWED**2) * float(((hits - self.share * self.tries) ** 2).sum())
 
     @functools.cached_property
     def limits(self) -> tuple[float, float]:
@@ -378,10 +389,11 @@ def tallies(
 ) -> list[Tally]:
     """Every attacker of a panel on some draws of one release and on its views.
 
-    An attacker whose interval is within 1 % of its lift draws no more; looking in between moves
-    the estimate by less than that. Nor does one whose upper limit is below the lower limit of
-    another: neither its value nor its limits can be those of the risk. Pilots of a panel get one
-    draw, and go on where it leaves open whether they find more than all others.
+    An attacker whose interval is within 1 % of its lift, or hardly hangs on the noise, draws no
+    more; looking in between moves the estimate by less than that. Nor does one whose upper limit is
+    below the lower limit of another: neither its value nor its limits can be those of the risk.
+    Pilots of a panel get one draw, and go on where it leaves open whether they find more than all
+    others.
 
     Args:
         draws: of each draw the sight that metrics are learned on (the same object for several

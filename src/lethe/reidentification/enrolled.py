@@ -443,7 +443,9 @@ def _covariance(held: _Rows) -> Score:
     inverse, mean = np.linalg.inv(model), held.means * keep
     slope = np.einsum("gij,gj->gi", inverse, mean)
     constant = -0.5 * ((slope * mean).sum(axis=1) + np.linalg.slogdet(model)[1])
-    curve = 0.5 * inverse.reshape(len(mean), -1).T
+    # Of the symmetric products each pair of coordinates once.
+    left, right = np.triu_indices(dimensions)
+    curve = (inverse[:, left, right] * np.where(left == right, 0.5, 1.0)).T
 
     def score(probes: Float, sizes: Index | None) -> Float:
         mapped = held.mapped(probes)
@@ -451,9 +453,7 @@ def _covariance(held: _Rows) -> Score:
         ends = np.cumsum(number)
         squares = np.stack([part.T @ part for part in np.split(mapped, ends[:-1])])
         linear = _summed(mapped, sizes) @ slope.T
-        return np.asarray(
-            linear - squares.reshape(len(number), -1) @ curve + number[:, None] * constant
-        )
+        return np.asarray(linear - squares[:, left, right] @ curve + number[:, None] * constant)
 
     return score
 
