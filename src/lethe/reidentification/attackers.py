@@ -529,11 +529,14 @@ def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Si
     panel, attacker, tally = run.panel, run.attacker, run.tally
     view, users = tally.view, len(tally.hits)
     try:
-        if run.source is not source[view]:
-            run.source = source[view]
-            run.fits = panel.fits(attacker, panel.seen(attacker, source[view], run.held))
         seen = run.seen or panel.seen(attacker, looked[view], run.held)
         run.seen = None
+        if run.source is not source[view]:
+            run.source = source[view]
+            # What is read of enrolled rows has means of its own, those of all draws alike.
+            same = attacker.reads and looked[view].rows is source[view].rows
+            learned_on = seen if same else panel.seen(attacker, source[view], run.held)
+            run.fits = panel.fits(attacker, learned_on)
         if run.some is not None:
             run.seen, seen = seen, seen.asking(run.some[seen.owner])
         compared = attacker.vectors != 1 and tally.draws < 2
