@@ -247,7 +247,7 @@ def _gaussian(held: _Rows) -> Score:
     pooled, freedom = held.spread(), held.counts[:, None] - 1.0
     squares = np.add.reduceat(held.within**2, held.starts, axis=0) / pooled
 
-    def likelihood(squares: Float, freedom: Float) -> Any:
+    def likelihood(squares: Any, freedom: Any) -> Any:
         squares, freedom = (np.asarray(part[..., None], np.float32) for part in (squares, freedom))
         log = -freedom * (np.log(_RATIOS) / 2).astype(np.float32)
         log = log - squares * (0.5 / _RATIOS).astype(np.float32)
@@ -256,7 +256,7 @@ def _gaussian(held: _Rows) -> Score:
     some = slice(None, None, -(-squares.size // _SCATTERS))
     known = likelihood(squares[some], np.broadcast_to(freedom[some], squares[some].shape))
     whole, known = known, known.reshape(-1, len(_RATIOS))
-    weight = np.where(_RATIOS == 1, 1.0, 0.01)  # at first nearly all have the pooled one
+    weight: Any = np.where(_RATIOS == 1, 1.0, 0.01)  # at first nearly all have the pooled one
     weight = (weight / weight.sum()).astype(np.float32)
     for _ in range(_ROUNDS):
         weight = np.maximum(weight / len(known) * (known.T @ (1 / (known @ weight))), 1e-30)
@@ -335,7 +335,7 @@ def _histogram(held: _Rows) -> Score:
     bins = max(8, min(_BINS, _CELLS // held.raw.shape[1] // people))
     chosen = [_binned(values, held.user, counts, people, bins) for values in held.raw.T]
     edges, own, tables, priors = zip(*chosen, strict=True)
-    table = vstack(tables, format="csr") if any(map(len, own)) else np.concatenate(tables)
+    table: Any = vstack(tables, format="csr") if any(map(len, own)) else np.concatenate(tables)
     if issparse(table) and table.nnz > _FULL * math.prod(table.shape):
         table = table.toarray()
     constant = sum(np.log(prior / (held.counts + prior)) for prior in priors)

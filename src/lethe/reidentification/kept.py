@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
@@ -19,12 +20,12 @@ _PLAIN = ("view", "hits", "tries", "draws", "agreement")  # fields of a tally
 def write_tallies(path: Path, tallies: Sequence[Tally], skipped: dict[str, str]) -> None:
     """Keep what attackers found at a level, and who was skipped: positions, no ids of people."""
     buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
-        names=np.array([tally.attacker.name for tally in tallies], np.str_),
-        skipped=np.array(list(skipped.items()), np.str_).reshape(-1, 2),
-        **{name: np.array([getattr(tally, name) for tally in tallies]) for name in _PLAIN},
-    )
+    kept: dict[str, Any] = {
+        "names": np.array([tally.attacker.name for tally in tallies], np.str_),
+        "skipped": np.array(list(skipped.items()), np.str_).reshape(-1, 2),
+    }
+    kept |= {name: np.array([getattr(tally, name) for tally in tallies]) for name in _PLAIN}
+    np.savez_compressed(buffer, **kept)
     write_for_owner(path, buffer.getvalue())
 
 
