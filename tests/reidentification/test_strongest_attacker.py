@@ -14,7 +14,7 @@ from sklearn.covariance import ledoit_wolf
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.rules import UNDECIDED
 from lethe.reidentification import attackers
-from lethe.reidentification.attackers import Panel, Tally, permuted_lift, tallies
+from lethe.reidentification.attackers import Panel, permuted_lift, tallies
 from lethe.reidentification.audit import VectorsSubject, _permuted, measure
 from lethe.reidentification.enrolled import ENROLLED
 from lethe.reidentification.family import ATTACKERS, FURTHER, NORMALISED, allowed
@@ -23,6 +23,7 @@ from lethe.reidentification.released import Released
 from lethe.reidentification.sight import ALL, folds, learn, pooled, sight_of
 from lethe.reidentification.surface import operating_point
 from lethe.reidentification.sweep import Battery, sample_of
+from lethe.reidentification.tally import Tally
 from lethe.reidentification.task import task_of
 
 EVERY = (*ATTACKERS, *FURTHER)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import RELEASE
-from lethe.reidentification.by_user import Linear, mean_of_repeats, scaled, share_of_users
+from lethe.reidentification.by_user import mean_of_repeats
 from lethe.reidentification.enrolled import (
     ENROLLED,
     HISTOGRAM,
@@ -46,6 +46,7 @@ from lethe.reidentification.sight import (
     recentred,
     whitened,
 )
+from lethe.reidentification.tally import SURELY, TRIALS, Tally
 from lethe.reidentification.vectors import Float, one_blas_thread
 from lethe.training.fingerprint import hash_array
 
@@ -59,15 +60,10 @@ View = Callable[[Float], Float]
 
 COHORT = 200
 """The nearest other people by whose scores a score is normalised."""
-_PRECISE = 0.01
-"""Half an interval as a share of its value, from which on further draws would say nothing new."""
-_NARROWED = 0.9  # of an interval, what ever so many draws must leave of it to be of use
 _CHANCE_HITS = 50  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
 _ONE_ERROR = 0.68  # confidence of an interval of one standard error on each side
-_SURELY = 0.998  # confidence of limits by which an attacker draws no more
-_TRIALS = 2000  # before which no attacker is given up
 _SOME_PEOPLE = (128, 512)  # whom pilots are asked about first
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
 _ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
@@ -306,77 +302,6 @@ def _of_nearest(scores: Float, top: int) -> tuple[Float, Float]:
     return best.mean(axis=1), np.maximum(best.std(axis=1), 1e-12)
 
 
-@dataclass(frozen=True, eq=False)
-class Tally:
-    """Whom one attacker names in one view of a release.
-
-    Attributes:
-        agreement: share of probes for which two draws name the same person; 0 where it was not
-            looked at, for there are many probes.
-    """
-
-    attacker: Attacker  # who attacks
-    view: str  # ``release``, or the function of the release that is looked at
-    hits: Float  # (G,) by person, over all draws; ties count by expectation
-    tries: Float  # (G,) probes by person, over all draws
-    draws: int  # noise draws behind it
-    agreement: float = 0.0
-
-    def lift(self, confidence: float) -> Estimate:
-        """Top-1 over chance, 1 / G; interval by people."""
-        # Where the noise changes little, another draw of the same probe is no further trial.
-        alone = float(self.tries.sum()) / (1 + (self.draws - 1) * self.agreement)
-        # Averages over ties may leave their range by a rounding.
-        asked = self.tries > 0
-        hits, tries = np.minimum(self.hits, self.tries)[asked], self.tries[asked]
-        found = share_of_users(hits, tries, confidence, alone)
-        return scaled(found, len(self.hits))
-
-    @property
-    def share(self) -> float:
-        """Top-1."""
-        return float(self.hits.sum()) / max(float(self.tries.sum()), 1.0)
-
-    @property
-    def precise(self) -> bool:
-        """Whether further draws would change nothing that is read.
-
-        The interval is narrow, or ever so many draws would narrow it by less than a tenth: people
-        differ by more than the draws of one (components of variance, by trials of each person).
-        """
-        if not self.draws:
-            return False
-        found = self.lift(0.95)
-        if found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0):
-            return True
-        if self.draws < 2 or self.tries.sum() < _TRIALS:
-            return False
-        hits, tries = np.minimum(self.hits, self.tries), np.maximum(self.tries, 2)
-        within = float((hits * (1 - hits / tries) * tries / (tries - 1)).sum())
-        return within <= (1 - _NARROWED**2) * float(((hits - self.share * self.tries) ** 2).sum())
-
-    @functools.cached_property
-    def limits(self) -> tuple[float, float]:
-        """Limits of Top-1 that surely hold it."""
-        if not self.draws:
-            return 0.0, 1.0
-        lift, users = self.lift(_SURELY), len(self.hits)
-        return (lift.low or 0.0) / users, 1.0 if lift.high is None else lift.high / users
-
-    @property
-    def named(self) -> Float:
-        """(G,) share of each person's trials in which that person is named; NaN without any."""
-        share = np.minimum(self.hits, self.tries) / np.maximum(self.tries, 1)
-        return np.where(self.tries > 0, share, np.nan)
-
-    def linear(self) -> Linear:
-        """Top-1 with each person's share in its error, to compare two of them in pairs."""
-        total = float(self.tries.sum())
-        share, asked = float(self.hits.sum()) / total, self.tries > 0
-        error = (self.hits - share * self.tries)[asked] / total
-        return Linear(share, error, 0.0, "t by users")
-
-
 def tallies(
     panel: Panel,
     draws: Iterable[tuple[Sight, Sight]],
@@ -448,7 +373,7 @@ def tallies(
             and (run.attacker.vectors != 1 or number < enough[True])
             and run.tally.draws <= number
             and not run.tally.precise
-            and not (run.tally.tries.sum() >= _TRIALS and run.tally.limits[1] < least)
+            and not (run.tally.tries.sum() >= TRIALS and run.tally.limits[1] < least)
         ]
         if not asked:
             break
@@ -520,7 +445,7 @@ class _Run:
         """
         if not self.tally.draws:
             return False
-        reach = self.tally.lift(_ONE_ERROR if self.some is None else _SURELY).high
+        reach = self.tally.lift(_ONE_ERROR if self.some is None else SURELY).high
         return reach is not None and reach / len(self.tally.hits) >= best
 
 

@@ -14,7 +14,7 @@ from lethe.errors import InputError, NotMeasurable, check_at_least, check_betwee
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import RELEASE, family_confidence
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Panel, Tally, first_credit, permuted_lift
+from lethe.reidentification.attackers import Panel, first_credit, permuted_lift
 from lethe.reidentification.by_user import mean_by_user
 from lethe.reidentification.family import Attacker
 from lethe.reidentification.gallery import (
@@ -30,6 +30,7 @@ from lethe.reidentification.ranks import ranks
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.sight import Sight, sight_of
+from lethe.reidentification.tally import Tally
 from lethe.reidentification.vectors import Float
 
 # What keeps the attack honest: strangers, copied inputs, and what ordinary float32 would say.

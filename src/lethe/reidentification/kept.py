@@ -11,8 +11,8 @@ from zipfile import BadZipFile
 import numpy as np
 
 from lethe.files import write_for_owner
-from lethe.reidentification.attackers import Tally
 from lethe.reidentification.family import Attacker
+from lethe.reidentification.tally import Tally
 
 _PLAIN = ("view", "hits", "tries", "draws", "agreement")  # fields of a tally
 

@@ -18,7 +18,7 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import RELEASE, AttackResult, family_confidence, risk_of
 from lethe.evidence.sight import Plant, forbidden
 from lethe.reidentification.attack import over_ties
-from lethe.reidentification.attackers import Panel, Tally, View, tallies
+from lethe.reidentification.attackers import Panel, View, tallies
 from lethe.reidentification.certificates import (
     Known,
     Limit,
@@ -45,6 +45,7 @@ from lethe.reidentification.surface import (
     Level,
     attack_curve,
 )
+from lethe.reidentification.tally import Tally
 from lethe.reidentification.vectors import Float, effective_sigma, geometric_median
 from lethe.training.fingerprint import digest, hash_array, versions
 
