@@ -46,7 +46,7 @@ from lethe.reidentification.sight import (
     recentred,
     whitened,
 )
-from lethe.reidentification.tally import SURELY, TRIALS, Tally
+from lethe.reidentification.tally import ENOUGH_HITS, TRIALS, Tally
 from lethe.reidentification.vectors import Float, one_blas_thread
 from lethe.training.fingerprint import hash_array
 
@@ -63,10 +63,8 @@ COHORT = 200
 _CHANCE_HITS = 50  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
-_ONE_ERROR = 0.68  # confidence of an interval of one standard error on each side
 _SOME_PEOPLE = (128, 512)  # whom pilots are asked about first
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
-_ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +76,7 @@ class Panel:
     backend: str = "auto"  # see `ranks`
     workers: int = 1  # attackers that run at the same time
     fitted: dict[str, Enrolment] = field(default_factory=dict)
-    pilots: frozenset[str] = frozenset()  # names of those that one draw may leave out
+    pilots: frozenset[str] = frozenset()  # names of those that are tried on some people first
     unsound: frozenset[str] = frozenset()  # names of those whose self-check failed
 
     def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
@@ -317,8 +315,9 @@ def tallies(
     An attacker whose interval is within 1 % of its lift, or hardly hangs on the noise, draws no
     more; looking in between moves the estimate by less than that. Nor does one whose upper limit is
     below the lower limit of another: neither its value nor its limits can be those of the risk.
-    Pilots of a panel get one draw, and go on where it leaves open whether they find more than all
-    others.
+    Pilots of a panel are asked about some people first, and go on where that leaves open whether
+    they find more than all others; the tallies of those that stop count like any other's. While
+    another attacker names everybody they wait.
 
     Args:
         draws: of each draw the sight that metrics are learned on (the same object for several
@@ -335,7 +334,7 @@ def tallies(
     """
     users = len(clean.gallery)
     trials = len(np.unique(clean.owner)), len(clean.owner)
-    enough = [max(2, -(-_ENOUGH_HITS * users // number)) for number in trials]
+    enough = [max(2, -(-ENOUGH_HITS * users // number)) for number in trials]
     functions: dict[str, View | None] = {RELEASE: None, **views}
 
     def through(sight: Sight) -> dict[str, Sight]:
@@ -360,22 +359,29 @@ def tallies(
         if skipped is not None:
             skipped.setdefault(f"{run.attacker.name} on {run.tally.view}", why)
 
-    last, source = None, held
+    last, source, best = None, held, 0.0
     for number, (learned_on, sight) in enumerate(draws):
         if learned_on is not last:
             last, source = learned_on, through(learned_on)
         least = max((run.tally.limits[0] for run in runs if run.counts), default=0.0)
-        asked = [
+        able = [
             run
             for run in runs
-            if (run.attacker.vectors != 1 or single is None or number < single)
-            and (not run.attacker.dense or number < enough[run.attacker.vectors == 1])
-            and (run.attacker.vectors != 1 or number < enough[True])
+            if (run.attacker.vectors != 1 or single is None or run.tally.draws < single)
+            and (not run.attacker.dense or run.tally.draws < enough[run.attacker.vectors == 1])
+            and (run.attacker.vectors != 1 or run.tally.draws < enough[True])
             and run.tally.draws <= number
+        ]
+        asked = [
+            run
+            for run in able
+            if (run.whole or not run.pilot)
             and not run.tally.precise
             and not (run.tally.tries.sum() >= TRIALS and run.tally.limits[1] < least)
+            and not (run.pilot and not run.may_exceed(best))
         ]
-        if not asked:
+        pilots = [run for run in able if run.pilot and not run.whole]
+        if not asked and (best == 1 or not any(run.may_exceed(best) for run in pilots)):
             break
         work = functools.partial(_attack_once, source=source, looked=through(sight))
 
@@ -384,21 +390,18 @@ def tallies(
                 if why is not None:
                     leave(run, why)
 
-        pilots = [run for run in asked if not number and run.attacker.name in panel.pilots]
-        attack([run for run in asked if run not in pilots])
-        best = max(
-            (run.tally.share for run in runs if run.counts and run not in pilots), default=0.0
-        )
+        attack(asked)
+        best = max((run.tally.share for run in runs if run.counts and run.whole), default=0.0)
         # Most pilots find far less than the best: of few people as well.
         for most in (*(most for most in _SOME_PEOPLE if 2 * most < len(order)), users):
+            pilots = [run for run in pilots if run in runs and run.may_exceed(best)]
+            if best == 1 or not pilots:
+                break
             for run in pilots:
                 run.asks_about(None if most == users else np.isin(np.arange(users), order[:most]))
-            if best < 1:
-                attack(pilots)
-            for run in [run for run in pilots if run in runs]:
-                if not run.may_exceed(best):
-                    leave(run, "on a draw of the noise it did not find more than others")
-            pilots = [run for run in pilots if run in runs]
+            attack(pilots)
+    for run in [run for run in runs if not run.tally.draws]:
+        leave(run, "others name everybody")
     return [run.tally for run in runs]
 
 
@@ -437,16 +440,19 @@ class _Run:
         self.tally = replace(self.tally, hits=nothing, tries=nothing, draws=0)
         self.some, self.guess = people, None
 
-    def may_exceed(self, best: float) -> bool:
-        """Whether a limit above its Top-1 reaches the most that others found.
+    @property
+    def whole(self) -> bool:
+        """Whether it was asked about all people."""
+        return self.some is None and self.tally.draws > 0
 
-        The limit is a standard error above, or of some people 3: no pilot is left out here that all
-        people would keep.
-        """
-        if not self.tally.draws:
-            return False
-        reach = self.tally.lift(_ONE_ERROR if self.some is None else SURELY).high
-        return reach is not None and reach / len(self.tally.hits) >= best
+    @property
+    def pilot(self) -> bool:
+        """Whether it is asked about some people first."""
+        return self.attacker.name in self.panel.pilots
+
+    def may_exceed(self, best: float) -> bool:
+        """Whether the limit that surely holds its Top-1 reaches the most that others found."""
+        return self.tally.limits[1] >= best
 
 
 def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Sight]) -> str | None:

@@ -205,11 +205,16 @@ def _nearest(held: _Rows) -> Score:
     return score
 
 
+def _drawn_rows(rows: int, most: int) -> Index:
+    """Some of so many rows, at random: in their order they are of one person after the other."""
+    return np.sort(np.random.default_rng(rows).permutation(rows)[:most])
+
+
 def _density(held: _Rows) -> Score:
     """log of the mean Gaussian kernel over the rows of each person."""
     usual = float(held.spread().mean())
     some = np.flatnonzero(held.counts[held.user] > 1)
-    some = some[:: -(-len(some) // _SAMPLE)]
+    some = some[_drawn_rows(len(some), _SAMPLE)]
     user = held.user[some]
     mine = held.starts[user][:, None] + np.arange(held.counts[user].max())
     others = (np.arange(mine.shape[1]) < held.counts[user][:, None]) & (mine != some[:, None])
@@ -380,7 +385,7 @@ def _binned(
     cells = place[inside] * people + user[inside]
     table = np.bincount(cells, minlength=ordered * people).reshape(ordered, people).astype(float)
     apart, found = np.arange(ordered)[:, None] - np.arange(ordered), []
-    exact, some = np.zeros(len(place)), slice(None, None, -(-len(place) // _LEFT_OUT))
+    exact, some = np.zeros(len(place)), _drawn_rows(len(place), _LEFT_OUT)
     if len(own):
         bins_of, people_of = place[~inside] - ordered, user[~inside]
         ones = np.ones(len(bins_of))
@@ -419,7 +424,7 @@ def _covariance(held: _Rows) -> Score:
     between = np.maximum(held.means.var(axis=0) - (1 / held.counts).mean(), 1e-6)
     scatter = np.stack([part.T @ part for part in np.split(held.within, held.starts[1:])])
     some = np.flatnonzero(held.counts[held.user] > 2)
-    some = some[:: -(-len(some) // _MODELS)] if len(some) else some
+    some = some[_drawn_rows(len(some), _MODELS)]
     if not len(some):
         raise NotMeasurable("needs people with three enrolled rows.")
     user, number = held.user[some], held.counts[held.user[some]][:, None].astype(float)

@@ -17,6 +17,7 @@ _PRECISE = 0.01
 _NARROWED = 0.9  # of an interval, what ever so many draws must leave of it to be of use
 SURELY = 0.998  # confidence of limits by which an attacker draws no more
 TRIALS = 2000  # before which no attacker is given up
+ENOUGH_HITS = 20  # from which on the hits of people say how much these differ
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,7 @@ class Tally:
         found = self.lift(0.95)
         if found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0):
             return True
-        if self.draws < 2 or self.tries.sum() < TRIALS:
+        if self.draws < 2 or self.tries.sum() < TRIALS or self.hits.sum() < ENOUGH_HITS:
             return False
         hits, tries = np.minimum(self.hits, self.tries), np.maximum(self.tries, 2)
         within = float((hits * (1 - hits / tries) * tries / (tries - 1)).sum())
