@@ -10,9 +10,9 @@ from lethe.reidentification import attackers as module
 from lethe.reidentification.attackers import Panel, tallies
 from lethe.reidentification.family import ATTACKERS
 from lethe.reidentification.gallery import split_periods, split_rows
+from lethe.reidentification.kept import read_tallies, write_tallies
 from lethe.reidentification.sight import folds, sight_of
 from lethe.reidentification.tally import Tally
-
 
 
 def played(monkeypatch, people, truths, draws, seed, pilots):
@@ -80,3 +80,23 @@ def test_settings_of_an_attacker_are_chosen_on_all_rows_of_people():
     panel = Panel((histogram,), folds(people))
     seen = panel.seen(histogram, sight, sight)
     assert panel.credit(histogram, seen, panel.fits(histogram, seen)).mean() > 0.6
+
+
+@pytest.mark.parametrize(
+    "damage", ["empty", "cut", "another attacker", "a column less", "no archive"]
+)
+def test_a_damaged_file_of_tallies_is_measured_again(tmp_path, damage):
+    path, told = tmp_path / "level.npz", {"softmax on release": "too many people"}
+    tally = Tally(ATTACKERS[0], "release", np.ones(4), np.full(4, 2.0), 1)
+    write_tallies(path, [tally], told)
+    [back] = read_tallies(path, ATTACKERS, skipped := {})
+    assert skipped == told and (back.hits == tally.hits).all() and back.draws == 1
+    whole = path.read_bytes()
+    if damage == "a column less":
+        with np.load(path) as file:
+            np.savez(path, **{name: file[name] for name in file.files if name != "hits"})
+    else:
+        damaged = {"empty": b"", "cut": whole[:-40], "no archive": b"x" * 99}
+        path.write_bytes(damaged.get(damage, whole))
+    others = ATTACKERS[1:] if damage == "another attacker" else ATTACKERS
+    assert read_tallies(path, others, {}) is None

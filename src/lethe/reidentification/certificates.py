@@ -271,7 +271,7 @@ def noise_dp(diameter: float, sigma: float, delta: float = 1e-5, source: str = "
         "vector",
         (
             f"any two vectors differ by at most {diameter:g}" + (f": {source}" if source else ""),
-            "at most 1 draws of one vector are ever released",
+            "one draw of each vector is ever released; M draws are one of sigma / sqrt(M)",
             "the encoder is taken as fixed: what its training tells is not covered",
         ),
         ("a diameter read off the data", "further rows of the same person, which add up"),

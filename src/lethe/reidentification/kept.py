@@ -38,16 +38,17 @@ def read_tallies(
         attackers: of the level, in any order.
         skipped: filled with those that were skipped, and why.
     """
-    try:
-        with np.load(path) as file:
-            kept = {name: file[name] for name in file.files}
-    except (OSError, ValueError, BadZipFile):
-        return None
     by_name = {attacker.name: attacker for attacker in attackers}
-    columns = [kept[name] if kept[name].ndim > 1 else kept[name].tolist() for name in _PLAIN]
-    tallies = [
-        Tally(by_name[name], *values)
-        for name, *values in zip(kept["names"].tolist(), *columns, strict=True)
-    ]
-    skipped |= dict(kept["skipped"].tolist()) | skipped
+    try:
+        with np.load(io.BytesIO(path.read_bytes())) as file:
+            kept = {name: file[name] for name in file.files}
+        columns = [kept[name] if kept[name].ndim > 1 else kept[name].tolist() for name in _PLAIN]
+        tallies = [
+            Tally(by_name[name], *values)
+            for name, *values in zip(kept["names"].tolist(), *columns, strict=True)
+        ]
+        before = dict(kept["skipped"].tolist())
+    except (OSError, EOFError, KeyError, ValueError, BadZipFile):
+        return None
+    skipped |= before | skipped
     return tallies

@@ -351,7 +351,8 @@ class Battery:
         if isinstance(head, LinearHead):
             arrays += [head.rows, np.asarray(head.bias)]
         asked = repr(replace(self.settings, rule=(), workers=0, keep_records=False))
-        return digest(*map(hash_array, arrays), asked, str(versions("lethe-privacy", "numpy")))
+        code = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+        return digest(*map(hash_array, arrays), asked, str(versions("numpy", "scipy")), *code)
 
     def _plants(self, panel: Panel, sight: Sight, found: Sequence[Tally]) -> tuple[Plant, ...]:
         """Leaks in a release, of the sizes that rules ask for and of some more."""
