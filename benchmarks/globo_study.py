@@ -51,7 +51,7 @@ from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.sight import folds, sight_of
 from lethe.reidentification.sweep import Battery, sample_of, sweep
-from lethe.reidentification.utility import expected_auc
+from lethe.reidentification.utility import linear_auc
 
 FILE = Path("globo_news") / "clicks_users_even.parquet"
 
@@ -127,11 +127,8 @@ def swept(released: Released, split: Split, norm: float, draws: int, seed: int) 
                     for one in level.judged.attacks
                 },
                 "auc": words(
-                    expected_auc(
-                        logits[later],
-                        released.labels[later],
-                        level.sigma * norm,
-                        users=released.user_ids[later],
+                    linear_auc(logits[later], released.labels[later], level.sigma * norm).estimate(
+                        released.user_ids[later], 0.95
                     )
                 ),
             }

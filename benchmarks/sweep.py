@@ -33,7 +33,7 @@ from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.smoothing import Sample
 from lethe.reidentification.surface import SIGMAS, Curve, attack_curve
 from lethe.reidentification.sweep import gallery_hits
-from lethe.reidentification.utility import expected_auc
+from lethe.reidentification.utility import linear_auc
 from lethe.reidentification.vectors import effective_sigma
 
 DIMENSIONS = 64
@@ -105,7 +105,7 @@ def study(parts: list[int]) -> dict[str, Any]:
     labels = rng.random(LABELS) < 0.41
     logits = 0.7 * rng.standard_normal(LABELS) + 0.5 * labels
     users = rng.integers(0, USERS, LABELS)
-    auc = seconds(lambda: expected_auc(logits, labels, 0.3, users=users))
+    auc = seconds(lambda: linear_auc(logits, labels, 0.3).estimate(users, 0.95))
     work = np.array([[one["pairs"], one["probes"]] for one in measured], float)
     spent = np.array([one["cpu"] for one in measured])
     rates = np.linalg.lstsq(work, spent, rcond=None)[0]

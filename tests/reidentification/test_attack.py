@@ -19,7 +19,7 @@ from lethe.reidentification.ranks import Ranks, ranks
 
 
 def found(closer, tied, users):
-    return Ranks(np.array(closer), np.array(tied), users, "numpy", 0.0)
+    return Ranks(np.array(closer), np.array(tied), users)
 
 
 def attack(vectors, split, names=None):

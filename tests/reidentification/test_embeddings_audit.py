@@ -15,6 +15,7 @@ from scipy.special import ndtr
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.roc import auc
+from lethe.reidentification import sweep
 from lethe.reidentification.audit import (
     VectorsSubject,
     audit_released,
@@ -24,6 +25,7 @@ from lethe.reidentification.audit import (
 from lethe.reidentification.candidates import RECOMMENDED
 from lethe.reidentification.clean import RAW, split_of
 from lethe.reidentification.released import Released
+from lethe.training.folder import RunFolder
 
 PEOPLE = population()
 
@@ -318,3 +320,52 @@ def test_gallery_and_probes_of_two_periods():
 def test_an_unknown_release_is_refused(measured):
     with pytest.raises(InputError, match="no candidate"):
         VectorsSubject([measured], quick(release="noise-7")).findings()
+
+
+def test_a_head_of_several_classes_has_the_logits_alone_as_an_option():
+    rng = np.random.default_rng(0)
+    owner, weight = np.repeat(np.arange(30), 8), rng.standard_normal((4, 9))
+    rows = rng.standard_normal((30, 9))[owner] + 0.4 * rng.standard_normal((240, 9))
+    asked = quick(plays=0, refine=0, surface=(), sigmas=(1.0,), draws=1, radius_points=9)
+    labels = (rows @ weight.T).argmax(axis=1)
+    found = audit_embeddings(rows, owner, labels, (weight, np.zeros(4)), settings=asked)
+    candidate = next(c for c in found.candidates if c["name"] == "logit-only")
+    assert candidate["top_1"]["low"] > 0.2 and candidate["utility_loss"]["value"] == 0
+
+
+def test_noise_levels_that_were_finished_before_a_stop_are_not_attacked_again(
+    tmp_path, monkeypatch
+):
+    """Stopped at the third noise level; other settings or a damaged file begin anew."""
+    made = population()
+    model = Released("one", made["representations"], made["user_ids"])
+    attack, attacked = sweep.tallies, []
+
+    def audited(stop=None, **changed):
+        attacked.clear()
+
+        def counted(*given, **options):
+            attacked.append(1)
+            if len(attacked) == stop:
+                raise KeyboardInterrupt
+            return attack(*given, **options)
+
+        monkeypatch.setattr(sweep, "tallies", counted)
+        asked = quick(plays=0, refine=0, surface=(), averaged=(1,), **changed)
+        with RunFolder(tmp_path / "run", "one") as folder:
+            return audit_released([model], asked, folder=folder).to_bytes()
+
+    with pytest.raises(KeyboardInterrupt):
+        audited(stop=4)  # the release as it is, two levels, and the one that is stopped
+    kept = sorted((tmp_path / "run" / "levels").iterdir())
+    assert len(kept) == 2 and {path.stat().st_mode & 0o777 for path in kept} == {0o600}
+    kept[0].write_bytes(b"damaged")
+    again = audited()
+    assert len(attacked) == 3
+    assert audited() == again and len(attacked) == 1
+    assert (
+        audit_released([model], quick(plays=0, refine=0, surface=(), averaged=(1,))).to_bytes()
+        == again
+    )
+    audited(draws=3)
+    assert len(attacked) == 4

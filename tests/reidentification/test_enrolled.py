@@ -167,7 +167,7 @@ def test_two_hundred_games_of_all_vectors_together():
         users, dimension = int(rng.integers(6, 14)), int(rng.integers(2, 6))
         sigma, clean = float(np.exp(rng.uniform(-2, 1))), bool(rng.integers(2))
         drawn = people(seed, users, dimension, float(rng.choice([0.1, 1.0, 4.0])), rows=4)
-        bound = limit(drawn.together(), sigma, 1, 1, seed)
+        bound = limit(drawn.together(), sigma, 1, seed)
         credit = {name: [] for name in played}
         for copy in range(10):
             noisy = smooth(drawn.rows, sigma, 1, seed + 1000 * copy)
@@ -193,7 +193,7 @@ def check_game(seed, users, dimension, apart, sigma, draws, clean):
     drawn = people(seed, int(users), int(dimension), float(apart))
     released = drawn.released(sigma, draws, seed, clean)
     trials = len(released.split.probe_rows)
-    bound = limit(drawn.game(), sigma, draws, 1, seed)
+    bound = limit(drawn.game(), sigma, draws, seed)
     sight, panel = sight_of(released.rows, released.split), Panel((), folds(int(users)))
     assert trials == COPIES * len(drawn.split.probe_rows)
     for metric in ENROLLED:

@@ -19,8 +19,8 @@ from lethe.reidentification.task import drawn_utility
 from lethe.reidentification.utility import (
     chance_of_one,
     expected_accuracy,
-    expected_auc,
     expected_counts,
+    linear_auc,
     pair_share,
     smoothed_calibration,
 )
@@ -76,7 +76,7 @@ def test_expected_auc_and_accuracy_are_those_of_drawn_noise(scale):
     noisy = [z + scale * rng.normal(size=len(z)) for _ in range(150)]
     drawn = np.array([[roc_auc_score(labels, v), ((v > 0) == labels).mean()] for v in noisy])
     error = 4 * drawn.std(axis=0, ddof=1) / math.sqrt(len(drawn))
-    assert expected_auc(z, labels, scale).value == pytest.approx(drawn[:, 0].mean(), abs=error[0])
+    assert linear_auc(z, labels, scale).value == pytest.approx(drawn[:, 0].mean(), abs=error[0])
     assert expected_accuracy(z, labels, scale).value == pytest.approx(
         drawn[:, 1].mean(), abs=error[1]
     )
@@ -91,7 +91,7 @@ def test_expected_auc_and_accuracy_are_those_of_drawn_noise(scale):
 def test_without_noise_they_are_the_clean_ones_ties_half():
     z, labels = logits()
     z = z.round(1)
-    assert expected_auc(z, labels, 0.0).value == pytest.approx(roc_auc_score(labels, z), abs=1e-12)
+    assert linear_auc(z, labels, 0.0).value == pytest.approx(roc_auc_score(labels, z), abs=1e-12)
     assert expected_accuracy(z, labels, 0.0).value == pytest.approx(((z > 0) == labels).mean())
     assert chance_of_one([0.0, 1.0], 0.0).tolist() == [0.0, 1.0]
     assert chance_of_one([0.0, 1.0], [1.0, 0.0]).tolist() == [0.5, 1.0]
@@ -99,7 +99,7 @@ def test_without_noise_they_are_the_clean_ones_ties_half():
 
 def test_expected_auc_falls_with_noise_to_a_half():
     z, labels = logits()
-    values = [expected_auc(z, labels, scale).value for scale in (0, 0.1, 0.5, 2, 10, 1e4)]
+    values = [linear_auc(z, labels, scale).value for scale in (0, 0.1, 0.5, 2, 10, 1e4)]
     assert values == sorted(values, reverse=True)
     assert values[-1] == pytest.approx(0.5, abs=1e-3)
 
@@ -111,7 +111,7 @@ def test_the_interval_of_the_expected_auc_covers_other_people():
     for seed in range(200):
         z, labels = logits(seed + 1, 150)
         users, rows = np.repeat(np.arange(150), 3), np.repeat(np.arange(150), 3)
-        found = expected_auc(z[rows], labels[rows], 0.5, users=users, confidence=0.9)
+        found = linear_auc(z[rows], labels[rows], 0.5).estimate(users, 0.9)
         missed += not found.low <= truth <= found.high
     assert abs(missed / 200 - 0.1) <= 4 * math.sqrt(0.09 / 200)
 
@@ -140,7 +140,8 @@ def test_drawn_utility_agrees_with_the_closed_forms(kind):
     given = head if kind == "linear" else AnyHead(head.logits)
     found = drawn_utility(given, r, labels, 1.0, draws=4, repeats=60, seed=1)
     scale = 0.5 * head.norm
-    area, right = expected_auc(z, labels, scale), expected_accuracy(z, labels, scale)
+    area = linear_auc(z, labels, scale).estimate(None, 0.95)
+    right = expected_accuracy(z, labels, scale)
     # The noise of one draw moves either by about 0.02 here; the mean of 60 by an eighth of it.
     assert found.auc.value == pytest.approx(area.value, abs=0.012)
     assert found.accuracy.value == pytest.approx(right.value, abs=0.012)
@@ -228,13 +229,17 @@ def test_no_hit_leaves_the_limit_of_the_users_alone():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: expected_auc([1.0, 2.0], [0, 2], 1.0), InputError, "0 and 1"),
-        (lambda: expected_auc([1.0, 2.0], [1, 1], 1.0), InputError, "both 0 and 1"),
-        (lambda: expected_auc([1.0, 2.0], [1], 1.0), InputError, "one for each row"),
-        (lambda: expected_auc([1.0, math.nan], [0, 1], 1.0), InputError, "finite"),
-        (lambda: expected_auc([1.0, 2.0], [0, 1], -1.0), InputError, "scale"),
+        (lambda: linear_auc([1.0, 2.0], [0, 2], 1.0), InputError, "0 and 1"),
+        (lambda: linear_auc([1.0, 2.0], [1, 1], 1.0), InputError, "both 0 and 1"),
+        (lambda: linear_auc([1.0, 2.0], [1], 1.0), InputError, "one for each row"),
+        (lambda: linear_auc([1.0, math.nan], [0, 1], 1.0), InputError, "finite"),
+        (lambda: linear_auc([1.0, 2.0], [0, 1], -1.0), InputError, "scale"),
         (lambda: expected_accuracy([1.0, 2.0], [0, 1], [1.0, -1.0]), InputError, "scale"),
-        (lambda: expected_auc([1.0, 2.0], [0, 1], 1.0, users=[1, 1]), NotMeasurable, "2 users"),
+        (
+            lambda: linear_auc([1.0, 2.0], [0, 1], 1.0).estimate([1, 1], 0.95),
+            NotMeasurable,
+            "2 users",
+        ),
         (lambda: share_of_users([3.0, 0.0], [2, 2]), InputError, "hits"),
         (lambda: share_of_users([1.0], [2]), NotMeasurable, "2 users"),
         (lambda: share_of_users([1.0, 0.0], [1e20, 1.0]), NotMeasurable, "holds all trials"),

@@ -23,6 +23,7 @@ from lethe.reidentification.released import Released
 from lethe.reidentification.sight import ALL, folds, learn, pooled, sight_of
 from lethe.reidentification.surface import operating_point
 from lethe.reidentification.sweep import Battery, sample_of
+from lethe.reidentification.tally import Tally
 from lethe.reidentification.task import task_of
 
 EVERY = (*ATTACKERS, *FURTHER)
@@ -196,7 +197,19 @@ def test_an_attacker_whose_interval_is_narrow_or_below_another_draws_no_more():
     assert single.lift(0.95).high < narrow.low
     # Nobody is given up for an attacker whose self-check failed.
     panel = replace(panel, unsound=frozenset({"all vectors"}))
-    assert [found.draws for found in tallies(panel, [(sight, sight)] * 4, sight)] == [4, 4]
+    assert [found.draws for found in tallies(panel, [(sight, sight)] * 4, sight)] == [3, 4]
+
+
+def test_more_noise_is_drawn_where_it_decides_who_is_named_and_only_there():
+    tries, rng = np.full(1000, 4.0), np.random.default_rng(5)
+    for hits, precise in (
+        (rng.integers(0, 2, 1000) * 4.0, True),
+        (rng.binomial(4, 0.5, 1000), False),
+    ):
+        tally = Tally(NAMES["all vectors"], "release", hits, tries, 4)
+        assert tally.precise == precise
+        limit, error = tally.lift(0.95), np.sqrt(np.var(hits / 4) / 1000)
+        assert limit.width / 1000 == pytest.approx(2 * 1.96 * error, rel=0.05)
 
 
 def test_who_joins_all_vectors_is_left_out_where_everybody_has_one():

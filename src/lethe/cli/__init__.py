@@ -79,8 +79,7 @@ def run(arguments: Sequence[str]) -> int:
 
         stop_processes()
         print(
-            "lethe: stopped. Finished models and noise levels of vectors are kept; the same "
-            "command goes on from there.",
+            "lethe: stopped. Finished models and levels are kept; the same command goes on there.",
             file=sys.stderr,
         )
         return 130

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import RELEASE
-from lethe.reidentification.by_user import Linear, mean_of_repeats, scaled, share_of_users
+from lethe.reidentification.by_user import mean_of_repeats
 from lethe.reidentification.enrolled import (
     ENROLLED,
     HISTOGRAM,
@@ -46,6 +46,7 @@ from lethe.reidentification.sight import (
     recentred,
     whitened,
 )
+from lethe.reidentification.tally import ENOUGH_HITS, TRIALS, Tally
 from lethe.reidentification.vectors import Float, one_blas_thread
 from lethe.training.fingerprint import hash_array
 
@@ -59,17 +60,11 @@ View = Callable[[Float], Float]
 
 COHORT = 200
 """The nearest other people by whose scores a score is normalised."""
-_PRECISE = 0.01
-"""Half an interval as a share of its value, from which on further draws would say nothing new."""
 _CHANCE_HITS = 50  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
 _AT_ONCE = 1_000_000  # numbers of a table of scores
-_ONE_ERROR = 0.68  # confidence of an interval of one standard error on each side
-_SURELY = 0.998  # confidence of limits by which an attacker draws no more
-_TRIALS = 2000  # before which no attacker is given up
 _SOME_PEOPLE = (128, 512)  # whom pilots are asked about first
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
-_ENOUGH_HITS = 20  # expected by chance, from which on attackers of many probes draw no more
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +76,7 @@ class Panel:
     backend: str = "auto"  # see `ranks`
     workers: int = 1  # attackers that run at the same time
     fitted: dict[str, Enrolment] = field(default_factory=dict)
-    pilots: frozenset[str] = frozenset()  # names of those that one draw may leave out
+    pilots: frozenset[str] = frozenset()  # names of those that are tried on some people first
     unsound: frozenset[str] = frozenset()  # names of those whose self-check failed
 
     def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
@@ -141,19 +136,11 @@ class Panel:
                 slack = _SLACK * (1 + np.abs(true))
                 closer[rows] = (scores > true + slack).sum(axis=1)
                 tied[rows] = (scores >= true - slack).sum(axis=1) - closer[rows] - 1
-            return Ranks(closer, tied, len(seen.gallery), "numpy", 1.0)
-        name, again = "", 0.0
+            return Ranks(closer, tied, len(seen.gallery))
         for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
-            found = ranks(
-                probes,
-                gallery,
-                seen.owner[mine],
-                metric,
-                backend=self.backend,
-            )
+            found = ranks(probes, gallery, seen.owner[mine], metric, backend=self.backend)
             closer[mine], tied[mine] = found.closer, found.tied
-            name, again = found.backend, again + found.decided_in_float64 * float(mine.mean())
-        return Ranks(closer, tied, len(seen.gallery), name, again)
+        return Ranks(closer, tied, len(seen.gallery))
 
     def credit(
         self, attacker: Attacker, seen: Sight, fits: Fits, guess: Index | None = None
@@ -201,8 +188,7 @@ class Panel:
             return found
         for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
             rows, step = np.flatnonzero(mine), max(1, _AT_ONCE // (whom.shape[1] * len(gallery[0])))
-            if metric == "cosine":
-                probes, gallery = _unit(probes), _unit(gallery)
+            probes, gallery = _directions(metric, probes, gallery)
             for first in range(0, len(rows), step):
                 some = rows[first : first + step]
                 left, right = probes[first : first + step, None], gallery[whom[some]]
@@ -220,12 +206,10 @@ class Panel:
             yield from _enrolled_tables(fits[0], seen)
         else:
             for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
-                cosine = metric == "cosine"
-                if cosine:
-                    probes, gallery = _unit(probes), _unit(gallery)
+                probes, gallery = _directions(metric, probes, gallery)
                 rows, step = np.flatnonzero(mine), max(1, _AT_ONCE // len(gallery))
                 for first in range(0, len(rows), step):
-                    table = _table(probes[first : first + step], gallery, cosine)
+                    table = _table(probes[first : first + step], gallery, metric)
                     yield rows[first : first + step], table
 
     def _normalised(
@@ -245,20 +229,18 @@ class Panel:
                 continue
             if len(cohort) < 20:
                 raise NotMeasurable(f"normalising scores needs 20 other people, got {len(cohort)}.")
-            fit = fits[int(half)] if fits else None
+            fit, metric = fits[int(half)] if fits else None, attacker.metric
             probes, gallery = seen.probes[mine], seen.gallery
             if isinstance(fit, Learned):
                 probes, gallery = fit.probes(probes), fit.gallery(gallery)
-            cosine = attacker.metric == "cosine"
-            if cosine:
-                probes, gallery = _unit(probes), _unit(gallery)
+            probes, gallery = _directions(metric, probes, gallery)
             top = min(COHORT, len(cohort) - 1)
-            between = _table(gallery, gallery[cohort], cosine)
+            between = _table(gallery, gallery[cohort], metric)
             between[cohort, np.arange(len(cohort))] = -np.inf
             mean, deviation = _of_nearest(between, top)
             step = max(1, _AT_ONCE // len(gallery))
             for first in range(0, len(mine), step):
-                table = _table(probes[first : first + step], gallery, cosine)
+                table = _table(probes[first : first + step], gallery, metric)
                 own_mean, own = _of_nearest(table[:, cohort], top)
                 scores = (table - own_mean[:, None]) / own[:, None] + (table - mean) / deviation
                 yield mine[first : first + step], scores / 2
@@ -293,17 +275,20 @@ def _enrolled_tables(enrolment: Enrolment, seen: Sight) -> Iterator[tuple[Index,
         first = last
 
 
-def _unit(vectors: Float) -> Float:
-    length = np.linalg.norm(vectors, axis=1, keepdims=True)
-    if not length.all():
+def _directions(metric: str, *tables: Float) -> list[Float]:
+    """Under cosine the vectors of tables at length 1, else as they are."""
+    if metric != "cosine":
+        return [*tables]
+    lengths = [np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in tables]
+    if not all(length.all() for length in lengths):
         raise InputError("a zero vector has no direction, so no cosine; use metric='l2'.")
-    return np.asarray(vectors / length)
+    return [vectors / length for vectors, length in zip(tables, lengths, strict=True)]
 
 
-def _table(left: Float, right: Float, cosine: bool) -> Float:
+def _table(left: Float, right: Float, metric: str) -> Float:
     """(n, m) scores: cosine, or minus the squared distance."""
     product = left @ right.T
-    if cosine:
+    if metric == "cosine":
         return np.asarray(product)
     squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1)
     return np.asarray(2 * product - squares)
@@ -313,67 +298,6 @@ def _of_nearest(scores: Float, top: int) -> tuple[Float, Float]:
     """Mean and deviation of the highest scores of each row."""
     best = -np.partition(-scores, top - 1, axis=1)[:, :top]
     return best.mean(axis=1), np.maximum(best.std(axis=1), 1e-12)
-
-
-@dataclass(frozen=True, eq=False)
-class Tally:
-    """Whom one attacker names in one view of a release.
-
-    Attributes:
-        agreement: share of probes for which two draws name the same person; 0 where it was not
-            looked at, for there are many probes.
-    """
-
-    attacker: Attacker  # who attacks
-    view: str  # ``release``, or the function of the release that is looked at
-    hits: Float  # (G,) by person, over all draws; ties count by expectation
-    tries: Float  # (G,) probes by person, over all draws
-    draws: int  # noise draws behind it
-    agreement: float = 0.0
-
-    def lift(self, confidence: float) -> Estimate:
-        """Top-1 over chance, 1 / G; interval by people."""
-        # Where the noise changes little, another draw of the same probe is no further trial.
-        alone = float(self.tries.sum()) / (1 + (self.draws - 1) * self.agreement)
-        # Averages over ties may leave their range by a rounding.
-        asked = self.tries > 0
-        hits, tries = np.minimum(self.hits, self.tries)[asked], self.tries[asked]
-        found = share_of_users(hits, tries, confidence, alone)
-        return scaled(found, len(self.hits))
-
-    @property
-    def share(self) -> float:
-        """Top-1."""
-        return float(self.hits.sum()) / max(float(self.tries.sum()), 1.0)
-
-    @property
-    def precise(self) -> bool:
-        """Whether further draws would change nothing that is read."""
-        if not self.draws:
-            return False
-        found = self.lift(0.95)
-        return found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0)
-
-    @functools.cached_property
-    def limits(self) -> tuple[float, float]:
-        """Limits of Top-1 that surely hold it."""
-        if not self.draws:
-            return 0.0, 1.0
-        lift, users = self.lift(_SURELY), len(self.hits)
-        return (lift.low or 0.0) / users, 1.0 if lift.high is None else lift.high / users
-
-    @property
-    def named(self) -> Float:
-        """(G,) share of each person's trials in which that person is named; NaN without any."""
-        share = np.minimum(self.hits, self.tries) / np.maximum(self.tries, 1)
-        return np.where(self.tries > 0, share, np.nan)
-
-    def linear(self) -> Linear:
-        """Top-1 with each person's share in its error, to compare two of them in pairs."""
-        total = float(self.tries.sum())
-        share, asked = float(self.hits.sum()) / total, self.tries > 0
-        error = (self.hits - share * self.tries)[asked] / total
-        return Linear(share, error, 0.0, "t by users")
 
 
 def tallies(
@@ -388,10 +312,12 @@ def tallies(
 ) -> list[Tally]:
     """Every attacker of a panel on some draws of one release and on its views.
 
-    An attacker whose interval is within 1 % of its lift draws no more; looking in between moves
-    the estimate by less than that. Nor does one whose upper limit is below the lower limit of
-    another: neither its value nor its limits can be those of the risk. Pilots of a panel get one
-    draw, and go on where it leaves open whether they find more than all others.
+    An attacker whose interval is within 1 % of its lift, or hardly hangs on the noise, draws no
+    more; looking in between moves the estimate by less than that. Nor does one whose upper limit is
+    below the lower limit of another: neither its value nor its limits can be those of the risk.
+    Pilots of a panel are asked about some people first, and go on where that leaves open whether
+    they find more than all others; the tallies of those that stop count like any other's. While
+    another attacker names everybody they wait.
 
     Args:
         draws: of each draw the sight that metrics are learned on (the same object for several
@@ -408,7 +334,7 @@ def tallies(
     """
     users = len(clean.gallery)
     trials = len(np.unique(clean.owner)), len(clean.owner)
-    enough = [max(2, -(-_ENOUGH_HITS * users // number)) for number in trials]
+    enough = [max(2, -(-ENOUGH_HITS * users // number)) for number in trials]
     functions: dict[str, View | None] = {RELEASE: None, **views}
 
     def through(sight: Sight) -> dict[str, Sight]:
@@ -433,22 +359,29 @@ def tallies(
         if skipped is not None:
             skipped.setdefault(f"{run.attacker.name} on {run.tally.view}", why)
 
-    last, source = None, held
+    last, source, best = None, held, 0.0
     for number, (learned_on, sight) in enumerate(draws):
         if learned_on is not last:
             last, source = learned_on, through(learned_on)
         least = max((run.tally.limits[0] for run in runs if run.counts), default=0.0)
-        asked = [
+        able = [
             run
             for run in runs
-            if (run.attacker.vectors != 1 or single is None or number < single)
-            and (not run.attacker.dense or number < enough[run.attacker.vectors == 1])
-            and (run.attacker.vectors != 1 or number < enough[True])
+            if (run.attacker.vectors != 1 or single is None or run.tally.draws < single)
+            and (not run.attacker.dense or run.tally.draws < enough[run.attacker.vectors == 1])
+            and (run.attacker.vectors != 1 or run.tally.draws < enough[True])
             and run.tally.draws <= number
-            and not run.tally.precise
-            and not (run.tally.tries.sum() >= _TRIALS and run.tally.limits[1] < least)
         ]
-        if not asked:
+        asked = [
+            run
+            for run in able
+            if (run.whole or not run.pilot)
+            and not run.tally.precise
+            and not (run.tally.tries.sum() >= TRIALS and run.tally.limits[1] < least)
+            and not (run.pilot and not run.may_exceed(best))
+        ]
+        pilots = [run for run in able if run.pilot and not run.whole]
+        if not asked and (best == 1 or not any(run.may_exceed(best) for run in pilots)):
             break
         work = functools.partial(_attack_once, source=source, looked=through(sight))
 
@@ -457,21 +390,18 @@ def tallies(
                 if why is not None:
                     leave(run, why)
 
-        pilots = [run for run in asked if not number and run.attacker.name in panel.pilots]
-        attack([run for run in asked if run not in pilots])
-        best = max(
-            (run.tally.share for run in runs if run.counts and run not in pilots), default=0.0
-        )
+        attack(asked)
+        best = max((run.tally.share for run in runs if run.counts and run.whole), default=0.0)
         # Most pilots find far less than the best: of few people as well.
         for most in (*(most for most in _SOME_PEOPLE if 2 * most < len(order)), users):
+            pilots = [run for run in pilots if run in runs and run.may_exceed(best)]
+            if best == 1 or not pilots:
+                break
             for run in pilots:
                 run.asks_about(None if most == users else np.isin(np.arange(users), order[:most]))
-            if best < 1:
-                attack(pilots)
-            for run in [run for run in pilots if run in runs]:
-                if not run.may_exceed(best):
-                    leave(run, "on a draw of the noise it did not find more than others")
-            pilots = [run for run in pilots if run in runs]
+            attack(pilots)
+    for run in [run for run in runs if not run.tally.draws]:
+        leave(run, "others name everybody")
     return [run.tally for run in runs]
 
 
@@ -510,16 +440,19 @@ class _Run:
         self.tally = replace(self.tally, hits=nothing, tries=nothing, draws=0)
         self.some, self.guess = people, None
 
-    def may_exceed(self, best: float) -> bool:
-        """Whether a limit above its Top-1 reaches the most that others found.
+    @property
+    def whole(self) -> bool:
+        """Whether it was asked about all people."""
+        return self.some is None and self.tally.draws > 0
 
-        The limit is a standard error above, or of some people 3: no pilot is left out here that all
-        people would keep.
-        """
-        if not self.tally.draws:
-            return False
-        reach = self.tally.lift(_ONE_ERROR if self.some is None else _SURELY).high
-        return reach is not None and reach / len(self.tally.hits) >= best
+    @property
+    def pilot(self) -> bool:
+        """Whether it is asked about some people first."""
+        return self.attacker.name in self.panel.pilots
+
+    def may_exceed(self, best: float) -> bool:
+        """Whether the limit that surely holds its Top-1 reaches the most that others found."""
+        return self.tally.limits[1] >= best
 
 
 def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Sight]) -> str | None:
@@ -527,11 +460,14 @@ def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Si
     panel, attacker, tally = run.panel, run.attacker, run.tally
     view, users = tally.view, len(tally.hits)
     try:
-        if run.source is not source[view]:
-            run.source = source[view]
-            run.fits = panel.fits(attacker, panel.seen(attacker, source[view], run.held))
         seen = run.seen or panel.seen(attacker, looked[view], run.held)
         run.seen = None
+        if run.source is not source[view]:
+            run.source = source[view]
+            # What is read of enrolled rows has means of its own, those of all draws alike.
+            same = attacker.reads and looked[view].rows is source[view].rows
+            learned_on = seen if same else panel.seen(attacker, source[view], run.held)
+            run.fits = panel.fits(attacker, learned_on)
         if run.some is not None:
             run.seen, seen = seen, seen.asking(run.some[seen.owner])
         compared = attacker.vectors != 1 and tally.draws < 2

@@ -20,7 +20,7 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_vectors import Inference, Inferred
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
-from lethe.reidentification.gallery import Index
+from lethe.reidentification.gallery import Index, means
 from lethe.reidentification.vectors import Float
 
 FOLDS = 5
@@ -70,21 +70,14 @@ class People:
         """(n, c) distance of each coordinate to the mean of the person's rows; 0 of nobody's."""
         table, known = np.asarray(rows, np.float64).reshape(len(rows), -1), self.owner >= 0
         owner, found = self.owner[known], np.zeros_like(table)
-        counts = np.bincount(owner, minlength=len(self.place))
-        for column, values in enumerate(table[known].T):
-            mean = np.bincount(owner, values, len(self.place)) / counts
-            found[known, column] = np.abs(values - mean[owner])
+        found[known] = np.abs(table[known] - means(table[known], owner, len(self.place))[owner])
         return found
 
     def means(self, rows: NDArray[Any]) -> Float:
         """(p, c) mean of the rows (n, c) of each person, in units of its spread over people."""
         known = self.owner >= 0
-        owner = self.owner[known]
         table = np.asarray(rows, np.float64).reshape(len(rows), -1)[known]
-        counts = np.bincount(owner, minlength=len(self.place))
-        found = np.stack(
-            [np.bincount(owner, column, len(self.place)) / counts for column in table.T], axis=1
-        )
+        found = means(table, self.owner[known], len(self.place))
         deviation = found.std(axis=0)
         return np.asarray((found - found.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
 

@@ -446,7 +446,7 @@ def measure(
     )
     curve = sweep(battery, say, cluster)
     say(f"{model.name}: bounds on every attacker")
-    bounds = {level.sigma: game.closed(level.sigma) for level in curve.levels}
+    bounds = {level.sigma: game.closed(level.sigma).success for level in curve.levels}
 
     task = task_of(model, settings)
     utility = _utility(task, curve, settings)

@@ -24,7 +24,7 @@ from lethe.evidence.risk import family_confidence
 from lethe.reidentification.attackers import first_credit
 from lethe.reidentification.attributes import People, people_of
 from lethe.reidentification.by_user import scaled, share_of_users
-from lethe.reidentification.gallery import covariance_within, inverse_root
+from lethe.reidentification.gallery import covariance_within, inverse_root, means
 from lethe.reidentification.ranks import ranks
 from lethe.reidentification.released import Released
 from lethe.reidentification.scored import CURVES, Scorer, grouped, singling_out
@@ -62,11 +62,7 @@ def by_person(
         rows = check_vectors("vectors", table)
         names = ids.astype(str)
         mine = np.isin(names, both)
-        place = np.searchsorted(both, names[mine])
-        counts = np.bincount(place)
-        found.append(
-            np.stack([np.bincount(place, column) / counts for column in rows[mine].T], axis=1)
-        )
+        found.append(means(rows[mine], np.searchsorted(both, names[mine]), len(both)))
     return found[0], found[1]
 
 

@@ -457,7 +457,7 @@ def _logit(context: Evaluation, sigma: float) -> Evaluated:
         "logit-only",
         "only the logits leave the house",
         {},
-        context.battery.on_release(release, projected=release(0).shape[1] < _FEW),
+        context.battery.on_release(release, projected=release(0).shape[1] < _FEW, views={}),
         None if context.task is None else context.task.at(0.0),
         mechanism.guarantee(),
         limit=mechanism.exposed(context.game.known),

@@ -22,7 +22,6 @@ from lethe.reidentification.vectors import (
     Float,
     check_sigma,
     check_vectors,
-    effective_sigma,
     geometric_median,
 )
 
@@ -115,25 +114,24 @@ MORE = "further draws or rows of the same person, and side knowledge beyond the 
 
 @dataclass(frozen=True, eq=False)
 class Limit:
-    """An upper limit on Top-k success, and what was proven with it.
+    """An upper limit on Top-1 success, and what was proven with it.
 
     Attributes:
         estimate: success of the best decoder as it was counted; None for a bound in closed form.
     """
 
-    top: int  # k, how many users the attacker may name
-    success: float  # upper limit on P(the owner is among them), in [0, 1]
+    success: float  # upper limit on P(the attacker names the owner), in [0, 1]
     guarantee: Guarantee  # of kind ``identification-bound``
     estimate: Estimate | None = None
 
 
 def identification_bound(
-    success: float, top: int, users: int, assumed: tuple[str, ...], **parameters: float
+    success: float, users: int, assumed: tuple[str, ...], **parameters: float
 ) -> Guarantee:
-    """The label of a limit on Top-k success."""
+    """The label of a limit on Top-1 success."""
     return Guarantee(
         "identification-bound",
-        {"success": success, "top": top, "users": users, **parameters},
+        {"success": success, "top": 1, "users": users, **parameters},
         "none",
         "vector",
         (KNOWS, *assumed),
@@ -141,22 +139,20 @@ def identification_bound(
     )
 
 
-def closed_form(
-    game: Known, sigma: float, draws: int = 1, top: int = 1, centre: ArrayLike | None = None
-) -> Limit:
-    """An upper bound on Top-k of every attacker, without simulation.
+def closed_form(game: Known, sigma: float, centre: ArrayLike | None = None) -> Limit:
+    """An upper bound on Top-1 of every attacker, without simulation.
 
-    Decision regions cover each point at most k times, so their chances q_u under N(c, sigma^2/M)
-    sum to at most k, and by Neyman and Pearson user u is named with at most Phi(Phi^-1(q_u) + m_u),
-    m_u = sqrt(M) max_j ||r_uj - c|| / sigma. The Lagrange dual k lambda + sum_u max_q (pi_u
+    Decision regions are disjoint, so their chances q_u under N(c, sigma^2) sum to at most 1, and by
+    Neyman and Pearson user u is named with at most Phi(Phi^-1(q_u) + m_u),
+    m_u = max_j ||r_uj - c|| / sigma. The Lagrange dual lambda + sum_u max_q (pi_u
     Phi(Phi^-1(q) + m_u) - lambda q) is an upper bound at *every* lambda > 0: the root-find costs
     tightness, never truth.
 
-    Guarantee: no attacker in the game exceeds `success`. It is at most 1 and at least the sum of
-        the k largest prior chances.
+    Guarantee: no attacker in the game exceeds `success`. It is at most 1 and at least the largest
+        prior chance.
 
     Args:
-        sigma: noise of one draw, >= 0.
+        sigma: noise of the draw, >= 0; sigma / sqrt(M) of M draws.
         centre: (d,) any point; None takes the better of mean and geometric median.
 
     Raises InputError: an argument outside its range, or a centre of another dimension.
@@ -165,18 +161,15 @@ def closed_form(
     >>> round(closed_form(known([[-1.0], [1.0]]), sigma=2.0).success, 4)  # Phi(1/2)
     0.6915
     """
-    check_at_least("top", top, 1)
-    spread = effective_sigma(sigma, draws)
+    spread = check_sigma(sigma)
     if centre is None:
         # The rows' own weights: for the best mean m_u the likely users matter most.
         tried = [game.weight @ game.rows, geometric_median(game.rows)]
     else:
         tried = [check_vectors("centre", np.atleast_2d(centre), game.rows.shape[1])[0]]
-    success = min(_best_sum(_shifts(game, point, spread), game.prior, top) for point in tried)
-    label = identification_bound(
-        success, top, game.users, ("isotropic noise",), sigma=sigma, draws=draws
-    )
-    return Limit(top, success, from_seeded_noise(label) if sigma > 0 else label)
+    success = min(_best_sum(_shifts(game, point, spread), game.prior) for point in tried)
+    label = identification_bound(success, game.users, ("isotropic noise",), sigma=sigma, draws=1)
+    return Limit(success, from_seeded_noise(label) if sigma > 0 else label)
 
 
 def _shifts(game: Known, centre: Float, spread: float) -> Float:
@@ -186,10 +179,8 @@ def _shifts(game: Known, centre: Float, spread: float) -> Float:
     return game.by_user(shift, np.maximum)
 
 
-def _best_sum(shift: Float, prior: Float, top: int) -> float:
-    """max sum_u pi_u Phi(Phi^-1(q_u) + m_u) over 0 <= q_u <= 1, sum q_u <= k, from above."""
-    if top >= len(prior):
-        return 1.0
+def _best_sum(shift: Float, prior: Float) -> float:
+    """max sum_u pi_u Phi(Phi^-1(q_u) + m_u) over 0 <= q_u <= 1, sum q_u <= 1, from above."""
     lost = ~np.isfinite(shift) | (shift > 1e150)  # named for nothing
     certain = float(prior[lost].sum())
     prior, shift = prior[~lost], shift[~lost]
@@ -204,7 +195,7 @@ def _best_sum(shift: Float, prior: Float, top: int) -> float:
             at = -(log_price - np.log(moving)) / m - m / 2
         q = float(ndtr(at).sum() + (still > price).sum())
         gain = float((moving * ndtr(at + m) - price * ndtr(at)).sum())
-        return q, price * top + gain + float(np.maximum(still - price, 0.0).sum())
+        return q, price + gain + float(np.maximum(still - price, 0.0).sum())
 
     # Below `low` everybody is bought, above `high` nobody; the dual is convex between.
     low, high = -745.0, 700.0
@@ -215,7 +206,7 @@ def _best_sum(shift: Float, prior: Float, top: int) -> float:
             break
         q, bound = spent(middle)
         best = min(best, certain + bound)
-        low, high = (middle, high) if q > top else (low, middle)
+        low, high = (middle, high) if q > 1 else (low, middle)
     return best
 
 
@@ -246,20 +237,17 @@ def layer_norm_diameter(gain: ArrayLike) -> float:
     return 2 * math.sqrt(len(g)) * math.sqrt(max(largest, 0.0))
 
 
-def noise_dp(
-    diameter: float, sigma: float, draws: int = 1, delta: float = 1e-5, source: str = ""
-) -> Guarantee:
-    """Differential privacy of M noisy draws of one vector, for arbitrary inputs.
+def noise_dp(diameter: float, sigma: float, delta: float = 1e-5, source: str = "") -> Guarantee:
+    """Differential privacy of one noisy draw of one vector, for arbitrary inputs.
 
-    mu = sqrt(M) D / sigma (Gaussian DP), converted by the analytic Gaussian mechanism (Balle and
-    Wang 2018).
+    mu = D / sigma (Gaussian DP), converted by the analytic Gaussian mechanism (Balle and Wang
+    2018).
 
-    Guarantee: whatever the vector was, the M draws are mu-GDP under its replacement by any other.
+    Guarantee: whatever the vector was, the draw is mu-GDP under its replacement by any other.
 
     Args:
         diameter: D, the most that any two vectors differ in L2, known without the data.
-        sigma: noise of one draw, > 0.
-        draws: M >= 1 over the life of the release.
+        sigma: noise of the draw, > 0; sigma / sqrt(M) where M are drawn over its life.
         delta: in (0, 1), for the epsilon that is printed.
         source: why D holds, in words (``clipped to norm 2``).
 
@@ -268,7 +256,7 @@ def noise_dp(
     """
     check_between("diameter", diameter, 0, math.inf, open_high=True)
     check_sigma(sigma, positive=True)
-    mu = diameter / effective_sigma(sigma, draws)
+    mu = diameter / sigma
     label = Guarantee(
         "gdp",
         {
@@ -276,14 +264,14 @@ def noise_dp(
             "epsilon": gdp_epsilon(mu, delta),
             "delta": delta,
             "sigma": sigma,
-            "draws": draws,
+            "draws": 1,
             "diameter": diameter,
         },
         "replace-one",
         "vector",
         (
             f"any two vectors differ by at most {diameter:g}" + (f": {source}" if source else ""),
-            f"at most {draws} draws of one vector are ever released",
+            "one draw of each vector is ever released; M draws are one of sigma / sqrt(M)",
             "the encoder is taken as fixed: what its training tells is not covered",
         ),
         ("a diameter read off the data", "further rows of the same person, which add up"),
@@ -297,8 +285,6 @@ _CELLS, _CACHED = 1 << 23, 1 << 18  # scores whose plays are drawn at once, and 
 def optimal_attacker(
     game: Known,
     sigma: ArrayLike,
-    draws: int = 1,
-    top: int = 1,
     *,
     trials: int = 10_000,
     confidence: float = 0.95,
@@ -306,17 +292,15 @@ def optimal_attacker(
 ) -> Limit:
     """Play the maximum a posteriori decoder and put a one-sided limit on its success.
 
-    Each trial picks owner, row and noise anew, so the limit is Clopper-Pearson's. The sufficient
-    statistics of M draws are drawn directly: their mean, and their spread where noise levels differ
-    between users.
+    Each trial picks owner, row and noise anew, so the limit is Clopper-Pearson's.
 
     Guarantee: with probability >= `confidence` over the trials, no attacker in the game exceeds
         `success`.
 
     Args:
         game: see `known`; one row a user of equal chance makes it the nearest vector in L2.
-        sigma: noise of one draw, >= 0; or (G,) > 0 for each user in sorted order (adaptive noise,
-            whose size gives the user away).
+        sigma: noise of the draw, >= 0; or (G,) > 0 for each user in sorted order (adaptive noise,
+            whose size gives the user away). M draws of one size are one at sigma / sqrt(M).
         trials: plays; the limit is about z / sqrt(trials) above a middling success.
         confidence: one-sided.
 
@@ -327,13 +311,11 @@ def optimal_attacker(
     >>> limit.success > 0.8413  # Phi(1)
     True
     """
-    check_at_least("draws", draws, 1)
-    check_at_least("top", top, 1)
     check_at_least("trials", trials, 1)
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     level = _levels(sigma, game.users)
     if np.ndim(sigma) == 0 and level[0] == 0:
-        return exact_limit(game, game.rows, top)
+        return exact_limit(game, game.rows)
     play = np.random.default_rng([seed, 1])
     coins = np.random.default_rng([seed, 2])
     hits = 0
@@ -345,24 +327,19 @@ def optimal_attacker(
         picked = play.choice(len(rows), count, p=game.weight)
         true = game.owner[picked]
         noise = play.standard_normal((count, rows.shape[1]))
-        mean = rows[picked] + (level[true] / np.sqrt(draws))[:, None] * noise
-        spread = np.zeros(count)
-        if draws > 1 and np.ndim(sigma) == 1:
-            spread = level[true] ** 2 * play.chisquare((draws - 1) * rows.shape[1], count)
+        seen = rows[picked] + level[true][:, None] * noise
         for some in np.array_split(np.arange(count), min(count, 1 + count * len(rows) // _CACHED)):
-            score = _log_joint(game, rows, mean[some], spread[some], level, draws)
-            hits += int(_named(score, true[some], top, coins).sum())
+            score = _log_joint(game, rows, seen[some], level)
+            hits += int(_named(score, true[some], coins).sum())
     high = 1.0 if hits == trials else float(betaincinv(hits + 1, trials - hits, confidence))
     assumed = ("isotropic noise", f"the limit fails with chance {1 - confidence:.3g}")
     noise_of = {"sigma": float(level[0])} if np.ndim(sigma) == 0 else {}
+    label = identification_bound(
+        high, game.users, assumed, confidence=confidence, draws=1, **noise_of
+    )
     return Limit(
-        top,
         high,
-        from_seeded_noise(
-            identification_bound(
-                high, top, game.users, assumed, confidence=confidence, draws=draws, **noise_of
-            )
-        ),
+        from_seeded_noise(label),
         Estimate(
             hits / trials,
             None,
@@ -374,24 +351,23 @@ def optimal_attacker(
     )
 
 
-def exact_limit(game: Known, outputs: ArrayLike, top: int = 1) -> Limit:
+def exact_limit(game: Known, outputs: ArrayLike) -> Limit:
     """What the best attacker reaches on a release without noise, exactly.
 
-    Of the rows that give the same output only k users can be named: the sum over distinct outputs
-    of the k largest chances. Outputs are the same only bit by bit: -0.0 is not 0.0.
+    Of the rows that give the same output only one user can be named: the sum over distinct outputs
+    of the largest chance. Outputs are the same only bit by bit: -0.0 is not 0.0.
 
     Guarantee: no attacker in the game exceeds `success`, and the best one reaches it.
 
     Args:
         outputs: (R,) or (R, c) what would be released for each of ``game.rows``.
 
-    Raises InputError: another number of outputs, objects, or top < 1.
+    Raises InputError: another number of outputs, or objects.
 
     >>> from lethe.reidentification.certificates import known
     >>> exact_limit(known([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]).success
     0.5
     """
-    check_at_least("top", top, 1)
     given = np.asarray(outputs)
     if len(given) != len(game.rows):
         raise InputError(f"{len(given)} outputs must be {len(game.rows)}, one for each row.")
@@ -402,15 +378,10 @@ def exact_limit(game: Known, outputs: ArrayLike, top: int = 1) -> Limit:
     pair, at = np.unique(place * game.users + game.owner, return_inverse=True)
     chance = np.bincount(at, game.weight)
     output = pair // game.users
-    order = np.lexsort([-chance, output])
-    first = np.searchsorted(output, output)  # pairs are sorted by output
-    named = np.arange(len(pair)) - first < top
-    success = min(1.0, float(chance[order][named].sum()))
-    return Limit(
-        top,
-        success,
-        identification_bound(success, top, game.users, ("the output is a function of the row",)),
-    )
+    starts = np.flatnonzero(np.diff(output, prepend=-1))  # pairs are sorted by output
+    success = min(1.0, float(np.maximum.reduceat(chance, starts).sum()))
+    label = identification_bound(success, game.users, ("the output is a function of the row",))
+    return Limit(success, label)
 
 
 def _levels(sigma: ArrayLike, users: int) -> Float:
@@ -425,18 +396,16 @@ def _levels(sigma: ArrayLike, users: int) -> Float:
     return np.broadcast_to(given, (users,))
 
 
-def _log_joint(
-    game: Known, rows: Float, mean: Float, spread: Float, level: Float, draws: int
-) -> Float:
+def _log_joint(game: Known, rows: Float, seen: Float, level: Float) -> Float:
     """(T, G) log chance of each user and what was seen, up to what all users share."""
-    inverse = draws / (2 * level[game.owner] ** 2)
-    score = np.asarray(mean @ rows.T) * (2 * inverse)
+    inverse = 1 / (2 * level[game.owner] ** 2)
+    score = np.asarray(seen @ rows.T) * (2 * inverse)
     score -= inverse * (rows**2).sum(axis=1)
     with np.errstate(divide="ignore"):
         score += np.log(game.weight)
     if level.min() < level.max():
-        seen = (mean**2).sum(axis=1) + spread / draws
-        score -= seen[:, None] * inverse + draws * rows.shape[1] * np.log(level[game.owner])
+        length = (seen**2).sum(axis=1)[:, None]
+        score -= length * inverse + rows.shape[1] * np.log(level[game.owner])
     if len(rows) == game.users:
         return np.asarray(score)
     # Each user's own largest term: one for all would let the unlikely users fall together at 0.
@@ -446,11 +415,9 @@ def _log_joint(
         return np.asarray(np.log(game.by_user(np.exp(score, out=score))) + largest)
 
 
-def _named(
-    score: Float, true: NDArray[np.intp], top: int, coins: np.random.Generator
-) -> NDArray[np.bool_]:
-    """(T,) whether the true user is among the k best; ties by coin."""
+def _named(score: Float, true: NDArray[np.intp], coins: np.random.Generator) -> NDArray[np.bool_]:
+    """(T,) whether the true user has the best score; ties by coin."""
     own = score[np.arange(len(score)), true][:, None]
-    better = (score > own).sum(axis=1)
+    better = (score > own).any(axis=1)
     tied = (score == own).sum(axis=1)  # with the true user
-    return np.asarray(better + np.floor(coins.random(len(score)) * tied) < top)
+    return np.asarray(~better & (np.floor(coins.random(len(score)) * tied) < 1))

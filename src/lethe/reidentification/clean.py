@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from lethe.errors import InputError, NotMeasurable, check_at_least, check_betwee
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import RELEASE, family_confidence
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Panel, Tally, first_credit, permuted_lift
+from lethe.reidentification.attackers import Panel, first_credit, permuted_lift
 from lethe.reidentification.by_user import mean_by_user
 from lethe.reidentification.family import Attacker
 from lethe.reidentification.gallery import (
@@ -30,6 +30,7 @@ from lethe.reidentification.ranks import ranks
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.sight import Sight, sight_of
+from lethe.reidentification.tally import Tally
 from lethe.reidentification.vectors import Float
 
 # What keeps the attack honest: strangers, copied inputs, and what ordinary float32 would say.
@@ -382,40 +383,23 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
         run_all(INPUTS, inputs, control=False)
         shared = shared_inputs(model.features, model.user_ids)
     gallery = gallery_means(vectors, split)
+    asked: Any = {"metric": settings.metric, "seed": settings.seed}
+    strangers: OpenSet | Refusal
+    try:
+        strangers = open_set(vectors, split, confidence=settings.confidence, **asked)
+    except NotMeasurable as error:
+        strangers = Refusal(str(error))
     return Clean(
         attacks,
         skipped,
         permuted,
-        _measured(lambda: _strangers(model, split, settings)),
+        strangers,
         shared,
-        conditioning(
-            vectors[split.probe_rows],
-            gallery,
-            split.probe_user,
-            settings.metric,
-            seed=settings.seed,
-        ),
+        conditioning(vectors[split.probe_rows], gallery, split.probe_user, **asked),
         _neighbours(gallery, settings.seed),
         float(np.sqrt(vectors.var(axis=0, dtype=np.float64).mean())),
         tallies,
     )
-
-
-def _strangers(model: Released, split: Split, settings: EmbeddingSettings) -> OpenSet:
-    return open_set(
-        model.representations,
-        split,
-        metric=settings.metric,
-        seed=settings.seed,
-        confidence=settings.confidence,
-    )
-
-
-def _measured(call: Callable[[], OpenSet]) -> OpenSet | Refusal:
-    try:
-        return call()
-    except NotMeasurable as error:
-        return Refusal(str(error))
 
 
 def _standardised(features: NDArray[Any]) -> Float:

@@ -125,7 +125,7 @@ def _cut(seen: Sight) -> Sight:
     reach = np.where(spread > 0, _REACH * np.sqrt(spread**2 + noise), np.inf)
     rows = np.clip(seen.rows, middle - reach, middle + reach)
     people = len(seen.gallery)
-    gallery = means(rows, np.arange(len(rows)), seen.user, people)
+    gallery = means(rows, seen.user, people)
     return replace(seen, rows=rows, gallery=gallery, cut=(middle - reach, middle + reach))
 
 
@@ -205,11 +205,16 @@ def _nearest(held: _Rows) -> Score:
     return score
 
 
+def _drawn_rows(rows: int, most: int) -> Index:
+    """Some of so many rows, at random: in their order they are of one person after the other."""
+    return np.sort(np.random.default_rng(rows).permutation(rows)[:most])
+
+
 def _density(held: _Rows) -> Score:
     """log of the mean Gaussian kernel over the rows of each person."""
     usual = float(held.spread().mean())
     some = np.flatnonzero(held.counts[held.user] > 1)
-    some = some[:: -(-len(some) // _SAMPLE)]
+    some = some[_drawn_rows(len(some), _SAMPLE)]
     user = held.user[some]
     mine = held.starts[user][:, None] + np.arange(held.counts[user].max())
     others = (np.arange(mine.shape[1]) < held.counts[user][:, None]) & (mine != some[:, None])
@@ -247,7 +252,7 @@ def _gaussian(held: _Rows) -> Score:
     pooled, freedom = held.spread(), held.counts[:, None] - 1.0
     squares = np.add.reduceat(held.within**2, held.starts, axis=0) / pooled
 
-    def likelihood(squares: Float, freedom: Float) -> Any:
+    def likelihood(squares: Any, freedom: Any) -> Any:
         squares, freedom = (np.asarray(part[..., None], np.float32) for part in (squares, freedom))
         log = -freedom * (np.log(_RATIOS) / 2).astype(np.float32)
         log = log - squares * (0.5 / _RATIOS).astype(np.float32)
@@ -256,7 +261,7 @@ def _gaussian(held: _Rows) -> Score:
     some = slice(None, None, -(-squares.size // _SCATTERS))
     known = likelihood(squares[some], np.broadcast_to(freedom[some], squares[some].shape))
     whole, known = known, known.reshape(-1, len(_RATIOS))
-    weight = np.where(_RATIOS == 1, 1.0, 0.01)  # at first nearly all have the pooled one
+    weight: Any = np.where(_RATIOS == 1, 1.0, 0.01)  # at first nearly all have the pooled one
     weight = (weight / weight.sum()).astype(np.float32)
     for _ in range(_ROUNDS):
         weight = np.maximum(weight / len(known) * (known.T @ (1 / (known @ weight))), 1e-30)
@@ -335,7 +340,7 @@ def _histogram(held: _Rows) -> Score:
     bins = max(8, min(_BINS, _CELLS // held.raw.shape[1] // people))
     chosen = [_binned(values, held.user, counts, people, bins) for values in held.raw.T]
     edges, own, tables, priors = zip(*chosen, strict=True)
-    table = vstack(tables, format="csr") if any(map(len, own)) else np.concatenate(tables)
+    table: Any = vstack(tables, format="csr") if any(map(len, own)) else np.concatenate(tables)
     if issparse(table) and table.nnz > _FULL * math.prod(table.shape):
         table = table.toarray()
     constant = sum(np.log(prior / (held.counts + prior)) for prior in priors)
@@ -380,7 +385,7 @@ def _binned(
     cells = place[inside] * people + user[inside]
     table = np.bincount(cells, minlength=ordered * people).reshape(ordered, people).astype(float)
     apart, found = np.arange(ordered)[:, None] - np.arange(ordered), []
-    exact, some = np.zeros(len(place)), slice(None, None, -(-len(place) // _LEFT_OUT))
+    exact, some = np.zeros(len(place)), _drawn_rows(len(place), _LEFT_OUT)
     if len(own):
         bins_of, people_of = place[~inside] - ordered, user[~inside]
         ones = np.ones(len(bins_of))
@@ -419,7 +424,7 @@ def _covariance(held: _Rows) -> Score:
     between = np.maximum(held.means.var(axis=0) - (1 / held.counts).mean(), 1e-6)
     scatter = np.stack([part.T @ part for part in np.split(held.within, held.starts[1:])])
     some = np.flatnonzero(held.counts[held.user] > 2)
-    some = some[:: -(-len(some) // _MODELS)] if len(some) else some
+    some = some[_drawn_rows(len(some), _MODELS)]
     if not len(some):
         raise NotMeasurable("needs people with three enrolled rows.")
     user, number = held.user[some], held.counts[held.user[some]][:, None].astype(float)
@@ -443,7 +448,9 @@ def _covariance(held: _Rows) -> Score:
     inverse, mean = np.linalg.inv(model), held.means * keep
     slope = np.einsum("gij,gj->gi", inverse, mean)
     constant = -0.5 * ((slope * mean).sum(axis=1) + np.linalg.slogdet(model)[1])
-    curve = 0.5 * inverse.reshape(len(mean), -1).T
+    # Of the symmetric products each pair of coordinates once.
+    left, right = np.triu_indices(dimensions)
+    curve = (inverse[:, left, right] * np.where(left == right, 0.5, 1.0)).T
 
     def score(probes: Float, sizes: Index | None) -> Float:
         mapped = held.mapped(probes)
@@ -451,9 +458,7 @@ def _covariance(held: _Rows) -> Score:
         ends = np.cumsum(number)
         squares = np.stack([part.T @ part for part in np.split(mapped, ends[:-1])])
         linear = _summed(mapped, sizes) @ slope.T
-        return np.asarray(
-            linear - squares.reshape(len(number), -1) @ curve + number[:, None] * constant
-        )
+        return np.asarray(linear - squares[:, left, right] @ curve + number[:, None] * constant)
 
     return score
 

@@ -204,17 +204,17 @@ def _check_enough(users: int, what: str, most: int) -> None:
         )
 
 
-def means(vectors: NDArray[Any], rows: Index, user: Index, users: int) -> Float:
-    """Mean vector (users, d) of the rows of each user, in float64.
+def means(rows: NDArray[Any], user: Index, users: int) -> Float:
+    """Mean vector (users, d) of the rows (n, d) of each user, in float64.
 
     Args:
-        user: (rows,) position of each row's user.
+        user: (n,) position of each row's user.
         users: how many there are; each needs a row.
     """
     counts = np.bincount(user, minlength=users)
-    found = np.empty((users, vectors.shape[1]))
-    for column in range(vectors.shape[1]):
-        found[:, column] = np.bincount(user, vectors[rows, column], minlength=users) / counts
+    found = np.empty((users, rows.shape[1]))
+    for column, values in enumerate(rows.T):
+        found[:, column] = np.bincount(user, values, minlength=users) / counts
     return found
 
 
@@ -230,7 +230,7 @@ def gallery_means(vectors: NDArray[Any], split: Split) -> Float:
             f"representations have {len(vectors)} rows, the split names row {highest}. Files of "
             "different people or rows cannot share a split; make one for each."
         )
-    return means(vectors, split.gallery_rows, split.gallery_user, len(split.users))
+    return means(vectors[split.gallery_rows], split.gallery_user, len(split.users))
 
 
 def whitening_of(rows: Float, user: Index, centres: Float) -> Float:

@@ -29,8 +29,8 @@ METRICS = ("cosine", "l2")
 _LONGEST = 1e30
 
 
-Counts = tuple[NDArray[np.int64], NDArray[np.int64], int]
-"""Users closer than the owner, others at the same distance, and pairs decided in float64."""
+Counts = tuple[NDArray[np.int64], NDArray[np.int64]]
+"""Users closer than the owner, and others at the same distance."""
 
 
 @dataclass(frozen=True, eq=False)

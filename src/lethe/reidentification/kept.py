@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
 
 from lethe.files import write_for_owner
-from lethe.reidentification.attackers import Tally
 from lethe.reidentification.family import Attacker
+from lethe.reidentification.tally import Tally
 
 _PLAIN = ("view", "hits", "tries", "draws", "agreement")  # fields of a tally
 
@@ -19,12 +20,12 @@ _PLAIN = ("view", "hits", "tries", "draws", "agreement")  # fields of a tally
 def write_tallies(path: Path, tallies: Sequence[Tally], skipped: dict[str, str]) -> None:
     """Keep what attackers found at a level, and who was skipped: positions, no ids of people."""
     buffer = io.BytesIO()
-    np.savez_compressed(
-        buffer,
-        names=np.array([tally.attacker.name for tally in tallies], np.str_),
-        skipped=np.array(list(skipped.items()), np.str_).reshape(-1, 2),
-        **{name: np.array([getattr(tally, name) for tally in tallies]) for name in _PLAIN},
-    )
+    kept: dict[str, Any] = {
+        "names": np.array([tally.attacker.name for tally in tallies], np.str_),
+        "skipped": np.array(list(skipped.items()), np.str_).reshape(-1, 2),
+    }
+    kept |= {name: np.array([getattr(tally, name) for tally in tallies]) for name in _PLAIN}
+    np.savez_compressed(buffer, **kept)
     write_for_owner(path, buffer.getvalue())
 
 
@@ -37,16 +38,17 @@ def read_tallies(
         attackers: of the level, in any order.
         skipped: filled with those that were skipped, and why.
     """
-    try:
-        with np.load(path) as file:
-            kept = {name: file[name] for name in file.files}
-    except (OSError, ValueError, BadZipFile):
-        return None
     by_name = {attacker.name: attacker for attacker in attackers}
-    columns = [kept[name] if kept[name].ndim > 1 else kept[name].tolist() for name in _PLAIN]
-    tallies = [
-        Tally(by_name[name], *values)
-        for name, *values in zip(kept["names"].tolist(), *columns, strict=True)
-    ]
-    skipped |= dict(kept["skipped"].tolist()) | skipped
+    try:
+        with np.load(io.BytesIO(path.read_bytes())) as file:
+            kept = {name: file[name] for name in file.files}
+        columns = [kept[name] if kept[name].ndim > 1 else kept[name].tolist() for name in _PLAIN]
+        tallies = [
+            Tally(by_name[name], *values)
+            for name, *values in zip(kept["names"].tolist(), *columns, strict=True)
+        ]
+        before = dict(kept["skipped"].tolist())
+    except (OSError, EOFError, KeyError, ValueError, BadZipFile):
+        return None
+    skipped |= before | skipped
     return tallies

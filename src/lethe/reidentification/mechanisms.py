@@ -34,7 +34,6 @@ from lethe.reidentification.vectors import (
     Float,
     check_sigma,
     check_vectors,
-    effective_sigma,
 )
 
 NO_NOISE = "no noise was added: the vector is released as it is"
@@ -46,20 +45,19 @@ NO_BOUND = (
 
 @dataclass(frozen=True)
 class IsotropicNoise:
-    """r + N(0, sigma^2 I), M draws of it.
+    """r + N(0, sigma^2 I).
 
     Attributes:
         diameter: the most that two vectors can differ, known without the data; None if unknown.
     """
 
-    sigma: float  # >= 0, sd of each coordinate of one draw
-    draws: int = 1  # M >= 1; `release` gives their mean, which is all they tell
+    sigma: float  # >= 0, sd of each coordinate; sigma / sqrt(M) where M draws are released
     diameter: float | None = None
     source: str = ""  # why the diameter holds
 
     def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
-        """(n, d) the mean of the M draws of each row."""
-        return smooth(representations, self.sigma, self.draws, seed)
+        """(n, d) one draw of each row."""
+        return smooth(representations, self.sigma, seed=seed)
 
     def guarantee(self, delta: float = 1e-5, rows: Float | None = None) -> Guarantee:
         """mu-GDP for arbitrary inputs where there is a diameter; else the reason why not.
@@ -80,7 +78,7 @@ class IsotropicNoise:
             return from_seeded_noise(
                 empirical_only(voided_by=(f"{wrong} {self.diameter:g}: declare a true one",))
             )
-        return noise_dp(self.diameter, self.sigma, self.draws, delta, self.source)
+        return noise_dp(self.diameter, self.sigma, delta, self.source)
 
 
 @dataclass(frozen=True)
@@ -89,17 +87,15 @@ class ClippedNoise:
 
     norm: float  # C > 0, fixed without looking at the data
     sigma: float  # >= 0
-    draws: int = 1  # M >= 1
 
     def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
-        """(n, d) the mean of the M draws of each clipped row."""
-        return smooth(clip_norm(representations, self.norm), self.sigma, self.draws, seed)
+        """(n, d) one draw of each clipped row."""
+        return smooth(clip_norm(representations, self.norm), self.sigma, seed=seed)
 
     def guarantee(self, delta: float = 1e-5) -> Guarantee:
         """mu-GDP with D = 2C, whatever the vectors are."""
-        return IsotropicNoise(
-            self.sigma, self.draws, clip_diameter(self.norm), f"clipped to norm {self.norm:g}"
-        ).guarantee(delta)
+        diameter, source = clip_diameter(self.norm), f"clipped to norm {self.norm:g}"
+        return IsotropicNoise(self.sigma, diameter, source).guarantee(delta)
 
 
 def far_apart(rows: Float) -> float:
@@ -140,17 +136,16 @@ class SubspaceNoise:
 
     head: LinearHead  # a linear head whose rows leave directions free
     sigma: float  # >= 0, sd along each free direction
-    draws: int = 1  # M >= 1
 
     def release(self, representations: ArrayLike, seed: int | None = None) -> Float:
-        """(n, d) the mean of the M draws of each row.
+        """(n, d) one draw of each row.
 
         Raises InputError: the head looks in every direction.
         """
         r = check_vectors("representations", representations, self.head.dimension)
         free = free_directions(self.head)
         noise = np.random.default_rng([noise_seed(seed), 6]).standard_normal((len(r), len(free)))
-        return np.asarray(r + effective_sigma(self.sigma, self.draws) * noise @ free)
+        return np.asarray(r + check_sigma(self.sigma) * noise @ free)
 
     def guarantee(self) -> Guarantee:
         """Nothing proven: two vectors of different logits are told apart for certain."""
@@ -160,9 +155,9 @@ class SubspaceNoise:
             return empirical_only(voided_by=(NO_NOISE,))
         return from_seeded_noise(empirical_only(voided_by=(reason,)))
 
-    def exposed(self, game: Known, top: int = 1) -> Limit:
+    def exposed(self, game: Known) -> Limit:
         """What the logits alone identify: reached by the best attacker at every sigma."""
-        return exact_limit(game, self.head.logits(game.rows), top)
+        return exact_limit(game, self.head.logits(game.rows))
 
 
 def free_directions(head: LinearHead) -> Float:
@@ -187,12 +182,11 @@ class AdaptiveNoise:
     """Noise of each user's own size. Its size gives the user away, so only playing proves."""
 
     levels: ArrayLike  # (G,) sigma_u > 0, for users in sorted order
-    draws: int = 1  # M >= 1
 
     def release(
         self, representations: ArrayLike, owner: NDArray[np.integer], seed: int | None = None
     ) -> Float:
-        """(n, d) the mean of the M draws of each row.
+        """(n, d) one draw of each row.
 
         Args:
             owner: (n,) user 0..G-1 of each row.
@@ -204,7 +198,7 @@ class AdaptiveNoise:
         if place.shape != (len(r),) or place.min() < 0 or place.max() >= len(level):
             raise InputError(f"owner must be one user in [0, {len(level) - 1}] for each row.")
         noise = np.random.default_rng([noise_seed(seed), 7]).standard_normal(r.shape)
-        return np.asarray(r + (level[place] / np.sqrt(self.draws))[:, None] * noise)
+        return np.asarray(r + level[place][:, None] * noise)
 
     def guarantee(self) -> Guarantee:
         """Refused: neither the closed form nor differential privacy holds."""
@@ -215,15 +209,14 @@ class AdaptiveNoise:
         )
         return from_seeded_noise(empirical_only(voided_by=(reason,)))
 
-    def limit(self, game: Known, top: int = 1, trials: int = 10_000, seed: int = 0) -> Limit:
+    def limit(self, game: Known, trials: int = 10_000, seed: int = 0) -> Limit:
         """An upper limit on every attacker who knows each user's sigma, by counting."""
-        return optimal_attacker(game, self._level(), self.draws, top, trials=trials, seed=seed)
+        return optimal_attacker(game, self._level(), trials=trials, seed=seed)
 
     def _level(self) -> Float:
         level = np.asarray(self.levels, np.float64)
         if level.ndim != 1 or not (np.isfinite(level).all() and (level > 0).all() and level.size):
             raise InputError("levels must be one finite number > 0 for each user.")
-        check_at_least("draws", self.draws, 1)
         return level
 
 
@@ -246,9 +239,9 @@ class LogitOnly:
             )
         )
 
-    def exposed(self, game: Known, top: int = 1) -> Limit:
+    def exposed(self, game: Known) -> Limit:
         """What the exact logits identify."""
-        return exact_limit(game, self.release(game.rows), top)
+        return exact_limit(game, self.release(game.rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,22 +258,20 @@ class LabelOnly:
             raise InputError(f"the head gave class {label.max()}; classes={self.classes} is wrong.")
         return label
 
-    def guarantee(self, users: int, top: int = 1) -> Guarantee:
-        """Top-k <= k C / G, for C outputs name k users each.
+    def guarantee(self, users: int) -> Guarantee:
+        """Top-1 <= C / G, for C outputs name one user each.
 
         Args:
             users: G >= 2, equally likely people among whom an attacker must choose.
         """
         check_at_least("classes", self.classes, 2)
         check_at_least("users", users, 2)
-        check_at_least("top", top, 1)
         return identification_bound(
-            min(1.0, top * self.classes / users),
-            top,
+            min(1.0, self.classes / users),
             users,
             ("the users are equally likely", f"the output is one of {self.classes} classes"),
         )
 
-    def exposed(self, game: Known, top: int = 1) -> Limit:
-        """What the exact class identifies among these users; at most k C / G."""
-        return exact_limit(game, classes_of(self.head.logits(game.rows)), top)
+    def exposed(self, game: Known) -> Limit:
+        """What the exact class identifies among these users; at most C / G."""
+        return exact_limit(game, classes_of(self.head.logits(game.rows)))

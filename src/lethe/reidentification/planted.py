@@ -17,12 +17,13 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import RELEASE
 from lethe.evidence.sight import Plant
-from lethe.reidentification.attackers import Panel, Tally
+from lethe.reidentification.attackers import Panel
 from lethe.reidentification.by_user import scaled
 from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, SOFTMAX
 from lethe.reidentification.family import PLAIN
 from lethe.reidentification.gallery import Index
 from lethe.reidentification.sight import ALL, Sight, grouped
+from lethe.reidentification.tally import Tally
 from lethe.reidentification.vectors import Float
 
 MEAN, MODES = "a mean of their own", "two opposite modes"

@@ -62,11 +62,10 @@ class NumpyCounter:
         tied = np.zeros(len(probes.true), np.int64)
         ones = np.ones((len(probes.true), 1), np.float32)
         rows = np.hstack([probes.narrow, ones])
-        again = 0
         for first in range(0, len(rows), ROWS):
             for left in range(0, self.columns.shape[1], USERS):
-                again += self._block(probes, rows, first, left, closer, tied)
-        return closer, tied - 1, again  # the owner is at its own distance
+                self._block(probes, rows, first, left, closer, tied)
+        return closer, tied - 1  # the owner is at its own distance
 
     def _block(
         self,
@@ -76,16 +75,15 @@ class NumpyCounter:
         left: int,
         closer: NDArray[np.int64],
         tied: NDArray[np.int64],
-    ) -> int:
+    ) -> None:
         at = slice(first, first + ROWS)
         scores = rows[at] @ self.columns[:, left : left + USERS]
         above = _row_counts(scores > probes.high[at, None])
         reach = _row_counts(scores >= probes.low[at, None])
         open_rows = np.flatnonzero(reach > above)
-        unsure = int((reach - above).sum())
-        if unsure > _MANY * scores.size:
+        if (reach - above).sum() > _MANY * scores.size:
             self._whole(probes, at, left, closer, tied)
-            return scores.size
+            return
         closer[at] += above
         part = scores[open_rows]
         low, high = probes.low[at][open_rows, None], probes.high[at][open_rows, None]
@@ -94,7 +92,6 @@ class NumpyCounter:
         real = user < len(self.gallery.wide)  # the bounds of a probe may hold everything
         row, user = row[real], user[real]
         self._decide(probes, row, user, closer, tied)
-        return unsure
 
     def _whole(
         self,
@@ -183,7 +180,7 @@ class TorchCounter:
             ]
         closer = np.concatenate([part[0] for part in parts])
         tied = np.concatenate([part[1] for part in parts])
-        return closer, tied - 1, sum(part[2] for part in parts)
+        return closer, tied - 1
 
     def _part(self, probes: Probes, at: slice) -> Counts:
         import torch
@@ -201,7 +198,6 @@ class TorchCounter:
         )
         closer = torch.zeros(len(narrow), dtype=torch.int64, device=self.device)
         tied = torch.zeros_like(closer)
-        again = 0
         for left in range(0, len(self.wide), _TORCH_USERS):
             users = self.wide[left : left + _TORCH_USERS]
             bias = self.bias[left : left + _TORCH_USERS]
@@ -209,7 +205,6 @@ class TorchCounter:
             above = scores > high[:, None]
             closer += above.sum(dim=1)
             row, user = torch.nonzero((scores >= low[:, None]) & ~above, as_tuple=True)
-            again += len(row)
             for piece in range(0, len(row), _TORCH_PAIRS):
                 r, u = row[piece : piece + _TORCH_PAIRS], user[piece : piece + _TORCH_PAIRS]
                 vector, true = users[u], self.wide[owner[r]]
@@ -217,7 +212,7 @@ class TorchCounter:
                 gap = ((vector - true) * to_both).sum(dim=1)
                 closer.index_add_(0, r, (gap > tie[r]).long())
                 tied.index_add_(0, r, (gap.abs() <= tie[r]).long())
-        return closer.cpu().numpy(), tied.cpu().numpy(), again
+        return closer.cpu().numpy(), tied.cpu().numpy()
 
 
 BACKENDS = ("auto", "numpy", "numba", "torch")
@@ -225,7 +220,7 @@ _CHUNK = 12 * 512  # probes prepared at once: float64 copies of them stay small
 
 
 class Counter(Protocol):
-    """Counts closer and tied users, and the pairs that were decided in float64."""
+    """Counts closer and tied users."""
 
     def count(self, probes: Probes) -> Counts:
         """Of each probe; the owner is in neither count."""
@@ -243,8 +238,6 @@ class Ranks:
     closer: NDArray[np.int64]
     tied: NDArray[np.int64]  # (P,) other users at the owner's distance
     users: int  # users in the gallery
-    backend: str  # what counted: "numpy", "numba" or "torch"
-    decided_in_float64: float  # share of all pairs that float32 could not decide, in [0, 1]
 
     @property
     def rank(self) -> NDArray[np.float64]:
@@ -305,16 +298,9 @@ def ranks(
         at = slice(first, first + _CHUNK)
         return counter.count(prepared.probes(probes[at], owners[at]))
 
-    starts = range(0, len(probes), _CHUNK)
-    done = _on_threads(part, starts, workers)
-    again = sum(part[2] for part in done)
-    return Ranks(
-        np.concatenate([part[0] for part in done]),
-        np.concatenate([part[1] for part in done]),
-        len(gallery),
-        chosen,
-        min(again / (len(probes) * len(gallery)), 1.0),
-    )
+    done = _on_threads(part, range(0, len(probes), _CHUNK), workers)
+    closer, tied = (np.concatenate(counts) for counts in zip(*done, strict=True))
+    return Ranks(closer, tied, len(gallery))
 
 
 def _check_owners(

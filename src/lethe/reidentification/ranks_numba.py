@@ -202,10 +202,9 @@ def _count_python(
     wide_panels: Float,
     closer: Any,
     tied: Any,
-) -> int:
-    """Add the counts of all probes (a whole number of tiles); rows of tiles done again."""
+) -> None:
+    """Add the counts of all probes (a whole number of tiles)."""
     probes, d = len(closer), wide.shape[1]
-    again = 0
     sums = np.empty(_USERS)
     for first in range(0, probes, CHUNK):
         last = min(probes, first + CHUNK)
@@ -222,10 +221,8 @@ def _count_python(
                             )
                             closer[r] += more
                             tied[r] += same
-                            again += 1
                         flags >>= 1
                         r += 1
-    return again
 
 
 if INSTALLED:
@@ -281,7 +278,7 @@ class NumbaCounter:
         edges = np.full((tiles, 2), np.inf, np.float32)
         edges[:number, 0], edges[:number, 1] = probes.low, probes.high
         closer, tied = np.zeros(tiles, np.int64), np.zeros(tiles, np.int64)
-        again = _count(
+        _count(
             packed,
             probes.wide,
             edges.ravel(),
@@ -293,4 +290,4 @@ class NumbaCounter:
             closer,
             tied,
         )
-        return closer[:number], tied[:number] - 1, int(again) * _USERS
+        return closer[:number], tied[:number] - 1

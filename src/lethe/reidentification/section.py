@@ -399,17 +399,9 @@ def _utility(audit: ModelAudit, settings: EmbeddingSettings) -> Json:
 def _task(level: TaskLevel, sigma: float) -> Json:
     found: Json = {"sigma": sigma, "value": level.value, "accuracy": level.accuracy}
     if level.counts is not None:
-        found |= {
-            "precision": level.counts.precision,
-            "recall": level.counts.recall,
-            "f1": level.counts.f1,
-        }
+        found |= vars(level.counts)
     if level.calibration is not None:
-        found["smoothed"] = {
-            "brier": level.calibration.brier,
-            "log_loss": level.calibration.log_loss,
-            "ece": level.calibration.ece,
-        }
+        found["smoothed"] = vars(level.calibration)
     return found
 
 

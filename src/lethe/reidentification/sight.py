@@ -83,20 +83,15 @@ def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
         split: who is enrolled with which rows, and which are probes.
     """
     table = np.asarray(vectors, np.float64).reshape(len(vectors), -1)
-    gallery = means(table, split.gallery_rows, split.gallery_user, len(split.users))
-    return Sight(
-        table[split.gallery_rows],
-        split.gallery_user,
-        gallery,
-        table[split.probe_rows],
-        split.probe_user,
-    )
+    rows, user = table[split.gallery_rows], split.gallery_user
+    gallery = means(rows, user, len(split.users))
+    return Sight(rows, user, gallery, table[split.probe_rows], split.probe_user)
 
 
 def reading(sight: Sight, what: str) -> Sight:
     """The sight of an attacker who reads `RANKS` or `DIRECTIONS` of the vectors alone."""
     rows, probes = (_read(table, what) for table in (sight.rows, sight.probes))
-    gallery = means(rows, np.arange(len(rows)), sight.user, len(sight.gallery))
+    gallery = means(rows, sight.user, len(sight.gallery))
     return replace(sight, rows=rows, probes=probes, gallery=gallery)
 
 
@@ -135,7 +130,7 @@ def onto_values(sight: Sight, clean: Float) -> Sight:
             middle = (values[1:] + values[:-1]) / 2
             for table in (rows, probes):
                 table[:, column] = values[np.searchsorted(middle, table[:, column])]
-    gallery = means(rows, np.arange(len(rows)), sight.user, len(sight.gallery))
+    gallery = means(rows, sight.user, len(sight.gallery))
     return replace(sight, rows=rows, probes=probes, gallery=gallery)
 
 

@@ -66,19 +66,13 @@ class UnitNoise:
     gallery: Float  # (G, d)
     probes: Float  # (P, d)
 
-    def on(self, sample: Sample, sigma: float, draws: int = 1) -> Sample:
-        """The sample as it is released with noise.
-
-        Args:
-            sigma: noise of one draw of one row, >= 0.
-            draws: M >= 1 draws that are averaged, of gallery rows and probes alike.
-        """
-        level = effective_sigma(sigma, draws)
-        own = level / np.sqrt(sample.gallery_rows)[:, None]
+    def on(self, sample: Sample, sigma: float) -> Sample:
+        """The sample as it is released with noise `sigma` >= 0 on each row."""
+        own = sigma / np.sqrt(sample.gallery_rows)[:, None]
         return Sample(
             sample.gallery + own * self.gallery,
             sample.gallery_rows,
-            sample.probes + level * self.probes,
+            sample.probes + sigma * self.probes,
             sample.owner,
         )
 

@@ -113,7 +113,6 @@ def attack_curve(
     extra: int = 12,
     confidence: float = 0.95,
     seed: int = 0,
-    progress: Callable[[float, int], None] | None = None,
     further: Callable[[Level], Level] | None = None,
     judged: Callable[[int, int], None] | None = None,
     elsewhere: Callable[[Sequence[float]], list[Level]] | None = None,
@@ -128,7 +127,6 @@ def attack_curve(
         extra: most levels that refinement may add, >= 0.
         confidence: two-sided, of each interval by itself.
         seed: of the noise: the same vectors at every sigma.
-        progress: called with (sigma, draws so far).
         further: adds what other attackers find at a level, so that thresholds look at the worst.
         judged: called with (levels done, levels of this round) after each of those calls.
         elsewhere: measures levels in place of all of the above, such as other machines.
@@ -150,8 +148,6 @@ def attack_curve(
             for sigma in wanted:
                 if sigma > 0 or draw == 0:  # without noise every draw is the same
                     hits[sigma] = hits[sigma] + _hits(attack(noise.on(sample, sigma)), sample)
-                    if progress is not None:
-                        progress(sigma, draw + 1)
         found = [
             _level(sigma, hits[sigma], draws if sigma > 0 else 1, sample, confidence)
             for sigma in wanted

@@ -18,7 +18,7 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import RELEASE, AttackResult, family_confidence, risk_of
 from lethe.evidence.sight import Plant, forbidden
 from lethe.reidentification.attack import over_ties
-from lethe.reidentification.attackers import Panel, Tally, View, tallies
+from lethe.reidentification.attackers import Panel, View, tallies
 from lethe.reidentification.certificates import (
     Known,
     Limit,
@@ -45,6 +45,7 @@ from lethe.reidentification.surface import (
     Level,
     attack_curve,
 )
+from lethe.reidentification.tally import Tally
 from lethe.reidentification.vectors import Float, effective_sigma, geometric_median
 from lethe.training.fingerprint import digest, hash_array, versions
 
@@ -87,21 +88,17 @@ class Game:
     known: Known  # rows, owners and chances
     centres: tuple[Float, ...]  # points that the closed form may take; any is valid
 
-    def closed(self, sigma: float) -> float:
+    def closed(self, sigma: float) -> Limit:
         """Limit on Top-1 of every attacker in closed form; exact without noise."""
         if sigma == 0:
-            return exact_limit(self.known, self.known.rows).success
-        return min(closed_form(self.known, sigma, centre=c).success for c in self.centres)
+            return exact_limit(self.known, self.known.rows)
+        bounds = (closed_form(self.known, sigma, centre) for centre in self.centres)
+        return min(bounds, key=lambda limit: limit.success)
 
     def proofs(self, sigma: float, settings: EmbeddingSettings) -> Proofs:
         """Limits on Top-1 at one noise level, for one draw of a row."""
-        if sigma == 0:
-            return Proofs(exact_limit(self.known, self.known.rows), None)
-        closed = min(
-            (closed_form(self.known, sigma, centre=centre) for centre in self.centres),
-            key=lambda limit: limit.success,
-        )
-        if not settings.plays:
+        closed = self.closed(sigma)
+        if sigma == 0 or not settings.plays:
             return Proofs(closed, None)
         played = optimal_attacker(
             self.known,
@@ -162,13 +159,6 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
             process, several levels at once.
     """
     sample, settings = battery.sample, battery.settings
-    told: set[float] = set()
-
-    def progress(sigma: float, drawn: int) -> None:
-        if sigma not in told:
-            told.add(sigma)
-            say(f"noise {sigma:g}: attacked, {drawn} draws so far")
-
     began: list[float] = []  # when the main attack was through, of the round in progress
 
     def judged(done: int, levels: int) -> None:
@@ -189,7 +179,6 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
         extra=settings.refine,
         confidence=settings.confidence,
         seed=settings.seed,
-        progress=progress,
         further=battery.on_noise,
         judged=judged,
         elsewhere=None if cluster is None else partial(_far_levels, cluster, battery, say),
@@ -362,7 +351,8 @@ class Battery:
         if isinstance(head, LinearHead):
             arrays += [head.rows, np.asarray(head.bias)]
         asked = repr(replace(self.settings, rule=(), workers=0, keep_records=False))
-        return digest(*map(hash_array, arrays), asked, str(versions("lethe-privacy", "numpy")))
+        code = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
+        return digest(*map(hash_array, arrays), asked, str(versions("numpy", "scipy")), *code)
 
     def _plants(self, panel: Panel, sight: Sight, found: Sequence[Tally]) -> tuple[Plant, ...]:
         """Leaks in a release, of the sizes that rules ask for and of some more."""

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
 from lethe.evidence.guarantee import Guarantee, empirical_only, from_seeded_noise, noise_seed
 from lethe.reidentification.certificates import Known, Limit, exact_limit, identification_bound
-from lethe.reidentification.gallery import Index, covariance_within, inverse_root
+from lethe.reidentification.gallery import Index, covariance_within, inverse_root, means
 from lethe.reidentification.vectors import Float, check_sigma, check_vectors
 
 KINDS = ("pca", "random-projection", "quantised", "k-same", "leace", "shaped-noise")
@@ -31,15 +31,22 @@ _FEW = 2048  # people among whom k-same looks for the nearest at once
 class Transform:
     """A fitted way to release vectors; the usual answers, which a method may replace."""
 
-    name = ""
+    kind = ""  # as an option names it
     words = ""
+    counted = ""  # field that is its number, called so in the document; "" where it has none
     noisy = False  # whether chance is in it
     keeps_clean = False  # whether an adversary with unchanged vectors knows more than the release
 
     @property
+    def name(self) -> str:
+        """Such as pca-8."""
+        numbers = (f"{number:.12g}" for number in [*self.settings.values()][:1])
+        return "-".join((self.kind, *numbers))
+
+    @property
     def settings(self) -> dict[str, float]:
         """Its numbers."""
-        return {}
+        return {self.counted: float(getattr(self, self.counted))} if self.counted else {}
 
     def release(self, vectors: ArrayLike, seed: int | None = None) -> Float:
         """(n, c) released rows."""
@@ -66,6 +73,7 @@ class Projection(Transform):
     basis: Float
     centre: Float
     kind: str = "pca"
+    counted = "dimensions"
 
     @staticmethod
     def fitted(vectors: ArrayLike, k: int, kind: str = "pca", seed: int = 0) -> Projection:
@@ -84,19 +92,15 @@ class Projection(Transform):
         return Projection(np.linalg.qr(drawn)[0], centre, kind)
 
     @property
-    def name(self) -> str:  # type: ignore[override]
-        """Such as pca-8."""
-        return f"{self.kind}-{self.basis.shape[1]}"
+    def dimensions(self) -> int:
+        """k."""
+        return int(self.basis.shape[1])
 
     @property
     def words(self) -> str:  # type: ignore[override]
         """What is done."""
         what = "principal components" if self.kind == "pca" else "random directions"
-        return f"only {self.basis.shape[1]} {what} are released"
-
-    @property
-    def settings(self) -> dict[str, float]:
-        return {"dimensions": float(self.basis.shape[1])}
+        return f"only {self.dimensions} {what} are released"
 
     def release(self, vectors: ArrayLike, seed: int | None = None) -> Float:
         r = check_vectors("vectors", vectors, len(self.basis))
@@ -126,10 +130,7 @@ class Quantised(Transform):
         low, high = np.quantile(r, [0.005, 0.995], axis=0)
         return Quantised(low, np.where(high > low, high - low, 1.0) / 2**bits, bits)
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """Such as quantised-4."""
-        return f"quantised-{self.bits}"
+    kind, counted = "quantised", "bits"
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -137,10 +138,6 @@ class Quantised(Transform):
         return f"each coordinate is rounded to {self.bits} bit{'s' if self.bits > 1 else ''}"
 
     keeps_clean = True
-
-    @property
-    def settings(self) -> dict[str, float]:
-        return {"bits": float(self.bits)}
 
     def release(self, vectors: ArrayLike, seed: int | None = None) -> Float:
         r = check_vectors("vectors", vectors, len(self.low))
@@ -177,27 +174,19 @@ class KSame(Transform):
         r = check_vectors("vectors", vectors)
         people, owner = np.unique(user_ids, return_inverse=True)
         check_between("k", k, 2, len(people))
-        counts = np.bincount(owner)
-        means = np.stack([np.bincount(owner, column) / counts for column in r.T], axis=1)
+        centres = means(r, owner, len(people))
         group = np.empty(len(people), np.intp)
         made = 0
         # Far apart in the first component: no group of a large release reaches across blocks.
-        direction = np.linalg.svd(means - means.mean(axis=0), full_matrices=False)[2][0]
+        direction = np.linalg.svd(centres - centres.mean(axis=0), full_matrices=False)[2][0]
         blocks = max(1, len(people) // max(_FEW, k))
-        for block in np.array_split(np.argsort(means @ direction, kind="stable"), blocks):
-            for members in _groups(means[block], k):
+        for block in np.array_split(np.argsort(centres @ direction, kind="stable"), blocks):
+            for members in _groups(centres[block], k):
                 group[block[members]] = made
                 made += 1
-        size = np.bincount(group)
-        centre = np.stack([np.bincount(group, column) / size for column in means.T], axis=1)
-        return KSame(people, group, centre, owner, k)
+        return KSame(people, group, means(centres, group, made), owner, k)
 
-    keeps_clean = True
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """Such as k-same-5."""
-        return f"k-same-{self.k}"
+    kind, keeps_clean = "k-same", True
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -233,7 +222,6 @@ class KSame(Transform):
         people, groups = len(self.people), len(self.means)
         bound = identification_bound(
             groups / people,
-            1,
             people,
             (
                 "the people of the release are equally likely",
@@ -325,7 +313,7 @@ class Erased(Transform):
         projection = left[:, some] @ left[:, some].T
         return Erased(root @ projection @ white, centre, attribute)
 
-    name = "leace"
+    kind = "leace"
 
     @property
     def words(self) -> str:  # type: ignore[override]
@@ -369,23 +357,18 @@ class ShapedNoise(Transform):
         check_sigma(sigma, positive=True)
         r = check_vectors("vectors", vectors)
         owner = np.unique(user_ids, return_inverse=True)[1]
-        counts = np.bincount(owner)
-        means = np.stack([np.bincount(owner, column) / counts for column in r.T], axis=1)
-        within = covariance_within(r - means[owner], max(len(r) - len(counts), 1))
+        people = int(owner.max()) + 1
+        within = r - means(r, owner, people)[owner]
+        within = covariance_within(within, max(len(r) - people, 1))
         within *= len(within) / float(np.trace(within))
         return ShapedNoise(inverse_root(within), sigma)
 
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """Such as shaped-noise-1."""
-        return f"shaped-noise-{self.sigma:.3g}"
-
+    kind, counted, noisy = "shaped-noise", "sigma", True
     words = "Gaussian noise shaped like the scatter within persons"
-    noisy = True
 
     @property
-    def settings(self) -> dict[str, float]:
-        return {"sigma": self.sigma}
+    def name(self) -> str:
+        return f"{self.kind}-{self.sigma:.3g}"
 
     def release(self, vectors: ArrayLike, seed: int | None = None) -> Float:
         r = check_vectors("vectors", vectors, len(self.white))

@@ -136,43 +136,25 @@ def _check_scale(scale: float, *, positive: bool = False) -> float:
     return check_between("scale", scale, 0, math.inf, open_low=positive, open_high=True)
 
 
-def expected_auc(
-    logits: ArrayLike,
-    labels: ArrayLike,
-    scale: float,
-    *,
-    users: ArrayLike | None = None,
-    tolerance: float = 1e-5,
-    confidence: float = 0.95,
-) -> Estimate:
-    """E[AUC] of one noisy draw a row: the mean over (positive i, negative j) of
-    Phi((z_i - z_j) / (sqrt(2) scale)); no sampling of noise.
+def linear_auc(
+    logits: ArrayLike, labels: ArrayLike, scale: float, tolerance: float = 1e-5
+) -> Linear:
+    """E[AUC] of one noisy draw a row, with the share of each row in its error: the mean over
+    (positive i, negative j) of Phi((z_i - z_j) / (sqrt(2) scale)); no sampling of noise.
+
+    Its interval is for other people (Obuchowski 1997), not for the noise, which is averaged
+    exactly; two noise levels are compared in pairs.
 
     Args:
         logits: (n,) clean z.
         labels: (n,) in {0, 1}.
         scale: sigma ||w|| / sqrt(M), >= 0; 0 is the clean AUC, ties counted half.
-        users: (n,) owner of each row, for an interval by users; None: each row its own person.
         tolerance: largest error of the computation, in (0, 0.1); the limits are wider by it.
 
-    Returns: Value within `tolerance` of the formula, with an interval for other people (Obuchowski
-        1997), not for the noise, which is averaged exactly.
     Raises InputError: labels other than 0 and 1 or of one kind, or shapes that do not fit.
 
-    >>> round(expected_auc([1.0, -1.0, 2.0, 0.0], [1, 0, 1, 0], 1.0).value, 4)
+    >>> round(linear_auc([1.0, -1.0, 2.0, 0.0], [1, 0, 1, 0], 1.0).value, 4)
     0.8965
-    """
-    return linear_auc(logits, labels, scale, tolerance).estimate(users, confidence)
-
-
-def linear_auc(
-    logits: ArrayLike, labels: ArrayLike, scale: float, tolerance: float = 1e-5
-) -> Linear:
-    """`expected_auc` with the share of each row in its error, to compare noise levels in pairs.
-
-    Args:
-        logits, labels, scale, tolerance: as in `expected_auc`.
-
     >>> before, after = (linear_auc([1, 0, 2, -1], [1, 0, 1, 0], scale) for scale in (0.0, 1.0))
     >>> round(before.less(after, None, 0.95).value, 4)
     0.1035
@@ -199,8 +181,9 @@ def expected_accuracy(
     """E[accuracy] at threshold 0 of one noisy draw a row: the mean of Phi(+-z / scale).
 
     Args:
-        logits, labels, users, confidence: as in `expected_auc`.
+        logits, labels: as in `linear_auc`.
         scale: sigma ||w|| / sqrt(M), >= 0, a number or one a row (adaptive noise).
+        users: (n,) owner of each row, for an interval by users; None: each row its own person.
 
     >>> round(expected_accuracy([1.0, -1.0], [1, 0], 1.0).value, 4)
     0.8413
@@ -234,7 +217,7 @@ def expected_counts(logits: ArrayLike, labels: ArrayLike, scale: ArrayLike) -> P
     """Plug-in precision, recall and F1 of one noisy draw a row, at threshold 0.
 
     Args:
-        logits, labels: as in `expected_auc`.
+        logits, labels: as in `linear_auc`.
 
     >>> expected_counts([1.0, 1.0, -1.0], [1, 0, 0], 0.0).precision
     0.5
@@ -264,7 +247,7 @@ def smoothed_calibration(
     """Brier score, log loss and expected calibration error of p = Phi(z / scale).
 
     Args:
-        logits, labels: as in `expected_auc`.
+        logits, labels: as in `linear_auc`.
         scale: sigma ||w||, > 0.
         bins: bins of equal width in p, for the calibration error.
 

@@ -1,0 +1,91 @@
+"""Whom one attacker names, counted over draws of noise, and when further draws are of no use."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+
+from lethe.evidence.estimate import Estimate
+from lethe.reidentification.by_user import Linear, scaled, share_of_users
+from lethe.reidentification.family import Attacker
+from lethe.reidentification.vectors import Float
+
+_PRECISE = 0.01
+"""Half an interval as a share of its value, from which on further draws would say nothing new."""
+_NARROWED = 0.9  # of an interval, what ever so many draws must leave of it to be of use
+SURELY = 0.998  # confidence of limits by which an attacker draws no more
+TRIALS = 2000  # before which no attacker is given up
+ENOUGH_HITS = 20  # from which on the hits of people say how much these differ
+
+
+@dataclass(frozen=True, eq=False)
+class Tally:
+    """Whom one attacker names in one view of a release.
+
+    Attributes:
+        agreement: share of probes for which two draws name the same person; 0 where it was not
+            looked at, for there are many probes.
+    """
+
+    attacker: Attacker  # who attacks
+    view: str  # ``release``, or the function of the release that is looked at
+    hits: Float  # (G,) by person, over all draws; ties count by expectation
+    tries: Float  # (G,) probes by person, over all draws
+    draws: int  # noise draws behind it
+    agreement: float = 0.0
+
+    def lift(self, confidence: float) -> Estimate:
+        """Top-1 over chance, 1 / G; interval by people."""
+        # Where the noise changes little, another draw of the same probe is no further trial.
+        alone = float(self.tries.sum()) / (1 + (self.draws - 1) * self.agreement)
+        # Averages over ties may leave their range by a rounding.
+        asked = self.tries > 0
+        hits, tries = np.minimum(self.hits, self.tries)[asked], self.tries[asked]
+        found = share_of_users(hits, tries, confidence, alone)
+        return scaled(found, len(self.hits))
+
+    @property
+    def share(self) -> float:
+        """Top-1."""
+        return float(self.hits.sum()) / max(float(self.tries.sum()), 1.0)
+
+    @property
+    def precise(self) -> bool:
+        """Whether further draws would change nothing that is read.
+
+        The interval is narrow, or ever so many draws would narrow it by less than a tenth: people
+        differ by more than the draws of one (components of variance, by trials of each person).
+        """
+        if not self.draws:
+            return False
+        found = self.lift(0.95)
+        if found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0):
+            return True
+        if self.draws < 2 or self.tries.sum() < TRIALS or self.hits.sum() < ENOUGH_HITS:
+            return False
+        hits, tries = np.minimum(self.hits, self.tries), np.maximum(self.tries, 2)
+        within = float((hits * (1 - hits / tries) * tries / (tries - 1)).sum())
+        return within <= (1 - _NARROWED**2) * float(((hits - self.share * self.tries) ** 2).sum())
+
+    @functools.cached_property
+    def limits(self) -> tuple[float, float]:
+        """Limits of Top-1 that surely hold it."""
+        if not self.draws:
+            return 0.0, 1.0
+        lift, users = self.lift(SURELY), len(self.hits)
+        return (lift.low or 0.0) / users, 1.0 if lift.high is None else lift.high / users
+
+    @property
+    def named(self) -> Float:
+        """(G,) share of each person's trials in which that person is named; NaN without any."""
+        share = np.minimum(self.hits, self.tries) / np.maximum(self.tries, 1)
+        return np.where(self.tries > 0, share, np.nan)
+
+    def linear(self) -> Linear:
+        """Top-1 with each person's share in its error, to compare two of them in pairs."""
+        total = float(self.tries.sum())
+        share, asked = float(self.hits.sum()) / total, self.tries > 0
+        error = (self.hits - share * self.tries)[asked] / total
+        return Linear(share, error, 0.0, "t by users")
