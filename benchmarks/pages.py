@@ -932,8 +932,8 @@ TABLES: dict[str, Callable[[], list[str]]] = {
     function.__name__.replace("_", "-"): function
     for function in (
         study, strength_gain, epsilon_validity, frontier, autocoder,
-        linkage, quasi, synthetic_rows, query_errors, mechanisms,
-        query_speed, dp_step, run_all,
+        linkage, quasi, synthetic_rows, query_errors,
+        dp_step, run_all,
         vector_options, challengers, language_attacks,
         one_model, one_model_null, one_gpu,
     )
@@ -1016,6 +1016,8 @@ def main() -> None:
         "nodes": ray_nodes,
         "exposure": exposure,
         "timing": timing,
+        "mechanisms": mechanisms,
+        "query-speed": query_speed,
         "attackers": attackers,
         "growth": growth,
     }

@@ -59,6 +59,11 @@ def test_audits_of_mechanisms_are_within_the_targets() -> None:
     assert all(row["flagged"] <= 18 for row in measured["right"].values())
     for name in ("Laplace", "discrete Laplace", "randomized response", "Gaussian, mu"):
         assert measured["half the noise"][name]["flagged"] >= 190
+    text = " ".join(TEXTS["benchmarks-training-answers.md"].split())
+    for kind in ("right", "half the noise", "wrong"):
+        rows = measured[kind].values()
+        flagged, audits = sum(r["flagged"] for r in rows), sum(r["share"]["n"] for r in rows)
+        assert f"in {flagged} of {audits:,}" in text
 
 
 def test_the_coverage_in_the_text_is_the_measured_one() -> None:

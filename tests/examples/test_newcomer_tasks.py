@@ -8,6 +8,8 @@ import pytest
 
 import lethe
 
+pytestmark = pytest.mark.usefixtures("no_page")
+
 SETUP = """
 import numpy as np, pandas as pd, polars as pl, scipy.sparse as sp, torch, lethe
 from sklearn.calibration import CalibratedClassifierCV
