@@ -82,7 +82,7 @@ def stored(
     Guarantee: A model that keeps training rows under one of the names above, or of tables whose
         rows equal records of X, passes a rule only where this check is waived by name.
     Assumes: nothing about rows that a model keeps encoded, compressed or in memory of another
-        process, nor about rows that five or more records share.
+        process, that five or more records share, or beyond the first 10^8 numbers of a table.
 
     Args:
         model: fitted; an estimator, pipeline or torch module.
