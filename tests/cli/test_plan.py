@@ -46,7 +46,7 @@ def test_a_plan_and_the_audit_that_follows(tmp_path):
     [
         (("plan", "digits", "--pilot", "4"), "pilot=4 must be at least 8"),
         (("plan", "digits", "--precision", "tpr@0.01<0.1"), "is a verdict, not a width"),
-        (("plan", "digits", "--rule", "tpr@0.01<=0.1"), "of records a plan says how narrow"),
+        (("plan", "digits", "--rule", "tpr@0.01<=0.1"), "is for findings of `lethe audit fitted`"),
         (("plan", GOLDEN, "--rule", "tpr@0.01<=0.1"), "has no estimate to plan by"),
         (("plan", "digits", "--group", "user"), "group='user' is for files"),
         (("audit", "model", "digits", "--until", "tpr@0.01<=0.05"), "is a verdict, not a width"),

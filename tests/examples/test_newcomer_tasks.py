@@ -92,6 +92,14 @@ WORKS = {
         rows = pl.DataFrame(frame)
         look(make_pipeline(names, LogisticRegression()).fit(rows.filter(pl.Series(m)), y[m]), rows)
         """,
+    "texts": """
+        model = make_pipeline(TfidfVectorizer(), LogisticRegression())
+        look(model.fit(texts[m], y[m]), texts)
+        """,
+    "trained on texts": "train(make_pipeline(TfidfVectorizer(), MultinomialNB()), texts)",
+    "trained on a list of texts": """
+        train(make_pipeline(TfidfVectorizer(), MultinomialNB()), texts.tolist())
+        """,
     "sparse rows": "look(fit(LogisticRegression(), sp.csr_matrix(X)), sp.csr_matrix(X))",
     "lists": "look(fit(GaussianNB()), X.tolist(), y.tolist())",
     "torch": "look(torch.nn.Linear(4, 2), X.astype('float32'))",
@@ -154,6 +162,9 @@ REFUSED = {
         "member",
     ),
     "one-hot labels": ("look(fit(GaussianNB()), y=np.eye(2)[y])", "argmax"),
+    "several outputs": ("train(GaussianNB(), y=np.stack([y, y], 1))", "Take one column"),
+    "texts for a network": ("train(lambda: torch.nn.Linear(4, 2), texts)", "with a vectoriser"),
+    "sample weights": ("train(GaussianNB(), sample_weight=X[:, 0])", "sample_weight"),
     "another class": ("look(fit(GaussianNB()), y=words)", "knows the class"),
     "wrong columns": ("look(lambda rows: np.ones((200, 5)))", "(200, 2) probabilities"),
     "text for numbers": ("look(lambda rows: words, y=number)", "must be numbers"),

@@ -61,7 +61,7 @@ def test_an_estimate_may_fail_a_rule_passes_none_and_is_the_pilot_of_a_plan(
     assert run(["plan", str(tmp_path / "findings.json"), "--rule", "auc<=0.7", "--rule", rule]) == 0
     plan = capsys.readouterr().out
     assert f"tpr@0.01 <= {limit}, to " in plan and "auc <= 0.7: no number of models" in plan
-    assert f"--rule 'tpr@0.01 <= {limit}'" in plan.splitlines()[-1]
+    assert f"--rule 'tpr@0.01<={limit}'" in plan.splitlines()[-1]
     assert (f"{limit}, to fail at" in plan) == (outcome == "fail")
 
 

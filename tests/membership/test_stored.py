@@ -107,6 +107,8 @@ KEEP_NOT = [
     CalibratedClassifierCV(LogisticRegression(), method="isotonic", **FEW),
     StackingClassifier([("line", LogisticRegression())], **FEW),
     RFE(LogisticRegression(), n_features_to_select=3),
+    Bank(lambda rows: [[1, [2, 3]], [rows.mean()], FOREST, [FOREST]]),
+    Bank(lambda rows: [np.eye(8), rows.max(axis=0), np.quantile(rows, [0.1, 0.9], axis=0)]),
 ]
 
 

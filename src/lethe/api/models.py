@@ -55,7 +55,7 @@ def audit(
             that builds a torch module; a function ``train(rows, weights, seed)`` that returns
             ``predict(rows)``, probabilities or numbers; or a recipe, see `lethe.TorchRecipe`,
             `lethe.lightning_recipe` and `lethe.huggingface_recipe`.
-        X: (records, ...) pandas or polars frame, Arrow table, NumPy array, SciPy sparse matrix,
+        X: (records, ...) pandas or polars frame, Arrow table, NumPy array, texts, sparse matrix,
             tensor; or, without `y`, a torch Dataset or DataLoader of pairs, or what `lethe.load`
             read.
         y: (records,) classes as text, bools or whole numbers; numbers for a regression.
@@ -278,11 +278,16 @@ def recipe_of(model: Any, given: Given) -> Recipe:
     """
     from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
 
+    fits = hasattr(model, "fit") and hasattr(model, "get_params")
+    module = isinstance(model, TorchRecipe) or not fits and _arguments(model) == 0
+    if isinstance(given.frame, np.ndarray) and module:
+        way_out = "hand over a pipeline with a vectoriser, or use lethe.audit_text"
+        raise InputError(f"X holds texts, which a torch module does not read: {way_out}.")
     if isinstance(model, TorchRecipe):
         return replace(model, make_module=_shaped(model.make_module, given.shape))
     if isinstance(model, SklearnRecipe | CallableRecipe):
         return model
-    if hasattr(model, "fit") and hasattr(model, "get_params"):
+    if fits:
         return SklearnRecipe(model, given.frame)
     regression = given.data.task == "regression"
     if hasattr(model, "state_dict") and not isinstance(model, type):
@@ -334,14 +339,9 @@ def _fitted(model: Any, how: Run, given: Given, X: Any, members: Any, chosen: An
         inputs = X.toarray() if hasattr(X, "tocsr") else X
     answers = asked(model, inputs, data.labels, data.classes)
     inside = column_of(members, "members")
-    columns = {
-        "signals": answers.signal[None],
-        "members": inside[None],
-        "ids": data.ids,
-        "labels": data.labels,
-    }
-    if data.groups is not None:
-        columns["groups"] = data.groups
+    columns = {"signals": answers.signal[None], "members": inside[None], "ids": data.ids}
+    each = {"labels": data.labels, "groups": data.groups}
+    columns |= {key: values for key, values in each.items() if values is not None}
     models = models_of(scores_of(columns, "logit", data.name), "logit")
     people = models[0].people
     kept = list(stored(model, inputs, models[0].members[0], people))

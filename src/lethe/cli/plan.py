@@ -203,8 +203,7 @@ def plan(
     planning.check_asked(options["pilot"], asked)
     if typed["rule"]:
         raise InputError(
-            f"rule={typed['rule'][0]!r} is planned from findings.json of `lethe audit fitted`; of "
-            "records a plan says how narrow intervals get: use --precision."
+            f"rule={typed['rule'][0]!r} is for findings of `lethe audit fitted`; use --precision."
         )
     records, recipe = load_subject(target, options, chosen)
     build_candidates(chosen, recipe)
@@ -226,7 +225,8 @@ def _print_estimate(found: EstimatePlan, asked: Iterable[str]) -> None:
     ]
     known = [models for entry in found.answers for models in [entry.sure or entry.models] if models]
     few, many = min(known, default=64), max(known, default=64)
-    rules = "".join(f" --rule {shlex.quote(rule)}" for rule in asked)
+    measured = [rule.replace("estimated(tpr@0.01)", "tpr@0.01") for rule in asked]
+    rules = "".join(f" --rule {shlex.quote(rule)}" for rule in measured)
     said = f"{found.name}: estimated tpr@0.01 {middle} ({low} to {high}). K: shadow models; below "
     said += "each rate the interval to be expected."
     advised = (

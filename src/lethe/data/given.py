@@ -28,8 +28,6 @@ from lethe.data.tables import (
 from lethe.errors import InputError
 
 _MOST_BYTES = 4 << 30  # of a sparse matrix that is written out
-
-
 NAMED = "a mark of your own"
 """The condition of records that were handed over as bools."""
 
@@ -39,8 +37,8 @@ class Given(NamedTuple):
 
     Attributes:
         data: records as numbers, with classes.
-        frame: the user's own table, which estimators see as it is; None where they see
-            `data.features`.
+        frame: the user's own table, or texts, which estimators see as they are; None where they
+            see `data.features`.
         shape: of one record, as a torch module sees it, where it is not flat as `data.features`.
     """
 
@@ -154,16 +152,20 @@ def _features(
                 "into a pipeline and hand over the frame that it reads."
             )
         features = features.toarray()
-    if hasattr(features, "column_names") and hasattr(features, "to_pydict"):  # an Arrow table
-        return None, columns_of(features, "X"), None, None
-    if hasattr(features, "columns") and hasattr(features, "shape"):
-        return features, columns_of(features, "X"), None, None
+    arrow = hasattr(features, "column_names") and hasattr(features, "to_pydict")
+    if arrow or hasattr(features, "columns") and hasattr(features, "shape"):
+        return None if arrow else features, columns_of(features, "X"), None, None
     array = as_array(features, "X")
+    if array.ndim == 1 and {*map(type, array.tolist())} == {str}:
+        from sklearn.feature_extraction.text import HashingVectorizer
+
+        # Estimators read the texts; what looks at records, counts of words and pairs by hash.
+        counts = HashingVectorizer(n_features=256, norm=None, ngram_range=(1, 2), dtype=np.float32)
+        names = tuple(f"words {at}" for at in range(256))
+        return array.astype(object), {}, Encoded(counts.fit_transform(array).toarray(), names), None
     if array.ndim == 1:
-        raise InputError(
-            f"X has shape {array.shape}, it must be (records, features): use X.reshape(-1, 1), or "
-            "X[['column']] of a frame."
-        )
+        way_out = "use X.reshape(-1, 1), or X[['column']] of a frame"
+        raise InputError(f"X has shape {array.shape}, it must be (records, features): {way_out}.")
     flat = array.reshape(len(array), -1)
     if flat.dtype.kind not in "fiub":
         raise InputError(f"X holds {flat.dtype} values. Hand over numbers, or a data frame.")
@@ -180,11 +182,9 @@ def columns_of(rows: Any, name: str) -> Columns:
     """
     if isinstance(rows, str | Path):
         return read_columns(rows)
-    names = getattr(rows, "column_names", None)
+    names = list(rows) if isinstance(rows, Mapping) else getattr(rows, "column_names", None)
     if names is None:
         names = getattr(rows, "columns", None)
-    if names is None and isinstance(rows, Mapping):
-        names = list(rows)
     if names is None or callable(names):
         raise InputError(
             f"{name} is a {type(rows).__name__}; hand over a data frame, an Arrow table, a mapping "
@@ -214,7 +214,7 @@ def column_of(values: Any, name: str) -> NDArray[Any]:
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        hint = " One-hot labels become classes with .argmax(axis=1)." if array.ndim == 2 else ""
+        hint = " Take one column, or .argmax(axis=1) of one-hot labels." if array.ndim == 2 else ""
         raise InputError(f"{name} has shape {array.shape}, it must be (records,).{hint}")
     if array.dtype.kind != "O":
         return array.astype(object) if array.dtype.kind == "U" else array

@@ -45,7 +45,7 @@ def stored_by(spec: Spec) -> list[InputCheck]:
     """
     recipe, pool, seed = spec.recipe, np.flatnonzero(spec.pool), spec.seed % 2**31
     people = np.arange(len(spec.pool)) if spec.groups is None else np.asarray(spec.groups)
-    features, models = np.array(spec.features), []
+    features, models = np.asarray(spec.features), []
     try:
         with users_code("the recipe"), seeded(seed):
             if isinstance(recipe, SklearnRecipe):
@@ -82,7 +82,7 @@ def stored(
     Guarantee: A model that keeps training rows under one of the names above, or of tables whose
         rows equal records of X, passes a rule only where this check is waived by name.
     Assumes: nothing about rows that a model keeps encoded, compressed or in memory of another
-        process, nor about rows that five or more records share.
+        process, that five or more records share, or beyond the first 10^8 numbers of a table.
 
     Args:
         model: fitted; an estimator, pipeline or torch module.
@@ -182,30 +182,30 @@ def _row_tables(parts: Iterable[tuple[str, Any]], seen: Iterable[Any]) -> Iterat
 
 
 def _rows(table: Any) -> list[Any]:
-    """Rows of a table of two or more columns, such that equal rows are equal; "" if all cells are.
+    """Rows of a table of two or more columns, such that equal rows are equal; 0 if all cells are.
 
     Vectors of one length in a list or a mapping are a table too.
     """
-    if isinstance(table, Mapping):
-        table = list(table.values())
+    table = list(table.values()) if isinstance(table, Mapping) else table
     if isinstance(table, list | tuple):
-        vectors = len(table) > 1 and all(isinstance(row, np.ndarray | list) for row in table)
-        alike = vectors and len({np.shape(row) for row in table}) == 1
-        table = np.array(table) if alike else None
+        try:
+            table = np.array([row for row in table if isinstance(row, np.ndarray | list)])
+        except Exception:  # rows of several lengths, or of things that are no numbers
+            return []
     elif hasattr(table, "columns") and hasattr(table, "to_numpy"):
         table = table.to_numpy()
     elif hasattr(table, "toarray"):
         table = table.toarray() if np.prod(table.shape) <= _CELLS else None
     if not isinstance(table, np.ndarray) or table.ndim < 2 or not table.size:
         return []
-    flat = table.reshape(len(table), -1)
+    flat = table.reshape(len(table), -1)[: max(1, _CELLS * len(table) // table.size)]
     if flat.shape[1] < 2 or flat.dtype.kind not in "fiubO":
         return []
     if flat.dtype.kind == "O":
-        return [repr(row) if len({*map(repr, row)}) > 1 else "" for row in flat.tolist()]
+        return [repr(row) if len({*map(repr, row)}) > 1 else 0 for row in flat.tolist()]
     flat = np.ascontiguousarray(flat, np.float32)
     varied = (flat != flat[:, :1]).any(axis=1)
-    return [row.tobytes() if differs else "" for row, differs in zip(flat, varied, strict=True)]
+    return [hash(row.tobytes()) * bool(differs) for row, differs in zip(flat, varied, strict=True)]
 
 
 def _leaves(part: Any) -> Iterator[float]:

@@ -142,8 +142,8 @@ def keywords_of(
     for key in keywords:
         if key not in run and (key not in known or key in more):
             raise InputError(
-                f"{key}={keywords[key]!r} is no setting of this audit.{did_you_mean(key, known)} "
-                f"Settings: {', '.join(known)}."
+                f"{key}={' '.join(f'{keywords[key]!r:.40}'.split())} is no setting of this audit."
+                f"{did_you_mean(key, known)} Settings: {', '.join(known)}."
             )
     return Run(**run), settings_of(kind, {**keywords, **more})
 

@@ -404,8 +404,8 @@ class SklearnRecipe:
         estimator = hash_value(clone(self.estimator), "estimator")
         if self.frame is None:
             return estimator
-        columns = []
-        for key in self.frame.columns:
+        columns: list[Any] = [] if hasattr(self.frame, "columns") else self.frame.tolist()
+        for key in getattr(self.frame, "columns", ()):
             values: Any = self.frame[key].to_numpy()
             if values.dtype.kind not in "biufmM":
                 values = [repr(value) for value in self.frame[key].to_list()]
@@ -478,8 +478,7 @@ def _tagged(check: Callable[[Any], bool], estimator: Any) -> bool:
 
 def _in_words(value: Any) -> str:
     """A setting in words that are the same in every process and wherever its file lies."""
-    text = re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
-    return re.sub(r"\blethe_recipe_[0-9a-f]{12}\.", "", text)
+    return re.sub(r" at 0x[0-9a-fA-F]+|\blethe_recipe_[0-9a-f]{12}\.", "", repr(value))
 
 
 DEFAULT_WIDTH = 16
