@@ -111,7 +111,7 @@ _CHARACTER = 7.0
 _LINE = 15.0
 _NEAR = 7.0  # marks that cover each other share a label
 _WIDE, _NARROW = (520.0, 316.0), (svg.WIDTH, 330.0)  # of the page, and of a phone
-_LEFT, _RIGHT, _TOP, _BOTTOM = 92.0, 12.0, 8.0, 76.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 92.0, 20.0, 8.0, 76.0
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Axis:
 
         if self.log:
             return svg.log_ticks(self.low, self.high, wanted)
-        found = MaxNLocator(wanted, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
+        found = MaxNLocator(wanted + 2, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
         return [round(float(tick), 12) for tick in found if self.low <= tick <= self.high]
 
 

@@ -395,7 +395,7 @@ def heat_map(
         colour: a name in `COLOURS`.
         left: room for the names of the rows, in points.
     """
-    figure, axes = new_axes(WIDTH, 28.0 * len(rows) + 52.0, (left, 22.0, 6.0, 46.0))
+    figure, axes = new_axes(WIDTH, 28.0 * max(len(rows), 3) + 52.0, (left, 22.0, 6.0, 46.0))
     for (column, row), (strength, words) in cells.items():
         x, y = [column, column + 1, column + 1, column], [row, row, row + 1, row + 1]
         axes.fill(x, y, color=COLOURS[colour], alpha=0.08 + 0.5 * strength, lw=0)
@@ -417,7 +417,7 @@ def label_in_lines(axis: Axis, room: float) -> float:
     label = axis.get_label_text()
     if axis.get_scale() == "log":
         label = say("chart.log", label=label)
-    lines = textwrap.wrap(label, int(room / _CHARACTER))
+    lines = textwrap.wrap(label, max(int(room / _CHARACTER), 9), break_long_words=False)
     axis.set_label_text("\n".join(lines))
     return _LINE * max(len(lines) - 1, 0)
 
