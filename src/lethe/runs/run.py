@@ -96,7 +96,7 @@ def perform(
     ):
         for note in notes:
             progress.say(note)
-        findings = documents(audit(run, progress), run, asked.context)
+        findings = documents(audit(run, progress), run, asked.context, kept=how.save)
         if asked.show is not None:
             asked.show(findings, path)
         elif how.save:
@@ -114,8 +114,13 @@ def _place(folder: Path, save: bool) -> Iterator[Path]:
         yield Path(place) / "run"
 
 
-def documents(findings: Findings, run: RunFolder, context: Path | None = None) -> Findings:
-    """Write findings, report and figures of a run; the findings with what people said of it."""
+def documents(
+    findings: Findings, run: RunFolder, context: Path | None = None, *, kept: bool = True
+) -> Findings:
+    """Write findings, report and figures of a run; the findings with what people said of it.
+
+    Of a folder that is not kept nobody reads a report: none is made.
+    """
     from lethe.assess.judged import stamped
     from lethe.report.page import files
 
@@ -128,7 +133,7 @@ def documents(findings: Findings, run: RunFolder, context: Path | None = None) -
     findings = stamped(findings, criteria, fixed)
     run.write("findings.json", findings.to_bytes())
     run.finished()
-    for name, text in files(findings, run.manifest):
+    for name, text in files(findings, run.manifest) if kept else ():
         run.write(name, text)
     return findings
 
