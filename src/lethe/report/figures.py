@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lethe.evidence.document import Histogram
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.of_model import Epsilons, Histogram, ModelCandidate
+from lethe.evidence.of_model import Epsilons
 from lethe.report.catalogue import say
 from lethe.report.numbers import grouped, percent
 from lethe.report.sections import Chart, Part, Words
@@ -17,6 +18,8 @@ from lethe.report.static_svg import COLOURS, Slots, chart, legend, legend_above,
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from lethe.report.of_model import ModelCandidate
 
 _SIZE = (460.0, 270.0)
 _MARGINS = (52.0, 20.0, 10.0, 40.0)
