@@ -19,14 +19,15 @@ from hypothesis import strategies as st
 from lethe.errors import InputError
 from lethe.evidence import guarantee as guarantees
 from lethe.evidence import rules
+from lethe.evidence.document import RuleRow
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.findings import OPTIONAL, SCHEMA, Findings, schema
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
-from lethe.evidence.of_language import LanguageDocument
-from lethe.evidence.of_model import ModelDocument
 from lethe.evidence.plain import plain, read
 from lethe.evidence.risk import AttackResult
+from lethe.report.of_language import Language
+from lethe.report.of_model import Model
 
 GOLDEN = Path(__file__).parent / "golden" / "findings.json"
 
@@ -102,7 +103,7 @@ def full():
         {"equivalent": "unclear"},
     )
     rule = rules.parse_rule("tpr@0.01 <= 0.05")
-    ruling = rules.Ruling(rule, "dp-sgd", rules.judge(rule, refused), refused)
+    ruling = RuleRow(str(rule), "dp-sgd", rules.judge(rule, refused), refused)
     return dataclasses.replace(
         minimal(),
         attacks=[
@@ -126,7 +127,7 @@ def full():
                 "estimate": accuracy.to_json(),
             }
         ],
-        rules=[ruling.to_json()],
+        rules=[plain(ruling)],
         verdict={
             "outcome": rules.joint_outcome([ruling.outcome]),
             "candidate": "dp-sgd",
@@ -313,7 +314,7 @@ def test_no_two_numbers_have_one_name():
 def test_what_was_read_with_types_is_written_as_it_was(kind):
     """Every number of a kind with types has a field: reading drops nothing."""
     document = json.loads((GOLDEN.parents[2] / "golden" / f"{kind}.json").read_bytes())
-    of = LanguageDocument if kind == "language" else ModelDocument
+    of = (Language if kind == "language" else Model).reads
     again = plain(read(of, document), digits=8)
     for before, after in zip(document["candidates"], again["candidates"], strict=True):
         assert {**before, "equivalent": before.get("equivalent")} == {

@@ -100,7 +100,7 @@ def test_an_attack_that_found_more_gives_the_value_and_one_that_found_nothing_do
 def test_where_nothing_was_found_the_widest_doubt_speaks():
     """The narrow interval of an attack that saw little was the headline."""
     sure = AttackResult("sure", between(0.0, 0.01, 0.04))
-    vague = AttackResult("vague", between(0.0, 0.5, 1.0), "projection")
+    vague = AttackResult("vague", between(0.0, 0.5, 1.0), view="projection")
     risk = risk_of([vague, sure], 0.01)
     assert (risk.attack, risk.estimate.value, risk.estimate.high) == ("vague", 0.5, 1.0)
     found = AttackResult("found", between(0.02, 0.03, 0.04))

@@ -194,7 +194,7 @@ def test_beats_baseline():
     assert beats_baseline(results, "good").status == PASS
     check = beats_baseline(results, "blind")
     assert check.status == WARN and "not distinguishable from guessing" in check.detail
-    assert check.to_json("baseline")["estimate"]["value"] == 0.51
+    assert check.row("baseline").estimate.value == 0.51
 
 
 def test_scores_with_the_sign_turned_are_seen():
@@ -222,9 +222,9 @@ def test_all_checks_of_a_candidate():
         "power",
     ]
     for check in found:
-        document = check.to_json("baseline")
-        assert document["candidate"] == "baseline" and document["status"] in (PASS, WARN, FAIL)
-    assert checks.Check("x", PASS, "y", estimate(1.0)).to_json("c")["estimate"]["value"] == 1.0
+        row = check.row("baseline")
+        assert row.candidate == "baseline" and row.status in (PASS, WARN, FAIL)
+    assert checks.Check("x", PASS, "y", estimate(1.0)).row("c").estimate.value == 1.0
 
 
 @pytest.mark.parametrize("cells", [1, 90, 1 << 23])

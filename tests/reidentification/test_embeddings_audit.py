@@ -236,10 +236,10 @@ def test_exposed_people_get_pseudonyms_and_a_table_of_their_own(measured):
     assert named == sorted(named, reverse=True)
     assert b"reader-9" not in found.to_bytes()
     table = people([measured], settings)
-    assert {row["id"] for row in table} == set(PEOPLE["user_ids"].tolist())
+    assert {row.id for row in table} == set(PEOPLE["user_ids"].tolist())
     # Of the attacker that decides, whose trials are people here: all new vectors are of one.
-    assert {row["attack"] for row in table} == {"gaussian, directions, all vectors"}
-    mean = np.mean([row["named"] for row in table])
+    assert {row.attack for row in table} == {"gaussian, directions, all vectors"}
+    mean = np.mean([row.named for row in table])
     assert mean == pytest.approx(measured.candidates[0].candidate.measures["top-1"].value)
 
 

@@ -101,6 +101,12 @@ def test_metrics_equal_those_written_the_slow_way(mated, non_mated):
     assert found["worst"] == pytest.approx(worst, abs=1e-9)
 
 
+def cllr(mated, non_mated):
+    """Brümmer and du Preez 2006, equation 4."""
+    cost = np.logaddexp(0, -np.asarray(mated)).mean() + np.logaddexp(0, non_mated).mean()
+    return cost / (2 * math.log(2))
+
+
 def _log(ratio):
     return -700.0 if ratio == 0 else 700.0 if ratio == math.inf else math.log(ratio)
 
@@ -264,15 +270,16 @@ def test_more_noise_never_lowers_the_error_and_permuted_people_are_at_chance(peo
     for sigma in (0.0, 0.5, 1.0, 3.0):
         noisy = sight_of(smooth(vectors, sigma, seed=3), split)
         found.append(scorer.scored(noisy, clean))
-    for name in found[0].attackers:
-        errors = [one.attackers[name].eer for one in found]
+    for rows in zip(*(one.attacks for one in found), strict=True):
+        assert len({row.name for row in rows}) == 1
+        errors = [row.eer for row in rows]
         for before, after in zip(errors, errors[1:], strict=False):
             assert after.high >= before.low
         assert errors[-1].value > errors[0].value
     for one in found:
-        every = [v.eer for v in one.attackers.values()]
-        assert one.worst["eer"].low == min(e.low for e in every)
-        assert one.worst["eer"].high == min(e.high for e in every)
+        every, worst = [row.eer for row in one.attacks], one.worst["eer"].measured
+        assert worst.low == min(e.low for e in every)
+        assert worst.high == min(e.high for e in every)
     for name, (_, low, high) in scorer.controls(clean).items():
         assert low < 0.5 < high, name
 

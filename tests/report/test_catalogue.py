@@ -34,7 +34,6 @@ NO_WORDS = {
     "not ",
     "not asked for",
     "closed form",
-    "{}: noise-recommended",
     # Symbols, the same in every language.
     "sigma {}",
     "delta {}",

@@ -15,8 +15,8 @@ from documents import KINDS, document, findings
 import lethe
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
-from lethe.evidence.frame import MEASURED, rows
 from lethe.report import markdown, render
+from lethe.report.frame import MEASURED, rows
 from lethe.report.page import charts_of, read
 from lethe.report.page import files as files_of_page
 

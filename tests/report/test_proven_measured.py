@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sample import document
 
 from lethe.evidence.findings import Findings
-from lethe.evidence.of_model import ModelDocument
 from lethe.evidence.plain import read
 from lethe.report import render
+from lethe.report.of_model import Model
 from lethe.report.proven_measured import pairs, proven_beside_measured, shown_epsilon
 
 
@@ -30,7 +30,7 @@ def proved(epsilon=4.0, delta=1e-5, **numbers):
 
 
 def typed(plain):
-    return read(ModelDocument, plain)
+    return read(Model.reads, plain)
 
 
 def test_by_hand():
@@ -41,7 +41,8 @@ def test_by_hand():
     (found,) = pairs(typed(plain))
     assert found.name == "weighted" and found.proven == 4.0 and not found.contradicts
     assert found.low == pytest.approx(0, abs=1e-12)
-    assert found.value == pytest.approx(math.log(2)) and found.high == pytest.approx(math.log(3))
+    assert found.shown.value == pytest.approx(math.log(2))
+    assert found.shown.high == pytest.approx(math.log(3))
 
 
 @given(st.floats(0, 6), st.floats(0.001, 0.4), st.floats(0, 0.01))

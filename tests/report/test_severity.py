@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.report.severity import LEVELS, advantage, outcome, severity, worst_severity
+from lethe.report.severity import LEVELS, advantage, outcome, severity
 
 SHARES = st.floats(0, 1)
 
@@ -48,11 +48,6 @@ def test_limits_that_rise_never_lower_it(
 @pytest.mark.parametrize("nothing", [None, Refusal("too few"), share(None, None)])
 def test_what_was_not_measured_has_no_severity(nothing: Measured | None) -> None:
     assert severity(nothing, 0.01) == ""
-
-
-def test_the_worst_of_several() -> None:
-    assert worst_severity(["low", "", "high", "moderate"]) == "high"
-    assert worst_severity(["", ""]) == ""
 
 
 def test_an_auc_counts_by_its_advantage() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
-from lethe.assess.run import check
+from lethe.evidence.document import CheckRow
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 
@@ -38,7 +38,7 @@ class InputCheck:
         """Whether it lies in the release itself, found without an attack; it is said first."""
         return self.name.startswith("stored-")
 
-    def to_json(self, accept: Collection[str]) -> dict[str, Any]:
+    def row(self, accept: Collection[str]) -> CheckRow:
         """A self-check of the findings, with its effect: ``accepted`` where it was waived."""
         effect: str = self.effect
         said = f"{self.text} {self.way_out}".strip()
@@ -49,7 +49,7 @@ class InputCheck:
                 f"{said} Or waive it: {waiver}." if effect == "stops" else f"{waiver}: {self.text}"
             )
         status = {"stops": "fail", "mends": "pass"}.get(effect, "warn")
-        return {**check(f"input: {self.name}", status, said, None), "effect": effect}
+        return CheckRow(f"input: {self.name}", None, status, said, effect=effect)
 
 
 def stopped(

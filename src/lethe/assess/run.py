@@ -14,7 +14,7 @@ from typing import Any
 
 from lethe.assess.verdict import decide
 from lethe.errors import InputError, did_you_mean
-from lethe.evidence.document import AttackRow
+from lethe.evidence.document import AttackRow, CheckRow, RuleRow
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
@@ -66,7 +66,7 @@ class Facts:
     utility: str
     risk: str
     operating_rule: str
-    checks: Sequence[Json]
+    checks: Sequence[CheckRow]
     limits: Sequence[str]
     reproduction: Json
     libraries: Sequence[str]
@@ -209,7 +209,7 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
         "frontier": _frontier(facts, verdict),
         "records": {"kept": facts.keep_records, "exposed": facts.exposed},
         "checks": checks,
-        "rules": rulings,
+        "rules": [RuleRow(**{**vars(one), "rule": str(one.rule)}) for one in rulings],
         "verdict": {
             "outcome": verdict.outcome,
             "candidate": release if candidates else judged[0],
@@ -228,10 +228,9 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
 
 
 def _candidate(candidate: Candidate, margin: float) -> Json:
-    document = candidate.to_json()
-    if candidate.utility_loss is not None:
-        document["equivalent"] = equivalence(candidate.utility_loss, margin)
-    return document
+    loss = candidate.utility_loss
+    within = {} if loss is None else {"equivalent": equivalence(loss, margin)}
+    return {**candidate.to_json(), **within}
 
 
 def _frontier(facts: Facts, verdict: Verdict) -> Json:
@@ -272,10 +271,10 @@ def check(
     detail: str,
     candidate: str | None = "baseline",
     estimate: Measured | None = None,
-) -> Json:
+) -> CheckRow:
     """One self-check of an audit; `status` is pass, warn or fail."""
-    row: Json = {"name": name, "candidate": candidate, "status": status, "detail": detail}
-    return {**row, "estimate": estimate.to_json()} if isinstance(estimate, Estimate) else row
+    known = estimate if isinstance(estimate, Estimate) else None
+    return CheckRow(name, candidate, status, detail, estimate=known)
 
 
 def attack(name: str, title: str, paper: str, threat: str, settings: Json | None = None) -> Any:

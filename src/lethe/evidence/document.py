@@ -1,7 +1,7 @@
 """`findings.json` with types: what every kind of release has in common, as a report reads it.
 
-A kind adds its own: a candidate of its own (`CandidateRow` and what was measured beside), its data
-and its section. See `lethe.evidence.plain` for how a class becomes a part of the document.
+A kind adds its own: a candidate (`CandidateRow` and what was measured beside), its data, exposed
+rows and its section. See `lethe.evidence.plain` for how a class becomes a part of the document.
 """
 
 from __future__ import annotations
@@ -95,6 +95,11 @@ class CandidateRow:
         return measure if isinstance(measure, Estimate) else None
 
 
+C = TypeVar("C", bound=CandidateRow)
+A = TypeVar("A")
+P = TypeVar("P")
+
+
 @dataclass(frozen=True)
 class Recommended:
     """The recommended candidate, with limits that allow for the choice."""
@@ -121,11 +126,19 @@ class FrontierRow:
 
 
 @dataclass(frozen=True)
-class Exposed:
+class Histogram:
+    """Counts of records or people, and the edges of the bins."""
+
+    edges: Sequence[float]
+    counts: Sequence[float]
+
+
+@dataclass(frozen=True)
+class Exposed(Generic[P]):
     """The most exposed records or people; personal data, so empty unless kept."""
 
     kept: bool
-    exposed: Annotated[Sequence[Any], ("maxItems", 100)]
+    exposed: Annotated[Sequence[P], ("maxItems", 100)]
 
 
 @dataclass(frozen=True)
@@ -134,7 +147,7 @@ class CheckRow:
 
     name: str
     candidate: str | None
-    status: Literal["pass", "warn", "fail"]
+    status: Annotated[str, ("enum", ("pass", "warn", "fail"))]
     detail: str
     attack: str = ""
     estimate: Measured | None = None
@@ -177,22 +190,19 @@ class Baseline:
     candidate: str
 
 
-C = TypeVar("C", bound=CandidateRow)
-
-
 @dataclass(frozen=True, kw_only=True)
-class Document(Generic[C]):
-    """The keys of `Findings` that every kind has."""
+class Document(Generic[C, A, P]):
+    """The keys of `Findings` that every kind has, with its candidates, data and exposed rows."""
 
     subject: SubjectRow
     threat_model: ThreatModel
-    data: Any
+    data: A
     attacks: Sequence[AttackRow]
     attacks_not_run: Sequence[NotRun]
     baseline: Baseline | None
     candidates: Sequence[C]
     frontier: FrontierRow
-    records: Exposed
+    records: Exposed[P]
     checks: Sequence[CheckRow]
     rules: Sequence[RuleRow]
     verdict: VerdictRow
@@ -205,18 +215,3 @@ class Document(Generic[C]):
     def titles(self) -> Mapping[str, str]:
         """Title of each attack by its name."""
         return {attack.name: attack.title for attack in self.attacks}
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlainCandidate(CandidateRow):
-    """A candidate of a kind whose findings have no types yet; `plain` is its part of the JSON."""
-
-    keys: ClassVar = {"plain": ""}
-    plain: Mapping[str, Any]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlainDocument(Document[PlainCandidate]):
-    """The findings of such a kind."""
-
-    candidates: Sequence[PlainCandidate]

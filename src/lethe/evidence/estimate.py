@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar
 
 from lethe.errors import InputError, check_between
@@ -50,6 +51,17 @@ class Estimate:
         if self.low is None or self.high is None:
             return None
         return round(self.high - self.low, 12)
+
+    def mapped(self, change: Callable[[float], float | None], method: str = "") -> Estimate:
+        """Value and limits in another unit, by a function that rises.
+
+        >>> print(Estimate(0.75, 0.5, None, 0.95, "", 100).mapped(lambda auc: 2 * auc - 1))
+        0.5 [0, -]
+        """
+        value, low, high = (
+            None if end is None else change(end) for end in (self.value, self.low, self.high)
+        )
+        return replace(self, value=value, low=low, high=high, method=method or self.method)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""

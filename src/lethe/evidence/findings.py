@@ -45,7 +45,7 @@ class Findings:
         frontier: Pareto set, knee, operating point, and the rule that chose it.
         records: most exposed records; ids only when the run was told to keep them.
         checks: self-checks of the audit, each with status pass, warn or fail.
-        rules: `Ruling.to_json()` of each criterion fixed before the run.
+        rules: each criterion fixed before the run, see `lethe.evidence.document.RuleRow`.
         verdict: joint outcome and plain words.
         guarantees: one entry a candidate: its name and its `Guarantee`.
         limits: what this audit cannot say.
@@ -165,12 +165,12 @@ class Findings:
 
         Returns:
             columns candidate, attack, metric, fpr, value, low, high, n, as in
-            `lethe.evidence.frame.Row`; a number that was refused is a row without a value.
+            `lethe.report.frame.Row`; a number that was refused is a row without a value.
 
         Raises:
             MissingExtra: pandas is not installed.
         """
-        from lethe.evidence.frame import to_frame
+        from lethe.report.notebook import to_frame
 
         return to_frame(self.to_json())
 
@@ -265,7 +265,6 @@ def schema() -> Json:
     properties = {
         "schema": {"const": SCHEMA},
         **document["properties"],
-        "candidates": {"type": "array", "items": {"$ref": f"#/$defs/{CandidateRow.__name__}"}},
         "data": {"type": "object", "required": ["records", "fingerprint"]},
         "reproduction": {"type": "object", "required": ["seed", "versions"]},
         "representations": {"type": "object", "required": ["models", "rule"]},

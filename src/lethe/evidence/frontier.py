@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from lethe.errors import InputError, check_at_least
+from lethe.evidence.document import CandidateRow, RiskFrom
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.plain import plain
@@ -78,25 +79,12 @@ class Candidate:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""
-        document = {
-            "name": self.name,
-            "mitigation": self.mitigation,
-            "settings": dict(self.settings),
-            "utility": self.utility,
-            "risk": self.risk,
-            "risk_from": {
-                "attack": self.strongest.attack if isinstance(self.strongest, Risk) else None,
-                "view": self.strongest.view if isinstance(self.strongest, Risk) else None,
-                "doubt": self.strongest.doubt if isinstance(self.strongest, Risk) else "",
-                "results": self.attacks,
-            },
-            "utility_loss": self.utility_loss,
-            "risk_change": self.risk_change,
-            "guarantee": self.guarantee,
-            "measures": self.measures,
-            **({} if self.plants is None else {"plants": self.plants}),
-        }
-        return {**plain(document), **plain(self.details)}
+        risk, source = self.strongest, RiskFrom(results=self.attacks)
+        if isinstance(risk, Risk):
+            source = RiskFrom(risk.attack, risk.view, risk.doubt, self.attacks)
+        names = [field.name for field in fields(CandidateRow) if hasattr(self, field.name)]
+        shared = {name: getattr(self, name) for name in names}
+        return {**plain(CandidateRow(**shared, risk_from=source)), **plain(self.details)}
 
 
 def floor(chance: float) -> float:

@@ -85,14 +85,7 @@ class Guarantee:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and travels to worker processes; a read-only mapping alone cannot."""
-        return Guarantee, (
-            self.kind,
-            dict(self.parameters),
-            self.relation,
-            self.unit,
-            self.assumptions,
-            self.voided_by,
-        )
+        return Guarantee, tuple({**vars(self), "parameters": dict(self.parameters)}.values())
 
     @property
     def proven(self) -> bool:
@@ -101,15 +94,9 @@ class Guarantee:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""
-        return {
-            "kind": self.kind,
-            "proven": self.proven,
-            "parameters": dict(self.parameters),
-            "relation": self.relation,
-            "unit": self.unit,
-            "assumptions": list(self.assumptions),
-            "voided_by": list(self.voided_by),
-        }
+        lists = {"assumptions": list(self.assumptions), "voided_by": list(self.voided_by)}
+        written = {**vars(self), "parameters": dict(self.parameters), **lists}
+        return {"kind": self.kind, "proven": self.proven, **written}
 
 
 def where_people_have_several(guarantee: Guarantee, most: int) -> Guarantee:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lethe.evidence.document import CandidateRow, Document, Exposed
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.plain import Amount, Auc, Count, Number, Share
 
@@ -20,11 +19,12 @@ class TextAttack:
     excess: Share
 
 
-@dataclass(frozen=True)
-class ExtractionRow:
-    """Share of the texts of a side that come out one way."""
+@dataclass(frozen=True, kw_only=True)
+class TextGroup:
+    """Share of texts that come out: one way, or of one kind by copies or by length."""
 
     name: str
+    texts: Count | None = None
     share: Share
 
 
@@ -34,16 +34,7 @@ class Side:
 
     side: str
     texts: int
-    rows: Sequence[ExtractionRow]
-
-
-@dataclass(frozen=True)
-class TextGroup:
-    """Extracted share of training texts of one kind, by copies or by length."""
-
-    name: str
-    texts: Count
-    share: Share
+    rows: Sequence[TextGroup]
 
 
 @dataclass(frozen=True)
@@ -97,11 +88,6 @@ class LanguageDetails:
     text_attacks: Mapping[str, TextAttack]
     extraction: Extraction
     canaries: Sequence[CanaryRow] = ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class LanguageCandidate(LanguageDetails, CandidateRow):
-    """A candidate of an audit of a language model."""
 
 
 @dataclass(frozen=True)
@@ -196,20 +182,3 @@ class ExposedText:
     attack: str
     score: float
     marked: str
-
-
-@dataclass(frozen=True)
-class ExposedTexts(Exposed):
-    """The most exposed texts."""
-
-    exposed: Sequence[ExposedText]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LanguageDocument(Document[LanguageCandidate]):
-    """The findings of an audit of a language model."""
-
-    data: LanguageData
-    candidates: Sequence[LanguageCandidate]
-    records: ExposedTexts
-    language: LanguageSection

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from lethe.evidence.document import CandidateRow, Document, Exposed
+from lethe.evidence.document import Histogram
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.plain import Amount, Auc, Count, Loss, Share, Utility
 
@@ -31,14 +31,6 @@ class Rates:
     tau: Mapping[float, Amount]
     realised_fpr: Mapping[float, float]  # the FPR that the threshold really had
     roc: Mapping[str, Sequence[float]]  # fpr, tpr, low, high, band_low, band_high
-
-
-@dataclass(frozen=True)
-class Histogram:
-    """Counts of records, and the edges of the bins."""
-
-    edges: Sequence[float]
-    counts: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -205,11 +197,9 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class Epsilons:
+class Epsilons(Histogram):
     """How epsilon is spread over the records, where each has one of its own."""
 
-    edges: Sequence[float]
-    counts: Sequence[int]
     median: float
     min: float
     max: float
@@ -237,11 +227,6 @@ class ModelDetails:
     moved: Moved | None = None
     epsilons: Epsilons | None = None
     estimated: Share | None = None  # TPR at 1 % FPR, not measured: see `membership.one_model`
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelCandidate(ModelDetails, CandidateRow):
-    """A candidate of an audit of a model."""
 
 
 @dataclass(frozen=True)
@@ -285,19 +270,3 @@ class ExposedRecord:
     high: float
     auc: float
     tpr: float
-
-
-@dataclass(frozen=True)
-class ExposedRecords(Exposed):
-    """The most exposed records."""
-
-    exposed: Sequence[ExposedRecord]
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelDocument(Document[ModelCandidate]):
-    """The findings of an audit of a model."""
-
-    data: ModelData
-    candidates: Sequence[ModelCandidate]
-    records: ExposedRecords

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.plain import Count, Number, Share
-
-Counted = Annotated[Estimate, "share"]
-"""A share that was counted: it is never refused."""
+from lethe.evidence.plain import Count, Counted, Number, Portion, Share
 
 # A table with quasi-identifiers.
 
@@ -68,11 +64,6 @@ class TableDetails:
     prosecutor: Share
     journalist: Share | None = None
     population_marketer: Share | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableCandidate(TableDetails, CandidateRow):
-    """A candidate of an audit of a table."""
 
 
 @dataclass(frozen=True)
@@ -207,14 +198,6 @@ class QuasiSection:
     words: Sequence[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class TableDocument(Document[TableCandidate]):
-    """The findings of an audit of a table."""
-
-    candidates: Sequence[TableCandidate]
-    table: QuasiSection
-
-
 # Sparse records.
 
 
@@ -225,15 +208,10 @@ class RecordDetails:
     match: Share
     false_match: Share
     exposed: Share
-    exposed_where_right: float | None
+    exposed_where_right: Portion | None
     facts: Count
     people: Count
     records: Count
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecordCandidate(RecordDetails, CandidateRow):
-    """A candidate of an audit of records."""
 
 
 @dataclass(frozen=True)
@@ -245,7 +223,7 @@ class Calibrated:
         match: what a simulated adversary comes to from there on, as is `abstention`.
     """
 
-    phi: float
+    phi: Number
     false_match: Share
     match: Share | None = None
     abstention: Share | None = None
@@ -375,14 +353,6 @@ class RecordsSection:
     words: Sequence[str]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecordsDocument(Document[RecordCandidate]):
-    """The findings of an audit of records."""
-
-    candidates: Sequence[RecordCandidate]
-    table: RecordsSection
-
-
 # Synthetic rows.
 
 
@@ -392,11 +362,6 @@ class SyntheticDetails:
 
     strongest: str
     excess: Mapping[str, Share]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SyntheticCandidate(SyntheticDetails, CandidateRow):
-    """Synthetic rows."""
 
 
 @dataclass(frozen=True)
@@ -456,11 +421,3 @@ class SyntheticSection:
     people: Sequence[NearPeople] = ()
     distances: Distances
     words: Sequence[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class SyntheticDocument(Document[SyntheticCandidate]):
-    """The findings of an audit of synthetic rows."""
-
-    candidates: Sequence[SyntheticCandidate]
-    table: SyntheticSection

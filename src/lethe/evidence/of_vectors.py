@@ -1,12 +1,15 @@
-"""What an audit of vectors finds beyond who is named: each result once, for findings and report."""
+"""What an audit of vectors writes into its findings, and its report reads: each result once."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.document import Histogram
+from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.plain import Amount, Auc, Count, Counted, Lift, Number, Portion, Rate, Share
+from lethe.evidence.risk import AttackResult
 
 
 @dataclass(frozen=True)
@@ -35,9 +38,9 @@ class Inferred:
     keys: ClassVar = {"attack": "name", "balanced": "balanced_gain"}
     attack: str
     accuracy: float
-    gain: Estimate
-    balanced: Estimate
-    auc: float | None
+    gain: Share
+    balanced: Share
+    auc: Number | None
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,10 @@ class Inference:
     classes: int
     majority: float  # share of the largest class
     attacks: Sequence[Inferred]
-    gain: Measured
+    gain: Share
     strongest: str
     raw: Inferred | None
-    over_raw: Estimate | None
+    over_raw: Share | None
     permuted: Inferred
     kind: str
 
@@ -85,14 +88,64 @@ class NameControl:
     high: float
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Verification:
+    """How well one attacker tells pairs of one person from others; see `lethe.reidentification`.
+
+    Intervals are by people, both of whose roles are drawn together.
+
+    Attributes:
+        missed: at each of `Scored.fprs` the share of mated pairs that are refused, with limits.
+    """
+
+    always: ClassVar = ("name", "valid", "why")
+    name: str = ""  # of the attacker
+    valid: bool = True
+    why: str = ""  # what makes it invalid: it decides nothing
+    eer: Share  # chance 0.5; lower = worse for the people
+    cllr: Rate | None  # of ratios calibrated on other people; None without
+    min_cllr: Rate  # chance 1
+    linkability: Rate  # D_sys by rank; chance 0
+    expected: Rate  # ZEBRA, bits; chance 0
+    worst: Amount  # ZEBRA, |log10 ratio|
+    tag: str
+    missed: Sequence[tuple[float, float, float]] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Worst:
+    """The strongest attacker's result, with limits for all at once; who that is, if anybody."""
+
+    keys: ClassVar = {"measured": "*"}
+    attack: str | None
+    measured: Rate
+
+
+@dataclass(frozen=True, eq=False)
+class Scored:
+    """Verification of one release by all attackers.
+
+    Attributes:
+        worst: by quantity as a rule writes it.
+        skipped: name and reason of attackers that could not be scored.
+        fprs: false match rates of the DET curves; empty without.
+    """
+
+    always: ClassVar = ("skipped",)
+    attacks: Sequence[Verification]
+    worst: Mapping[str, Worst]
+    skipped: Mapping[str, str]
+    fprs: Sequence[float] = ()
+
+
 @dataclass(frozen=True)
 class ByPeople:
     """Top-1 expected in a random gallery of so many people."""
 
     name: str  # of the attacker
     users: int
-    top_1: Estimate
-    lift: Estimate
+    top_1: Share
+    lift: Amount
 
 
 @dataclass(frozen=True)
@@ -101,7 +154,7 @@ class ByVectors:
 
     name: str
     vectors: int
-    top_1: Estimate
+    top_1: Share
 
 
 @dataclass(frozen=True)
@@ -151,10 +204,10 @@ class Linked:
     method: str
     share: float  # of people that the attacker knows in both
     known: int  # how many these are
-    unknown: int  # people who are linked, among themselves
-    top_1: Estimate  # share of them whose nearest in the other release is themselves
-    lift: Estimate
-    permuted: Estimate
+    unknown: Count  # people who are linked, among themselves
+    top_1: Counted  # share of them whose nearest in the other release is themselves
+    lift: Lift
+    permuted: Lift
 
 
 @dataclass(frozen=True)
@@ -173,8 +226,8 @@ class ByTexts:
     """Top-1 expected in a random list of so many texts that holds the right one."""
 
     texts: int
-    top_1: Estimate
-    lift: Estimate
+    top_1: Share
+    lift: Amount
 
 
 @dataclass(frozen=True)
@@ -196,3 +249,298 @@ class Beyond:
     clusters: Grouping | Refusal | None = None
     two_releases: TwoReleases | None = None
     texts: Retrieved | None = None
+
+
+# One model: who is named, what noise does about it, and what is left of its use.
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Quantiles over people."""
+
+    low: float
+    median: float
+    high: float
+
+
+@dataclass(frozen=True)
+class AtChance:
+    """What naming at random gives."""
+
+    mrr: float
+    mean_rank: float
+    top: Mapping[int, float]
+
+
+@dataclass(frozen=True)
+class Gallery:
+    """One attacker on clean vectors; see `lethe.reidentification.attack.Attack`."""
+
+    name: str
+    users: int
+    probes: int
+    people: int
+    top: Mapping[int, Share]
+    lift: Mapping[int, Amount]
+    common: Mapping[int, Share]
+    mrr: Auc
+    mean_rank: Amount
+    median_rank: Amount
+    percentile: Share
+    bits: Amount
+    always: Share
+    never: Share
+    tie_share: float
+    chance: AtChance
+
+
+@dataclass(frozen=True)
+class Named:
+    """How often people are named, and how many of the bits that name a person are known.
+
+    Attributes:
+        named: people by the share of their new vectors that the deciding attacker names.
+    """
+
+    named: Histogram
+    bits: Spread
+    bits_that_name: float
+
+
+@dataclass(frozen=True)
+class OpenSet:
+    """An attacker who names a person only when the nearest known person is near enough.
+
+    Attributes:
+        false_match: share of probes of the other half of the strangers who are taken for a person.
+    """
+
+    threshold: float  # distance up to which a person is named; chosen on one half of the strangers
+    aimed_at: float  # the false-match rate that the threshold was chosen for
+    strangers: int  # people who are not in the gallery
+    false_match: Share
+    identified: Share  # share of probes of known people who are named, and rightly
+    misnamed: Share  # share of probes of known people who are taken for another person
+
+
+@dataclass(frozen=True)
+class Controls:
+    """What keeps the attack honest.
+
+    Attributes:
+        permuted_lift: by attacker, its lift where people are looked for under other names: 1.
+    """
+
+    permuted_lift: Mapping[str, Amount]
+    conditioning: str
+    open_set: OpenSet | Refusal
+    shared_inputs: str | None = None
+
+
+@dataclass(frozen=True)
+class Strongest:
+    """The attack that decides, and what of the release it reads."""
+
+    attack: str
+    view: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseLevel:
+    """All attackers at one level of isotropic noise.
+
+    Attributes:
+        relative: sigma over the root mean square coordinate.
+        asked: whether it was asked for; else it was added near a threshold.
+        bound: limit on every attacker's Top-1 in closed form, `optimal` by playing the best one.
+    """
+
+    sigma: float
+    relative: float
+    asked: bool
+    tier: str
+    draws: int
+    top: Mapping[int, Share]
+    mrr: Auc
+    lift: Amount
+    risk: Lift
+    strongest: Strongest | None
+    attacks: Sequence[AttackResult]
+    bound: Portion | None
+    optimal: Estimate | None
+
+
+@dataclass(frozen=True)
+class SurfaceCell:
+    """The strongest attacker and utility at (sigma, M), which is sigma / sqrt(M) alone."""
+
+    sigma: float
+    draws: Count
+    effective: Number
+    top_1: Share
+    lift: Amount
+    utility: Auc | None
+
+
+@dataclass(frozen=True)
+class PlugIn:
+    """Precision, recall and F1 from expected counts; bias O(1/n). None where nothing is said."""
+
+    precision: Number | None
+    recall: Number
+    f1: Number
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How good the published probabilities are, as numbers (each lower = better)."""
+
+    brier: Number
+    log_loss: Number
+    ece: Number
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRow:
+    """Utility of one draw, or of the mean of several; see `lethe.reidentification.task`."""
+
+    keys: ClassVar = {"counts": "*"}
+    sigma: float
+    value: Auc
+    accuracy: Share | None = None
+    counts: PlugIn | None = None
+    smoothed: Calibration | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskSection:
+    """What noise costs the task.
+
+    Attributes:
+        smoothed: of the smoothed probability, the same at every sigma; None without a closed form.
+        averaged: by number of draws M, their mean at each sigma.
+    """
+
+    measure: str
+    floor: float
+    head_norm: float | None
+    closed_form: bool
+    smoothed: Auc | None
+    levels: Sequence[TaskRow]
+    averaged: Mapping[int, Sequence[TaskRow]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadiusRow:
+    """Certified radii of some rows, in closed form or by draws at `sigma`."""
+
+    sigma: float | None = None
+    mean: Number | None
+    median: Number | None
+    most: Number
+    cap: Number | None
+    abstained: Portion
+    counts: Sequence[int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RadiiSection:
+    """Certified radii; `accuracy`: certified accuracy at the radii `at`, by kind."""
+
+    points: int
+    closed_form: RadiusRow | None
+    sampled: Sequence[RadiusRow]
+    edges: Sequence[float]
+    at: Sequence[float]
+    accuracy: Mapping[str, Sequence[Estimate]]
+
+
+@dataclass(frozen=True)
+class OperatingWords:
+    """Where to stand: the noise that privacy needs and that utility allows, and the midpoint."""
+
+    privacy: float | None
+    utility: float | None
+    recommended: float | None
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorModel:
+    """Everything measured on one model."""
+
+    always: ClassVar = ("skipped",)
+    keys: ClassVar = {"further": "*"}
+    name: str
+    words: Sequence[str]
+    rows: int
+    people: int
+    dimensions: int
+    scale: Mapping[str, float]  # ``rms``
+    attacks: Sequence[Gallery]
+    exposure: Named
+    controls: Controls
+    geometry: Mapping[str, Spread]
+    levels: Sequence[NoiseLevel]
+    surface: Sequence[SurfaceCell]
+    utility: TaskSection | Refusal
+    radii: RadiiSection | Refusal
+    point: OperatingWords
+    skipped: Mapping[str, str]
+    further: Beyond = Beyond()
+
+
+@dataclass(frozen=True)
+class VectorSection:
+    """What belongs to the whole audit."""
+
+    rule: str
+    metric: str
+    models: Sequence[VectorModel]
+
+
+# Candidates, data and people.
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorDetails:
+    """What was measured on a candidate beside its risk; `bound` limits every attacker's Top-1."""
+
+    tier: str
+    top_1: Share
+    bound: Portion | None
+    accuracy: Share | None = None
+    closed_world: ClosedWorld | None = None
+    verification: Scored | None = None
+    attributes: Sequence[Inference] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorData:
+    """The vectors, and the people who are looked for."""
+
+    records: int
+    people: int
+    people_in_the_attack: int
+    people_with_too_few_rows: int
+    gallery_rows: int
+    probes: int
+    people_drawn_from: int | None = None
+    probes_drawn_from: int | None = None
+    dimensions: Mapping[str, int]
+    notes: Sequence[str]
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class ExposedPerson:
+    """One person; `named` by the deciding attacker, ranks and bits by the nearest mean."""
+
+    rank: int
+    model: str
+    id: str
+    probes: Count
+    attack: str
+    named: Portion
+    median_rank: Annotated[float, "count"]
+    bits: Number

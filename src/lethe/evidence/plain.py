@@ -1,9 +1,10 @@
 """Results as JSON and back: a frozen dataclass is written and read by its fields.
 
-A field is a key of the document (`keys` names the exceptions; one of "" is left out), and its type
-says the unit, such as `Share`. A field that holds its default is left out of the document (`always`
-names those that are not). So a number is described once: `plain` writes it, `read` reads it back
-typed, `schema_of` says what a document may hold, and a table of the report names the field.
+A field is a key of the document (`keys` names the exceptions: one of "" is left out, and the fields
+of a result of "*" stand among those of its owner), and its type says the unit, such as `Share`. A
+field that holds its default is left out of the document (`always` names those that are not). So a
+number is described once: `plain` writes it, `read` reads it back typed, `schema_of` says what a
+document may hold, and a table of the report names the field.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from lethe.errors import InputError
-from lethe.evidence.estimate import Measured, Refusal
+from lethe.evidence.estimate import Estimate, Measured, Refusal
 
 Share = Annotated[Measured, "share"]
 Auc = Annotated[Measured, "auc"]
 Amount = Annotated[Measured, "amount"]
+Rate = Annotated[Measured, "rate"]
 Utility = Annotated[Measured, "utility"]
 Loss = Annotated[Measured, "loss"]
 Count = Annotated[int, "count"]
-Number = Annotated[float, "number"]
+Number = Annotated[float, "amount"]
+Portion = Annotated[float, "share"]
+Counted = Annotated[Estimate, "share"]  # never refused, as is `Lift`
+Lift = Annotated[Estimate, "amount"]
 
 
 def plain(value: Any, where: str = "findings", digits: int | None = None) -> Any:
@@ -43,15 +48,9 @@ def plain(value: Any, where: str = "findings", digits: int | None = None) -> Any
     if is_dataclass(value) and hasattr(value, "to_json"):
         value = value.to_json()
     elif is_dataclass(value):
-        kind: Any = type(value)
-        value = {
-            key: item
-            for name, key, _, default in described(kind)
-            if key
-            if (item := getattr(value, name)) != default or name in getattr(value, "always", ())
-        }
+        value = _fields(value)
     if isinstance(value, Mapping):
-        named = {_key(key): item for key, item in value.items()}
+        named = {short(k) if isinstance(k, float) else str(k): x for k, x in value.items()}
         return {key: plain(item, f"{where}.{key}", digits) for key, item in named.items()}
     if isinstance(value, (list, tuple)):
         return [plain(item, f"{where}[{at}]", digits) for at, item in enumerate(value)]
@@ -66,10 +65,27 @@ def plain(value: Any, where: str = "findings", digits: int | None = None) -> Any
     raise InputError(f"{where} holds a {type(value).__name__}, which is not a JSON value.")
 
 
-def _key(key: Any) -> str:
-    """Short where that is exact, so that no two numbers have one name."""
-    short = f"{key:g}" if isinstance(key, float) else str(key)
-    return repr(float(key)) if isinstance(key, float) and float(short) != key else short
+def _fields(value: Any) -> dict[str, Any]:
+    """The fields of a result that the document holds, by key."""
+    kind: Any = type(value)
+    document: dict[str, Any] = {}
+    for name, key, _, default in described(kind):
+        item = getattr(value, name)
+        if key == "*":
+            document |= plain(item) or {}
+        elif key and (item != default or name in getattr(kind, "always", ())):
+            document[key] = item
+    return document
+
+
+def short(number: float) -> str:
+    """Short where that is exact, so that no two numbers have one name.
+
+    >>> short(0.01), short(0.1234567)
+    ('0.01', '0.1234567')
+    """
+    text = f"{number:g}"
+    return text if float(text) == number else repr(float(number))
 
 
 def read(kind: Any, value: Any) -> Any:
@@ -97,12 +113,13 @@ def schema_of(kind: Any, known: dict[str, Any]) -> dict[str, Any]:
         return {"anyOf": [schema_of(part, known) for part in parts]}
     if origin is Literal:
         return {"enum": [*parts]}
-    if is_dataclass(kind):
-        result: Any = kind
-        listed, name = described(result), str(result.__name__)
+    if is_dataclass(origin or kind):
+        listed, name = described(kind), str((origin or kind).__name__)
         if name not in known:
             known[name] = {}  # of which it may be a part itself
-            made = {key: schema_of(hint, known) for _, key, hint, _ in listed if key}
+            made = {
+                key: schema_of(hint, known) for _, key, hint, _ in listed if key not in ("", "*")
+            }
             required = [key for _, key, _, default in listed if default is MISSING]
             known[name] = {"type": "object", "required": required, "properties": made}
         return {"$ref": f"#/$defs/{name}"}
@@ -116,29 +133,29 @@ def schema_of(kind: Any, known: dict[str, Any]) -> dict[str, Any]:
 _NAMES = {str: "string", bool: "boolean", int: "integer", float: "number", NoneType: "null"}
 
 
-def unit_of(kind: type, name: str) -> str:
-    """The unit of a field or property, such as ``share``; empty where its type says none."""
-    if isinstance(made := getattr(kind, name, None), property):
-        hint = get_type_hints(made.fget, include_extras=True)["return"]
-    else:
-        hint = next(hint for field, _, hint, _ in described(kind) if field == name)
-    known = [hint, *get_args(hint)]
-    return next((one.__metadata__[0] for one in known if get_origin(one) is Annotated), "")
-
-
 @functools.cache
 def described(kind: Any) -> list[tuple[str, str, Any, Any]]:
     """Name, key, type and default (or `MISSING`) of each field of a result."""
-    hints, keys = get_type_hints(kind, include_extras=True), getattr(kind, "keys", {})
+    owner = get_origin(kind) or kind
+    hints, keys = get_type_hints(owner, include_extras=True), getattr(owner, "keys", {})
+    types = dict(zip(getattr(owner, "__parameters__", ()), get_args(kind), strict=False))
     return [
         (
             field.name,
             keys.get(field.name, field.name),
-            hints[field.name],
+            _filled(hints[field.name], types),
             field.default if field.default_factory is MISSING else field.default_factory(),
         )
-        for field in fields(kind)
+        for field in fields(owner)
     ]
+
+
+def _filled(hint: Any, types: Mapping[Any, Any]) -> Any:
+    """A type with what its variables stand for; those that nothing is said of stay."""
+    if isinstance(hint, TypeVar):
+        return types.get(hint, hint)
+    names = getattr(hint, "__parameters__", ())
+    return hint[tuple(types.get(name, name) for name in names)] if names and types else hint
 
 
 @functools.cache
@@ -148,7 +165,7 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
         return _reader(parts[0])
     if origin in (Union, UnionType):
         return _union([part for part in parts if part is not NoneType])
-    if is_dataclass(kind):
+    if is_dataclass(origin or kind):
         return functools.partial(_record, kind)
     if origin is Sequence:
         each = _reader(parts[0])
@@ -162,8 +179,8 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
 def _record(kind: Any, value: Mapping[str, Any]) -> Any:
     found = {}
     for name, key, hint, default in described(kind):
-        if not key or value.get(key) is not None:
-            found[name] = _reader(hint)(value[key] if key else value)
+        if key == "*" or value.get(key) is not None:
+            found[name] = _reader(hint)(value if key == "*" else value[key])
         elif default is MISSING or key in value:
             found[name] = None
     return kind(**found)

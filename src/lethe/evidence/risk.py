@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field
+from typing import ClassVar
 
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Measured, Refusal
@@ -30,25 +30,14 @@ class AttackResult:
         powered: False where the sample is below the power floor; its limits count in full.
     """
 
+    always: ClassVar = ("view", "knows", "valid", "powered", "why")
     attack: str  # name of the attack
+    view: str = field(default=RELEASE, kw_only=True)  # what was attacked (post-processing)
+    knows: str = field(default="", kw_only=True)  # beside the release: clean gallery, other people
+    valid: bool = field(default=True, kw_only=True)
+    powered: bool = field(default=True, kw_only=True)
+    why: str = field(default="", kw_only=True)  # what failed, or keeps it from being powered
     estimate: Measured
-    view: str = RELEASE  # the function of the release that was attacked (post-processing), in words
-    knows: str = ""  # what the adversary holds beside the release (clean gallery, auxiliary people)
-    valid: bool = True
-    why: str = ""  # what failed, or what keeps it from being powered
-    powered: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {
-            "attack": self.attack,
-            "view": self.view,
-            "knows": self.knows,
-            "valid": self.valid,
-            "powered": self.powered,
-            "why": self.why,
-            "estimate": self.estimate.to_json(),
-        }
 
 
 @dataclass(frozen=True)
@@ -84,14 +73,6 @@ def family_confidence(confidence: float, size: int) -> float:
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     check_at_least("size", size, 1)
     return 1 - (1 - confidence) / size
-
-
-def labelled_as_family(estimate: Estimate, confidence: float, size: int, what: str) -> Estimate:
-    """An estimate made at `family_confidence(confidence, size)`, labelled with `confidence`."""
-    if size < 2:
-        return estimate
-    method = f"{estimate.method.partition('; Bonferroni')[0]}; Bonferroni over {size} {what}"
-    return replace(estimate, confidence=confidence, method=method)
 
 
 def risk_of(results: Sequence[AttackResult], chance: float = 0.0) -> Risk | Refusal:

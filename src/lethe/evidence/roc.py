@@ -220,15 +220,5 @@ def log_ratio(tpr: float, fpr: float) -> float | None:
 
 def tau_of(rate: Estimate, fpr: float) -> Estimate:
     """ln(TPR/FPR) of a TPR and of its limits; None where the TPR or a limit is 0."""
-    value, low, high = (
-        None if share is None else log_ratio(share, fpr)
-        for share in (rate.value, rate.low, rate.high)
-    )
-    return Estimate(
-        value,
-        low,
-        high,
-        rate.confidence,
-        "ln of the TPR and of its limits, divided by the FPR",
-        rate.n,
-    )
+    method = "ln of the TPR and of its limits, divided by the FPR"
+    return rate.mapped(lambda share: log_ratio(share, fpr), method)

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 from lethe.errors import InputError, check_between, did_you_mean
 from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.plain import short
 
 # What rules on a ledger of answers are judged on: numbers that were counted.
 
@@ -160,14 +161,14 @@ class Rule:
     @property
     def quantity(self) -> str:
         """The metric as written in a rule, such as ``tpr@0.001`` or ``auc[class=8]``."""
-        rate = "" if self.fpr is None else f"@{_show(self.fpr)}"
+        rate = "" if self.fpr is None else f"@{short(self.fpr)}"
         if self.metric == "estimated":
             return f"estimated(tpr{rate})"
         return f"{self.metric}{rate}{f'[{self.group}]' if self.group else ''}"
 
     def __str__(self) -> str:
         left = f"width({self.quantity})" if self.on_width else self.quantity
-        return f"{left} {'>=' if self.at_least else '<='} {_show(self.limit)}"
+        return f"{left} {'>=' if self.at_least else '<='} {short(self.limit)}"
 
 
 @dataclass(frozen=True)
@@ -179,18 +180,6 @@ class Ruling:
     outcome: str
     evidence: Measured | None
     reason: str = ""  # why it does not pass although the number meets it, and the way out
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        document = {**vars(self), "rule": str(self.rule)}
-        document["evidence"] = None if self.evidence is None else self.evidence.to_json()
-        return {key: value for key, value in document.items() if key != "reason" or value}
-
-
-def _show(number: float) -> str:
-    """Short where that is exact, so that a printed rule reads back as the same rule."""
-    short = f"{number:g}"
-    return short if float(short) == number else repr(float(number))
 
 
 def _number(text: str, what: str, rule: str) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from lethe.evidence.estimate import Estimate
 
@@ -31,10 +30,6 @@ class Plant:
     kind: str
     leak: Mapping[str, float]
     measured: Mapping[str, Estimate]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return dict(vars(self))
 
 
 def forbidden(limit: float, top: float = 1.0) -> float:

@@ -150,14 +150,9 @@ def bounded_rates(
     if isinstance(choice, Bonferroni):
         ranks = choice.ranks(len(outside))
         ascending = np.sort(outside)
-        return _rates(
-            np.sort(inside),
-            ascending,
-            ascending[len(outside) - ranks],
-            level,
-            f"{len(ranks)} thresholds at fixed ranks of the OUT scores, Bonferroni",
-            ranks,
-        )
+        words = f"{len(ranks)} thresholds at fixed ranks of the OUT scores, Bonferroni"
+        cuts = ascending[len(outside) - ranks]
+        return _rates(np.sort(inside), ascending, cuts, level, words, ranks)
     if isinstance(choice, Fixed):
         cuts = np.asarray(choice.thresholds, dtype=np.float64)
         words = f"{len(cuts)} fixed threshold{'s' * (len(cuts) > 1)}"

@@ -296,26 +296,19 @@ class Influence:
         self, fixed: Spread, parts: Sequence[float], clusters: Sequence[int], at: int
     ) -> Spread:
         """A spread with what it lacks; the degrees of what is added are those of the groups."""
-        more = fixed.variance * self.added(at)
-        return _with(fixed, more, parts, clusters, len(self.whole.targets))
-
-
-def _with(
-    fixed: Spread, more: float, parts: Sequence[float], clusters: Sequence[int], groups: int
-) -> Spread:
-    """A spread with variance added that rests on some groups of targets."""
-    if more <= 0:
-        return fixed
-    weight = (
-        parts[0] ** 2 / (clusters[0] - 1)
-        + parts[1] ** 2 / (clusters[1] - 1)
-        + (2 * parts[0] * more + more**2) / (groups - 1)
-    )
-    variance = fixed.variance + more
-    degrees = variance**2 / weight
-    if min(clusters[:2]) < _FEW:
-        degrees = min(degrees, float(min(clusters[:2]) - 1))
-    return Spread(variance, degrees)
+        more, groups = fixed.variance * self.added(at), len(self.whole.targets)
+        if more <= 0:
+            return fixed
+        weight = (
+            parts[0] ** 2 / (clusters[0] - 1)
+            + parts[1] ** 2 / (clusters[1] - 1)
+            + (2 * parts[0] * more + more**2) / (groups - 1)
+        )
+        variance = fixed.variance + more
+        degrees = variance**2 / weight
+        if min(clusters[:2]) < _FEW:
+            degrees = min(degrees, float(min(clusters[:2]) - 1))
+        return Spread(variance, degrees)
 
 
 class TwoWayBootstrap:
@@ -512,15 +505,9 @@ def share_estimate(
     name: str = "two-way bootstrap (targets x records)",
 ) -> Estimate:
     """Interval for a TPR: two-way variance, Korn-Graubard limits (conservative)."""
-    return clustered_share(
-        value,
-        spread.variance,
-        spread.degrees,
-        trials,
-        records,
-        confidence,
-        f"{name}, Korn-Graubard; n = member scores",
-    )
+    method = f"{name}, Korn-Graubard; n = member scores"
+    limits = trials, records, confidence, method
+    return clustered_share(value, spread.variance, spread.degrees, *limits)
 
 
 def symmetric_estimate(
@@ -579,12 +566,6 @@ def mean_estimate(
     high: float = np.inf,
 ) -> Estimate:
     """Mean of a (models x records) table with its two-way clustered interval."""
-    return symmetric_estimate(
-        float(np.mean(table)),
-        mean_spread(table, targets, records),
-        table.size,
-        confidence,
-        "two-way clustered (models x records), Student t; n = answers",
-        low,
-        high,
-    )
+    method = "two-way clustered (models x records), Student t; n = answers"
+    mean, spread = float(np.mean(table)), mean_spread(table, targets, records)
+    return symmetric_estimate(mean, spread, table.size, confidence, method, low, high)

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
+from lethe.evidence.document import CheckRow, NotRun
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
@@ -168,7 +169,7 @@ class RowsSubject(Subject):
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         shown = [one for one in self.inputs if one.effect != "mends"]
-        lines = [one.to_json(self.settings.accept)["detail"] for one in shown]
+        lines = [one.row(self.settings.accept).detail for one in shown]
         return [outcome_words(verdict), *lines, *self.plain_words()]
 
     def compose(
@@ -176,43 +177,33 @@ class RowsSubject(Subject):
         *,
         name: str,
         summary: str,
-        threat_model: Json,
-        data: Json,
-        attacks: Sequence[Json],
-        not_run: Sequence[Json],
-        utility: str,
-        risk: str,
-        checks: Sequence[Json],
+        checks: Sequence[CheckRow],
         limits: Sequence[str],
         section: Any,
-        reproduction: Json,
+        reproduction: Mapping[str, Any],
+        **facts: Any,
     ) -> Facts:
-        """The facts of one kind, with those that all kinds share; see `Facts`.
+        """The facts of one kind, with those that all kinds share.
 
         Args:
             summary: one sentence.
-            attacks: those that were run.
             limits: what the audit cannot say.
             section: the entry ``table`` of the findings.
+            facts: all others of `Facts`.
         """
         settings = self.settings
         return Facts(
+            **facts,
             subject={"release": "table", "name": name, "summary": summary},
-            threat_model=threat_model,
-            data=data,
-            attacks=attacks,
-            attacks_not_run=not_run,
-            utility=utility,
-            risk=risk,
             operating_rule=(
                 "lowest risk among the candidates that are shown to lower it and lose at most "
                 f"{settings.margin:g} of utility."
             ),
             margin=settings.margin,
-            skipped=[{"name": name, "why": why} for name, why in self.study.skipped.items()],
+            skipped=[NotRun(name, why) for name, why in self.study.skipped.items()],
             keep_records=settings.keep_records,
             exposed=[{**row, "id": f"person {row['rank']}"} for row in self.people[:MOST_PEOPLE]],
-            checks=[*(one.to_json(settings.accept) for one in self.inputs), *checks],
+            checks=[*(one.row(settings.accept) for one in self.inputs), *checks],
             limits=[
                 *limits,
                 "All risks are measured with the attacks named here: lower limits of what can be "

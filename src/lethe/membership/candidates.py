@@ -15,13 +15,14 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.guarantee import empirical_only
 from lethe.evidence.of_model import EarlyStop
-from lethe.evidence.risk import AttackResult, family_confidence, labelled_as_family
+from lethe.evidence.risk import AttackResult, family_confidence
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.checks import self_checked
 from lethe.membership.document import Measurement
 from lethe.membership.exposure import expose, mean_change
 from lethe.membership.measure import (
+    labelled_as_family,
     risk_change,
     risk_rate,
     run_attacks,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
-from lethe.assess.run import check
+from lethe.evidence.document import CheckRow
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.rules import Rule
@@ -43,10 +42,10 @@ class Check:
     estimate: Estimate | None = None  # the number behind it, if there is one
     attack: str = ""  # of which attack, where it is about one alone
 
-    def to_json(self, candidate: str) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        row = check(self.name, self.status, self.detail, candidate, self.estimate)
-        return {**row, "attack": self.attack} if self.attack else row
+    def row(self, candidate: str) -> CheckRow:
+        """As the findings have it."""
+        numbers = self.status, self.detail, self.attack, self.estimate
+        return CheckRow(self.name, candidate, *numbers)
 
 
 def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:

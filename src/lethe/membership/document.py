@@ -360,7 +360,7 @@ class ModelSubject(Subject):
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         first, *rest = verdict_words(verdict, self.measured[0].risk_fpr)
-        said = [one.to_json(self.settings.accept)["detail"] for one in self.inputs]
+        said = [one.row(self.settings.accept).detail for one in self.inputs]
         inside = [text for text, one in zip(said, self.inputs, strict=True) if one.in_the_file]
         return [*inside, first, *(text for text in said if text not in inside), *rest]
 
@@ -395,8 +395,8 @@ class ModelSubject(Subject):
             if settings.keep_records
             else (),
             checks=[
-                *(one.to_json(settings.accept) for one in self.inputs),
-                *(check.to_json(one.name) for one in self.measured for check in one.checks),
+                *(one.row(settings.accept) for one in self.inputs),
+                *(check.row(one.name) for one in self.measured for check in one.checks),
             ],
             limits=limits(
                 plain.shadows, () if self.data is None else self.data.notes, self.all_candidates

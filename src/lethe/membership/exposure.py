@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from lethe.errors import InputError
-from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.of_model import Histogram, MostExposed
+from lethe.evidence.document import Histogram
+from lethe.evidence.estimate import Measured, Refusal
+from lethe.evidence.of_model import MostExposed
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.twoway import Spread, symmetric_estimate
 from lethe.membership.leave_one_out import Moments, moments, without_groups
@@ -217,18 +218,8 @@ class Exposure:
         """Phi of `top_t` with its limits: AUC of an attack on a record of that exposure."""
         if isinstance(self.top_t, Refusal):
             return self.top_t
-        value, low, high = (
-            None if limit is None else float(ndtr(limit))
-            for limit in (self.top_t.value, self.top_t.low, self.top_t.high)
-        )
-        return Estimate(
-            value,
-            low,
-            high,
-            self.top_t.confidence,
-            "Phi of the mean t and of its limits",
-            self.top_t.n,
-        )
+        method = "Phi of the mean t and of its limits"
+        return self.top_t.mapped(lambda t: float(ndtr(t)), method)
 
     def row(self, tracked: Measured | None = None) -> MostExposed:
         """Its part of the findings; `tracked` is of the records most exposed at baseline."""

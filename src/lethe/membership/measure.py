@@ -18,7 +18,7 @@ from lethe.evidence import risk as risks
 from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.of_model import Rates
-from lethe.evidence.risk import family_confidence, labelled_as_family
+from lethe.evidence.risk import family_confidence
 from lethe.evidence.roc import (
     RatePoint,
     Roc,
@@ -54,6 +54,14 @@ _MOST_CELLS = 1 << 22
 """Scores of an attack, up to which several attacks are measured at once."""
 
 References = Callable[[str, NDArray[np.float64]], Rescored | None]
+
+
+def labelled_as_family(estimate: Estimate, confidence: float, size: int, what: str) -> Estimate:
+    """An estimate made at `family_confidence(confidence, size)`, labelled with `confidence`."""
+    if size < 2:
+        return estimate
+    method = f"{estimate.method.partition('; Bonferroni')[0]}; Bonferroni over {size} {what}"
+    return replace(estimate, confidence=confidence, method=method)
 
 
 @dataclass(frozen=True)
@@ -475,7 +483,9 @@ def judged(
                 open_above = "no upper limit, for attacks with reference models were not run"
                 metric = replace(metric, high=1.0, method=f"{metric.method}; {open_above}")
             why = result.failed
-            listed.append(risks.AttackResult(name, metric, view, knows, not why, why))
+            listed.append(
+                risks.AttackResult(name, metric, view=view, knows=knows, valid=not why, why=why)
+            )
     return listed
 
 

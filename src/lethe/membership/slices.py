@@ -344,7 +344,7 @@ def group_evidence(
                     found[rule.quantity] = Refusal(f"{rule.group}: {estimate.reason}")
                 worst.append(
                     risks.AttackResult(
-                        name, estimate, group, valid=not rates.failed, why=rates.failed
+                        name, estimate, view=group, valid=not rates.failed, why=rates.failed
                     )
                 )
         risk = risks.risk_of(worst, 0.5 if rule.fpr is None else rule.fpr)

@@ -13,16 +13,16 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
+from lethe.evidence.document import CheckRow, NotRun
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.intervals import clopper_pearson
-from lethe.evidence.of_vectors import Beyond
+from lethe.evidence.of_vectors import Beyond, ExposedPerson, VectorData, VectorSection
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.rules import UNDECIDED, Ruling
 from lethe.evidence.sight import Plant, smallest_seen
@@ -66,7 +66,6 @@ from lethe.training.folder import RunFolder, write_personal
 
 # From measurements to the findings: candidates on a frontier, rules, checks, words.
 
-Json = dict[str, Any]
 MOST_PEOPLE = 100
 
 
@@ -135,7 +134,7 @@ class VectorsSubject(Subject):
             operating_rule=operating_rule(settings, first),
             margin=settings.margin,
             skipped=[
-                {"name": _label(audit, name, several), "why": why}
+                NotRun(_label(audit, name, several), why)
                 for audit in measured
                 for name, why in audit.skipped.items()
             ],
@@ -157,11 +156,11 @@ class VectorsSubject(Subject):
             },
             libraries=("numpy", "scipy", "scikit-learn"),
             sections={
-                "representations": {
-                    "rule": operating_rule(settings, first),
-                    "metric": settings.metric,
-                    "models": [section(audit, settings) for audit in measured],
-                }
+                "representations": VectorSection(
+                    operating_rule(settings, first),
+                    settings.metric,
+                    [section(audit, settings) for audit in measured],
+                )
             },
         )
 
@@ -208,61 +207,57 @@ def _needs(
     return words
 
 
-def _data(measured: Sequence[ModelAudit]) -> Json:
-    first = measured[0]
-    return {
-        "records": len(first.model.user_ids),
-        "people": len(np.unique(first.model.user_ids)),
-        "people_in_the_attack": len(first.split.users),
-        "people_with_too_few_rows": first.split.left_out,
-        "gallery_rows": len(first.split.gallery_rows),
-        "probes": len(first.split.probe_rows),
-        **({"people_drawn_from": first.split.people} if first.split.people else {}),
-        **({"probes_drawn_from": first.split.probes} if first.split.probes else {}),
-        "dimensions": {
+def _data(measured: Sequence[ModelAudit]) -> VectorData:
+    model, split = measured[0].model, measured[0].split
+    return VectorData(
+        records=len(model.user_ids),
+        people=len(np.unique(model.user_ids)),
+        people_in_the_attack=len(split.users),
+        people_with_too_few_rows=split.left_out,
+        gallery_rows=len(split.gallery_rows),
+        probes=len(split.probe_rows),
+        people_drawn_from=split.people or None,
+        probes_drawn_from=split.probes or None,
+        dimensions={
             audit.model.name: int(audit.model.representations.shape[1]) for audit in measured
         },
-        "notes": [note for audit in measured for note in audit.model.notes],
-        "fingerprint": hash_array(first.model.representations),
-    }
+        notes=[note for audit in measured for note in audit.model.notes],
+        fingerprint=hash_array(model.representations),
+    )
 
 
-def people(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[Json]:
+def people(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[ExposedPerson]:
     """Everybody in the clean attack with their own id, the most exposed of each model first.
 
     It is personal data: it says who is recognised. `named` is of the attacker that decides; ranks
     and bits are of one who looks up the nearest mean.
     """
-    rows: list[Json] = []
+    rows: list[ExposedPerson] = []
     for audit in measured:
         exposure = audit.clean.attacks[settings.metric].exposure
         judged = audit.candidates[0].judged
         named = judged.named[exposure.user]
         order = np.lexsort((-exposure.bits, -named))
         rows += [
-            {
-                "rank": rank,
-                "model": audit.model.name,
-                "id": str(audit.split.users[exposure.user[place]]),
-                "probes": int(exposure.probes[place]),
-                "attack": judged.risk.attack,
-                "named": float(named[place]),
-                "median_rank": float(exposure.rank[place]),
-                "bits": float(exposure.bits[place]),
-            }
+            ExposedPerson(
+                rank,
+                audit.model.name,
+                str(audit.split.users[exposure.user[place]]),
+                int(exposure.probes[place]),
+                judged.risk.attack,
+                float(named[place]),
+                float(exposure.rank[place]),
+                float(exposure.bits[place]),
+            )
             for rank, place in enumerate(order.tolist(), start=1)
         ]
     return rows
 
 
-def _exposed(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[Json]:
+def _exposed(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[ExposedPerson]:
     """The most exposed people, named by rank instead of by their id."""
-    most = MOST_PEOPLE // len(measured)
-    return [
-        {**row, "id": f"person {row['rank']}"}
-        for row in people(measured, settings)
-        if row["rank"] <= most
-    ]
+    listed, most = people(measured, settings), MOST_PEOPLE // len(measured)
+    return [replace(row, id=f"person {row.rank}") for row in listed if row.rank <= most]
 
 
 _FAR = 0.55  # mean percentile of the owner, from which on vectors point the wrong way; chance 0.5
@@ -270,9 +265,9 @@ _SEEN = 2.0
 """Lift that a permuted control must be able to see before it says that an attack is sound."""
 
 
-def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[Json]:
+def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[CheckRow]:
     """The control of each attacker: its lift under permuted identities is 1, and could be seen."""
-    rows: list[Json] = []
+    rows: list[CheckRow] = []
     sound: dict[str, Estimate] = {}
     for name, lift in lifts.items():
         low, high = lift.low or 0.0, lift.high or 0.0
@@ -297,7 +292,7 @@ def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[Json]:
     return rows
 
 
-def _power(on: str, plants: Sequence[Plant], users: int) -> Json:
+def _power(on: str, plants: Sequence[Plant], users: int) -> CheckRow:
     """What the audit could have seen of leaks planted into its own vectors."""
     seen = smallest_seen(plants, "top-1", 1 / users)
     if seen is None:
@@ -310,7 +305,7 @@ def _power(on: str, plants: Sequence[Plant], users: int) -> Json:
     return check("power", "pass", detail, on)
 
 
-def _useful(on: str | None, task: Task, level: TaskLevel) -> Json:
+def _useful(on: str | None, task: Task, level: TaskLevel) -> CheckRow:
     """Vectors that do not serve the labels they come with may be those of other rows."""
     commonest = np.unique(task.labels, return_counts=True)[1].max() / len(task.labels)
     chance = 0.5 if task.logits.ndim == 1 else float(commonest)
@@ -324,7 +319,7 @@ def _useful(on: str | None, task: Task, level: TaskLevel) -> Json:
     return check("vectors and labels belong together", "fail" if fails else "pass", detail, on)
 
 
-def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> list[Json]:
+def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> list[CheckRow]:
     """Self-checks of one model."""
     on = _label(audit, audit.candidates[0].candidate.name, several)
     clean = audit.clean
@@ -415,7 +410,7 @@ def audit_released(
     kept = None if folder is None else folder.path / "levels"
     measured = [measure(model, settings, say or _silent, cluster, other, kept) for model in models]
     if settings.keep_records and folder is not None:
-        write_personal(folder, people(measured, settings))
+        write_personal(folder, [vars(row) for row in people(measured, settings)])
     return VectorsSubject(measured, settings).findings()
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from lethe.assess.run import check
 from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.document import CheckRow
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.of_vectors import (
     Beyond,
@@ -272,9 +273,9 @@ def beyond(
     return asked
 
 
-def further_checks(on: str, further: Beyond) -> list[Json]:
+def further_checks(on: str, further: Beyond) -> list[CheckRow]:
     """Self-checks of what was asked for: chance where names are those of others."""
-    rows: list[Json] = []
+    rows: list[CheckRow] = []
     if controls := further.verification_controls:
         bad = [control.name for control in controls if control.high < 0.5]
         detail = (

@@ -159,10 +159,7 @@ def scaled(one: Estimate, factor: float) -> Estimate:
     >>> print(scaled(Estimate(0.25, 0.2, 0.3, 0.95, "exact", 100), 4))
     1 [0.8, 1.2]
     """
-    value, low, high = (
-        None if limit is None else factor * limit for limit in (one.value, one.low, one.high)
-    )
-    return Estimate(value, low, high, one.confidence, f"{factor:g} times: {one.method}", one.n)
+    return one.mapped(lambda end: factor * end, f"{factor:g} times: {one.method}")
 
 
 def mean_of_repeats(values: ArrayLike, confidence: float = 0.95) -> Estimate:

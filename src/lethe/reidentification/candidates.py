@@ -22,7 +22,7 @@ from lethe.evidence.guarantee import (
     empirical_only,
     from_seeded_noise,
 )
-from lethe.evidence.of_vectors import Beyond
+from lethe.evidence.of_vectors import Beyond, VectorDetails
 from lethe.evidence.risk import family_confidence
 from lethe.reidentification.attributes import People, infer
 from lethe.reidentification.by_user import scaled
@@ -147,13 +147,12 @@ class Evaluation:
         bound: Measured = Refusal("nothing limits what an attacker may do with this release")
         if limit is not None:
             bound = Estimate(None, None, limit.success, sure, "no attacker exceeds it", 0)
-        details = {
-            "tier": tier(lift),
-            "top_1": top_1.to_json(),
-            "bound": None if limit is None else limit.success,
-        }
-        if task is not None:
-            details["accuracy"] = task.accuracy.to_json()
+        details = VectorDetails(
+            tier=tier(lift),
+            top_1=top_1,
+            bound=None if limit is None else limit.success,
+            accuracy=None if task is None else task.accuracy,
+        )
         candidate = Candidate(
             name,
             mitigation,
@@ -258,7 +257,7 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
     if release is None or not (shown or asked):
         return evaluated
     rows = release.rows(settings.seed)
-    details, measures = dict(evaluated.candidate.details), dict(evaluated.candidate.measures)
+    details, measures = evaluated.candidate.details, dict(evaluated.candidate.measures)
     panel = context.battery.panel(noise=release.clean is not None, projected=release.projected)
     sight = sight_of(rows, context.split)
     clean = sight if release.clean is None else sight_of(release.clean, context.split)
@@ -266,14 +265,14 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
         results, sure = evaluated.candidate.attacks, settings.confidence
         try:
             closed = closed_world(panel, results, sight, clean, sure)
-            details["closed_world"] = closed
+            details = replace(details, closed_world=closed)
         except (InputError, NotMeasurable) as error:
             context.skipped[f"closed world, {evaluated.candidate.name}"] = str(error)
     if settings.verification:
         scorer = Scorer(panel, settings.confidence, settings.seed, context.unsound)
         found = scorer.scored(sight, clean, curve=evaluated.sigma == 0)
-        details["verification"] = found.to_json()
-        measures |= found.worst
+        details = replace(details, verification=found)
+        measures |= {quantity: worst.measured for quantity, worst in found.worst.items()}
     for people in context.people:
         seen = infer(
             rows,
@@ -283,7 +282,7 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
             confidence=family_confidence(settings.confidence, len(context.people)),
             seed=settings.seed,
         )
-        details.setdefault("attributes", []).append(seen)
+        details = replace(details, attributes=(*details.attributes, seen))
         worse = measures.get("attribute-gain")
         if worse is None or _upper(seen.gain) > _upper(worse):
             measures["attribute-gain"] = seen.gain

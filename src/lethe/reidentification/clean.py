@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.of_vectors import OpenSet
 from lethe.evidence.risk import RELEASE, family_confidence
 from lethe.reidentification.attack import Attack, measure
 from lethe.reidentification.attackers import Panel, first_credit, permuted_lift
@@ -34,22 +35,6 @@ from lethe.reidentification.tally import Tally
 from lethe.reidentification.vectors import Float
 
 # What keeps the attack honest: strangers, copied inputs, and what ordinary float32 would say.
-
-
-@dataclass(frozen=True)
-class OpenSet:
-    """An attacker who names a person only when the nearest known person is near enough.
-
-    Attributes:
-        false_match: share of probes of the other half of the strangers who are taken for a person.
-    """
-
-    threshold: float  # distance up to which a person is named; chosen on one half of the strangers
-    false_match: Estimate
-    identified: Estimate  # share of probes of known people who are named, and rightly
-    misnamed: Estimate  # share of probes of known people who are taken for another person
-    strangers: int  # people who are not in the gallery
-    aimed_at: float  # the false-match rate that the threshold was chosen for
 
 
 def open_set(
@@ -115,11 +100,11 @@ def open_set(
 
     return OpenSet(
         threshold,
+        false_match,
+        out,
         share(named, to_measure),
         share(right, real),
         share(named & ~right, real),
-        out,
-        false_match,
     )
 
 

@@ -14,14 +14,17 @@ from typing import Any
 import numpy as np
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.of_vectors import (
     ByPeople,
     ByVectors,
     ClosedWorld,
     Grouping,
     Matched,
+    Scored,
     SinglingOut,
+    Verification,
+    Worst,
 )
 from lethe.evidence.risk import RELEASE, AttackResult, Risk, family_confidence, risk_of
 from lethe.reidentification.attack import measure
@@ -35,7 +38,6 @@ from lethe.reidentification.vectors import Float
 from lethe.reidentification.verification import (
     FPRS,
     Pairs,
-    Verification,
     calibration,
     others,
     verify,
@@ -96,42 +98,6 @@ def pairs_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Scored:
-    """Verification of one release by all attackers.
-
-    Attributes:
-        invalid: attackers whose control failed, and why: they decide nothing.
-        worst: by quantity as in `METRICS` the strongest attacker's, with limits for all at once.
-    """
-
-    attackers: dict[str, Verification]
-    invalid: Mapping[str, str]
-    skipped: dict[str, str]
-    worst: dict[str, Measured]
-    strongest: dict[str, str]  # who that is
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {
-            "attacks": [
-                {
-                    "name": name,
-                    "valid": name not in self.invalid,
-                    "why": self.invalid.get(name, ""),
-                    **one.to_json(),
-                }
-                for name, one in self.attackers.items()
-            ],
-            "worst": {
-                quantity: {"attack": self.strongest.get(quantity), **one.to_json()}
-                for quantity, one in self.worst.items()
-            },
-            "skipped": dict(self.skipped),
-            **({"fprs": list(FPRS)} if any(v.missed for v in self.attackers.values()) else {}),
-        }
-
-
-@dataclass(frozen=True, eq=False)
 class Scorer:
     """Scores releases with one panel and seed.
 
@@ -175,14 +141,15 @@ class Scorer:
         by_name = {a.name: found for a, found in zip(self.panel.attackers, ran, strict=True)}
         measured = {n: found for n, found in by_name.items() if isinstance(found, Verification)}
         skipped = {n: found for n, found in by_name.items() if isinstance(found, str)}
-        worst, strongest = self._worst(measured)
-        return Scored(measured, self.invalid, skipped, worst, strongest)
+        rows = [
+            replace(one, name=n, valid=n not in self.invalid, why=self.invalid.get(n, ""))
+            for n, one in measured.items()
+        ]
+        drawn = FPRS if any(one.missed for one in rows) else ()
+        return Scored(rows, self._worst(measured), skipped, drawn)
 
-    def _worst(
-        self, measured: Mapping[str, Verification]
-    ) -> tuple[dict[str, Measured], dict[str, str]]:
-        worst: dict[str, Measured] = {}
-        strongest: dict[str, str] = {}
+    def _worst(self, measured: Mapping[str, Verification]) -> dict[str, Worst]:
+        worst: dict[str, Worst] = {}
         for quantity, (name, sign) in METRICS.items():
             results = [
                 AttackResult(
@@ -194,16 +161,16 @@ class Scorer:
                 for attacker, found in measured.items()
             ]
             if not results:
-                worst[quantity] = Refusal("no attacker could be scored")
+                worst[quantity] = Worst(None, Refusal("no attacker could be scored"))
                 continue
             risk = risk_of(results)
             if isinstance(risk, Risk):
                 found = _signed(risk.estimate, sign)
-                worst[quantity] = replace(found, confidence=self.confidence)
-                strongest[quantity] = risk.attack
+                sure = replace(found, confidence=self.confidence)
+                worst[quantity] = Worst(risk.attack, sure)
             else:
-                worst[quantity] = risk
-        return worst, strongest
+                worst[quantity] = Worst(None, risk)
+        return worst
 
     def controls(self, sight: Sight) -> dict[str, tuple[float, float, float]]:
         """By attacker the equal error rate where people are claimed to be others, with limits.

@@ -1,18 +1,34 @@
-"""What the findings say of one model's vectors: plain values for `findings.json`."""
+"""What the findings say of one model's vectors, see `lethe.evidence.of_vectors`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
 
+from lethe.evidence.document import AttackRow, Histogram, NotRun, ThreatModel
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.guarantee import Guarantee
-from lethe.evidence.plain import plain
+from lethe.evidence.of_vectors import (
+    AtChance,
+    Controls,
+    Gallery,
+    Named,
+    NoiseLevel,
+    OperatingWords,
+    RadiiSection,
+    RadiusRow,
+    Spread,
+    Strongest,
+    SurfaceCell,
+    TaskRow,
+    TaskSection,
+    VectorModel,
+)
 from lethe.reidentification.attack import Attack
 from lethe.reidentification.by_user import scaled
-from lethe.reidentification.candidates import RECOMMENDED, Evaluated, ModelAudit
+from lethe.reidentification.candidates import RECOMMENDED, ModelAudit
 from lethe.reidentification.clean import INPUTS
 from lethe.reidentification.family import ATTACKERS, Attacker, allowed
 from lethe.reidentification.gallery import Split
@@ -21,7 +37,6 @@ from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.sight import ALL
 from lethe.reidentification.surface import Level, tier
 from lethe.reidentification.sweep import TOP
-from lethe.reidentification.task import TaskLevel
 from lethe.reidentification.vectors import effective_sigma
 
 # The words of an audit of representations.
@@ -38,7 +53,7 @@ def summary(measured: Sequence[ModelAudit]) -> str:
     )
 
 
-def threat_model(settings: EmbeddingSettings) -> dict[str, str]:
+def threat_model(settings: EmbeddingSettings) -> ThreatModel:
     """Who attacks, with what."""
     when = (
         "earlier vectors of known people, half of each person's rows"
@@ -47,55 +62,47 @@ def threat_model(settings: EmbeddingSettings) -> dict[str, str]:
     )
     enrolled = "with and without noise" if settings.clean_gallery else "as released"
     joined = "all new vectors" if settings.joined == ALL else f"{settings.joined} new vectors"
-    return {
-        "goal": "singling out and linkage: name the owner of a new vector",
-        "knowledge": f"attacks: {when}, {enrolled}, {joined} of a person known to belong together, "
+    return ThreatModel(
+        "singling out and linkage: name the owner of a new vector",
+        f"attacks: {when}, {enrolled}, {joined} of a person known to belong together, "
         "both vectors of other people; certificates: every clean vector of every person",
-        "access": "the released vectors, or noisy draws of them",
-        "budget": f"exact ranks of every probe; {settings.draws} noise draws a level",
-        "unit": "person",
-    }
+        "the released vectors, or noisy draws of them",
+        f"exact ranks of every probe; {settings.draws} noise draws a level",
+        "person",
+    )
 
 
-def attacks_run(first: ModelAudit, settings: EmbeddingSettings) -> list[dict[str, Any]]:
+def attacks_run(first: ModelAudit, settings: EmbeddingSettings) -> list[AttackRow]:
     """The attacks on clean vectors and under noise."""
-    rows = [
-        {
-            "name": attacker.name,
-            "title": attacker.title,
-            "paper": attacker.paper,
-            "threat": attacker.knows,
-            "settings": {"min_rows": settings.min_rows, "split_seed": settings.seed},
-        }
-        for attacker in (
-            *allowed(settings.clean_gallery, settings.joined, settings.score_norm),
-            *INPUTS,
-        )
-        if attacker not in INPUTS or attacker.name in first.clean.attacks
+    drawn = {"min_rows": settings.min_rows, "split_seed": settings.seed}
+    run = [
+        *allowed(settings.clean_gallery, settings.joined, settings.score_norm),
+        *(attacker for attacker in INPUTS if attacker.name in first.clean.attacks),
     ]
+    rows = [AttackRow(one.name, one.title, one.paper, one.knows, drawn) for one in run]
     if settings.plays:
         rows.append(
-            {
-                "name": "optimal",
-                "title": "The best attacker there is, played",
-                "paper": "maximum a posteriori decoding; Clopper and Pearson 1934",
-                "threat": "knows every clean vector, its chance and the noise",
-                "settings": {"plays": settings.plays},
-            }
+            AttackRow(
+                "optimal",
+                "The best attacker there is, played",
+                "maximum a posteriori decoding; Clopper and Pearson 1934",
+                "knows every clean vector, its chance and the noise",
+                {"plays": settings.plays},
+            )
         )
     return rows
 
 
-def not_run(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[dict[str, str]]:
+def not_run(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[NotRun]:
     """What was left out, and why."""
-    rows = [{"name": name, "why": why} for name, why in measured[0].clean.skipped.items()]
     kept = {attacker.name for attacker in allowed(settings.clean_gallery, settings.joined)}
-    rows += [
-        {"name": attacker.name, "why": "the threat model of this audit rules its knowledge out"}
-        for attacker in ATTACKERS
-        if attacker.name not in kept
+    why = "the threat model of this audit rules its knowledge out"
+    ruled_out = {one.name: why for one in ATTACKERS if one.name not in kept}
+    return [
+        NotRun(name, why)
+        for reasons in (measured[0].clean.skipped, ruled_out, _NEVER)
+        for name, why in reasons.items()
     ]
-    return [*rows, *({"name": name, "why": why} for name, why in _NEVER.items())]
 
 
 _NEVER = {
@@ -200,7 +207,7 @@ def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
             f"The gallery holds {users:,} people, drawn at random from {audit.split.people:,}: "
             "among more people an attacker usually identifies fewer of them."
         )
-    closed = audit.candidates[0].candidate.details.get("closed_world")
+    closed = audit.candidates[0].candidate.details.closed_world
     if closed is not None:
         top = closed.top_1
         share, low, high = (100 * (end or 0) for end in (top.value, top.low, top.high))
@@ -225,216 +232,162 @@ def _named(name: str, settings: EmbeddingSettings) -> Attacker:
     return next(attacker for attacker in every if attacker.name == name)
 
 
-Json = dict[str, Any]
 _BINS = 20
-_OPEN_SET = ("threshold", "aimed_at", "strangers", "false_match", "identified", "misnamed")
-_NUMBERS = (
-    *("users", "probes", "people", "top", "lift", "common", "mrr", "mean_rank", "median_rank"),
-    *("percentile", "bits", "always", "never", "tie_share"),
-)
 
 
-def section(audit: ModelAudit, settings: EmbeddingSettings) -> Json:
-    """The entry of one model in ``representations.models``."""
+def section(audit: ModelAudit, settings: EmbeddingSettings) -> VectorModel:
+    """What the findings say of one model."""
     rows, dimensions = audit.model.representations.shape
-    return {
-        "name": audit.model.name,
-        "words": plain_words(audit, settings),
-        "rows": rows,
-        "people": len(np.unique(audit.model.user_ids)),
-        "dimensions": dimensions,
-        "scale": {"rms": audit.clean.rms},
-        "attacks": [named(name, attack) for name, attack in audit.clean.attacks.items()],
-        "exposure": _exposure(audit, audit.clean.attacks[settings.metric]),
-        "controls": _controls(audit),
-        "geometry": {
-            metric: dict(zip(("low", "median", "high"), apart, strict=True))
-            for metric, apart in audit.clean.nearest.items()
-        },
-        "levels": [_level(level, audit, settings) for level in audit.curve.levels],
-        "surface": _surface(audit, settings),
-        "utility": _utility(audit, settings),
-        "radii": _radii(audit),
-        "point": {
-            "privacy": audit.point.privacy,
-            "utility": audit.point.utility,
-            "recommended": audit.point.recommended,
-            "words": str(audit.point),
-        },
-        "skipped": audit.skipped,
-        **plain(audit.further),
-    }
+    clean, point = audit.clean, audit.point
+    return VectorModel(
+        name=audit.model.name,
+        words=plain_words(audit, settings),
+        rows=rows,
+        people=len(np.unique(audit.model.user_ids)),
+        dimensions=dimensions,
+        scale={"rms": clean.rms},
+        attacks=[_gallery(name, attack) for name, attack in clean.attacks.items()],
+        exposure=_exposure(audit, clean.attacks[settings.metric]),
+        controls=Controls(
+            clean.permuted,
+            str(clean.conditioning),
+            clean.strangers,
+            None if clean.shared is None else str(clean.shared),
+        ),
+        geometry={metric: Spread(*apart) for metric, apart in clean.nearest.items()},
+        levels=[_level(level, audit, settings) for level in audit.curve.levels],
+        surface=_surface(audit, settings),
+        utility=_utility(audit, settings),
+        radii=_radii(audit),
+        point=OperatingWords(point.privacy, point.utility, point.recommended, str(point)),
+        skipped=audit.skipped,
+        further=audit.further,
+    )
 
 
-def named(name: str, attack: Attack) -> Json:
+def _gallery(name: str, attack: Attack) -> Gallery:
     """One attack in numbers; nothing in it names a person."""
-    return {
-        "name": name,
-        **{key: getattr(attack, key) for key in _NUMBERS},
-        "chance": {
-            "mrr": attack.chance.mrr,
-            "mean_rank": attack.chance.mean_rank,
-            "top": {k: attack.chance.top(k) for k in attack.top},
-        },
-    }
+    chance = attack.chance
+    tops = {k: chance.top(k) for k in attack.top}
+    numbers = vars(attack) | {"name": name, "chance": AtChance(chance.mrr, chance.mean_rank, tops)}
+    return Gallery(**{field.name: numbers[field.name] for field in fields(Gallery)})
 
 
-def _exposure(audit: ModelAudit, attack: Attack) -> Json:
+def _exposure(audit: ModelAudit, attack: Attack) -> Named:
     """Counts of people by how often the deciding attacker names them; bits are of the mean's."""
     named = audit.candidates[0].judged.named[attack.exposure.user]
     counts, edges = np.histogram(named, bins=_BINS, range=(0, 1))
     bits = np.quantile(attack.exposure.bits, [0.05, 0.5, 0.95])
-    return {
-        "named": {"edges": edges.tolist(), "counts": counts.tolist()},
-        "bits": dict(zip(("low", "median", "high"), bits.tolist(), strict=True)),
-        "bits_that_name": float(np.log2(attack.users)),
-    }
-
-
-def _controls(audit: ModelAudit) -> Json:
-    clean, strangers = audit.clean, audit.clean.strangers
-    found: Json = {
-        "permuted_lift": clean.permuted,
-        "conditioning": str(clean.conditioning),
-        "open_set": strangers
-        if isinstance(strangers, Refusal)
-        else {key: getattr(strangers, key) for key in _OPEN_SET},
-    }
-    if clean.shared is not None:
-        found["shared_inputs"] = str(clean.shared)
-    return found
-
-
-def _level(level: Level, audit: ModelAudit, settings: EmbeddingSettings) -> Json:
-    noisy = next((e for e in audit.candidates if e.sigma == level.sigma and e.sigma > 0), None)
-    best = (
-        next((g for g in _limits(noisy) if "confidence" in g.parameters), None) if noisy else None
+    return Named(
+        Histogram(edges.tolist(), counts.tolist()),
+        Spread(*bits.tolist()),
+        float(np.log2(attack.users)),
     )
-    shares = (level.share, *level.others)
-    return {
-        "sigma": level.sigma,
-        "relative": level.sigma / audit.clean.rms if audit.clean.rms > 0 else 0.0,
-        "asked": level.sigma in settings.sigmas,
-        "tier": tier(level.worst),
-        "draws": level.draws,
-        "top": dict(zip(TOP, shares, strict=False)),
-        "mrr": shares[-1],
-        "lift": level.lift,
-        "risk": level.worst,
-        **_attacks(level),
-        "bound": audit.bounds.get(level.sigma),
-        "optimal": None
-        if best is None
-        else Estimate(
-            None,
-            None,
-            best.parameters["success"],
-            best.parameters["confidence"],
-            "one-sided limit on the best attacker there is",
-            settings.plays,
-        ),
-    }
 
 
-def _attacks(level: Level) -> Json:
-    if level.judged is None:
-        return {"strongest": None, "attacks": []}
-    risk = level.judged.risk
-    return {
-        "strongest": {"attack": risk.attack, "view": risk.view},
-        "attacks": level.judged.attacks,
-    }
+def _level(level: Level, audit: ModelAudit, settings: EmbeddingSettings) -> NoiseLevel:
+    noisy = next((e for e in audit.candidates if e.sigma == level.sigma and e.sigma > 0), None)
+    claims = () if noisy is None else (noisy.candidate.guarantee, *noisy.candidate.further)
+    played = [
+        claim.parameters
+        for claim in claims
+        if claim.kind == "identification-bound" and "confidence" in claim.parameters
+    ]
+    optimal = None
+    if played:
+        method = "one-sided limit on the best attacker there is"
+        ends = (None, None, played[0]["success"])
+        optimal = Estimate(*ends, played[0]["confidence"], method, settings.plays)
+    shares, judged = (level.share, *level.others), level.judged
+    return NoiseLevel(
+        sigma=level.sigma,
+        relative=level.sigma / audit.clean.rms if audit.clean.rms > 0 else 0.0,
+        asked=level.sigma in settings.sigmas,
+        tier=tier(level.worst),
+        draws=level.draws,
+        top=dict(zip(TOP, shares, strict=False)),
+        mrr=shares[-1],
+        lift=level.lift,
+        risk=level.worst,
+        strongest=None if judged is None else Strongest(judged.risk.attack, judged.risk.view),
+        attacks=() if judged is None else judged.attacks,
+        bound=audit.bounds.get(level.sigma),
+        optimal=optimal,
+    )
 
 
-def _limits(noisy: Evaluated) -> list[Guarantee]:
-    every = (noisy.candidate.guarantee, *noisy.candidate.further)
-    return [label for label in every if label.kind == "identification-bound"]
-
-
-def _surface(audit: ModelAudit, settings: EmbeddingSettings) -> list[Json]:
+def _surface(audit: ModelAudit, settings: EmbeddingSettings) -> list[SurfaceCell]:
     cells = []
     for sigma in settings.surface:
         for draws in settings.averaged:
             level = audit.curve.at(sigma, draws)
-            utility = audit.utility.get(level.sigma)
-            cells.append(
-                {
-                    "sigma": sigma,
-                    "draws": draws,
-                    "effective": level.sigma,
-                    "top_1": scaled(level.worst, 1 / len(audit.split.users)),
-                    "lift": level.worst,
-                    "utility": utility and utility.value,
-                }
-            )
+            task, lift = audit.utility.get(level.sigma), level.worst
+            top_1 = scaled(lift, 1 / len(audit.split.users))
+            value = None if task is None else task.value
+            cells.append(SurfaceCell(sigma, draws, level.sigma, top_1, lift, value))
     return cells
 
 
-def _utility(audit: ModelAudit, settings: EmbeddingSettings) -> Json:
+def _utility(audit: ModelAudit, settings: EmbeddingSettings) -> TaskSection | Refusal:
     if audit.task is None:
         missing = "a head" if audit.model.head is None else "labels"
-        return {"refused": f"utility needs head and labels: {missing} would have to be given"}
-    clean = audit.utility[0.0]
-    averaged = {}
-    for draws in settings.averaged:
-        found = [
-            (sigma, audit.utility.get(float(f"{effective_sigma(sigma, draws):.12g}")))
-            for sigma in settings.sigmas
-        ]
-        averaged[str(draws)] = [
-            {"sigma": sigma, "value": level.value} for sigma, level in found if level
-        ]
-    return {
-        "measure": audit.task.measure,
-        "floor": settings.floor,
-        "head_norm": audit.task.norm,
-        "closed_form": audit.task.norm is not None,
+        return Refusal(f"utility needs head and labels: {missing} would have to be given")
+    known, linear = audit.utility, audit.task.norm is not None
+
+    def averaged(draws: int) -> list[TaskRow]:
+        pairs = ((s, float(f"{effective_sigma(s, draws):.12g}")) for s in settings.sigmas)
+        return [TaskRow(sigma=s, value=known[at].value) for s, at in pairs if at in known]
+
+    return TaskSection(
+        measure=audit.task.measure,
+        floor=settings.floor,
+        head_norm=audit.task.norm,
+        closed_form=linear,
         # A monotone function of the clean logit: the same at every sigma.
-        "smoothed": clean.value if audit.task.norm is not None else None,
-        "levels": [_task(audit.utility[s], s) for s in settings.sigmas if s in audit.utility],
-        "averaged": averaged,
-    }
+        smoothed=known[0.0].value if linear else None,
+        levels=[
+            TaskRow(
+                sigma=sigma,
+                value=level.value,
+                accuracy=level.accuracy,
+                counts=level.counts,
+                smoothed=level.calibration,
+            )
+            for sigma, level in ((s, known[s]) for s in settings.sigmas if s in known)
+        ],
+        averaged={draws: averaged(draws) for draws in settings.averaged},
+    )
 
 
-def _task(level: TaskLevel, sigma: float) -> Json:
-    found: Json = {"sigma": sigma, "value": level.value, "accuracy": level.accuracy}
-    if level.counts is not None:
-        found |= vars(level.counts)
-    if level.calibration is not None:
-        found["smoothed"] = vars(level.calibration)
-    return found
-
-
-def _radii(audit: ModelAudit) -> Json:
+def _radii(audit: ModelAudit) -> RadiiSection | Refusal:
     study = audit.radii
     if study is None:
-        return {"refused": "certified radii need a head; there is none here"}
+        return Refusal("certified radii need a head; there is none here")
     every = [*([] if study.closed is None else [study.closed]), *study.sampled.values()]
     most = max(float(_finite(radii).max(initial=0.0)) for radii in every) or 1.0
     edges = np.linspace(0, most, 41)
-    return {
-        "points": len(study.rows),
-        "closed_form": None if study.closed is None else _spread(study.closed, edges),
-        "sampled": [
-            {"sigma": sigma, **_spread(radii, edges)} for sigma, radii in study.sampled.items()
-        ],
-        "edges": edges.tolist(),
-        "at": study.at.tolist(),
-        "accuracy": study.accuracy,
-    }
+
+    def row(radii: Radii, sigma: float | None = None) -> RadiusRow:
+        finite = _finite(radii)
+        return RadiusRow(
+            sigma=sigma,
+            mean=float(finite.mean()) if len(finite) else None,
+            median=float(np.median(finite)) if len(finite) else None,
+            most=float(finite.max(initial=0.0)),
+            cap=radii.cap,
+            abstained=radii.abstained,
+            counts=np.histogram(finite, edges)[0].tolist(),
+        )
+
+    return RadiiSection(
+        points=len(study.rows),
+        closed_form=None if study.closed is None else row(study.closed),
+        sampled=[row(radii, sigma) for sigma, radii in study.sampled.items()],
+        edges=edges.tolist(),
+        at=study.at.tolist(),
+        accuracy=study.accuracy,
+    )
 
 
 def _finite(radii: Radii) -> Any:
     return radii.radius[np.isfinite(radii.radius)]
-
-
-def _spread(radii: Radii, edges: Any) -> Json:
-    known = _finite(radii)
-    return {
-        "mean": float(known.mean()) if len(known) else None,
-        "median": float(np.median(known)) if len(known) else None,
-        "most": float(known.max(initial=0.0)),
-        "cap": radii.cap,
-        "abstained": radii.abstained,
-        "counts": np.histogram(known, edges)[0].tolist(),
-    }

@@ -426,10 +426,10 @@ class Battery:
             AttackResult(
                 tally.attacker.name,
                 _jointly(tally.lift(sure), self.settings.confidence, method),
-                tally.view,
-                tally.attacker.knows,
-                not why[tally.attacker.name],
-                why[tally.attacker.name],
+                view=tally.view,
+                knows=tally.attacker.knows,
+                valid=not why[tally.attacker.name],
+                why=why[tally.attacker.name],
             )
             for tally in found
         )

@@ -13,13 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from lethe.data.columns import as_text
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_vectors import Calibration, PlugIn
 from lethe.reidentification.by_user import Linear, mean_by_user
 from lethe.reidentification.released import Head, LinearHead, Released, as_head, classes_of
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.surface import largest_sigma
 from lethe.reidentification.utility import (
-    Calibration,
-    PlugIn,
     expected_accuracy,
     expected_counts,
     linear_auc,

@@ -17,6 +17,7 @@ from scipy.special import log_ndtr, ndtr
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_vectors import Calibration, PlugIn
 from lethe.reidentification.by_user import Linear, mean_by_user
 from lethe.reidentification.vectors import Float, check_binary, check_sigma
 
@@ -204,15 +205,6 @@ def chance_of_one(logits: ArrayLike, scale: ArrayLike) -> Float:
     return np.asarray(np.where(width > 0, ndtr(ratio), z > 0), np.float64)
 
 
-@dataclass(frozen=True)
-class PlugIn:
-    """Precision, recall and F1 from expected counts; bias O(1/n). None where nothing is said."""
-
-    precision: float | None
-    recall: float
-    f1: float
-
-
 def expected_counts(logits: ArrayLike, labels: ArrayLike, scale: ArrayLike) -> PlugIn:
     """Plug-in precision, recall and F1 of one noisy draw a row, at threshold 0.
 
@@ -230,15 +222,6 @@ def expected_counts(logits: ArrayLike, labels: ArrayLike, scale: ArrayLike) -> P
         hit / float(positive.sum()),
         2 * hit / (named + float(positive.sum())),
     )
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How good the published probabilities are, as numbers (each lower = better)."""
-
-    brier: float
-    log_loss: float
-    ece: float
 
 
 def smoothed_calibration(

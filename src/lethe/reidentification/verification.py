@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,6 +18,7 @@ from scipy.special import stdtrit
 from lethe.errors import InputError, NotMeasurable, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clustered_share
+from lethe.evidence.of_vectors import Verification
 from lethe.reidentification.gallery import Index
 from lethe.reidentification.vectors import Float
 
@@ -208,37 +208,6 @@ class Pairs:
     ratios: tuple[Float, Float] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Verification:
-    """Metrics of one attacker; intervals by people, both of whose roles are drawn together.
-
-    Attributes:
-        missed: at each of `FPRS` the share of mated pairs that are refused, with limits.
-    """
-
-    eer: Estimate  # chance 0.5; lower = worse for the people
-    cllr: Estimate | None  # of ratios calibrated on other people; None without
-    min_cllr: Estimate  # chance 1
-    linkability: Estimate  # D_sys by rank; chance 0
-    expected: Estimate  # ZEBRA, bits; chance 0
-    worst: Estimate  # ZEBRA, |log10 ratio|
-    tag: str
-    missed: tuple[tuple[float, float, float], ...] = ()
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {
-            "eer": self.eer.to_json(),
-            "cllr": None if self.cllr is None else self.cllr.to_json(),
-            "min_cllr": self.min_cllr.to_json(),
-            "linkability": self.linkability.to_json(),
-            "expected": self.expected.to_json(),
-            "worst": self.worst.to_json(),
-            "tag": self.tag,
-            **({"missed": [list(one) for one in self.missed]} if self.missed else {}),
-        }
-
-
 _METHOD = "bootstrap of {people} people in both roles; n counts mated pairs"
 
 
@@ -308,14 +277,14 @@ def verify(
     tails = (1 - confidence) / 2, (1 + confidence) / 2
     limits = np.quantile(lines, tails, axis=0) if curve else np.empty((2, 0))
     return Verification(
-        share(0),
-        None if costs is None else number(5),
-        share(1, least),
-        share(2, linked),
-        _in_bits(share(3, expected)),
-        number(4),
-        tag_of(value[4]),
-        tuple(
+        eer=share(0),
+        cllr=None if costs is None else number(5),
+        min_cllr=share(1, least),
+        linkability=share(2, linked),
+        expected=share(3, expected).mapped(lambda part: FULL * part),
+        worst=number(4),
+        tag=tag_of(value[4]),
+        missed=tuple(
             (float(v), float(min(low, v)), float(max(high, v)))
             for v, low, high in zip(line, *limits, strict=True)
         ),
@@ -414,11 +383,6 @@ def _laplace_ratios(runs: _Runs, mated: Float, non_mated: Float) -> Float:
 def _mean(values: Float, weight: Float) -> float:
     """Weighted mean, without the threads of a product of matrices."""
     return float((values * weight).sum() / weight.sum())
-
-
-def _in_bits(one: Estimate) -> Estimate:
-    value, low, high = (None if x is None else FULL * x for x in (one.value, one.low, one.high))
-    return Estimate(value, low, high, one.confidence, one.method, one.n)
 
 
 def _costs(ratios: tuple[Float, Float]) -> tuple[Float, Float]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from lethe.evidence.document import CandidateRow, CheckRow, Document
 from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import RELEASE, AttackResult
+from lethe.evidence.rules import SHARES
 from lethe.report.catalogue import legal, questions, say, term
 from lethe.report.context_fields import Group, groups, run_facts
 from lethe.report.figures import parameter
@@ -28,6 +29,7 @@ from lethe.report.sections import (
     Facts,
     Folded,
     Part,
+    Row,
     Section,
     Table,
     Words,
@@ -65,26 +67,10 @@ _FIELDS: Sequence[tuple[Sequence[str], str]] = (
 _PROVEN_AND_MEASURED = 13
 
 
-class Field(NamedTuple):
-    """One field.
-
-    Attributes:
-        number: 1 to 20.
-        title: what the field holds.
-        where: titles of the sections that answer it; empty if it is not in this audit.
-        note: what is missing in it, or why it is not there; may be empty.
-    """
-
-    number: int
-    title: str
-    where: str
-    note: str = ""
-
-
-def twenty_fields(
-    blocks: Sequence[Group], document: Document[Any], titles: Mapping[str, str]
-) -> list[Field]:
-    """The twenty fields in order.
+def _twenty_fields(
+    blocks: Sequence[Group], document: Document[Any, Any, Any], titles: Mapping[str, str]
+) -> list[Row]:
+    """The twenty fields in order: where each is in the page, and what is missing in it.
 
     Args:
         blocks: what people filled in, by group.
@@ -92,7 +78,7 @@ def twenty_fields(
     """
     missing = {block.key: sum(not given for _, _, given in block.rows) for block in blocks}
     both = any(one.guarantee.proven for one in document.guarantees)
-    found = []
+    rows: list[Row] = []
     for number, (sections, group) in enumerate(_FIELDS, start=1):
         where, note = "; ".join(titles[id_] for id_ in sections if id_ in titles), ""
         if open_ := missing.get(group):
@@ -101,8 +87,8 @@ def twenty_fields(
             where, note = "", say("fields.no_proof")
         if not where and not note:
             note = say("fields.not_here")
-        found.append(Field(number, say(f"twenty.{number}"), where, note))
-    return found
+        rows.append((f"{number}. {say(f'twenty.{number}')}", [where, note]))
+    return rows
 
 
 def room_of(document: Mapping[str, Any]) -> Room[Any]:
@@ -178,29 +164,13 @@ def cell_of(quantity: str, found: Measured | None, shares: bool = False) -> Cell
         found: of it.
         shares: whether losses of utility are shares.
     """
-    metric = re.split(r"[@ )\[]", quantity)[0]
-    plain = not shares if metric == "utility-loss" else metric in _PLAIN
-    return amount(found) if plain else share(found)
+    metric = re.split(r"[@ ()\[]", quantity)[0]
+    in_percent = shares if metric == "utility-loss" else metric in _IN_PERCENT
+    return share(found) if in_percent else amount(found)
 
 
-_PLAIN = {
-    "auc",
-    "tau",
-    "top-t",
-    "lift",
-    "epsilon-lower",
-    "rho-lower",
-    "mu-lower",
-    "reuse",
-    "spent",
-    "queries",
-    "raises",
-    "delta",
-    "min-cllr",
-    "d-sys",
-    "disclosure",
-}
-"""Metrics that are no shares, and so are not printed in percent."""
+_IN_PERCENT = {*SHARES, "share", "attribute-gain"} - {"auc"}
+"""Metrics that are printed in percent."""
 
 
 def _attacks(room: Room[Any]) -> Section:
@@ -278,7 +248,7 @@ def _options(room: Room[Any]) -> Section | None:
             lambda one: utility.cell(one.utility),
         ),
         (say("options.within", **head), lambda one: say(f"within.{one.equivalent}")),
-        (say("options.change"), lambda one: room.change_cell(one.risk_change)),
+        (say("options.change"), lambda one: room.result_cell(one.risk_change)),
         (say("options.standing"), standing),
     ]
     note, title = say("options.note", rule=frontier.rule), say("options.before_after")
@@ -359,7 +329,7 @@ def _checks(checks: Sequence[CheckRow]) -> Section:
     return Section("checks", say("checks.title"), lead if checks else say("checks.none"), parts)
 
 
-def _untested(document: Document[Any]) -> Section:
+def _untested(document: Document[Any, Any, Any]) -> Section:
     said = not_tested(document)
     short, rest = said[:4], said[4:]
     parts: list[Part] = [Bullets(short)] if short else []
@@ -410,25 +380,22 @@ def _few(names: Sequence[str], most: int = 4) -> str:
     return f"{shown}, {say('and_more', n=len(names) - most)}" if len(names) > most else shown
 
 
+def _given(rows: Sequence[tuple[str, str, bool]], title: str = "") -> Facts:
+    absent = frozenset(label for label, _, given in rows if not given)
+    return Facts([(label, text) for label, text, _ in rows], absent, title)
+
+
 def _appendix(
     room: Room[Any], manifest: Mapping[str, Any], before: Sequence[Section]
 ) -> list[Section]:
     document = room.plain
     blocks = groups(document, manifest)
     absent = sum(not given for block in blocks for _, _, given in block.rows)
-    parts: list[Part] = [
-        Facts(
-            [(label, text) for label, text, _ in block.rows],
-            frozenset(label for label, _, given in block.rows if not given),
-            block.title,
-        )
-        for block in blocks
-    ]
+    parts: list[Part] = [_given(block.rows, block.title) for block in blocks]
     titles = {section.id: section.title for section in before}
     titles |= {id_: say(f"{id_}.title") for id_ in ("fields", "reproduction", "glossary")}
-    fields = twenty_fields(blocks, room.document, titles)
+    rows = _twenty_fields(blocks, room.document, titles)
     heads = [say(f"fields.{key}") for key in ("field", "where", "missing")]
-    rows = [(f"{one.number}. {one.title}", [one.where, one.note]) for one in fields]
     settings: list[Part] = [
         Facts(facts(document["reproduction"]), title=say("reproduction.settings"))
     ]
@@ -436,7 +403,6 @@ def _appendix(
         Facts(facts(document[key]), title=say(f"reproduction.{key}"))
         for key in ("threat_model", "data", "subject")
     ]
-    run = run_facts(manifest)
     glossary = [*room.glossary, "interval", "not_measurable", "not_enough", "pareto", "dp"]
     return [
         Section(
@@ -455,15 +421,7 @@ def _appendix(
             say("reproduction.title"),
             say("reproduction.lead"),
             [
-                Folded(
-                    say("reproduction.run"),
-                    [
-                        Facts(
-                            [(label, text) for label, text, _ in run],
-                            frozenset(label for label, _, given in run if not given),
-                        )
-                    ],
-                ),
+                Folded(say("reproduction.run"), [_given(run_facts(manifest))]),
                 Folded(say("reproduction.settings"), settings),
             ],
             appendix=True,

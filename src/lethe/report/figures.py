@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lethe.evidence.document import Histogram
 from lethe.evidence.estimate import Estimate, Measured
-from lethe.evidence.of_model import Epsilons, Histogram, ModelCandidate
+from lethe.evidence.of_model import Epsilons
 from lethe.report.catalogue import say
 from lethe.report.numbers import grouped, percent
 from lethe.report.sections import Chart, Part, Words
@@ -28,6 +29,8 @@ from lethe.report.static_svg import (
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+    from lethe.report.of_model import ModelCandidate
 
 _POINTS = 90
 _MOST_CLASSES = 20

@@ -16,6 +16,7 @@ from typing import Any, Generic
 from lethe.data.schema import MADE_PUBLIC
 from lethe.evidence.document import C, CandidateRow, Document, RuleRow
 from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.findings import OPTIONAL
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.plain import read
 from lethe.evidence.sight import smallest_seen
@@ -30,7 +31,7 @@ from lethe.report.numbers import (
     significant,
 )
 from lethe.report.sections import Chart, Mark, Row, Section, Table
-from lethe.report.severity import Outcome, advantage, outcome, severity, worst_severity
+from lethe.report.severity import Outcome, advantage, outcome, severity
 from lethe.report.utility import Utility
 
 _ON_PAPER = 9
@@ -122,11 +123,13 @@ class Room(abc.ABC, Generic[C]):
 
     Attributes:
         plain: `Findings.to_json()`.
-        document: the same with types.
+        document: the same with types, as is `section` of what only this kind has.
         utility: how utility is named and printed.
     """
 
-    reads: type[Document[Any]]
+    reads: Any
+    tells: Any = Any  # what the section of the kind is read as
+    section: Any
     kind: str = ""
     risk_head: str = ""
     glossary: Sequence[str] = ()
@@ -137,7 +140,8 @@ class Room(abc.ABC, Generic[C]):
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         self.plain = plain
-        self.document: Document[C] = read(self.reads, plain)
+        self.document: Document[C, Any, Any] = read(self.reads, plain)
+        self.section = read(self.tells, next(filter(None, map(plain.get, OPTIONAL)), None))
         self.utility = Utility(self.document.frontier.utility)
 
     def named(self, name: str | None) -> C | None:
@@ -213,12 +217,8 @@ class Room(abc.ABC, Generic[C]):
         """The risk of a candidate as a share; None or a refusal where there is none."""
         return candidate.risk
 
-    def result_cell(self, found: Measured) -> Cell:
-        """The result of an attack, in the room's primary metric."""
-        return share(found)
-
-    def change_cell(self, found: Measured | None) -> Cell:
-        """A change of that metric."""
+    def result_cell(self, found: Measured | None) -> Cell:
+        """The result of an attack, in the room's primary metric, or a change of it."""
         return share(found)
 
     def criterion(self, attack: str) -> str:
@@ -305,7 +305,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         name=document.subject.name,
         source=_source(room, manifest),
         outcome=outcome(document.verdict.outcome, len(document.rules)),
-        level="high" if rows else worst_severity([found.level]),
+        level="high" if rows else found.level,
         headline=" ".join([*inside, found.headline]),
         detail=[
             *filter(None, (on, found.detail, found.group, _limits(room))),

@@ -14,6 +14,7 @@ from lethe.evidence.findings import Findings
 from lethe.files import write_whole
 from lethe.report.catalogue import say
 from lethe.report.first_screen import First, first_screen
+from lethe.report.frame import to_frame as to_frame
 from lethe.report.page import charts_of, files, read, render, write
 
 if TYPE_CHECKING:

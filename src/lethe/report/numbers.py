@@ -54,27 +54,26 @@ def fixed(number: float, decimals: int, exact: bool = True) -> str:
 
 
 def measured(
-    quantity: Measured | None, words: Callable[[float], str], interval: Callable[[Estimate], str]
+    quantity: Measured | float | None,
+    words: Callable[[float], str],
+    interval: Callable[[Estimate], str],
 ) -> Cell:
-    """An estimate or refusal as a table cell.
+    """An estimate, a refusal or a bare number as a table cell.
 
     Args:
         words: of the value.
         interval: of the limits, which stand alone where there is no value; may be empty.
     """
-    quantity = _typed(quantity)
     if quantity is None:
         return Cell("none")
     if isinstance(quantity, Refusal):
         return Cell("refused", reason=quantity.reason)
+    if not isinstance(quantity, Estimate):
+        return Cell("estimate", words(quantity))
     limits = interval(quantity)
     if quantity.value is None:
         return Cell("estimate", limits) if limits else Cell("none")
     return Cell("estimate", words(quantity.value), limits)
-
-
-def _typed(quantity: Any) -> Any:
-    return read(Measured, quantity) if isinstance(quantity, Mapping) else quantity
 
 
 def _bracketed(quantity: Estimate, decimals: int) -> str:
@@ -180,7 +179,6 @@ def range_words(quantity: Estimate, digits: int = 2) -> str:
     >>> range_words(Estimate(0.9999, 0.9995, 0.99999, 0.95, "", 100))
     'over 99.9 %'
     """
-    quantity = _typed(quantity)
     value, low, high = quantity.value, quantity.low, quantity.high
     if low is None and high is None or low == value == high:
         return ""
@@ -196,7 +194,7 @@ def range_words(quantity: Estimate, digits: int = 2) -> str:
     return say("range", low=first.removesuffix(" %"), high=last)
 
 
-def share(quantity: Measured | None) -> Cell:
+def share(quantity: Measured | float | None) -> Cell:
     """A share or a difference of shares as a table cell, in percent.
 
     >>> str(share(Estimate(0.0751, 0.0629, 0.0854, 0.95, "", 100)))
@@ -205,11 +203,6 @@ def share(quantity: Measured | None) -> Cell:
     return measured(
         quantity, lambda value: share_words(value, 3), lambda ends: range_words(ends, 3)
     )
-
-
-def number(value: float | None, digits: int = 3) -> Cell:
-    """A bare number as a table cell."""
-    return Cell("none") if value is None else Cell("estimate", significant(value, digits))
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -231,8 +224,8 @@ def significant(value: float, digits: int = 3) -> str:
     return f"−{text}" if value < 0 else text
 
 
-def amount(quantity: Measured | None, digits: int = 3) -> Cell:
-    """A measured number that is no share (lift, t, bits, epsilon) as a table cell."""
+def amount(quantity: Measured | float | None, digits: int = 3) -> Cell:
+    """A number that is no share (lift, t, bits, epsilon) as a table cell."""
 
     def interval(quantity: Estimate) -> str:
         low, high = quantity.low, quantity.high
@@ -273,17 +266,12 @@ def count(number: float | None) -> Cell:
     return Cell("none") if number is None else Cell("estimate", grouped(number))
 
 
-def share_of(value: float | None) -> Cell:
-    """A bare share as a table cell, in percent."""
-    return Cell("none") if value is None else Cell("estimate", share_words(value, 3))
-
-
 UNITS: Mapping[str, Callable[[Any], Cell | str]] = {
     "share": share,
+    "rate": rate,
     "auc": auc,
     "amount": amount,
     "count": count,
-    "number": number,
     "": lambda value: "–" if value is None else str(value),
 }
 """How a table prints a field, by the unit that its type says."""

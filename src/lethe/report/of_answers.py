@@ -8,13 +8,26 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.evidence.document import CandidateRow, Document
+from lethe.evidence.estimate import Measured
+from lethe.evidence.plain import read
 from lethe.evidence.rules import QUERY_METRICS
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
 from lethe.report.first_screen import Card, Room, Worst, is_within_schema
-from lethe.report.numbers import Cell, amount, count, grouped, percent, share_words
+from lethe.report.numbers import Cell, amount, count, decimals, grouped, percent, share, share_words
 from lethe.report.output_check import checked, exactly
-from lethe.report.sections import Bullets, Chart, Facts, Folded, Part, Row, Section, Table, Words
+from lethe.report.sections import (
+    Bullets,
+    Chart,
+    Column,
+    Facts,
+    Folded,
+    Part,
+    Section,
+    Table,
+    Words,
+    table,
+)
 from lethe.report.static_svg import (
     COLOURS,
     Slots,
@@ -49,36 +62,35 @@ def allowed(epsilon: float, delta: float, fpr: float) -> float:
 
 def allowed_table(epsilon: float, delta: float) -> Table:
     """What an epsilon lets the strongest attacker do, at three false positive rates."""
-    rows: list[Row] = []
-    for fpr in _FPRS:
-        most = say("at_most", value=share_words(allowed(epsilon, delta, fpr), 3))
-        rows.append((share_words(fpr), [Cell("estimate", most)]))
-    return Table(
-        say("epsilon.allows", epsilon=parameter("epsilon", epsilon)),
-        [say("epsilon.fpr"), say("epsilon.tpr")],
-        rows,
-        say("epsilon.note"),
-    )
+    rows = [(share_words(fpr), share_words(allowed(epsilon, delta, fpr), 3)) for fpr in _FPRS]
+    limit: Column = say("epsilon.tpr"), lambda most: Cell("estimate", say("at_most", value=most))
+    title = say("epsilon.allows", epsilon=parameter("epsilon", epsilon))
+    return table(title, say("epsilon.fpr"), rows, [limit], note=say("epsilon.note"))
 
 
-class Mechanism(Room[CandidateRow]):
-    """Lower limits on the privacy loss of a mechanism."""
+class Answers(Room[CandidateRow]):
+    """What a mechanism and a ledger share: one section of ``queries``, and no candidates."""
 
-    reads = Document
-    kind = "kind.mechanism"
+    reads = Document[CandidateRow, Any, Any]
     risk_head = "risk.epsilon"
-    glossary = ("neighbours", "epsilon", "delta", "lower_limit", "event")
-    attacks_head = "mechanism"
+
+    def __init__(self, plain: Json) -> None:
+        super().__init__(plain)
+        self.section = plain["queries"][self.attacks_head]
 
     def criterion(self, attack: str) -> str:
         return "all"
 
-    def __init__(self, plain: Json) -> None:
-        super().__init__(plain)
-        self.section = plain["queries"]["mechanism"]
-
     def words(self) -> Sequence[str]:
         return self.plain["queries"].get("words") or ()
+
+
+class Mechanism(Answers):
+    """Lower limits on the privacy loss of a mechanism."""
+
+    kind = "kind.mechanism"
+    glossary = ("neighbours", "epsilon", "delta", "lower_limit", "event")
+    attacks_head = "mechanism"
 
     @property
     def contradicted(self) -> bool:
@@ -131,24 +143,18 @@ class Mechanism(Room[CandidateRow]):
             (
                 one["name"],
                 [
-                    Cell("estimate", f"{one['limit']['low']:.3f}"),
-                    Cell("none")
-                    if one["limit"]["value"] is None
-                    else Cell("estimate", f"{one['limit']['value']:.3f}"),
-                    *(Cell("estimate", share_words(part, 3)) for part in one["shares"]),
+                    *(decimals(one["limit"][end]) for end in ("low", "value")),
+                    *map(share, one["shares"]),
                 ],
             )
             for one in section["pairs"]
         ]
         keys = ("pair", "low", "observed", "first", "neighbour")
         heads = [say(f"mechanism.head.{key}", measure=claim["measure"]) for key in keys]
-        table = Table(say("mechanism.pairs"), heads, pairs, say("mechanism.pairs.note"))
+        shown = Table(say("mechanism.pairs"), heads, pairs, say("mechanism.pairs.note"))
         events = [(one["name"], f"{one['event']} ({one['statistic']})") for one in section["pairs"]]
         odd = [
-            (
-                f"{one['name']}: {odd['answer']}",
-                [Cell("estimate", share_words(part, 3)) for part in odd["shares"]],
-            )
+            (f"{one['name']}: {odd['answer']}", [*map(share, odd["shares"])])
             for one in section["pairs"]
             for odd in one["others"]
         ]
@@ -156,7 +162,7 @@ class Mechanism(Room[CandidateRow]):
         if odd:
             heads = [say(f"mechanism.head.{key}") for key in ("pair", "first", "neighbour")]
             folded.append(Table(say("mechanism.odd"), heads, odd, say("mechanism.odd.note")))
-        return [table, Folded(say("mechanism.events"), folded)]
+        return [shown, Folded(say("mechanism.events"), folded)]
 
     def chart(self) -> Chart | None:
         label = say("mechanism.chart.label", measure=self.section["claim"]["measure"])
@@ -186,30 +192,18 @@ class Mechanism(Room[CandidateRow]):
                 (what, say("reach.seen" if control["seen"] else "reach.unseen", least=least))
             )
         reuse = self.section["reuse"]
-        shown = reuse["refused"] if "refused" in reuse else str(amount(reuse))
+        shown = reuse["refused"] if "refused" in reuse else str(amount(read(Measured, reuse)))
         rows.append((say("reach.reuse"), shown))
         title, lead = say("mechanism.power"), say("mechanism.power.note")
         return Section("exposed", title, lead, [Facts(rows)], say("nav.who"))
 
 
-class Ledger(Room[CandidateRow]):
+class Ledger(Answers):
     """What was answered, paid and is left."""
 
-    reads = Document
     kind = "kind.ledger"
-    risk_head = "risk.epsilon"
     glossary = ("neighbours", "epsilon", "delta", "rho", "budget", "chain")
     attacks_head = "ledger"
-
-    def criterion(self, attack: str) -> str:
-        return "all"
-
-    def __init__(self, plain: Json) -> None:
-        super().__init__(plain)
-        self.section = plain["queries"]["ledger"]
-
-    def words(self) -> Sequence[str]:
-        return self.plain["queries"].get("words") or ()
 
     def worst(self, candidate: CandidateRow | None) -> Worst:
         section = self.section
@@ -255,8 +249,7 @@ class Ledger(Room[CandidateRow]):
                 f"{at}. {point['question']}",
                 [
                     *_answer(point["answer"]),
-                    Cell("estimate", _plain(point["cost"])),
-                    Cell("estimate", _plain(point["left"])),
+                    *(_cell(point[key]) for key in ("cost", "left")),
                     point["analyst"],
                     self._checked(point),
                     "",
@@ -320,12 +313,8 @@ class Ledger(Room[CandidateRow]):
             (
                 one["analyst"],
                 [
-                    Cell("none")
-                    if one["limit"] is None
-                    else Cell("estimate", _plain(one["limit"])),
-                    Cell("estimate", _plain(one["spent"])),
-                    Cell("estimate", _plain(one["left"])),
-                    *map(count, (one["queries"], one["most_queries"])),
+                    *(_cell(one[key]) for key in ("limit", "spent", "left")),
+                    *(count(one[key]) for key in ("queries", "most_queries")),
                 ],
             )
             for one in section["analysts"]
@@ -373,6 +362,10 @@ def _timeline(questions: Sequence[tuple[int, Json]], slots: Slots) -> Figure | N
     axes.set_xlim(left=0)
     axes.set_xlabel(say("ledger.spent"))
     return figure
+
+
+def _cell(charge: Json | None) -> Cell:
+    return Cell("none") if charge is None else Cell("estimate", _plain(charge))
 
 
 def _mechanism_figure(section: Json, slots: Slots) -> Figure:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.of_language import (
     BlindRates,
     CanaryRow,
-    LanguageCandidate,
-    LanguageDocument,
+    ExposedText,
+    LanguageData,
+    LanguageDetails,
+    LanguageSection,
     Pattern,
     TextAttack,
     TextGroup,
@@ -28,10 +31,10 @@ from lethe.report.first_screen import (
 )
 from lethe.report.numbers import (
     Cell,
+    amount,
     auc,
     fixed,
     grouped,
-    number,
     percent,
     share,
     share_words,
@@ -56,7 +59,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def _nothing_shown(document: LanguageDocument, candidate: LanguageCandidate | None) -> bool:
+@dataclass(frozen=True, kw_only=True)
+class LanguageCandidate(LanguageDetails, CandidateRow):
+    """A candidate of an audit of a language model."""
+
+
+def _nothing_shown(section: LanguageSection, candidate: LanguageCandidate | None) -> bool:
     """Whether no quantity lies above chance."""
     if candidate is None:
         return False
@@ -66,18 +74,13 @@ def _nothing_shown(document: LanguageDocument, candidate: LanguageCandidate | No
     return area is not None and area.low is not None and area.low <= 0.5 and low
 
 
-ABSENCE: Mapping[str, Callable[[LanguageDocument, LanguageCandidate | None], bool]] = {
+ABSENCE: Mapping[str, Callable[[LanguageSection, LanguageCandidate | None], bool]] = {
     "language.none": _nothing_shown,
-    "language.extracted.base": lambda document, _: document.language.base,
-    "language.refused": lambda document, _: bool(document.language.refused),
-    "language.blind.fail": lambda document, _: document.language.blind.tells,
+    "language.extracted.base": lambda section, _: section.base,
+    "language.refused": lambda section, _: bool(section.refused),
+    "language.blind.fail": lambda section, _: section.blind.tells,
 }
 """Sentences that deny something, with the evidence that each needs."""
-
-
-def has_evidence(key: str, document: LanguageDocument, candidate: LanguageCandidate | None) -> bool:
-    """Whether the findings hold what a sentence of absence needs."""
-    return ABSENCE[key](document, candidate)
 
 
 def _or_unmeasured(found: Measured) -> str:
@@ -88,8 +91,10 @@ def _or_unmeasured(found: Measured) -> str:
 class Language(Room[LanguageCandidate]):
     """A language model that was fine-tuned on texts of people."""
 
-    reads = LanguageDocument
-    document: LanguageDocument
+    reads = Document[LanguageCandidate, LanguageData, ExposedText]
+    tells = LanguageSection
+    document: Document[LanguageCandidate, LanguageData, ExposedText]
+    section: LanguageSection
     kind = "kind.language"
     risk_head = "risk.recognised"
     glossary = ("member", "tpr", "fpr", "auc", "epsilon", "delta", "lower_limit")
@@ -100,21 +105,21 @@ class Language(Room[LanguageCandidate]):
 
     @property
     def chance(self) -> float:
-        return self.document.language.fpr
+        return self.section.fpr
 
     def criterion(self, attack: str) -> str:
         return "inference" if attack == "extraction" else "singling"
 
     def words(self) -> Sequence[str]:
-        return self.document.language.words
+        return self.section.words
 
     def worst(self, candidate: LanguageCandidate | None) -> Worst:
-        section, detail = self.document.language, self._extracted(candidate)
+        section, detail = self.section, self._extracted(candidate)
         found = None if candidate is None else self.share_of(candidate)
         value, _, chance = share_sentence(found, self.chance)
         if candidate is None or not isinstance(found, Estimate) or not value:
             key = "language.refused"
-            if not has_evidence(key, self.document, candidate):
+            if not ABSENCE[key](self.section, candidate):
                 key = "language.unmeasured"
             reason = section.refused or (found.reason if isinstance(found, Refusal) else "")
             plain = Worst(say(key), say("unmeasured"), "", f"{reason}." if reason else "", "")
@@ -129,7 +134,7 @@ class Language(Room[LanguageCandidate]):
             level = severity(advantage(area), 0.0)
         elif level == "not-above-chance":
             size = self.seen(candidate)
-            if not has_evidence("language.none", self.document, candidate):
+            if not ABSENCE["language.none"](self.section, candidate):
                 headline, level = say("language.unseen", unit=unit), ""
             else:
                 headline = say("language.none", value=value, chance=chance, unit=unit)
@@ -169,7 +174,7 @@ class Language(Room[LanguageCandidate]):
         if candidate is None or found is None or found.value is None:
             return ""
         key = "language.extracted.base"
-        if not has_evidence(key, self.document, candidate):
+        if not ABSENCE[key](self.section, candidate):
             key = "language.extracted"
         control = _or_unmeasured(candidate.extraction.control)
         return say(key, value=share_words(found.value), control=control)
@@ -197,20 +202,21 @@ class Language(Room[LanguageCandidate]):
         return say("language.released", n=grouped(data.members)), lines
 
     def attacks(self) -> Sequence[Part]:
-        blind, shown = self.document.language.blind, self.judged
+        blind, shown = self.section.blind, self.judged
         p, fpr = significant(blind.p_value, 2), share_words(self.chance)
         note = say("language.rates.note", fpr=fpr, by=blind.by, auc=str(auc(blind.auc)), p=p)
         parts: list[Part] = []
-        if has_evidence("language.blind.fail", self.document, shown):
+        if ABSENCE["language.blind.fail"](self.section, shown):
             parts.append(Words(say("language.blind.fail", p=p), "warning"))
-        columns: list[Column] = [
-            (say("model.tpr_at", fpr=percent(fpr)), partial(_tpr, fpr))
-            for fpr in sorted(blind.tpr, reverse=True)
-        ]
-        columns += [
-            ("AUC", lambda one: auc(one.auc)),
-            (say("language.head.excess"), lambda one: share(getattr(one, "excess", None))),
-        ]
+
+        def rate(fpr: float) -> Column:
+            return say("model.tpr_at", fpr=percent(fpr)), lambda one: share(one.tpr.get(fpr))
+
+        columns = [rate(fpr) for fpr in sorted(blind.tpr, reverse=True)]
+        columns.append(("AUC", "auc"))
+        columns.append(
+            (say("language.head.excess"), lambda one: share(getattr(one, "excess", None)))
+        )
         title, first, titles = say("language.rates"), say("attack"), self.document.titles
         tables: dict[str, list[tuple[str, TextAttack | BlindRates]]] = {
             one.name: [(titles.get(key, key), rates) for key, rates in one.text_attacks.items()]
@@ -234,11 +240,11 @@ class Language(Room[LanguageCandidate]):
             parts.append(Words(say("exposed.not_kept"), "note"))
         else:
             columns: list[Column] = [
-                (say("attack"), lambda one: one.attack),
-                (say("language.head.score"), lambda one: number(one.score, 4)),
-                (say("language.head.marked"), lambda one: one.marked),
+                (say("attack"), "attack"),
+                (say("language.head.score"), lambda one: amount(one.score, 4)),
+                (say("language.head.marked"), "marked"),
             ]
-            unit = say(f"language.unit.{self.document.language.unit}")
+            unit = say(f"language.unit.{self.section.unit}")
             rows = [(one.id, one) for one in records.exposed]
             listed = table(say("exposed.list"), unit, rows, columns)
             parts += personal(say("exposed.personal"), listed)
@@ -246,7 +252,7 @@ class Language(Room[LanguageCandidate]):
         return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
 
     def _extraction(self, candidate: LanguageCandidate) -> list[Part]:
-        found, asked = candidate.extraction, self.document.language.extraction
+        found, asked = candidate.extraction, self.section.extraction
         if not found.sides or not found.sides[0].texts:
             why = candidate.measures.get("extraction")
             reason = why.reason if isinstance(why, Refusal) else ""
@@ -260,7 +266,7 @@ class Language(Room[LanguageCandidate]):
             return say("language.of", name=name, n=grouped(n or 0)) if fewer else name
 
         columns: list[Column] = [
-            (say("language.head.member", n=grouped(member.texts)), lambda one: share(one.share)),
+            (say("language.head.member", n=grouped(member.texts)), "share"),
             (
                 say("language.head.other", n=grouped(other.texts)),
                 lambda one: share(control.get(one.name)),
@@ -285,17 +291,12 @@ class Language(Room[LanguageCandidate]):
     @staticmethod
     def _patterns(found: Sequence[Pattern], n: int) -> Table:
         title, note = say("language.patterns"), say("language.patterns.note", n=grouped(n))
-        columns: list[Column] = [
-            "members",
-            (say("language.head.out"), lambda one: share(one.member)),
-            "others",
-            (say("language.head.control_out"), lambda one: share(one.other)),
-        ]
+        columns = ("members", "out=member", "others", "control_out=other")
         first = say("language.head.pattern")
         return table(title, first, named(found), columns, "language.head.", note)
 
     def _canaries(self, listed: Sequence[CanaryRow]) -> list[Part]:
-        told = self.document.language.canaries
+        told = self.section.canaries
         if told is None or not listed:
             return []
         columns: list[Column] = [
@@ -303,11 +304,7 @@ class Language(Room[LanguageCandidate]):
             "inserted",
             (say("language.head.epsilon"), partial(_bound, form="binomial")),
             (say("language.head.tradeoff"), partial(_bound, form="tradeoff")),
-            "largest",
-            "exposure",
-            "most_exposure",
-            (say("language.head.share"), lambda one: share(one.extracted)),
-            (say("language.head.out_control"), lambda one: share(one.control)),
+            *("largest", "exposure", "most_exposure", "share=extracted", "out_control=control"),
         ]
         title = say("language.canaries", inserted=told.inserted, canaries=told.canaries)
         note = say("language.canaries.note", delta=f"{told.delta:g}")
@@ -320,7 +317,7 @@ class Language(Room[LanguageCandidate]):
 
     def _marks(self) -> list[Part]:
         """Shares of tokens that the token-level attack marks, in training texts and others."""
-        marks = self.document.language.marks
+        marks = self.section.marks
         if marks is None:
             return []
         rows = [(say("language.marks.member"), marks.member)]
@@ -361,10 +358,6 @@ def _extraction_figure(groups: Sequence[TextGroup], slots: Slots) -> Figure | No
     return figure
 
 
-def _tpr(fpr: float, one: TextAttack | BlindRates) -> Cell:
-    return share(one.tpr.get(fpr))
-
-
 def _bound(row: CanaryRow, form: str) -> Cell:
     refused = Refusal(row.note) if row.note else None
     return _low(row.epsilon.get(form, refused))
@@ -374,4 +367,4 @@ def _low(found: Measured | None) -> Cell:
     """A lower limit on epsilon."""
     if isinstance(found, Refusal):
         return Cell("refused", reason=found.reason)
-    return Cell("none") if found is None else number(found.low)
+    return Cell("none") if found is None else amount(found.low)

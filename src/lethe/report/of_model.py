@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.of_model import (
+    ExposedRecord,
     F1Row,
     F1Table,
-    ModelCandidate,
-    ModelDocument,
+    ModelData,
+    ModelDetails,
     Persons,
     Rates,
     Slice,
@@ -57,11 +60,16 @@ from lethe.report.severity import advantage, risk_fpr, severity
 _MOST_CLASSES = 500
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModelCandidate(ModelDetails, CandidateRow):
+    """A candidate of an audit of a model."""
+
+
 class Model(Room[ModelCandidate]):
     """A trained model, or scores of one."""
 
-    reads = ModelDocument
-    document: ModelDocument
+    reads = Document[ModelCandidate, ModelData, ExposedRecord]
+    document: Document[ModelCandidate, ModelData, ExposedRecord]
     kind = "kind.model"
     glossary = ("member", "tpr", "fpr", "auc", "tau", "t", "shadow")
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
-from lethe.evidence.document import C
+from lethe.evidence.document import C, CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.of_rows import (
     Answers,
     AuxiliaryRows,
     NearPeople,
-    RecordCandidate,
-    RecordsDocument,
-    SyntheticCandidate,
-    SyntheticDocument,
-    TableCandidate,
-    TableDocument,
+    QuasiSection,
+    RecordDetails,
+    RecordsSection,
+    SyntheticDetails,
+    SyntheticSection,
+    TableDetails,
 )
 from lethe.evidence.rules import PEOPLE_BY_GROUP, TABLE_METRICS
 from lethe.report import table_figures
@@ -33,15 +33,13 @@ from lethe.report.first_screen import (
 from lethe.report.numbers import (
     Cell,
     amount,
+    count,
     fixed,
     grouped,
-    number,
     percent,
     range_words,
     share,
-    share_of,
     share_words,
-    significant,
 )
 from lethe.report.output_check import check_columns, exactly
 from lethe.report.sections import (
@@ -60,15 +58,26 @@ from lethe.report.severity import HIGH_FROM
 from lethe.report.static_svg import charts_of_data
 
 
+@dataclass(frozen=True, kw_only=True)
+class TableCandidate(TableDetails, CandidateRow):
+    """A candidate of an audit of a table."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordCandidate(RecordDetails, CandidateRow):
+    """A candidate of an audit of records."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SyntheticCandidate(SyntheticDetails, CandidateRow):
+    """Synthetic rows."""
+
+
 class Rows(Room[C]):
     """What the three kinds share: the list of exposed people, and charts by name."""
 
     headline = ""
     figures: Mapping[str, Any] = {}  # painters by name, see `charts_of_data`
-
-    def __init__(self, plain: Mapping[str, Any]) -> None:
-        super().__init__(plain)
-        self.section: Any = vars(self.document)["table"]
 
     def words(self) -> Sequence[str]:
         return self.section.words or ()
@@ -116,9 +125,9 @@ class Rows(Room[C]):
             listed = personal(say("exposed.personal"), shown)
         return Section("exposed", title, lead, [*parts, *listed], say("nav.who"))
 
-    def _options(self, columns: Sequence[Column], note: str) -> Sequence[Part]:
+    def _options(self, columns: Sequence[Column], heads: str, note: str) -> Sequence[Part]:
         title, rows = say("table.options"), named(self.document.candidates)
-        return [Folded(title, [table(title, say("options.option"), rows, columns, note=note)])]
+        return [Folded(title, [table(title, say("options.option"), rows, columns, heads, note)])]
 
 
 _LEARNT = {"homogeneity": "table.headline.certain", "best-guess": "table.headline.guess"}
@@ -127,7 +136,8 @@ _LEARNT = {"homogeneity": "table.headline.certain", "best-guess": "table.headlin
 class Quasi(Rows[TableCandidate]):
     """A table with quasi-identifiers."""
 
-    reads = TableDocument
+    reads = Document[TableCandidate, Any, Any]
+    tells = QuasiSection
     kind = "kind.table"
     risk_head = "risk.linked_or_learnt"
     headline = "table.headline"
@@ -246,7 +256,7 @@ class Quasi(Rows[TableCandidate]):
             for subset in listed[:5]
         ]
         columns: list[Column] = [
-            (say("table.head.many"), lambda subset: Cell("estimate", str(len(subset.columns)))),
+            (say("table.head.many"), lambda subset: count(len(subset.columns))),
             "unique",
             *self._check(lambda subset: {"unique": subset.unique}),
         ]
@@ -289,7 +299,7 @@ class Quasi(Rows[TableCandidate]):
             parts.append(Folded(say("table.diversity"), [Facts(lines)]))
         if groups := self.judged.groups if self.judged else ():
             keys = [key for key in PEOPLE_BY_GROUP if getattr(groups[0], key) is not None]
-            people: Column = (say("table.head.people"), lambda group: number(group.people, 9))
+            people: Column = (say("table.head.people"), lambda group: amount(group.people, 9))
             title, first = say("table.groups"), say("table.head.group")
             note = say("table.groups.note")
             check = self._check(lambda group: {key: getattr(group, key) for key in keys})
@@ -303,27 +313,19 @@ class Quasi(Rows[TableCandidate]):
 
     def options(self) -> Sequence[Part]:
         listed = self.document.candidates
-
-        def column(head: str, field: str) -> Column:
-            return say(f"table.head.{head}"), lambda option: share(getattr(option, field))
-
         columns: list[Column] = [
-            (say("table.head.k"), lambda option: number(option.k, 9)),
-            (say("table.head.released"), lambda option: Cell("estimate", grouped(option.released))),
-            column("unique", "unique"),
-            column("changed", "risk_change"),
+            (say("table.head.k"), lambda option: amount(option.k, 9)),
+            *("released", "unique"),
+            (say("table.head.changed"), lambda option: share(option.risk_change)),
         ]
         if any(option.journalist for option in listed):
-            columns.append(column("journalist", "journalist"))
-            columns.append(column("mean", "population_marketer"))
+            columns += ["journalist", "mean=population_marketer"]
         if self.section.sensitive:
-            columns.append(column("certain", "certain"))
-            columns.append(column("guessed", "guessed"))
-            columns.append((say("table.head.t"), lambda option: number(option.t)))
+            columns += ["certain", "guessed", "t"]
         notes = [say("table.options.secret")] * bool(self.section.sensitive)
         if any(option.guarantee.proven for option in listed):
             notes.append(say("table.options.synthetic"))
-        return self._options(columns, " ".join(notes))
+        return self._options(columns, "table.head.", " ".join(notes))
 
 
 _KEYS = ("top_1", "match", "precision", "abstention", "false_match")
@@ -332,7 +334,8 @@ _KEYS = ("top_1", "match", "precision", "abstention", "false_match")
 class Records(Rows[RecordCandidate]):
     """Facts of people about items."""
 
-    reads = RecordsDocument
+    reads = Document[RecordCandidate, Any, Any]
+    tells = RecordsSection
     kind = "kind.records"
     risk_head = "risk.identified"
     headline = "records.headline"
@@ -369,38 +372,26 @@ class Records(Rows[RecordCandidate]):
     def attacks(self) -> Sequence[Part]:
         section, phi = self.section, f"{self.section.phi:g}"
         columns: list[Column] = [
-            (say("records.head.attacker"), lambda row: str(row.attacker)),
-            (say("records.head.people"), lambda row: Cell("estimate", grouped(row.targets))),
-            *((say(f"records.head.{key}", phi=phi), partial(_share, key)) for key in _KEYS),
+            *("attacker", "people=targets"),
+            *((say(f"records.head.{key}", phi=phi), key) for key in _KEYS),
         ]
-        title, first = say("records.adversaries"), say("records.head.known")
+        title, first, heads = say("records.adversaries"), say("records.head.known"), "records.head."
         rows = named(section.adversaries)
         note = say("records.note", phi=phi)
-        folded: list[Part] = [table(title, first, rows, columns, note=note)]
+        folded: list[Part] = [table(title, first, rows, columns, heads, note)]
         folded += self._drawn("thresholds")
         if section.false_matches is not None:
-            refused = {
-                row.calibrated.reason for _, row in rows if isinstance(row.calibrated, Refusal)
-            }
+            limits = [row.calibrated for row in section.adversaries]
+            refused = sorted({one.reason for one in limits if isinstance(one, Refusal)})
             sure = [pair for pair in rows if not isinstance(pair[1].calibrated, Refusal)]
-            there = say("records.there")
-            columns = [
-                (say("records.head.attacker"), lambda row: str(row.attacker)),
-                (
-                    say("records.head.phi", phi=there),
-                    lambda row: Cell("estimate", f"{row.calibrated.phi:.3g}"),
-                ),
-                *(
-                    (
-                        say(f"records.head.{key}", phi=there),
-                        lambda row, key=key: share(getattr(row.calibrated, key)),
-                    )
-                    for key in ("match", "abstention", "false_match")
-                ),
+            columns = ["attacker"]
+            columns += [
+                (say(f"records.head.{key}", phi=say("records.there")), f"calibrated.{key}")
+                for key in ("phi", "match", "abstention", "false_match")
             ]
             note = say("records.calibrated.note", rate=percent(section.false_matches))
-            note = " ".join([note, *sorted(refused)])
-            folded.append(table(say("records.calibrated"), first, sure, columns, note=note))
+            note, lead = " ".join([note, *refused]), say("records.calibrated")
+            folded.append(table(lead, first, sure, columns, heads, note))
         return [*self._drawn("facts"), Folded(title, folded)]
 
     def exposed(self) -> Section:
@@ -438,7 +429,7 @@ class Records(Rows[RecordCandidate]):
         rows.append((say("auxiliary.together"), (Cell("none"), found.together)))
         for one in found.attackers:
             name = say("auxiliary.compared", name=one.name)
-            rows.append((name, (Cell("estimate", "1.5"), one.compared)))
+            rows.append((name, (amount(1.5), one.compared)))
         columns: list[Column] = [(say("auxiliary.head.phi"), lambda row: row[0])]
         columns += [
             (say(f"auxiliary.head.{head}"), partial(_counted, count, total))
@@ -454,26 +445,18 @@ class Records(Rows[RecordCandidate]):
         parts += self._drawn("auxiliary")
         points: Sequence[Any] = found.answered if found.curve is None else found.curve
         rates = ("recall", "precision", "wrong", "false_match")
-        curve: list[Column] = [
-            (say(f"auxiliary.head.{key}"), partial(_share, key)) for key in rates
-        ]
-        if found.curve is None:
-            curve = [(say("auxiliary.head.named"), partial(_share, "share"))]
-        listed = [(f"{point.phi:g}", point) for point in points]
-        return [*parts, table(say("auxiliary.curve"), say("auxiliary.head.phi"), listed, curve)]
+        curve = ("named=share",) if found.curve is None else rates
+        listed, title = [(f"{point.phi:g}", point) for point in points], say("auxiliary.curve")
+        head = say("auxiliary.head.phi")
+        return [*parts, table(title, head, listed, curve, "auxiliary.head.")]
 
     def options(self) -> Sequence[Part]:
-        changed: Column = say("records.option.changed"), partial(_share, "risk_change")
-        right: Column = (
-            say("records.option.right"),
-            lambda option: share_of(option.exposed_where_right),
-        )
-        keys = ("facts", "people", "records", changed, "exposed", right, "match", "false_match")
-        columns = [
-            (say(f"records.option.{key}"), partial(_cell, key)) if isinstance(key, str) else key
-            for key in keys
+        columns: list[Column] = [
+            *("facts", "people", "records"),
+            (say("records.option.changed"), lambda option: share(option.risk_change)),
+            *("exposed", "right=exposed_where_right", "match", "false_match"),
         ]
-        return self._options(columns, say("records.options.note"))
+        return self._options(columns, "records.option.", say("records.options.note"))
 
 
 _RARE = 0.05  # p-value, corrected, below which a number of people is said
@@ -482,7 +465,8 @@ _RARE = 0.05  # p-value, corrected, below which a number of people is said
 class Synthetic(Rows[SyntheticCandidate]):
     """Synthetic rows against the rows they were made from."""
 
-    reads = SyntheticDocument
+    reads = Document[SyntheticCandidate, Any, Any]
+    tells = SyntheticSection
     kind = "kind.synthetic"
     risk_head = "risk.excess"
     headline = "synthetic.headline"
@@ -558,18 +542,8 @@ def _chance(p: float) -> str:
     return f"= {p:.1g}" if p > 1e-99 else "< 1e-99"
 
 
-def _share(field: str, row: Any) -> Cell:
-    return share(getattr(row, field))
-
-
 def _of_key(shares: Mapping[int, Measured], key: int) -> Cell:
     return share(shares.get(key))
-
-
-def _cell(field: str, row: Any) -> Cell:
-    """A share, or a count."""
-    value = getattr(row, field)
-    return Cell("estimate", grouped(value)) if isinstance(value, int) else share(value)
 
 
 def _field(key: str, row: Mapping[str, Any]) -> Cell | str:
@@ -578,7 +552,7 @@ def _field(key: str, row: Mapping[str, Any]) -> Cell | str:
         return say("yes" if value else "no")
     if value is None or isinstance(value, str):
         return "–" if value is None else value
-    return Cell("estimate", grouped(value) if isinstance(value, int) else significant(value))
+    return count(value) if isinstance(value, int) else amount(value)
 
 
 def _counted(count: str, total: str, row: tuple[Cell | str, Answers | None]) -> str:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
-from lethe.evidence.document import PlainCandidate, PlainDocument
+from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured, Refusal
-from lethe.evidence.of_vectors import ClosedWorld
-from lethe.evidence.plain import read
+from lethe.evidence.of_vectors import (
+    Controls,
+    ExposedPerson,
+    Spread,
+    VectorData,
+    VectorDetails,
+    VectorModel,
+    VectorSection,
+)
 from lethe.report.catalogue import say
 from lethe.report.embedding_figures import vector_charts
 from lethe.report.first_screen import (
@@ -26,11 +34,9 @@ from lethe.report.numbers import (
     count,
     facts,
     grouped,
-    number,
     percent,
     range_words,
     share,
-    share_of,
     share_words,
     significant,
 )
@@ -40,23 +46,30 @@ from lethe.report.sections import (
     Facts,
     Folded,
     Part,
-    Row,
     Section,
     Table,
     Words,
+    named,
     personal,
     table,
 )
-from lethe.report.vectors_further import also_found, further_charts, further_parts, of_candidates
+from lethe.report.vectors_further import also_found, further_charts, further_parts
 
-Json = Mapping[str, Any]
 _NEAR_ALL = 0.9  # a limit on every attacker from which on it says next to nothing
 
 
-class Vectors(Room[PlainCandidate]):
+@dataclass(frozen=True, kw_only=True)
+class VectorCandidate(VectorDetails, CandidateRow):
+    """A candidate of an audit of vectors."""
+
+
+class Vectors(Room[VectorCandidate]):
     """Embeddings of people, of one model or of several."""
 
-    reads = PlainDocument
+    reads = Document[VectorCandidate, VectorData, ExposedPerson]
+    tells = VectorSection
+    document: Document[VectorCandidate, VectorData, ExposedPerson]
+    section: VectorSection
     kind = "kind.vectors"
     risk_head = "risk.identified"
     glossary = ("gallery", "top_k", "lift", "bits", "sigma", "mu", "exceeds", "radius")
@@ -64,19 +77,23 @@ class Vectors(Room[PlainCandidate]):
     none_fits = "tried.both"
     planted = "top-1"
 
-    def __init__(self, plain: Json) -> None:
+    def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
-        self.models = plain["representations"]["models"]
-        listed, several = plain["candidates"], len(self.models) > 1
-        self.mine = [of_candidates(model, listed, several) for model in self.models]
+        self.models = self.section.models
+        self.mine = [self._of(model) for model in self.models]
+
+    def _of(self, model: VectorModel) -> list[VectorCandidate]:
+        """The candidates of one model, the release as it is first."""
+        lead = f"{model.name}: " if len(self.models) > 1 else ""
+        return [one for one in self.document.candidates if one.name.startswith(lead)]
 
     def words(self) -> Sequence[str]:
-        return [text for model in self.models for text in model["words"]]
+        return [text for model in self.models for text in model.words]
 
-    def short_name(self, candidate: PlainCandidate) -> str:
+    def short_name(self, candidate: VectorCandidate) -> str:
         return candidate.name.partition(": ")[2] if len(self.models) > 1 else candidate.name
 
-    def base_of(self, candidate: PlainCandidate) -> PlainCandidate | None:
+    def base_of(self, candidate: VectorCandidate) -> VectorCandidate | None:
         base = self.base
         if base is None or len(self.models) < 2:
             return base
@@ -92,150 +109,117 @@ class Vectors(Room[PlainCandidate]):
 
     @property
     def chance(self) -> float:
-        return 1 / int(self.plain["data"]["people_in_the_attack"])
+        return 1 / self.document.data.people_in_the_attack
 
-    def share_of(self, candidate: PlainCandidate) -> Measured | None:
-        top = candidate.plain.get("top_1")
-        found: Measured = candidate.risk if top is None else read(Measured, top)
-        return found
+    def share_of(self, candidate: VectorCandidate) -> Measured | None:
+        return candidate.top_1 or candidate.risk
 
-    def result_cell(self, found: Measured) -> Cell:
-        return amount(found)
-
-    def change_cell(self, found: Measured | None) -> Cell:
+    def result_cell(self, found: Measured | None) -> Cell:
         return amount(found)
 
     def criterion(self, attack: str) -> str:
         return "linking"
 
-    def worst(self, candidate: PlainCandidate | None) -> Worst:
+    def worst(self, candidate: VectorCandidate | None) -> Worst:
         found = None if candidate is None else self.share_of(candidate)
         value, _, chance = share_sentence(found, self.chance)
         if candidate is None or not isinstance(found, Estimate) or not value:
             reason = found.reason if isinstance(found, Refusal) else ""
             return Worst(say("vectors.refused"), say("unmeasured"), "", reason, "")
-        source, plain = candidate.risk_from, candidate.plain
         level = severity_of(self, candidate)
-        key, further = "vectors.headline", [also_found(self.models, plain)]
+        key, further = "vectors.headline", [also_found(self.models, candidate)]
         if level == "not-above-chance":
             key, size = "vectors.none", self.seen(candidate)
             if size is not None:
                 further.insert(0, say("vectors.power", size=share_words(size)))
-            if (plain.get("bound") or 0) >= _NEAR_ALL:
-                further.append(say("vectors.why", bound=share_words(plain["bound"])))
-        if (listed := plain.get("closed_world")) is not None:
-            closed = read(ClosedWorld, listed).top_1
-            words = {"value": share_words(closed.value), "range": range_words(closed)}
+            if (bound := candidate.bound or 0.0) >= _NEAR_ALL:
+                further.append(say("vectors.why", bound=share_words(bound)))
+        if candidate.closed_world is not None:
+            closed = candidate.closed_world.top_1
+            words = {"value": share_words(closed.value or 0.0), "range": range_words(closed)}
             further.append(say("vectors.closed_world", **words))
-        results = [one for one in source.results if one.valid and one.powered]
+        results = [one for one in candidate.risk_from.results if one.valid and one.powered]
         detail = say("vectors.among", n=len(results)) if len(results) > 1 else ""
         said = [text for text in (interval_sentence(self, found), detail) if text]
         return Worst(
             say(key, value=value, chance=chance),
             say("vectors.short", value=value),
-            say("vectors.by", attack=_attacker(vars(source))),
+            say("vectors.by", attack=_attacker(candidate.risk_from)),
             ", ".join(said) + "." if said else "",
             level,
             " ".join(filter(None, further)),
         )
 
     def released(self) -> tuple[str, list[str]]:
-        data = self.plain["data"]
-        sizes = " / ".join(str(size) for size in data["dimensions"].values())
-        people, attacked = data["people"], data["people_in_the_attack"]
+        data = self.document.data
+        sizes = " / ".join(map(str, data.dimensions.values()))
+        people, attacked = data.people, data.people_in_the_attack
         key = "vectors.people" if people == attacked else "vectors.people.some"
         lines = [say(key, n=grouped(people), attacked=grouped(attacked))]
-        return say("vectors.released", n=grouped(data["records"]), sizes=sizes), lines
+        return say("vectors.released", n=grouped(data.records), sizes=sizes), lines
 
     def attacks(self) -> Sequence[Part]:
         parts: list[Part] = []
         for model, charts in zip(self.models, self.charts, strict=True):
-            parts += [chart for name, chart in charts.items() if name == "sweep"]
+            parts += _drawn(charts, "sweep")
             parts.append(Folded(self._title("vectors.attacks", model), self._tables(model)))
         for model, mine, charts in zip(self.models, self.mine, self.charts, strict=True):
-            parts += further_parts(model, mine, charts)
+            parts += further_parts(model.further, mine, charts)
         if len(self.models) > 1:
             parts.insert(0, self._side_by_side())
         return parts
 
-    def _title(self, key: str, model: Json) -> str:
-        lead = f"{model['name']}: " if len(self.models) > 1 else ""
+    def _title(self, key: str, model: VectorModel) -> str:
+        lead = f"{model.name}: " if len(self.models) > 1 else ""
         return lead + say(key)
 
-    def _tables(self, model: Json) -> list[Part]:
-        ranks = ("1", "5", "10", "20")
-        rows = [
-            (
-                one["name"],
-                [
-                    *(share(one["top"][k]) for k in ranks),
-                    amount(one["lift"]["1"]),
-                    auc(one["mrr"]),
-                    amount(one["median_rank"]),
-                    share(one["percentile"]),
-                    amount(one["bits"]),
-                ],
-            )
-            for one in model["attacks"]
-        ]
-        keys = ("lift", "mrr", "median", "percentile", "bits")
-        heads = [say("attack"), *(f"Top-{k}" for k in ranks)]
-        heads += [say(f"vectors.head.{key}") for key in keys]
-        parts: list[Part] = [
-            Table(self._title("vectors.clean", model), heads, rows, say("vectors.clean.note"))
-        ]
-        common = sorted({int(size) for one in model["attacks"] for size in one["common"]})
-        if common:
-            rows = [
-                (one["name"], [share(one["common"].get(str(size))) for size in common])
-                for one in model["attacks"]
-            ]
-            heads = [say("attack"), *(say("vectors.size", n=grouped(size)) for size in common)]
-            parts.append(Table(self._title("vectors.common", model), heads, rows))
-        return [*parts, Facts(_controls(model), title=say("vectors.controls"))]
+    def _tables(self, model: VectorModel) -> list[Part]:
+        rows, first = named(model.attacks), say("attack")
+        columns: list[Column] = [(f"Top-{k}", f"top.{k}") for k in (1, 5, 10, 20)]
+        columns += ["lift=lift.1", "mrr", "median=median_rank", "percentile", "bits"]
+        title, note = self._title("vectors.clean", model), say("vectors.clean.note")
+        parts: list[Part] = [table(title, first, rows, columns, "vectors.head.", note)]
+        if sizes := sorted({size for attack in model.attacks for size in attack.common}):
+            columns = [(say("vectors.size", n=grouped(n)), f"common.{n}") for n in sizes]
+            parts.append(table(self._title("vectors.common", model), first, rows, columns))
+        return [*parts, Facts(_controls(model.controls), title=say("vectors.controls"))]
 
     def _side_by_side(self) -> Table:
-        metric = self.plain["representations"]["metric"]
-        rows = []
-        for model in self.models:
-            attack = next(one for one in model["attacks"] if one["name"] == metric)
-            utility = model["utility"]
-            clean = None if "refused" in utility else utility["levels"][0]["value"]
-            cells: list[Cell | str] = [
-                _attacker(model["levels"][0].get("strongest") or {}),
-                amount(model["levels"][0]["risk"]),
-                amount(attack["bits"]),
-                auc(clean),
-                _apart(model["geometry"].get("l2") or {}),
-                model["point"]["words"],
-            ]
-            rows.append((model["name"], cells))
-        keys = ("model", "strongest", "lift", "bits", "utility", "nearest", "point")
-        heads = [say(f"vectors.head.{key}") for key in keys]
-        return Table(say("vectors.models"), heads, rows, say("vectors.models.note"))
+        metric = self.section.metric
+
+        def bits(model: VectorModel) -> Cell:
+            return amount(next(one.bits for one in model.attacks if one.name == metric))
+
+        columns: list[Column] = [
+            (say("vectors.head.strongest"), lambda model: _attacker(model.levels[0].strongest)),
+            "lift=levels.0.risk",
+            (say("vectors.head.bits"), bits),
+            "utility=utility.levels.0.value",
+            (say("vectors.head.nearest"), lambda model: _apart(model.geometry.get("l2"))),
+            "point=point.words",
+        ]
+        title, note = say("vectors.models"), say("vectors.models.note")
+        rows, first, heads = named(self.models), say("vectors.head.model"), "vectors.head."
+        return table(title, first, rows, columns, heads, note)
 
     def exposed(self) -> Section:
         parts: list[Part] = []
         for model in self.models:
-            spread, bits = model["exposure"]["named"], model["exposure"]["bits"]
-            edges = spread["edges"]
-            rows: list[Row] = [
-                (
-                    f"{share_words(low)} – {share_words(high)}",
-                    [Cell("estimate", grouped(count))],
-                )
-                for low, high, count in zip(edges, edges[1:], spread["counts"], strict=False)
-                if count
+            spread, bits = model.exposure.named, model.exposure.bits
+            bins = zip(spread.edges, spread.edges[1:], spread.counts, strict=False)
+            rows = [
+                (f"{share_words(low)} – {share_words(high)}", people)
+                for low, high, people in bins
+                if people
             ]
             note = say(
                 "vectors.spread.note",
-                needed=f"{model['exposure']['bits_that_name']:.2f}",
-                median=f"{bits['median']:.2f}",
-                low=f"{bits['low']:.2f}",
-                high=f"{bits['high']:.2f}",
+                needed=f"{model.exposure.bits_that_name:.2f}",
+                **{end: f"{value:.2f}" for end, value in vars(bits).items()},
             )
-            heads = [say("vectors.head.named"), say("vectors.head.people")]
-            parts.append(Table(self._title("vectors.spread", model), heads, rows, note))
+            title, first = self._title("vectors.spread", model), say("vectors.head.named")
+            columns: list[Column] = [(say("vectors.head.people"), count)]
+            parts.append(table(title, first, rows, columns, note=note))
         parts += self._people()
         return Section(
             "exposed", say("vectors.exposed"), say("vectors.exposed.lead"), parts, say("nav.who")
@@ -245,23 +229,20 @@ class Vectors(Room[PlainCandidate]):
         records = self.document.records
         if not records.kept:
             return [Words(say("exposed.not_kept"), "note")]
-        columns: list[Column] = [
-            (say("vectors.head.probes"), lambda row: count(row["probes"])),
-            (say("vectors.head.named"), lambda row: share_of(row["named"])),
-            (say("vectors.head.median"), lambda row: count(row["median_rank"])),
-            (say("vectors.head.bits"), lambda row: number(row["bits"])),
-        ]
-        rows = [(str(row["id"]), row) for row in records.exposed]
-        shown = table(say("exposed.list"), say("vectors.head.person"), rows, columns)
-        return personal(say("exposed.personal"), shown)
+        columns = ("probes", "named", "median=median_rank", "bits")
+        rows = [(row.id, row) for row in records.exposed]
+        title, first = say("exposed.list"), say("vectors.head.person")
+        return personal(
+            say("exposed.personal"), table(title, first, rows, columns, "vectors.head.")
+        )
 
     def options(self) -> Sequence[Part]:
-        rule = self.plain["representations"]["rule"]
+        rule = self.section.rule
         parts: list[Part] = []
-        for model, charts in zip(self.models, self.charts, strict=True):
-            parts.append(Words(say("vectors.rule", rule=rule, result=model["point"]["words"])))
-            parts += _named(charts, "proof")
-            levels = [self._levels(model), *self._attackers(model), *self._detail(model)]
+        for model, mine, charts in zip(self.models, self.mine, self.charts, strict=True):
+            parts.append(Words(say("vectors.rule", rule=rule, result=model.point.words)))
+            parts += _drawn(charts, "proof")
+            levels = [self._levels(model), *self._attackers(model), *self._detail(mine)]
             parts.append(Folded(self._title("vectors.noise", model), levels))
             parts.append(
                 Folded(self._title("vectors.utility", model), self._utility(model, charts))
@@ -269,163 +250,138 @@ class Vectors(Room[PlainCandidate]):
             parts.append(Folded(self._title("vectors.radii", model), self._radii(model, charts)))
         return parts
 
-    def _levels(self, model: Json) -> Table:
-        rows = []
-        for one in model["levels"]:
-            optimal = one["optimal"]
-            cells: list[Cell | str] = [
-                *(share(one["top"][k]) for k in ("1", "5", "10")),
-                amount(one["lift"]),
-                amount(one["risk"]),
-                _attacker(one.get("strongest") or {}),
-                one["tier"],
-                _bound(one["bound"]),
-                _bound(None if optimal is None else optimal["high"]),
-            ]
-            rows.append((f"{one['sigma']:.4g}{'' if one['asked'] else ' ·'}", cells))
-        keys = ("lift", "lift_worst", "strongest", "tier", "bound", "optimal")
-        heads = ["sigma", "Top-1", "Top-5", "Top-10", *(say(f"vectors.head.{k}") for k in keys)]
-        return Table(self._title("vectors.levels", model), heads, rows, say("vectors.levels.note"))
-
-    def _attackers(self, model: Json) -> list[Part]:
-        asked = [level for level in model["levels"] if level["asked"]]
-        found = [{_attacker(one): one for one in level.get("attacks", [])} for level in asked]
-        names = {name: one["knows"] for level in found for name, one in level.items()}
-        rows = [
+    def _levels(self, model: VectorModel) -> Table:
+        columns: list[Column] = [(f"Top-{k}", f"top.{k}") for k in (1, 5, 10)]
+        columns += [
+            "lift",
+            "lift_worst=risk",
+            (say("vectors.head.strongest"), lambda level: _attacker(level.strongest)),
+            "tier",
+            (say("vectors.head.bound"), lambda level: _bound(level.bound)),
             (
-                f"{name} ({say('vectors.knows', what=knows)})",
-                [amount(level[name]["estimate"]) if name in level else "–" for level in found],
-            )
-            for name, knows in names.items()
+                say("vectors.head.optimal"),
+                lambda level: _bound(level.optimal and level.optimal.high),
+            ),
+        ]
+        rows = [(f"{one.sigma:.4g}{'' if one.asked else ' ·'}", one) for one in model.levels]
+        title, note = self._title("vectors.levels", model), say("vectors.levels.note")
+        return table(title, "sigma", rows, columns, "vectors.head.", note)
+
+    def _attackers(self, model: VectorModel) -> list[Part]:
+        asked = [level for level in model.levels if level.asked]
+        found = [{_attacker(one): one for one in level.attacks} for level in asked]
+        knows = {name: one.knows for level in found for name, one in level.items()}
+        rows = [
+            (f"{name} ({say('vectors.knows', what=what)})", name) for name, what in knows.items()
         ]
         if not rows:
             return []
-        heads = [say("vectors.head.attacker"), *(f"sigma {one['sigma']:.4g}" for one in asked)]
-        title = self._title("vectors.attackers", model)
-        return [Table(title, heads, rows, say("vectors.attackers.note"))]
 
-    def _detail(self, model: Json) -> list[Part]:
+        def lift(level: Mapping[str, Any], name: str) -> Cell | str:
+            return amount(level[name].estimate) if name in level else "–"
+
+        columns: list[Column] = [
+            (f"sigma {level.sigma:.4g}", partial(lift, by_name))
+            for level, by_name in zip(asked, found, strict=True)
+        ]
+        title, note = self._title("vectors.attackers", model), say("vectors.attackers.note")
+        return [table(title, say("vectors.head.attacker"), rows, columns, note=note)]
+
+    def _detail(self, mine: Sequence[VectorCandidate]) -> list[Part]:
         """The recommended candidate of a model in one place."""
-        wanted = ("noise-recommended", f"{model['name']}: noise-recommended")
-        listed = self.plain["candidates"]
-        found = next((one for one in listed if one["name"] in wanted), None)
+        found = next((one for one in mine if self.short_name(one) == "noise-recommended"), None)
         if found is None:
             return []
         rows = [
-            (say("vectors.detail.noise"), ", ".join(" ".join(p) for p in facts(found["settings"]))),
-            (say("vectors.head.strongest"), _attacker(found.get("risk_from") or {})),
-            ("Top-1", str(share(found["top_1"]))),
-            (say("vectors.head.lift"), f"{amount(found['risk'])}, {found['tier']}"),
-            (say("vectors.head.bound"), _bound(found["bound"])),
-            (say("utility"), str(auc(found["utility"]))),
-            (say("vectors.detail.lost"), str(auc(found["utility_loss"]))),
+            (say("vectors.detail.noise"), ", ".join(" ".join(p) for p in facts(found.settings))),
+            (say("vectors.head.strongest"), _attacker(found.risk_from)),
+            ("Top-1", str(share(found.top_1))),
+            (say("vectors.head.lift"), f"{amount(found.risk)}, {found.tier}"),
+            (say("vectors.head.bound"), _bound(found.bound)),
+            (say("utility"), str(auc(found.utility))),
+            (say("vectors.detail.lost"), str(auc(found.utility_loss))),
         ]
         return [Facts(rows, title=say("vectors.detail"))]
 
-    def _utility(self, model: Json, charts: Mapping[str, Chart]) -> list[Part]:
-        found = model["utility"]
-        if "refused" in found:
-            return [Words(found["refused"], "note")]
-        rows = []
-        for one in found["levels"]:
-            smoothed = one.get("smoothed") or {}
-            cells: list[Cell | str] = [auc(one["value"]), share(one["accuracy"])]
-            cells.append(number(one.get("f1")))
-            cells += [number(smoothed.get(key)) for key in ("brier", "log_loss", "ece")]
-            rows.append((f"{one['sigma']:.4g}", cells))
-        keys = ("draw", "accuracy", "f1", "brier", "log_loss", "ece")
-        heads = ["sigma", *(say(f"vectors.head.{k}", measure=found["measure"]) for k in keys)]
+    def _utility(self, model: VectorModel, charts: Mapping[str, Chart]) -> list[Part]:
+        found = model.utility
+        if isinstance(found, Refusal):
+            return [Words(found.reason, "note")]
+        columns: list[Column] = [(say("vectors.head.draw", measure=found.measure), "value")]
+        columns += ["accuracy", "f1=counts.f1"]
+        columns += [f"{key}=smoothed.{key}" for key in ("brier", "log_loss", "ece")]
         note = say("vectors.utility.note")
-        if found.get("closed_form"):
-            smoothed = str(auc(found["smoothed"]))
-            note += " " + say("vectors.closed", measure=found["measure"], value=smoothed)
-        parts: list[Part] = [*_named(charts, "utility")]
-        parts.append(Table(self._title("vectors.utility", model), heads, rows, note))
-        if model["surface"]:
-            cells_of = [
-                (
-                    f"{one['sigma']:g}",
-                    [
-                        Cell("estimate", grouped(one["draws"])),
-                        Cell("estimate", f"{one['effective']:.3g}"),
-                        amount(one["lift"]),
-                        auc(one["utility"]),
-                    ],
-                )
-                for one in model["surface"]
-            ]
-            heads = ["sigma", *(say(f"vectors.head.{k}") for k in ("m", "sqrt", "lift", "mean"))]
-            parts += [chart for name, chart in charts.items() if name.startswith("surface")]
-            title = self._title("vectors.surface", model)
-            parts.append(Table(title, heads, cells_of, say("vectors.surface.note")))
+        if found.closed_form:
+            smoothed = str(auc(found.smoothed))
+            note += " " + say("vectors.closed", measure=found.measure, value=smoothed)
+        title, head = self._title("vectors.utility", model), "vectors.head."
+        rows: list[tuple[str, Any]] = [(f"{one.sigma:.4g}", one) for one in found.levels]
+        parts = [*_drawn(charts, "utility"), table(title, "sigma", rows, columns, head, note)]
+        if model.surface:
+            columns = ["m=draws", "sqrt=effective", "lift", "mean=utility"]
+            rows = [(f"{one.sigma:g}", one) for one in model.surface]
+            title, note = self._title("vectors.surface", model), say("vectors.surface.note")
+            parts += _drawn(charts, "surface")
+            parts.append(table(title, "sigma", rows, columns, head, note))
         return parts
 
-    def _radii(self, model: Json, charts: Mapping[str, Chart]) -> list[Part]:
-        radii = model["radii"]
-        near = [(metric, _apart(apart)) for metric, apart in model["geometry"].items()]
-        rms = f"{model['scale']['rms']:.4g}"
+    def _radii(self, model: VectorModel, charts: Mapping[str, Chart]) -> list[Part]:
+        radii = model.radii
+        near = [(metric, _apart(apart)) for metric, apart in model.geometry.items()]
+        rms = f"{model.scale['rms']:.4g}"
         distances = Facts(near, title=say("vectors.distance", rms=rms))
-        if "refused" in radii:
-            return [Words(radii["refused"], "note"), distances]
-        named = (
-            [] if radii["closed_form"] is None else [(say("radii.closed"), radii["closed_form"])]
-        )
-        named += [(say("radii.draws", sigma=f"{one['sigma']:g}"), one) for one in radii["sampled"]]
-        rows = [
-            (
-                name,
-                [
-                    *(number(one[key]) for key in ("mean", "median", "most", "cap")),
-                    Cell("estimate", share_words(one["abstained"], 3)),
-                ],
-            )
-            for name, one in named
-        ]
-        keys = ("by", "mean_radius", "median_radius", "most", "cap", "abstained")
-        heads = [say(f"vectors.head.{key}") for key in keys]
-        note = say("vectors.radii.note", n=grouped(radii["points"]))
+        if isinstance(radii, Refusal):
+            return [Words(radii.reason, "note"), distances]
+        rows = [(say("radii.closed"), radii.closed_form)] if radii.closed_form else []
+        rows += [(say("radii.draws", sigma=f"{one.sigma:g}"), one) for one in radii.sampled]
+        columns = ("mean_radius=mean", "median_radius=median", "most", "cap", "abstained")
+        note = say("vectors.radii.note", n=grouped(radii.points))
+        title, first = self._title("vectors.radii", model), say("vectors.head.by")
         return [
             Words(say("vectors.radii.warning"), "warning"),
-            *_named(charts, "certified"),
-            *(chart for name, chart in charts.items() if name.startswith("radii")),
-            Table(self._title("vectors.radii", model), heads, rows, note),
+            *_drawn(charts, "certified"),
+            *_drawn(charts, "radii"),
+            table(title, first, rows, columns, "vectors.head.", note),
             distances,
         ]
 
 
-def _named(charts: Mapping[str, Chart], name: str) -> list[Part]:
-    return [charts[name]] if name in charts else []
+def _drawn(charts: Mapping[str, Chart], name: str) -> list[Part]:
+    """The chart of a name, or the numbered ones of it."""
+    return [chart for key, chart in charts.items() if key == name or key.startswith(f"{name}-")]
 
 
-def _controls(model: Json) -> list[tuple[str, str]]:
-    found = dict(model["controls"])
-    open_set, lifts = found.pop("open_set"), found.pop("permuted_lift")
+def _controls(found: Controls) -> list[tuple[str, str]]:
+    lifts, open_set = found.permuted_lift, found.open_set
     rows = [(say("vectors.permuted", name=name), str(amount(lift))) for name, lift in lifts.items()]
-    if "refused" in open_set:
+    if isinstance(open_set, Refusal):
         rows.append((say("vectors.strangers"), str(share(open_set))))
     else:
-        aim = percent(open_set["aimed_at"])
+        aim = percent(open_set.aimed_at)
         rows += [
-            (say("vectors.false_match", aim=aim), str(share(open_set["false_match"]))),
-            (say("vectors.open_right"), str(share(open_set["identified"]))),
-            (say("vectors.open_wrong"), str(share(open_set["misnamed"]))),
+            (say("vectors.false_match", aim=aim), str(share(open_set.false_match))),
+            (say("vectors.open_right"), str(share(open_set.identified))),
+            (say("vectors.open_wrong"), str(share(open_set.misnamed))),
         ]
-    return rows + facts(found)
+    said = {"conditioning": found.conditioning}
+    said |= {} if found.shared_inputs is None else {"shared_inputs": found.shared_inputs}
+    return rows + facts(said)
 
 
-def _attacker(found: Json) -> str:
-    if not found:
+def _attacker(found: Any) -> str:
+    """The name of an attack, and the view where it is not the release itself."""
+    if found is None or not found.attack:
         return "–"
-    if found.get("view") == "release":
-        return str(found["attack"])
-    return say("vectors.attack_on", attack=found["attack"], view=found["view"])
+    if found.view == "release":
+        return str(found.attack)
+    return say("vectors.attack_on", attack=found.attack, view=found.view)
 
 
-def _apart(apart: Json) -> str:
-    if not apart:
+def _apart(apart: Spread | None) -> str:
+    if apart is None:
         return "–"
-    ends = {key: significant(apart[key]) for key in ("low", "high")}
-    return f"{significant(apart['median'])} ({say('range', **ends)})"
+    ends = {"low": significant(apart.low), "high": significant(apart.high)}
+    return f"{significant(apart.median)} ({say('range', **ends)})"
 
 
 def _bound(value: float | None) -> str:

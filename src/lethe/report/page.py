@@ -20,7 +20,7 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.rules import joint_outcome
 from lethe.files import write_whole
 from lethe.report.catalogue import say
-from lethe.report.sections import Chart, Section, Table, charts
+from lethe.report.sections import Chart, Column, Section, Table, charts, table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -90,24 +90,18 @@ def together(releases: Sequence[Release], titles: Sequence[str]) -> Together:
         # A pass of some is no pass of the system.
         joint = outcome("not-tested", 0) if joint.code == "pass" else joint
         lead.insert(0, say("several.unlimited", some=left, n=len(codes)))
-    rows = [
-        (
-            title,
-            [
-                say(f"level.{one.first.level}") if one.first.level else "–",
-                one.first.headline,
-                one.first.outcome.words,
-            ],
-        )
-        for title, one in zip(titles, releases, strict=True)
+    columns: list[Column] = [
+        (say("several.severity"), lambda one: say(f"level.{one.level}") if one.level else "–"),
+        (say("several.worst"), "headline"),
+        (say("several.outcome"), lambda one: one.outcome.words),
     ]
-    heads = [say(f"several.{key}") for key in ("release", "severity", "worst", "outcome")]
+    rows = [(title, one.first) for title, one in zip(titles, releases, strict=True)]
     return Together(
         releases[worst].first.level,
         joint,
         releases[worst].first.headline,
         " ".join(lead),
-        Table(say("several.table"), heads, rows),
+        table(say("several.table"), say("several.release"), rows, columns),
     )
 
 

@@ -11,7 +11,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.guarantee import Guarantee
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
-from lethe.report.numbers import Cell, percent, share
+from lethe.report.numbers import Cell, decimals, percent, share
 from lethe.report.sections import Column, Folded, Part, Table, Words, named, table
 from lethe.report.severity import judged_rates
 from lethe.report.static_svg import (
@@ -38,9 +38,7 @@ class Pair(NamedTuple):
         proven: epsilon of its guarantee.
         delta: of the same.
         tpr: what the strongest attack reached, an estimate.
-        low: epsilon that its lower limit shows, >= 0.
-        value: the same of the point estimate; None if the TPR is not above delta.
-        high: the same of its upper limit; it is no upper limit of epsilon.
+        shown: epsilon that it and its limits show; its upper limit is none of epsilon.
     """
 
     name: str
@@ -48,9 +46,12 @@ class Pair(NamedTuple):
     proven: float
     delta: float
     tpr: Estimate
-    low: float
-    value: float | None
-    high: float | None
+    shown: Estimate
+
+    @property
+    def low(self) -> float:
+        """Epsilon that the lower limit of the rate shows, >= 0."""
+        return max(self.shown.low or 0.0, 0.0)
 
     @property
     def contradicts(self) -> bool:
@@ -58,7 +59,7 @@ class Pair(NamedTuple):
         return self.low > self.proven
 
 
-def pairs(document: Document[Any]) -> list[Pair]:
+def pairs(document: Document[Any, Any, Any]) -> list[Pair]:
     """Every candidate with a proven epsilon, at every false positive rate that was measured.
 
     (epsilon, delta)-DP gives TPR <= e^epsilon FPR + delta for every attack (Wasserman and Zhou
@@ -87,7 +88,7 @@ def shown_epsilon(share: float, fpr: float, delta: float) -> float | None:
     return math.log((share - delta) / fpr) if share > delta else None
 
 
-def proven_beside_measured(document: Document[Any]) -> list[Part]:
+def proven_beside_measured(document: Document[Any, Any, Any]) -> list[Part]:
     """Words, a figure and its table; nothing where no candidate has both numbers."""
     found = pairs(document)
     if not found:
@@ -107,13 +108,9 @@ def proven_beside_measured(document: Document[Any]) -> list[Part]:
 
 
 def _pair(name: str, fpr: float, guarantee: Guarantee, tpr: Estimate) -> Pair:
-    numbers = guarantee.parameters
-    delta = float(numbers.get("delta", 0.0))
-    low, value, high = (
-        None if end is None else shown_epsilon(end, fpr, delta)
-        for end in (tpr.low, tpr.value, tpr.high)
-    )
-    return Pair(name, fpr, float(numbers["epsilon"]), delta, tpr, max(low or 0.0, 0.0), value, high)
+    epsilon, delta = guarantee.parameters["epsilon"], guarantee.parameters.get("delta", 0.0)
+    shown = tpr.mapped(lambda share: shown_epsilon(share, fpr, delta))
+    return Pair(name, fpr, epsilon, delta, tpr, shown)
 
 
 def _claim(one: Pair) -> Cell:
@@ -121,15 +118,14 @@ def _claim(one: Pair) -> Cell:
 
 
 def _table(found: Sequence[Pair]) -> Table:
-    heads = {key: say(f"epsilons.head.{key}") for key in ("option", "fpr", "tpr", "low", "proven")}
     columns: list[Column] = [
-        (heads["fpr"], lambda one: percent(one.fpr)),
-        (heads["tpr"], lambda one: share(one.tpr)),
-        (heads["low"], lambda one: Cell("estimate", f"{one.low:.3f}")),
-        (heads["proven"], _claim),
+        (say("epsilons.head.fpr"), lambda one: percent(one.fpr)),
+        (say("epsilons.head.tpr"), lambda one: share(one.tpr)),
+        (say("epsilons.head.low"), lambda one: decimals(one.low)),
+        (say("epsilons.head.proven"), _claim),
     ]
     title, note = say("epsilons.table"), say("epsilons.note")
-    return table(title, heads["option"], named(found), columns, note=note)
+    return table(title, say("epsilons.head.option"), named(found), columns, note=note)
 
 
 def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:
@@ -138,9 +134,8 @@ def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:
         [f"{slots.put(one.name, 28)}, {percent(one.fpr)}" for one in found]
     )
     for at, one in enumerate(found):
-        low, value, high = (
-            max(end or _LEAST, _LEAST) for end in (one.low, one.value, one.high or one.value)
-        )
+        ends = (one.low, one.shown.value, one.shown.high or one.shown.value)
+        low, value, high = (max(end or _LEAST, _LEAST) for end in ends)
         axes.plot([low, high], [-at, -at], color=COLOURS["before"], lw=1.4)
         labels = say("chart.observed"), say("chart.epsilons.low")
         limit_and_value(axes, at, low, value, labels, 5)
@@ -153,7 +148,7 @@ def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:
             label=say("chart.epsilons.proven") if at == 0 else "",
         )
     axes.set_xscale("log")
-    most = max(max(one.proven, one.high or 0.0) for one in found)
+    most = max(max(one.proven, one.shown.high or 0.0) for one in found)
     axes.set_xlim(_LEAST * 0.9, most * 1.6)
     ticks = [0.02 * 10**power * step for power in range(6) for step in (1, 2.5, 5)]
     ticks = [tick for tick in ticks if tick <= most * 1.6]

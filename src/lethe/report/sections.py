@@ -6,10 +6,11 @@ Rooms fill these; a renderer of any medium prints them and asks for nothing else
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from dataclasses import dataclass, is_dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, get_args, get_origin, get_type_hints
 
-from lethe.evidence.plain import unit_of
+from lethe.evidence.estimate import Refusal
+from lethe.evidence.plain import described
 from lethe.report.catalogue import say
 from lethe.report.numbers import UNITS, Cell
 
@@ -103,8 +104,10 @@ class Table:
         return [False, *columns]
 
 
-Column = str | tuple[str, Callable[[Any], Cell | str]]
-"""Of a table over results: a field, printed as its unit says, or a heading and how to print."""
+Column = str | tuple[str, str | Callable[[Any], Cell | str]]
+"""Of a table over results: a heading, and the path to a number (see `unit_of`), printed as its unit
+says, or how to print a row. A path alone is the key of its heading, too; ``key=path`` has another.
+"""
 
 
 def table(
@@ -129,14 +132,53 @@ def table(
     """
 
     def reader(column: Column) -> tuple[str, Callable[[Any], Cell | str]]:
-        if isinstance(column, tuple):
-            return column
-        form = units[unit_of(type(rows[0][1]), column)] if rows else str
-        return say(heads + column), lambda row: form(getattr(row, column))
+        if isinstance(column, str):
+            key, _, path = column.partition("=")
+            column = say(heads + key), path or key
+        head, how = column
+        if not isinstance(how, str):
+            return head, how
+        form = units[unit_of(type(rows[0][1]), how)] if rows else str
+        return head, lambda row: form(value_of(row, how))
 
     listed = [reader(column) for column in columns]
     made = [(name, [read(row) for _, read in listed]) for name, row in rows]
     return Table(title, [first, *(head for head, _ in listed)], made, note)
+
+
+def unit_of(kind: Any, path: str) -> str:
+    """The unit of a field or property, such as ``share``; empty where its type says none.
+
+    Args:
+        path: a name, or names and keys on the way to a number, such as ``calibrated.match``.
+
+    >>> unit_of(Facts, "title")  # a text has none
+    ''
+    """
+    for name in path.split("."):
+        known = [kind, *(part for part in get_args(kind) if part is not Refusal)]
+        if several := [part for part in known if get_origin(part) in (Mapping, Sequence)]:
+            kind = get_args(several[0])[-1]
+            continue
+        owner: Any = next(part for part in known if is_dataclass(part))
+        if isinstance(made := getattr(owner, name, None), property):
+            kind = get_type_hints(made.fget, include_extras=True)["return"]
+        else:
+            kind = next(hint for field, _, hint, _ in described(owner) if field == name)
+    known = [kind, *get_args(kind)]
+    return next((hint.__metadata__[0] for hint in known if hasattr(hint, "__metadata__")), "")
+
+
+def value_of(result: Any, path: str) -> Any:
+    """What stands there, see `unit_of`; None where there is nothing on the way."""
+    for name in path.split("."):
+        if isinstance(result, Mapping):
+            result = result.get(int(name) if name.isdigit() else name)
+        elif isinstance(result, Sequence):
+            result = result[int(name)]
+        else:
+            result = getattr(result, name, None)
+    return result
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ for a share of people or records; it depends on its confidence limits alone and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,22 +52,13 @@ def severity(share: Measured | None, chance: float) -> str:
     return "moderate" if high >= MODERATE_FROM else "low"
 
 
-def worst_severity(found: Sequence[str]) -> str:
-    """The worst of several; "" where none has one."""
-    known = [one for one in found if one]
-    return max(known, key=LEVELS.index) if known else ""
-
-
 def advantage(auc: Estimate) -> Estimate:
     """An AUC as a share: the membership advantage 2 AUC - 1 (Yeom et al. 2018), chance 0.
 
     >>> advantage(Estimate(0.75, 0.5, 1.0, 0.95, "", 100)).value
     0.5
     """
-    value, low, high = (
-        None if end is None else 2 * end - 1 for end in (auc.value, auc.low, auc.high)
-    )
-    return Estimate(value, low, high, auc.confidence, auc.method, auc.n)
+    return auc.mapped(lambda end: 2 * end - 1)
 
 
 @dataclass(frozen=True)
@@ -125,7 +116,7 @@ def risk_fpr(candidate: CandidateRow) -> float | None:
     return None
 
 
-def not_tested(document: Document[Any]) -> list[str]:
+def not_tested(document: Document[Any, Any, Any]) -> list[str]:
     """What was not run, and why; attacks with one reason together, the short groups first."""
     groups: dict[str, list[str]] = {}
     for rule in document.rules:

@@ -311,15 +311,14 @@ def band(
     Args:
         axes: to draw on.
         places: on the x axis.
-        measured: estimates, or `to_json()` of each; a limit that is None is drawn at the value.
+        measured: estimates; a limit that is None is drawn at the value.
         colour: a name in `COLOURS`.
         dashes: a name in `DASHES`.
         label: in the legend.
         logarithmic: the axis has no place for 0: lower limits end at a twentieth of the value.
     """
     values, low, high = (
-        [row[end] if isinstance(row, Mapping) else getattr(row, end) for row in measured]
-        for end in ("value", "low", "high")
+        [getattr(row, end) for row in measured] for end in ("value", "low", "high")
     )
     high = [value if end is None else end for value, end in zip(values, high, strict=True)]
     if logarithmic:

@@ -28,7 +28,7 @@ class Utility:
     def loss_cell(self, found: Measured | None) -> Cell:
         """A utility lost for a table, in points where utility is a share."""
         if self.shares and isinstance(found, Estimate):
-            return decimals(_times(found, 100), 2)
+            return decimals(found.mapped(lambda end: 100 * end), 2)
         return decimals(found)
 
     @property
@@ -43,7 +43,7 @@ class Utility:
 
     def loss(self, found: Estimate) -> str:
         """``0.4 points of accuracy (−0.2 to 0.9)``."""
-        scaled = _times(found, 100 if self.shares else 1)
+        scaled = found.mapped(lambda end: (100 if self.shares else 1) * end)
         value, low, high = (
             None if end is None else significant(end, 2)
             for end in (scaled.value, scaled.low, scaled.high)
@@ -52,10 +52,3 @@ class Utility:
         said = say(key, value=value, name=self.name)
         spread = low and high and not low == value == high
         return f"{said} ({say('range', low=low, high=high)})" if spread else said
-
-
-def _times(found: Estimate, times: float) -> Estimate:
-    value, low, high = (
-        None if end is None else times * end for end in (found.value, found.low, found.high)
-    )
-    return Estimate(value, low, high, found.confidence, found.method, found.n)

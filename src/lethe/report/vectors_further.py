@@ -13,24 +13,24 @@ from lethe.evidence.of_vectors import (
     Grouping,
     Inference,
     Retrieved,
+    Scored,
     SinglingOut,
     TwoReleases,
+    VectorModel,
+    Verification,
 )
-from lethe.evidence.plain import read
 from lethe.report.catalogue import say
 from lethe.report.numbers import (
-    Cell,
     amount,
     facts,
     grouped,
-    number,
     percent,
     range_words,
     rate,
     share,
     share_words,
 )
-from lethe.report.sections import Chart, Facts, Folded, Part, Row, Table, Words
+from lethe.report.sections import Chart, Column, Facts, Folded, Part, Table, Words, named, table
 from lethe.report.static_svg import (
     COLOURS,
     DASHES,
@@ -47,35 +47,30 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Json = Mapping[str, Any]
+    from lethe.report.of_vectors import VectorCandidate
 
 _STYLES = (("before", "solid"), ("after", "dashed"), ("ink", "chain"), ("muted", "dotted"))
 _TICKS = (0.0001, 0.001, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 0.95)
 
 
-def of_candidates(model: Json, candidates: Sequence[Json], several: bool) -> list[Json]:
-    """The candidates of one model, the release as it is first."""
-    lead = f"{model['name']}: "
-    return [one for one in candidates if not several or one["name"].startswith(lead)]
-
-
-def further_charts(model: Json, mine: Sequence[Json], prefix: str) -> dict[str, Chart]:
+def further_charts(
+    model: VectorModel, mine: Sequence[VectorCandidate], prefix: str
+) -> dict[str, Chart]:
     """Figures of what was asked for beyond the attack, by name."""
-    first = (mine[0].get("verification") or {}) if mine else {}
-    curves = read(Beyond, model).singling_out
-    found = charts_of_data({"det": det}, first, prefix)
+    first, curves = mine[0].verification if mine else None, model.further.singling_out
+    found = {} if first is None else charts_of_data({"det": det}, first, prefix)
     return found if curves is None else found | charts_of_data(_CURVES, curves, prefix)
 
 
-def det(found: Json, slots: Slots) -> Figure | None:
+def det(found: Scored, slots: Slots) -> Figure | None:
     """False non-match against false match, both on normal deviates, of three attackers."""
     from scipy.special import ndtri
 
-    rows = [one for one in found.get("attacks", ()) if one.get("missed")]
+    rows = [one for one in found.attacks if one.missed]
     if not rows:
         return None
-    best = sorted(rows, key=lambda one: one["eer"]["value"])[:1]
-    chosen = [one for one in rows if one["name"] in ("cosine", "plda")]
+    best = sorted(rows, key=lambda one: getattr(one.eer, "value", 1.0))[:1]
+    chosen = [one for one in rows if one.name in ("cosine", "plda")]
     chosen += [one for one in best if one not in chosen]
     figure, axes = new_axes(*SIZE, MARGINS)
     low, high = 0.0005, 0.9995
@@ -84,11 +79,11 @@ def det(found: Json, slots: Slots) -> Figure | None:
         return float(ndtri(min(max(share, low), high)))
 
     for one, (colour, dashes) in zip(chosen, _STYLES, strict=False):
-        pairs = list(zip(found["fprs"], one["missed"], strict=True))[:-1]
+        pairs = list(zip(found.fprs, one.missed, strict=True))[:-1]
         x = [place(fpr) for fpr, _ in pairs]
         lines = [[place(limits[at]) for _, limits in pairs] for at in range(3)]
         axes.fill_between(x, lines[1], lines[2], color=COLOURS[colour], alpha=0.15, lw=0)
-        axes.plot(x, lines[0], color=COLOURS[colour], dashes=DASHES[dashes], label=one["name"])
+        axes.plot(x, lines[0], color=COLOURS[colour], dashes=DASHES[dashes], label=one.name)
     axes.plot([place(low), place(high)], [place(high), place(low)], color=COLOURS["muted"], lw=0.8)
     axes.plot([place(low), 0], [place(low), 0], color=COLOURS["muted"], lw=0.6)
     inside = [tick for tick in _TICKS if low <= tick <= high]
@@ -105,7 +100,7 @@ def _drawn(rows: Sequence[Any], x: str, y: str, axes: Axes, logarithmic: bool = 
     for name, (colour, dashes) in zip(names, _STYLES, strict=False):
         mine = [row for row in rows if row.name == name]
         at = [math.log10(getattr(row, x)) for row in mine]
-        measured = [vars(getattr(row, y)) for row in mine]
+        measured = [getattr(row, y) for row in mine]
         band(axes, at, measured, colour, dashes, name, logarithmic=logarithmic)
     ticks = sorted({getattr(row, x) for row in rows})
     shown: list[int] = []
@@ -157,23 +152,25 @@ _CURVES: Mapping[str, Callable[[SinglingOut, Slots], Figure | None]] = {
 }
 
 
-def further_parts(model: Json, mine: Sequence[Json], charts: Mapping[str, Chart]) -> list[Part]:
+def further_parts(
+    further: Beyond, mine: Sequence[VectorCandidate], charts: Mapping[str, Chart]
+) -> list[Part]:
     """Everything of one model that was asked for beyond the attack; nothing where nothing was."""
     parts: list[Part] = []
-    further = read(Beyond, model)
-    if mine and mine[0].get("verification"):
+    if mine and mine[0].verification:
         parts += [charts[name] for name in ("det", "matched") if name in charts]
         parts.append(_options(mine))
-        parts.append(Folded(say("verify.details"), _verification(further, mine[0], charts)))
+        details = _verification(further, mine[0].verification, charts)
+        parts.append(Folded(say("verify.details"), details))
     parts += _attributes(further, mine)
     return [*parts, *_two_releases(further.two_releases), *_texts(further.texts)]
 
 
-def also_found(models: Sequence[Json], candidate: Json) -> str:
+def also_found(models: Sequence[VectorModel], candidate: VectorCandidate) -> str:
     """What else was shown, in sentences: links to another release, attributes; may be empty."""
     said = []
     for model in models:
-        releases = read(Beyond, model).two_releases
+        releases = model.further.two_releases
         linked = (releases.results if releases else None) or ()
         shown = [(one.top_1.low or 0.0, one) for one in linked if (one.lift.low or 0.0) > 1]
         if releases and shown:
@@ -185,16 +182,11 @@ def also_found(models: Sequence[Json], candidate: Json) -> str:
             )[1]
             found, known = _with_limits(best.top_1), share_words(best.share)
             said.append(say("also.linked", share=found, other=releases.other, known=known))
-    for inference in _inferences(candidate):
+    for inference in candidate.attributes or ():
         gain = inference.gain
         if isinstance(gain, Estimate) and (gain.low or 0.0) > 0:
             said.append(say("also.attribute", name=inference.name, gain=_with_limits(gain)))
     return " ".join(said)
-
-
-def _inferences(candidate: Json) -> Sequence[Inference]:
-    found: Sequence[Inference] = read(Sequence[Inference], candidate.get("attributes") or ())
-    return found
 
 
 def _with_limits(found: Estimate) -> str:
@@ -202,40 +194,33 @@ def _with_limits(found: Estimate) -> str:
     return f"{share_words(found.value or 0.0)} ({range_words(found)})"
 
 
-def _options(mine: Sequence[Json]) -> Table:
+def _options(mine: Sequence[VectorCandidate]) -> Table:
     """Every option and the strongest verification of it."""
-    rows: list[Row] = []
-    for one in mine:
-        found = one.get("verification")
-        if not found:
-            continue
-        worst = found["worst"]
-        cells: list[Cell | str] = [
-            rate(one["utility"]),
-            str(worst["eer"].get("attack") or "–"),
-            share(worst["eer"]),
-            *(rate(worst[key]) for key in ("min-cllr", "d-sys", "disclosure")),
-        ]
-        rows.append((one["name"], cells))
-    keys = ("option", "utility", "strongest", "eer", "min_cllr", "d_sys", "disclosure")
-    heads = [say(f"verify.head.{key}") for key in keys]
-    return Table(say("verify.options"), heads, rows, say("verify.options.note"))
+    worst, measured = "verification.worst.", ".measured"
+    columns: list[Column] = [
+        (say("verify.head.utility"), lambda one: rate(one.utility)),
+        (say("verify.head.strongest"), lambda one: one.verification.worst["eer"].attack or "–"),
+        (say("verify.head.eer"), lambda one: share(one.verification.worst["eer"].measured)),
+        f"min_cllr={worst}min-cllr{measured}",
+        f"d_sys={worst}d-sys{measured}",
+        f"disclosure={worst}disclosure{measured}",
+    ]
+    rows = [(one.name, one) for one in mine if one.verification]
+    title, first = say("verify.options"), say("verify.head.option")
+    return table(title, first, rows, columns, "verify.head.", say("verify.options.note"))
 
 
-def _verification(further: Beyond, first: Json, charts: Mapping[str, Chart]) -> list[Part]:
+def _verification(further: Beyond, first: Scored, charts: Mapping[str, Chart]) -> list[Part]:
     """Every attacker on the release as it is, and how singling out grows."""
-    rows: list[Row] = []
-    for one in first["verification"]["attacks"]:
-        cells: list[Cell | str] = [
-            share(one["eer"]),
-            *(rate(one[key]) for key in ("cllr", "min_cllr", "linkability", "expected")),
-            amount(one["worst"]),
-            one["tag"] if one["valid"] else say("verify.invalid", why=one["why"]),
-        ]
-        rows.append((one["name"], cells))
-    keys = ("eer", "cllr", "min_cllr", "d_sys", "disclosure", "worst", "tag")
-    heads = [say("attack"), *(say(f"verify.head.{key}") for key in keys)]
-    parts: list[Part] = [Table(say("verify.attackers"), heads, rows, say("verify.attackers.note"))]
+
+    def tag(one: Verification) -> str:
+        return one.tag if one.valid else say("verify.invalid", why=one.why)
+
+    columns: list[Column] = ["eer", "cllr", "min_cllr", "d_sys=linkability", "disclosure=expected"]
+    columns += ["worst", (say("verify.head.tag"), tag)]
+    title, note = say("verify.attackers"), say("verify.attackers.note")
+    rows = named(first.attacks)
+    parts: list[Part] = [table(title, say("attack"), rows, columns, "verify.head.", note)]
     control = [
         (one.name, str(share(Estimate(one.eer, one.low, one.high, 0.95, "", 0))))
         for one in further.verification_controls
@@ -249,55 +234,46 @@ def _verification(further: Beyond, first: Json, charts: Mapping[str, Chart]) -> 
         where = {"n": grouped(clusters.vectors), "people": grouped(clusters.people)}
         agreement = [
             (say("verify.clusters.found", **where), str(rate(clusters.agreement))),
-            (say("verify.clusters.chance"), str(number(clusters.permuted))),
+            (say("verify.clusters.chance"), str(amount(clusters.permuted))),
         ]
         parts.append(Facts(agreement, title=say("verify.clusters")))
     return parts
 
 
 def _curves(curves: SinglingOut) -> list[Part]:
-    parts: list[Part] = []
-    by_size = [
-        (f"{one.name}, {grouped(one.users)}", [share(one.top_1), amount(one.lift)])
-        for one in curves.sizes
-    ]
-    heads = [say("verify.head.people"), "Top-1", say("vectors.head.lift")]
-    parts.append(Table(say("verify.sizes"), heads, by_size, say("verify.sizes.note")))
+    title, note, first = say("verify.sizes"), say("verify.sizes.note"), say("verify.head.people")
+    columns: list[Column] = [("Top-1", "top_1"), (say("vectors.head.lift"), "lift")]
+    sizes = [(f"{one.name}, {grouped(one.users)}", one) for one in curves.sizes]
+    parts: list[Part] = [table(title, first, sizes, columns, note=note)]
     for key, listed in (("vectors", curves.vectors), ("enrolled", curves.enrolled)):
-        rows = [(f"{one.name}, {grouped(one.vectors)}", [share(one.top_1)]) for one in listed]
-        heads = [say(f"verify.head.{key}"), "Top-1"]
-        parts.append(Table(say(f"verify.{key}"), heads, rows))
+        rows = [(f"{one.name}, {grouped(one.vectors)}", one) for one in listed]
+        parts.append(table(say(f"verify.{key}"), say(f"verify.head.{key}"), rows, columns[:1]))
     return parts
 
 
-def _attributes(further: Beyond, mine: Sequence[Json]) -> list[Part]:
+def _attributes(further: Beyond, mine: Sequence[VectorCandidate]) -> list[Part]:
     """What each option gives away of each attribute."""
     parts: list[Part] = []
-    for first in _inferences(mine[0]) if mine else ():
-        name = first.name
-        rows: list[Row] = []
-        for option in mine:
-            found = next((x for x in _inferences(option) if x.name == name), None)
-            if found is None:
-                continue
-            cells: list[Cell | str] = [
-                share(found.gain),
-                found.strongest,
-                *(share(one.gain) for one in found.attacks[:2]),
-                *(share(one.balanced) for one in found.attacks[:2]),
-                number(found.attacks[0].auc),
-            ]
-            rows.append((option["name"], cells))
+    for first in (mine[0].attributes or ()) if mine else ():
+        rows = [
+            (option.name, inference)
+            for option in mine
+            for inference in option.attributes or ()
+            if inference.name == first.name
+        ]
         note = say(
             "attribute.note",
             people=grouped(first.people),
             majority=share_words(first.majority),
             kind=say(f"attribute.{first.kind}"),
         )
-        keys = ("gain", "strongest", "logistic", "network", "even", "even_network", "auc")
-        heads = [say("verify.head.option"), *(say(f"attribute.head.{key}") for key in keys)]
-        parts.append(Table(say("attribute.title", name=name), heads, rows, note))
-        parts.append(Facts(_beside(first), title=say("attribute.beside", name=name)))
+        columns: Sequence[Column] = (
+            *("gain", "strongest", "logistic=attacks.0.gain", "network=attacks.1.gain"),
+            *("even=attacks.0.balanced", "even_network=attacks.1.balanced", "auc=attacks.0.auc"),
+        )
+        title, head = say("attribute.title", name=first.name), say("verify.head.option")
+        parts.append(table(title, head, rows, columns, "attribute.head.", note))
+        parts.append(Facts(_beside(first), title=say("attribute.beside", name=first.name)))
     parts += [Words(attribute.refused, "note") for attribute in further.attributes_refused]
     return parts
 
@@ -316,21 +292,10 @@ def _two_releases(found: TwoReleases | None) -> list[Part]:
     title = say("releases.title", other=found.other)
     if found.refused:
         return [Words(f"{title}: {found.refused}", "note")]
-    rows = [
-        (
-            f"{one.method}, {share_words(one.share)}",
-            [
-                Cell("estimate", grouped(one.unknown)),
-                share(one.top_1),
-                amount(one.lift),
-                amount(one.permuted),
-            ],
-        )
-        for one in found.results or ()
-    ]
-    keys = ("known", "unknown", "top", "lift", "permuted")
-    heads = [say(f"releases.head.{key}") for key in keys]
-    parts: list[Part] = [Table(title, heads, rows, say("releases.note"))]
+    rows = [(f"{one.method}, {share_words(one.share)}", one) for one in found.results or ()]
+    columns = ("unknown", "top=top_1", "lift", "permuted")
+    first, note = say("releases.head.known"), say("releases.note")
+    parts: list[Part] = [table(title, first, rows, columns, "releases.head.", note)]
     if found.skipped:
         parts.append(Facts(facts(found.skipped), title=say("releases.skipped")))
     return parts
@@ -339,6 +304,8 @@ def _two_releases(found: TwoReleases | None) -> list[Part]:
 def _texts(found: Retrieved | None) -> list[Part]:
     if found is None:
         return []
-    rows = [(grouped(one.texts), [share(one.top_1), amount(one.lift)]) for one in found.sizes]
-    heads = [say("texts.head.size"), "Top-1", say("vectors.head.lift")]
-    return [Table(say("texts.title"), heads, rows, say("texts.note"))]
+    rows = [(grouped(one.texts), one) for one in found.sizes]
+    columns: list[Column] = [("Top-1", "top_1"), (say("vectors.head.lift"), "lift")]
+    return [
+        table(say("texts.title"), say("texts.head.size"), rows, columns, note=say("texts.note"))
+    ]

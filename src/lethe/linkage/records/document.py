@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
+from lethe.evidence.document import CheckRow
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_rows import (
     RecordsSection,
@@ -97,7 +98,7 @@ class RecordSubject(RowsSubject):
                 "fingerprint": _fingerprint(study),
             },
             attacks=_attacks(study, aux, settings),
-            not_run=_not_run(study, aux),
+            attacks_not_run=_not_run(study, aux),
             utility=utility_in_words(
                 settings, "counts by item and value, and by item and month, that are still right"
             ),
@@ -229,7 +230,7 @@ def _not_run(study: RecordStudy, aux: Auxiliary | None) -> list[Json]:
     return rows
 
 
-def _checks(study: RecordStudy) -> list[Json]:
+def _checks(study: RecordStudy) -> list[CheckRow]:
     first = study.simulated[0]
     match = study.candidates[0].measures["match"]
     answered = isinstance(match, Estimate) and match.value != 0
@@ -270,7 +271,7 @@ def _checks(study: RecordStudy) -> list[Json]:
     ]
 
 
-def _truth(aux: Auxiliary | None) -> list[Json]:
+def _truth(aux: Auxiliary | None) -> list[CheckRow]:
     """Whether known pairs that are named beyond doubt are named as the truth says."""
     counts = {} if aux is None else aux.rows.together.counts
     pairs, right, named, strange = (
@@ -286,7 +287,7 @@ def _truth(aux: Auxiliary | None) -> list[Json]:
     return [check("truth", "fail", detail)]
 
 
-def _power(study: RecordStudy) -> Json:
+def _power(study: RecordStudy) -> CheckRow:
     """What the audit could have seen of leaks that were planted into the release as it is."""
     base = study.candidates[0]
     sizes = {

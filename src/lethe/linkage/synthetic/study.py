@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
 from lethe.errors import InputError, NotMeasurable
+from lethe.evidence.document import CheckRow
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.of_rows import (
@@ -290,7 +291,6 @@ def _utility(
     return count_overlap(mine, theirs, groups, scale=scale)
 
 
-Json = dict[str, Any]
 _PAPER = "Giomi et al. (Anonymeter), PoPETs 2023"
 _PAPERS = {
     "identical": "identical match share, against a hold-out",
@@ -359,7 +359,7 @@ class SyntheticSubject(RowsSubject):
                 )
                 for key, found in study.attacks.items()
             ],
-            not_run=[
+            attacks_not_run=[
                 *({"name": key, "why": why} for key, why in study.skipped.items()),
                 {
                     "name": "membership inference on the generator",
@@ -448,7 +448,7 @@ def _section(study: SyntheticStudy, words: Sequence[str]) -> SyntheticSection:
     )
 
 
-def _checks(study: SyntheticStudy) -> list[Json]:
+def _checks(study: SyntheticStudy) -> list[CheckRow]:
     rows = []
     for result in results_of(study.attacks, study.knows):
         found = study.attacks[result.attack]

@@ -351,7 +351,7 @@ class TableSubject(RowsSubject):
                 "fingerprint": fingerprint_of(study),
             },
             attacks=_attacks(study, settings),
-            not_run=_not_run(study),
+            attacks_not_run=_not_run(study),
             utility=utility_in_words(settings, "two-way counts that are still right"),
             risk=_RISK,
             checks=[check(f"column {name}", "warn", detail) for name, detail in warnings_of(study)]

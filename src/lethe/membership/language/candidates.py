@@ -18,7 +18,6 @@ from lethe.evidence.of_language import (
     CanaryRow,
     EpsilonClaim,
     Extraction,
-    ExtractionRow,
     LanguageDetails,
     Pattern,
     Side,
@@ -139,7 +138,9 @@ class LanguageNumbers:
                     why = why or wrong_way(name, rates)
                 estimate = rates.auc if at is None else rates.tpr[at]
                 knows = "" if name == COMBINED else ATTACKS[name].threat
-                results.append(AttackResult(name, estimate, view, knows, not why, why))
+                results.append(
+                    AttackResult(name, estimate, view=view, knows=knows, valid=not why, why=why)
+                )
         return results
 
     @cached_property
@@ -349,14 +350,14 @@ class LanguageNumbers:
             here = flag & known
             people = texts.people[here]
 
-            def row(name: str, got: Bool, here: Bool = here, people: Any = people) -> ExtractionRow:
-                return ExtractionRow(name, share_of(got[here], people, sure))
+            def row(name: str, got: Bool, here: Bool = here, people: Any = people) -> TextGroup:
+                return TextGroup(name=name, share=share_of(got[here], people, sure))
 
             listed = [row("greedy, verbatim", measured.greedy)]
             if release.near is not None:
                 near = release.near[side]
                 share = share_of(near, np.arange(len(near)), sure)
-                listed.append(ExtractionRow("greedy, near-verbatim", share))
+                listed.append(TextGroup(name="greedy, near-verbatim", share=share))
             for n in self.settings.samples:
                 got = discoverable(measured.suffix, n, self.settings.chance)
                 listed.append(row(_tries(n), got))
@@ -391,7 +392,7 @@ class LanguageNumbers:
             here = rows & flag
             if here.any():
                 share = share_of(got[here], texts.people[here], self.settings.confidence)
-                found.append(TextGroup(name, int(here.sum()), share))
+                found.append(TextGroup(name=name, texts=int(here.sum()), share=share))
         return found
 
     def _patterns(self, release: Release) -> list[Pattern]:

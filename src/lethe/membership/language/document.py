@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from lethe.assess.run import Facts, Subject, Verdict, attack, check, outcome_words, run
-from lethe.evidence.document import ThreatModel
+from lethe.evidence.document import CheckRow, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
@@ -84,7 +84,7 @@ def moved(study: LanguageStudy) -> str:
     return f"membership fits the scores far better {order}: is it of these rows?" if order else ""
 
 
-def belongs(study: LanguageStudy) -> Json:
+def belongs(study: LanguageStudy) -> CheckRow:
     """Whether scores from another engine are of the texts that they are said to be of.
 
     A longer text has more tokens, and what the model finds unlikely its base finds unlikely too:
@@ -246,7 +246,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             None if marks is None else MarkShares(MARK_RATE, marks.member, marks.other),
         )
 
-    def _checks(self) -> list[Json]:
+    def _checks(self) -> list[CheckRow]:
         study, settings, blind = self.study, self.settings, self.study.blind
         detail = (
             f"{blind.rates.name}: p = {blind.p_value:.3g} among permutations of who was trained on"
@@ -254,8 +254,8 @@ class LanguageSubject(LanguageNumbers, Subject):
         status = "fail" if self.refused else "pass"
         found = [check("blind classifier", status, detail, None, blind.rates.auc)]
         if blind.tells and not self.refused:
-            waived = {"status": "warn", "detail": f"--accept {DRAWN_ALIKE}: {detail}"}
-            found = [{**found[0], **waived, "effect": "accepted"}]
+            said = f"--accept {DRAWN_ALIKE}: {detail}"
+            found = [replace(found[0], status="warn", detail=said, effect="accepted")]
         odd = [f"{one.name}: {name}" for one in study.releases for name in one.found.permuted]
         odd += [
             f"{one.name}, {view}: {name}"
@@ -288,17 +288,23 @@ class LanguageSubject(LanguageNumbers, Subject):
             turned = dict(pair for rates in views for pair in rates.items() if pair[1].turned)
             status = "fail" if one.trained_as_is else "warn"
             found += [
-                check("direction of scores", status, wrong_way(name, rates), one.name, rates.turned)
-                | {"attack": name}
+                CheckRow(
+                    "direction of scores",
+                    one.name,
+                    status,
+                    wrong_way(name, rates),
+                    name,
+                    rates.turned,
+                )
                 for name, rates in turned.items()
             ]
         found += [belongs(study)] if study.from_file else []
         if order := moved(study):
             found.append(check("membership belongs to the texts", "fail", order))
         seen = power(self.all_candidates[0].plants or (), settings.fprs(), "every single attack")
-        return [*found, seen.to_json(BASELINE)]
+        return [*found, seen.row(BASELINE)]
 
-    def _copies_found(self, release: Release) -> list[Json]:
+    def _copies_found(self, release: Release) -> list[CheckRow]:
         """Whether a model shows the canaries that stand several times: if not, was it trained so?
 
         A control of the whole audit, which nobody passes with the model of another training.
@@ -317,7 +323,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         few = rows.sum() < _FEW_CANARIES
         return [check(name, "warn" if excused or few else "fail", words, release.name)]
 
-    def _against_proof(self, release: Release) -> list[Json]:
+    def _against_proof(self, release: Release) -> list[CheckRow]:
         """What is proven must not be refuted by the canaries that stand once."""
         proven, rows = release.guarantee, self.canaries(release)
         low = epsilon_of(rows)

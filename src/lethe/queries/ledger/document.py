@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
+from lethe.evidence.document import CheckRow
 from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
@@ -185,7 +186,7 @@ def proven(status: Status, spent: Charge, assumed: Sequence[str] = ()) -> Guaran
     )
 
 
-def _checks(status: Status, checked: Verification, anchored: bool) -> list[Json]:
+def _checks(status: Status, checked: Verification, anchored: bool) -> list[CheckRow]:
     known = (
         "and the head kept elsewhere is in it" if anchored else "no head kept elsewhere was given"
     )

@@ -11,6 +11,7 @@ import numpy as np
 
 from lethe.assess.run import Facts, Subject, Verdict, attack, check, run
 from lethe.errors import InputError
+from lethe.evidence.document import CheckRow, NotRun
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
@@ -331,6 +332,9 @@ def _odd(study: Study) -> list[str]:
     return words
 
 
+_NOT_TRIED = NotRun(
+    "inputs that were not tried", "a black box has infinitely many; name yours with --neighbours"
+)
 _ATTACKS = (
     (
         "cells",
@@ -448,12 +452,7 @@ class MechanismSubject(Subject):
                 "fingerprint": self.code,
             },
             attacks=[attack(name, title, paper, "black box") for name, title, paper in _ATTACKS],
-            attacks_not_run=[
-                {
-                    "name": "inputs that were not tried",
-                    "why": "a black box has infinitely many; name yours with --neighbours",
-                }
-            ],
+            attacks_not_run=[_NOT_TRIED],
             utility="not measured",
             risk=settings.metric,
             operating_rule="a mechanism is judged by its claim.",
@@ -510,7 +509,7 @@ def _too_few(claim: Claim, needed: int | None) -> str:
     return text + "."
 
 
-def _checks(study: Study, within: Reach, settings: MechanismSettings) -> list[Json]:
+def _checks(study: Study, within: Reach, settings: MechanismSettings) -> list[CheckRow]:
     shared = study.reuse
     if not isinstance(shared, Estimate):
         status, detail = "warn", shared.reason

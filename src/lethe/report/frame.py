@@ -159,15 +159,11 @@ def _joined(metric: str, name: str) -> str:
 def _spent(ledger: Json) -> list[Row]:
     """The budget, exact: both limits are the number itself."""
     owners = [("", ledger), *((f"[{one['analyst']}]", one) for one in ledger["analysts"])]
-    return [
-        Row(
-            metric=f"{ledger['rule']}.{key}{label}",
-            value=owner[key]["amount"],
-            low=owner[key]["amount"],
-            high=owner[key]["amount"],
-            n=ledger["entries"],
-        )
+    amounts = [
+        (f"{ledger['rule']}.{key}{label}", owner[key]["amount"])
         for label, owner in owners
         for key in ("budget", "spent", "left")
         if owner.get(key) is not None
     ]
+    n = ledger["entries"]
+    return [Row(metric=name, value=x, low=x, high=x, n=n) for name, x in amounts]
