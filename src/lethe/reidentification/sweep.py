@@ -169,6 +169,11 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
             left = (now - began[0]) / (done - 1) * (levels - done)
             say(f"all attackers at {done} of {levels} levels; about {_long(left)} for the others")
 
+    def attacked(level: Level) -> Level:
+        found = battery.on_noise(level)
+        say(f"noise {level.sigma:g}: attacked")
+        return found
+
     surface = [effective_sigma(s, m) for s in settings.surface for m in settings.averaged]
     return attack_curve(
         gallery_hits(settings),
@@ -179,7 +184,7 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
         extra=settings.refine,
         confidence=settings.confidence,
         seed=settings.seed,
-        further=battery.on_noise,
+        further=attacked,
         judged=judged,
         elsewhere=None if cluster is None else partial(_far_levels, cluster, battery, say),
     )
