@@ -59,7 +59,7 @@ NO_SEEDED_NOISE = {
 
 MECHANISMS = {
     "IsotropicNoise": [mechanisms.IsotropicNoise(1.0, diameter=2.0), mechanisms.IsotropicNoise(1)],
-    "ClippedNoise": [mechanisms.ClippedNoise(1.0, 2.0, draws=3)],
+    "ClippedNoise": [mechanisms.ClippedNoise(1.0, 2.0)],
     "SubspaceNoise": [mechanisms.SubspaceNoise(HEAD, 1.0)],
     "AdaptiveNoise": [mechanisms.AdaptiveNoise(np.linspace(1, 2, 40))],
 }

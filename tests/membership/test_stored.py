@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -113,7 +114,8 @@ KEEP_NOT = [
 
 
 def named(model: Any) -> str:
-    return "".join(str(model).split())[:60]
+    """The model without addresses, which differ between worker processes."""
+    return re.sub(r"at0x\w+", "", "".join(str(model).split()))[:60]
 
 
 @pytest.mark.parametrize("model", [*KEEP, *KEEP_NOT], ids=named)
