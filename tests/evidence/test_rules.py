@@ -18,7 +18,6 @@ from lethe.evidence.rules import (
     SHARES,
     UNDECIDED,
     Rule,
-    Ruling,
     exit_code,
     joint_outcome,
     judge,
@@ -139,17 +138,10 @@ def test_a_limit_in_percent_is_refused(text):
     assert parse_rule("tau@0.1<=2").limit == 2
 
 
-def test_quantity_and_json():
+def test_the_quantity_of_a_rule():
     rule = parse_rule("width(tpr@1e-3)<=0.1")
     assert rule.quantity == "tpr@0.001"
     assert str(rule) == "width(tpr@0.001) <= 0.1"
-    assert Ruling(rule, "baseline", NOT_TESTED, None).to_json() == {
-        "rule": "width(tpr@0.001) <= 0.1",
-        "candidate": "baseline",
-        "outcome": "not-tested",
-        "evidence": None,
-    }
-    assert Ruling(rule, "b", UNDECIDED, Refusal("few")).to_json()["evidence"] == {"refused": "few"}
 
 
 @pytest.mark.parametrize(

@@ -268,7 +268,7 @@ def test_a_proof_is_held_against_canaries_only_where_they_bound_the_same_epsilon
         release = SimpleNamespace(name="private", guarantee=label, canaries=signs)
         study = SimpleNamespace(plan=plan, seen=None, releases=[release])
         subject = LanguageSubject(study, LanguageSettings())
-        return [one["status"] for one in subject._against_proof(release)]
+        return [row.status for row in subject._against_proof(release)]
 
     assert checked(1.0, 1e-5) == ["fail"]  # so many right guesses show 1.8
     assert checked(4.0, 1e-5) == ["pass"]

@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
 
         stop_processes()
         print(
-            "lethe: stopped. Finished models and levels are kept; the same command goes on there.",
+            "lethe: stopped. What is finished is kept; the same command goes on from there.",
             file=sys.stderr,
         )
         return 130

@@ -18,8 +18,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import duckdb
-
 from lethe.data.casts import engine_type, quoted, rows_sql, text_sql, typed_sql
 from lethe.data.schema import Schema
 from lethe.data.source import only_table, parquet_sql, read_every_cell
@@ -64,6 +62,8 @@ class Table:
         Raises:
             RunFailed: the rows are gone or cannot be read.
         """
+        import duckdb  # late: help and refusals do without it
+
         self.registered = registered
         self.schema = registered.schema
         self.opened = registered.version

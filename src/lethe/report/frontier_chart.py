@@ -256,7 +256,9 @@ def _figure(
     scale = 100 if utility.shares else 1
     axes.set_yticks(y.ticks(5), [significant(scale * tick, 3) for tick in y.ticks(5)])
     axes.minorticks_off()
-    guess = _guess(x, _obstacles(x, y, drawn), room.chance, frame)
+    labels_of_marks = _labels(x, y, drawn, frame, narrow)
+    boxes = [*_obstacles(x, y, drawn), *(spot.box for _, spot in labels_of_marks)]
+    guess = _guess(x, boxes, room.chance, frame)
     if guess is not None:
         axes.axvline(room.chance, color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
         _note(axes, say("chart.guess"), guess.left, guess.bottom - 4, height, "muted")
@@ -282,7 +284,7 @@ def _figure(
             clip_on=False,
             gid=f"mark-{point.at}",
         )
-    for gid, spot in _labels(x, y, drawn, guess, frame, narrow):
+    for gid, spot in labels_of_marks:
         note = _note(axes, slots.put(spot.text, 40), spot.x, spot.y, height, "ink", spot.anchor)
         note.set_gid(gid)
     key = "chart.lost.points" if utility.shares else "chart.lost.plain"
@@ -350,7 +352,7 @@ def _guess(x: Axis, obstacles: Sequence[Box], chance: float, frame: Box) -> Box 
 
 
 def _labels(
-    x: Axis, y: Axis, drawn: Sequence[Point], guess: Box | None, frame: Box, narrow: bool
+    x: Axis, y: Axis, drawn: Sequence[Point], frame: Box, narrow: bool
 ) -> list[tuple[str, Label]]:
     """Labels of the marks and what each is called in the figure.
 
@@ -367,8 +369,7 @@ def _labels(
         numbers = ", ".join(str(at + 1) for at in sorted(point.at for point in group))
         name = f"{numbers} {svg.shorten(group[0].name, 26)}"
         texts.append([numbers] if narrow or len(group) > 1 else [name, numbers])
-    obstacles = [*_obstacles(x, y, drawn), *([] if guess is None else [guess])]
-    spots = place(list(groups), texts, _LINE, frame, obstacles)
+    spots = place(list(groups), texts, _LINE, frame, _obstacles(x, y, drawn))
     return [
         (f"label-{group[0].at}" if len(group) == 1 else "label-several", spot)
         for group, spot in zip(groups.values(), spots, strict=True)
