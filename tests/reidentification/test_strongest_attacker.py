@@ -277,7 +277,7 @@ def test_a_control_has_power_or_says_that_it_has_none(pairs, monkeypatch):
         assert lift.low <= 1.1 and 0.8 <= lift.high <= 2 and lift.n >= 10, attacker.name
     wide = Estimate(0.71, 0.02, 3.98, 0.95, "t", 10)
     assert [row.status for row in _permuted("baseline", {"cosine": wide})] == ["warn"]
-    assert "no power" in _permuted("baseline", {"cosine": wide})[0]["detail"]
+    assert "no power" in _permuted("baseline", {"cosine": wide})[0].detail
     sharp = replace(wide, low=0.8, high=1.3)
     assert [row.status for row in _permuted("baseline", {"cosine": sharp})] == ["pass"]
 
