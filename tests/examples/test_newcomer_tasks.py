@@ -37,6 +37,7 @@ person = np.arange(200) // 2
 town = rng.choice(["north", "south", "east"], 200)
 frame = pd.DataFrame({"town": town, "age": rng.integers(18, 90, 200), "x": X[:, 0]})
 texts = pd.Series([f"fell off the {t} roof {'badly' if c else ''}" for t, c in zip(town, y)])
+notes = texts + [" ".join(rng.choice("the old man hurt his left knee and went home".split(), 5)) for _ in m]
 names = make_column_transformer((OneHotEncoder(), ["town"]), (StandardScaler(), ["age", "x"]))
 fit = lambda model, X=X, y=y: model.fit(X[m], y[m])
 quiet = dict(save=False, quiet=True)
@@ -96,9 +97,9 @@ WORKS = {
         model = make_pipeline(TfidfVectorizer(), LogisticRegression())
         look(model.fit(texts[m], y[m]), texts)
         """,
-    "trained on texts": "train(make_pipeline(TfidfVectorizer(), MultinomialNB()), texts)",
+    "trained on texts": "train(make_pipeline(TfidfVectorizer(), MultinomialNB()), notes)",
     "trained on a list of texts": """
-        train(make_pipeline(TfidfVectorizer(), MultinomialNB()), texts.tolist())
+        train(make_pipeline(TfidfVectorizer(), MultinomialNB()), notes.tolist())
         """,
     "sparse rows": "look(fit(LogisticRegression(), sp.csr_matrix(X)), sp.csr_matrix(X))",
     "lists": "look(fit(GaussianNB()), X.tolist(), y.tolist())",
