@@ -37,7 +37,8 @@ person = np.arange(200) // 2
 town = rng.choice(["north", "south", "east"], 200)
 frame = pd.DataFrame({"town": town, "age": rng.integers(18, 90, 200), "x": X[:, 0]})
 texts = pd.Series([f"fell off the {t} roof {'badly' if c else ''}" for t, c in zip(town, y)])
-notes = texts + [" ".join(rng.choice("the old man hurt his left knee and went home".split(), 5)) for _ in m]
+said = "the old man hurt his left knee and went home".split()
+notes = texts + [" ".join(rng.choice(said, 5)) for _ in m]
 names = make_column_transformer((OneHotEncoder(), ["town"]), (StandardScaler(), ["age", "x"]))
 fit = lambda model, X=X, y=y: model.fit(X[m], y[m])
 quiet = dict(save=False, quiet=True)
