@@ -70,7 +70,7 @@ def decide(
         doubts.append("an estimate passes no rule: train shadow models, lethe audit model")
     planted = None if candidate is None else candidate.get("plants")
     if not doubts and planted is not None and rule.metric not in PROVEN + ESTIMATED:
-        unseen = _unseen(rule, [read(Plant, one) for one in planted])
+        unseen = _unseen(rule, [read(Plant, plant) for plant in planted])
         doubts += [f"{unseen}: no pass without the power to fail"] if unseen else []
     return Decision(UNDECIDED, "; ".join(doubts)) if doubts else Decision(PASS)
 
@@ -91,7 +91,7 @@ def _unseen(rule: Rule, plants: Sequence[Plant]) -> str:
 def _failed_attacks(candidate: Json | None) -> list[str]:
     """Attacks of unknown strength, because a self-check of theirs failed."""
     results = [] if candidate is None else candidate["risk_from"]["results"]
-    failed = {one["attack"]: one["why"] for one in results if not one["valid"]}
+    failed = {result["attack"]: result["why"] for result in results if not result["valid"]}
     return [
         f"{attack} may be stronger than its number: {why.rstrip('.')}; mend it, or leave {attack} "
         "out by name"
@@ -102,7 +102,7 @@ def _failed_attacks(candidate: Json | None) -> list[str]:
 def _failed_checks(checks: Sequence[Json], name: str | None) -> list[str]:
     """Checks of the data, the control or the candidate that failed."""
     return [
-        f"{one['name']}: {one['detail'].rstrip('.')}"
-        for one in checks
-        if one["status"] == "fail" and one["candidate"] in (None, name) and not one.get("attack")
+        f"{row['name']}: {row['detail'].rstrip('.')}"
+        for row in checks
+        if row["status"] == "fail" and row["candidate"] in (None, name) and not row.get("attack")
     ]

@@ -85,14 +85,14 @@ class DpStatement:
     epsilons: Float | None = None  # (records,) for ``individual-dp``, else None
 
     def __str__(self) -> str:
-        given = self.guarantee
+        claimed = self.guarantee
         reasons = "".join(f"; {reason}" for reason in self.dropped)
-        if not given.proven:
-            return f"{given.kind}: no epsilon is proven{reasons}"
-        epsilon, delta = given.parameters["epsilon"], given.parameters["delta"]
+        if not claimed.proven:
+            return f"{claimed.kind}: no epsilon is proven{reasons}"
+        epsilon, delta = claimed.parameters["epsilon"], claimed.parameters["delta"]
         most = " at most" if self.epsilons is not None else ""
         claim = f"epsilon ={most} {epsilon:.4g} at delta = {delta:g}"
-        return f"{given.kind}: {claim}, {given.relation}, per {given.unit}{reasons}"
+        return f"{claimed.kind}: {claim}, {claimed.relation}, per {claimed.unit}{reasons}"
 
 
 def dp_statement(run: DpSgdRun) -> DpStatement:
@@ -232,7 +232,7 @@ def _what_ends_it(run: DpSgdRun, delta: float) -> tuple[str, ...]:
 
 
 def _proven(kind: str, parameters: dict[str, float], run: DpSgdRun) -> Guarantee:
-    whose = (
+    clipped = (
         f"each {run.unit}'s part of a sum is clipped as one to {run.sensitivity:g} times the bound"
     )
     drawn = {
@@ -242,7 +242,7 @@ def _proven(kind: str, parameters: dict[str, float], run: DpSgdRun) -> Guarantee
         "fixed-size": "each batch is drawn anew without replacement, of one size",
     }[run.sampling]
     assumed = [
-        whose,
+        clipped,
         drawn,
         "sums are divided by a number that does not depend on the batch drawn",
         "initial parameters and preprocessing do not depend on the private data",

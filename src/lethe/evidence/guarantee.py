@@ -111,8 +111,8 @@ def where_people_have_several(guarantee: Guarantee, most: int) -> Guarantee:
     """
     if guarantee.unit != "record" or not guarantee.parameters or most < 2:
         return guarantee
-    told = f"it protects each record as one, not a person: here a person has up to {most} records"
-    return replace(guarantee, assumptions=(told, *guarantee.assumptions))
+    note = f"it protects each record as one, not a person: here a person has up to {most} records"
+    return replace(guarantee, assumptions=(note, *guarantee.assumptions))
 
 
 def resting_on(

@@ -111,13 +111,13 @@ def risk_of(results: Sequence[AttackResult], chance: float = 0.0) -> Risk | Refu
     # The value that speaks is not below the lower limit, whose attack may have no value.
     able = [pair for pair in able if _value(pair[1]) >= low or _low(pair[1]) == low]
     end = _low if low > chance else _high
-    best, found = max(able, key=lambda pair: (_value(pair[1]), end(pair[1])))
+    best, taken = max(able, key=lambda pair: (_value(pair[1]), end(pair[1])))
     widest, doubt = max(decisive, key=lambda pair: (_high(pair[1]), pair[0] is best))
     views = len({(result.attack, result.view) for result, _ in decisive})
-    method = found.method if views == 1 else f"{found.method}; strongest of {views} attacks"
-    other = "" if widest is best or _high(doubt) == _high(found) else _named(widest)
+    method = taken.method if views == 1 else f"{taken.method}; strongest of {views} attacks"
+    other = "" if widest is best or _high(doubt) == _high(taken) else _named(widest)
     least = None if low == -math.inf else low
-    estimate = Estimate(found.value, least, doubt.high, found.confidence, method, found.n)
+    estimate = Estimate(taken.value, least, doubt.high, taken.confidence, method, taken.n)
     return Risk(estimate, best.attack, best.view, other)
 
 
@@ -150,8 +150,8 @@ def _why_none(results: Sequence[AttackResult]) -> str:
     ]
     if not unmeasured:
         return f"no attack passed its self-checks ({'; '.join(failed)})"
-    said = "; ".join(dict.fromkeys(unmeasured))
-    return f"{said}; failed self-checks: {'; '.join(failed)}" if failed else said
+    refusals = "; ".join(dict.fromkeys(unmeasured))
+    return f"{refusals}; failed self-checks: {'; '.join(failed)}" if failed else refusals
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:

@@ -38,9 +38,9 @@ def counted(ledger: Mapping[str, Any]) -> dict[str, Estimate]:
         "queries": float(ledger["queries"]),
         "raises": float(len(ledger["raises"])),
     }
-    said, entries = "counted in the ledger; n is its entries", ledger["entries"]
+    method, entries = "counted in the ledger; n is its entries", ledger["entries"]
     return {
-        name: Estimate(value, value, value, CONFIDENCE, said, entries)
+        name: Estimate(value, value, value, CONFIDENCE, method, entries)
         for name, value in numbers.items()
     }
 
@@ -201,19 +201,19 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
     >>> str(parse_rule("tpr@0.001<=0.05"))
     'tpr@0.001 <= 0.05'
     """
-    found = _RULE.match(re.sub(r"estimated\(\s*tpr\s*(@[^)]*)\)", r"estimated\1", text))
-    if not found or bool(found["width"]) != bool(found["close"]):
+    match = _RULE.match(re.sub(r"estimated\(\s*tpr\s*(@[^)]*)\)", r"estimated\1", text))
+    if not match or bool(match["width"]) != bool(match["close"]):
         raise InputError(
             f"rule {text!r} is not of the form METRIC[@FPR] <= X or width(METRIC[@FPR]) <= X, "
             "for example 'tpr@0.001 <= 0.05'."
         )
-    metric = found["metric"]
+    metric = match["metric"]
     if metric not in metrics:
         raise InputError(
             f"rule {text!r} names the unknown metric {metric!r}."
             f"{did_you_mean(metric, metrics)} Metrics: {', '.join(metrics)}."
         )
-    fpr = None if found["fpr"] is None else _number(found["fpr"], "FPR", text)
+    fpr = None if match["fpr"] is None else _number(match["fpr"], "FPR", text)
     if (metric in AT_FPR) != (fpr is not None):
         way_out = f"write {metric}@0.01" if metric in AT_FPR else f"write {metric} without @"
         raise InputError(f"rule {text!r}: {way_out}.")
@@ -221,7 +221,7 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
         check_between("FPR of a rule", fpr, 0, 1, open_low=True, open_high=True)
         if metric == "estimated" and fpr != 0.01:
             raise InputError(f"rule {text!r}: what is estimated is tpr@0.01; write that.")
-    group = re.sub(" ?= ?", "=", " ".join((found["group"] or "").split()), count=1)
+    group = re.sub(" ?= ?", "=", " ".join((match["group"] or "").split()), count=1)
     grouped = PEOPLE_BY_GROUP if metrics is TABLE_METRICS else BY_GROUP
     if group and (metrics not in (METRICS, TABLE_METRICS) or metric not in grouped):
         raise InputError(
@@ -232,33 +232,33 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
         raise InputError(
             f"rule {text!r}: write [COLUMN=VALUE] or [every COLUMN], such as [every class]."
         )
-    limit = _number(found["limit"], "limit", text)
-    sign = ">=" if metric in AT_LEAST and not found["width"] else "<="
-    if found["sign"] != sign:
+    limit = _number(match["limit"], "limit", text)
+    sign = ">=" if metric in AT_LEAST and not match["width"] else "<="
+    if match["sign"] != sign:
         safer = "more" if sign == ">=" else "less"
         raise InputError(
-            f"rule {text!r}: {safer} of it is safer; write '{text.replace(found['sign'], sign)}'."
+            f"rule {text!r}: {safer} of it is safer; write '{text.replace(match['sign'], sign)}'."
         )
     if not math.isfinite(limit):
-        raise InputError(f"limit {found['limit']!r} in rule {text!r} must be finite.")
-    if metric in SHARES and not found["width"] and limit > 1:
+        raise InputError(f"limit {match['limit']!r} in rule {text!r} must be finite.")
+    if metric in SHARES and not match["width"] and limit > 1:
         raise InputError(
             f"limit {limit:g} of rule {text!r} lies above 1, which no share exceeds: nothing could "
             f"fail. Write {limit / 100:g} for {limit:g} %."
         )
     chance = fpr if metric in ("tpr", "estimated") else _CHANCE.get(metric)
-    if metric in AT_LEAST and not found["width"]:
+    if metric in AT_LEAST and not match["width"]:
         if chance is not None and limit > chance:
             raise InputError(
                 f"limit {limit:g} of rule {text!r} lies above what a random guess leaves, "
                 f"{chance:g}: nothing could pass. Set one below it."
             )
-    elif chance is not None and limit < chance and not found["width"]:
+    elif chance is not None and limit < chance and not match["width"]:
         raise InputError(
             f"limit {limit:g} of rule {text!r} lies below what a random guess reaches, "
             f"{chance:g}: nothing could pass. Set one above it."
         )
-    return Rule(metric, fpr, limit, bool(found["width"]), group)
+    return Rule(metric, fpr, limit, bool(match["width"]), group)
 
 
 def judge(rule: Rule, evidence: Measured | None) -> str:
@@ -374,19 +374,19 @@ def parse_precision(text: str) -> Precision:
         rule = parse_rule(f"width({within['left']}) <= {within['limit']}")
         relative = bool(within["percent"])
         limit = 2 * rule.limit / (100 if relative else 1)
-        found = Precision(Rule(rule.metric, rule.fpr, limit, True), relative)
+        precision = Precision(Rule(rule.metric, rule.fpr, limit, True), relative)
     elif width:
-        found = Precision(parse_rule(f"{width['left']} <= {width['limit']}"))
+        precision = Precision(parse_rule(f"{width['left']} <= {width['limit']}"))
     else:
         _refuse(text)
-    if found.rule.limit <= 0:
+    if precision.rule.limit <= 0:
         raise InputError(f"{text!r}: no interval is that narrow; ask for more than 0.")
-    if found.rule.metric == "utility-loss":
+    if precision.rule.metric == "utility-loss":
         raise InputError(
             f"{text!r}: the plain model, which is measured first, has no utility loss. Ask for "
             "the width of tpr, tau, auc or top-t."
         )
-    return found
+    return precision
 
 
 def _refuse(text: str) -> NoReturn:

@@ -72,16 +72,17 @@ def blindness(plants: Sequence[Plant], quantity: str, limit: float, top: float =
     wanted = forbidden(limit, top)
     largest = max(plant.leak[quantity] for steps in kinds.values() for plant in steps)
     if largest <= limit:
-        said = f"no leak above {limit:g} could be planted in these values"
-        return f"{said} (the largest: {largest:.3g})"
+        reason = f"no leak above {limit:g} could be planted in these values"
+        return f"{reason} (the largest: {largest:.3g})"
     for kind, steps in kinds.items():
         steps.sort(key=lambda plant: plant.leak[quantity])
-        plant = next((one for one in steps if one.leak[quantity] >= _SHORT * wanted), steps[-1])
-        leak, found = plant.leak[quantity], plant.measured.get(quantity)
+        plant = next((step for step in steps if step.leak[quantity] >= _SHORT * wanted), steps[-1])
+        leak, estimate = plant.leak[quantity], plant.measured.get(quantity)
         if leak <= limit:  # leaks of this kind are always smaller
             continue
-        if found is None or (found.high is not None and found.high <= limit):
-            reached = "nothing" if found is None or found.value is None else f"{found.value:.3g}"
+        if estimate is None or (estimate.high is not None and estimate.high <= limit):
+            value = None if estimate is None else estimate.value
+            reached = "nothing" if value is None else f"{value:.3g}"
             return f"a planted leak of {leak:.3g} ({kind}) was read as {reached}: it was not seen"
     return ""
 
@@ -104,8 +105,8 @@ def smallest_seen(plants: Sequence[Plant], quantity: str, chance: float) -> floa
         steps = [plant for plant in listed if plant.kind == kind and plant.leak[quantity] > chance]
         smallest = None
         for plant in sorted(steps, key=lambda plant: -plant.leak[quantity]):
-            found = plant.measured.get(quantity)
-            if found is None or found.low is None or found.low <= chance:
+            estimate = plant.measured.get(quantity)
+            if estimate is None or estimate.low is None or estimate.low <= chance:
                 break
             smallest = plant.leak[quantity]
         if smallest is None:
