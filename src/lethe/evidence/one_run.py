@@ -202,7 +202,7 @@ def one_run_bound(
     plan = Guesses() if guesses is None else guesses
     m = len(scores)
     level = 1 - (1 - confidence) / len(plan.shares)
-    best, right, answered = -1.0, 0, 0
+    best, right, wrong = -1.0, 0, 0
     for r in plan.counts(m):
         if one_run_epsilon(m, r, r, 0.0 if form == "gdp" else delta, level, form) == 0:
             raise NotMeasurable(
@@ -212,9 +212,9 @@ def one_run_bound(
         v = right_guesses(scores, coins, r, seed)
         low = one_run_epsilon(m, r, v, delta, level, form)
         if low > best:
-            best, right, answered = low, v, r
+            best, right, wrong = low, v, r - v
     method = (
-        f"one run, {form} form, {right} of {answered} guesses right, {len(plan.shares)} number"
+        f"one run, {form} form, {right} of {right + wrong} guesses right, {len(plan.shares)} number"
         f"{'s' * (len(plan.shares) > 1)} of guesses fixed beforehand, one-sided"
     )
     constant = bool((scores == scores[0]).all())
@@ -224,11 +224,7 @@ def one_run_bound(
     if form == "gdp":
         bound = gaussian(Estimate(None, best, None, confidence, method, m), delta, "add/remove")
         return EpsilonBound(bound.estimate, delta, "add/remove", bound.mu, True, note)
-    odds = (
-        None
-        if constant or right == answered
-        else max(0.0, math.log(max(right, 1) / (answered - right)))
-    )
+    odds = None if constant or not wrong else max(0.0, math.log(max(right, 1) / wrong))
     return EpsilonBound(Estimate(odds, best, None, confidence, method, m), delta, note=note)
 
 

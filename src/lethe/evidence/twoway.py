@@ -433,9 +433,9 @@ class TwoWayBootstrap:
         done = 0
         for start in range(0, len(self.member), step):
             labels, member = self._kept or self._labels(start, start + step)
-            own = score[done : done + len(member)]
+            part = score[done : done + len(member)]
             done += len(member)
-            place = 2 * (len(edges) - np.searchsorted(edges, own, side="right")) + member
+            place = 2 * (len(edges) - np.searchsorted(edges, part, side="right")) + member
             counted = [
                 np.bincount(label * wide + place, minlength=count * wide)
                 for label, count in zip(labels, self.clusters.counts, strict=True)

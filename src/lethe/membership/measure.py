@@ -248,8 +248,8 @@ class Meter:
         clusters = clusters_of(pairs[rows], self.person, seed)
         self.boot = TwoWayBootstrap(members[table], clusters, scored[table], draws, seed)
         self.member = self.boot.member[self.boot.scored]  # of each scored cell
-        self.one = clusters.counts[0] == 1
-        if self.one:
+        self.single = clusters.counts[0] == 1
+        if self.single:
             self.sides = tuple(
                 len(np.unique(self.person[(self.boot.member == side).any(axis=0)]))
                 for side in (True, False)
@@ -302,11 +302,11 @@ class Meter:
         level = family_confidence(confidence, family)
         whole = roc(self.member, score)
         grid = _grid(whole.non_members, self.records) if curve else []
-        asked = np.array([*fprs, *grid])
-        drawn = self.boot.replicate(score, asked, whole.outside, references)
-        if self.one or len(least) or share < 1:
-            spreads = self._spreads(score, whole, asked, drawn, least, share)
-            drawn = replace(drawn, spreads=spreads, paired=self._paired(asked))
+        rates_read = np.array([*fprs, *grid])
+        drawn = self.boot.replicate(score, rates_read, whole.outside, references)
+        if self.single or len(least) or share < 1:
+            spreads = self._spreads(score, whole, rates_read, drawn, least, share)
+            drawn = replace(drawn, spreads=spreads, paired=self._paired(rates_read))
         method, people = boot_name(drawn), math.ceil(min(self.sides) / share)
 
         def rate_of(place: int, point: RatePoint, level: float) -> Estimate:
@@ -366,10 +366,12 @@ class Meter:
             spread = drawn.spread(place)
             variance = max(spread.variance, least[place] if place < len(least) else 0.0)
             spread = Spread(variance * share, spread.degrees)
-            if self.one and place == 0:
+            if self.single and place == 0:
                 spread = replace(spread, degrees=float(max(1, min(self.sides) - 1)))
-            elif self.one and smallest_fpr(curve.non_members) <= fprs[place - 1] * (1 + 1e-9):
-                spread = self._of_one(score, float(fprs[place - 1]), curve, spread.variance, share)
+            elif self.single and smallest_fpr(curve.non_members) <= fprs[place - 1] * (1 + 1e-9):
+                spread = self._of_single(
+                    score, float(fprs[place - 1]), curve, spread.variance, share
+                )
             spreads.append(spread)
         return spreads
 
@@ -380,9 +382,9 @@ class Meter:
     def _paired(self, fprs: NDArray[np.float64]) -> list[float]:
         """Degrees of freedom of differences of the AUC and of the TPRs of one target."""
         members = float(max(1, min(self.sides) - 1))
-        return [members, *(min(self._alarms(fpr), members) for fpr in fprs)] if self.one else []
+        return [members, *(min(self._alarms(fpr), members) for fpr in fprs)] if self.single else []
 
-    def _of_one(
+    def _of_single(
         self, score: NDArray[np.float64], fpr: float, curve: Roc, variance: float, share: float
     ) -> Spread:
         """Spread of a TPR of one target: its degrees come from members and from false alarms.
@@ -531,9 +533,9 @@ def shown(
     quantities = [fpr for fpr, rate in sorted(rates.items()) if isinstance(rate, Estimate)]
     for fpr in (*quantities, None):
         listed = judged(results, fpr, among * (len(quantities) + 1), views, family)
-        found = risks.risk_of(listed, chance_of(fpr))
-        if isinstance(found, risks.Risk) and (found.estimate.low or 0.0) > chance_of(fpr):
-            yield fpr, found.estimate
+        risk = risks.risk_of(listed, chance_of(fpr))
+        if isinstance(risk, risks.Risk) and (risk.estimate.low or 0.0) > chance_of(fpr):
+            yield fpr, risk.estimate
 
 
 def _among(result: AttackRates, fpr: float | None, family: int) -> Measured:
@@ -567,10 +569,10 @@ def risk_change(
 
     Negative = safer. Each side uses its own strongest attack.
     """
-    ours, theirs = after[strongest(after, fpr)], before[strongest(before, fpr)]
-    if ours.failed or theirs.failed or ours.replicates is theirs.replicates:
+    new, old = after[strongest(after, fpr)], before[strongest(before, fpr)]
+    if new.failed or old.failed or new.replicates is old.replicates:
         return None
-    change = paired(ours, theirs, fpr, confidence)
+    change = paired(new, old, fpr, confidence)
     return change if isinstance(change, Estimate) else None
 
 

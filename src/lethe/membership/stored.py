@@ -275,7 +275,7 @@ def _embedded(model: Any, inputs: Any, people: NDArray[Any]) -> Iterator[str]:
     used: dict[str, Any] = {}
     hooks = [
         part.register_forward_pre_hook(
-            lambda _, given, name=name: used.update({name: given[0].reshape(len(people), -1)})
+            lambda _, args, name=name: used.update({name: args[0].reshape(len(people), -1)})
         )
         for name, part in model.named_modules()
         if isinstance(part, torch.nn.Embedding)

@@ -137,9 +137,9 @@ class Panel:
                 closer[rows] = (scores > true + slack).sum(axis=1)
                 tied[rows] = (scores >= true - slack).sum(axis=1) - closer[rows] - 1
             return Ranks(closer, tied, len(seen.gallery))
-        for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
-            found = ranks(probes, gallery, seen.owner[mine], metric, backend=self.backend)
-            closer[mine], tied[mine] = found.closer, found.tied
+        for chosen, probes, gallery, metric in self._mapped(attacker, seen, fits):
+            owner_ranks = ranks(probes, gallery, seen.owner[chosen], metric, backend=self.backend)
+            closer[chosen], tied[chosen] = owner_ranks.closer, owner_ranks.tied
         return Ranks(closer, tied, len(seen.gallery))
 
     def credit(
@@ -156,16 +156,16 @@ class Panel:
                     guess[mine] = nearest(probes, gallery, metric).user
             return first_credit(self.rank(attacker, seen, fits))
         credit, rest = np.zeros(len(seen.owner)), seen
-        still = np.arange(len(seen.owner))
+        waiting = np.arange(len(seen.owner))
         if attacker.metric == NEAREST and seen.sizes is None and guess is None:
             (enrolment,) = fits
             assert isinstance(enrolment, Enrolment)
-            probes, rows, own = enrolment.pairs(seen)
-            found = ranks(probes, rows, own, "l2", backend=self.backend)
-            credit[(found.closer == 0) & (found.tied == 0)] = 1.0
-            still = np.flatnonzero((found.closer == 0) & (found.tied > 0))
-            rest = seen.asking((found.closer == 0) & (found.tied > 0))
-        for part, scores in self.tables(attacker, rest, fits) if len(still) else ():
+            probes, rows, owner = enrolment.pairs(seen)
+            order = ranks(probes, rows, owner, "l2", backend=self.backend)
+            credit[(order.closer == 0) & (order.tied == 0)] = 1.0
+            waiting = np.flatnonzero((order.closer == 0) & (order.tied > 0))
+            rest = seen.asking((order.closer == 0) & (order.tied > 0))
+        for part, scores in self.tables(attacker, rest, fits) if len(waiting) else ():
             place, named = np.arange(len(part)), scores.argmax(axis=1)
             if guess is not None:
                 guess[part] = named
@@ -173,7 +173,7 @@ class Panel:
             slack = _SLACK * (1 + np.abs(true))
             first = np.flatnonzero(true >= scores[place, named] - slack)
             near = scores[first] >= (true - slack)[first, None]
-            credit[still[part[first]]] = 1 / near.sum(axis=1)
+            credit[waiting[part[first]]] = 1 / near.sum(axis=1)
         return credit
 
     def scores(self, attacker: Attacker, seen: Sight, fits: Fits, whom: Index) -> Float:
@@ -181,22 +181,22 @@ class Panel:
 
         Raises InputError: zero vectors under cosine.
         """
-        found = np.empty(whom.shape)
+        scores = np.empty(whom.shape)
         if attacker.dense:
             for rows, table in self.tables(attacker, seen, fits):
-                found[rows] = np.take_along_axis(table, whom[rows], axis=1)
-            return found
+                scores[rows] = np.take_along_axis(table, whom[rows], axis=1)
+            return scores
         for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
             rows, step = np.flatnonzero(mine), max(1, _AT_ONCE // (whom.shape[1] * len(gallery[0])))
             probes, gallery = _directions(metric, probes, gallery)
             for first in range(0, len(rows), step):
-                some = rows[first : first + step]
-                left, right = probes[first : first + step, None], gallery[whom[some]]
+                part = rows[first : first + step]
+                left, right = probes[first : first + step, None], gallery[whom[part]]
                 if metric == "cosine":
-                    found[some] = (left * right).sum(axis=2)
+                    scores[part] = (left * right).sum(axis=2)
                 else:
-                    found[some] = -((left - right) ** 2).sum(axis=2)
-        return found
+                    scores[part] = -((left - right) ** 2).sum(axis=2)
+        return scores
 
     def tables(self, attacker: Attacker, seen: Sight, fits: Fits) -> Iterator[tuple[Index, Float]]:
         """Probes (rows,) and their scores with everybody (rows, G), higher = nearer."""
@@ -241,8 +241,8 @@ class Panel:
             step = max(1, _AT_ONCE // len(gallery))
             for first in range(0, len(mine), step):
                 table = _table(probes[first : first + step], gallery, metric)
-                own_mean, own = _of_nearest(table[:, cohort], top)
-                scores = (table - own_mean[:, None]) / own[:, None] + (table - mean) / deviation
+                row_mean, row_sd = _of_nearest(table[:, cohort], top)
+                scores = (table - row_mean[:, None]) / row_sd[:, None] + (table - mean) / deviation
                 yield mine[first : first + step], scores / 2
 
     def _mapped(
@@ -264,8 +264,8 @@ def _enrolled_tables(enrolment: Enrolment, seen: Sight) -> Iterator[tuple[Index,
     """Scores of single probes, or of those that are known to be of one person together."""
     sizes = np.ones(len(seen.owner), np.intp) if seen.sizes is None else seen.sizes
     ends = np.cumsum(sizes)
-    each = float(sizes.mean()) if enrolment.linear else 1.0  # summed before they are scored
-    starts, step = ends - sizes, max(1, int(_AT_ONCE * each) // enrolment.width)
+    mean_size = float(sizes.mean()) if enrolment.linear else 1.0  # summed before they are scored
+    starts, step = ends - sizes, max(1, int(_AT_ONCE * mean_size) // enrolment.width)
     first = 0
     while first < len(sizes):
         last = max(first + 1, int(np.searchsorted(ends, starts[first] + step, "right")))
@@ -372,7 +372,7 @@ def tallies(
             and (run.attacker.vectors != 1 or run.tally.draws < enough[True])
             and run.tally.draws <= number
         ]
-        asked = [
+        running = [
             run
             for run in able
             if (run.whole or not run.pilot)
@@ -381,7 +381,7 @@ def tallies(
             and not (run.pilot and not run.may_exceed(best))
         ]
         pilots = [run for run in able if run.pilot and not run.whole]
-        if not asked and (best == 1 or not any(run.may_exceed(best) for run in pilots)):
+        if not running and (best == 1 or not any(run.may_exceed(best) for run in pilots)):
             break
         work = functools.partial(_attack_once, source=source, looked=through(sight))
 
@@ -390,7 +390,7 @@ def tallies(
                 if why is not None:
                     leave(run, why)
 
-        attack(asked)
+        attack(running)
         best = max((run.tally.share for run in runs if run.counts and run.whole), default=0.0)
         # Most pilots find far less than the best: of few people as well.
         for most in (*(most for most in _SOME_PEOPLE if 2 * most < len(order)), users):

@@ -133,7 +133,7 @@ def gallery_hits(settings: EmbeddingSettings, metric: str | None = None) -> Atta
     """The gallery attack as the sweep wants it: (G, 4) hits by user, see `TOP`."""
 
     def hits(sample: Sample) -> Float:
-        found = ranks(
+        order = ranks(
             sample.probes,
             sample.gallery,
             sample.owner,
@@ -143,9 +143,9 @@ def gallery_hits(settings: EmbeddingSettings, metric: str | None = None) -> Atta
         )
         position = np.arange(sample.users)
         tables = [(position < k).astype(float) for k in TOP] + [1 / (position + 1)]
-        credits = [over_ties(table, found.closer, found.tied) for table in tables]
+        credits = [over_ties(table, order.closer, order.tied) for table in tables]
         return np.stack(
-            [np.bincount(sample.owner, one, minlength=sample.users) for one in credits], axis=1
+            [np.bincount(sample.owner, row, minlength=sample.users) for row in credits], axis=1
         )
 
     return hits
@@ -170,9 +170,9 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
             say(f"all attackers at {done} of {levels} levels; about {_long(left)} for the others")
 
     def attacked(level: Level) -> Level:
-        found = battery.on_noise(level)
+        result = battery.on_noise(level)
         say(f"noise {level.sigma:g}: attacked")
-        return found
+        return result
 
     surface = [effective_sigma(s, m) for s in settings.surface for m in settings.averaged]
     return attack_curve(
@@ -198,11 +198,11 @@ def _far_levels(
     levels: dict[int, Level] = {}
     done = cluster([(alone, sigma) for sigma in sigmas], _far_level)
     with contextlib.closing(done):
-        for at, (level, skipped) in done:
-            levels[at] = level
+        for place, (level, skipped) in done:
+            levels[place] = level
             battery.skipped.update(skipped)
             say(f"noise {level.sigma:g}: all attackers; {len(levels)} of {len(sigmas)} levels")
-    return [levels[at] for at in range(len(sigmas))]
+    return [levels[place] for place in range(len(sigmas))]
 
 
 def _far_level(job: tuple[Battery, float]) -> tuple[Level, dict[str, str]]:
@@ -281,8 +281,8 @@ class Battery:
                 everybody has one.
             projected: only those who can use few dimensions.
         """
-        asked, most = self.settings, int(self.sample.tries.max())
-        every = allowed(asked.clean_gallery, asked.joined, asked.score_norm)
+        settings, most = self.settings, int(self.sample.tries.max())
+        every = allowed(settings.clean_gallery, settings.joined, settings.score_norm)
         chosen: dict[tuple[str, str, bool, int, bool], Attacker] = {}
         pilots: set[str] = set()
         for attacker in every:
@@ -295,14 +295,14 @@ class Battery:
                 joined = ALL if most > 1 else 1
             pilot = noise and (attacker.noise is False or attacker.metric == DENSITY)
             if pilot and attacker.metric in KEPT:  # most is known of them without noise
-                attacker = replace(attacker, clean_gallery=asked.clean_gallery)
+                attacker = replace(attacker, clean_gallery=settings.clean_gallery)
             held = attacker.clean_gallery and noise
             if pilot:
                 pilots.add(attacker.name)
             key = attacker.metric, attacker.reads, held, joined, attacker.normalised
             chosen.setdefault(key, replace(attacker, clean_gallery=held))
-        fold = folds(len(self.split.users), asked.seed)
-        panel = Panel(tuple(chosen.values()), fold, asked.backend, asked.threads, self.fitted)
+        fold = folds(len(self.split.users), settings.seed)
+        panel = Panel(tuple(chosen.values()), fold, settings.backend, settings.threads, self.fitted)
         unsound = {attacker.name for attacker in panel.attackers if self._failed(attacker)}
         return replace(panel, pilots=frozenset(pilots), unsound=frozenset(unsound))
 
@@ -319,9 +319,9 @@ class Battery:
         rest = tuple(a for a in panel.attackers if a.name != first.name)
         others = replace(panel, attackers=rest)
         path = self._path(level, others)
-        found = None if path is None else read_tallies(path, rest, self.skipped)
-        if found is None:
-            found = tallies(
+        results = None if path is None else read_tallies(path, rest, self.skipped)
+        if results is None:
+            results = tallies(
                 others,
                 self._noisy(level),
                 self.clean,
@@ -331,12 +331,12 @@ class Battery:
                 known={} if level.sigma else self.known,
             )
             if path is not None:
-                write_tallies(path, found, self.skipped)
-        found = [main, *found]
-        judged = self.judged(found)
+                write_tallies(path, results, self.skipped)
+        results = [main, *results]
+        judged = self.judged(results)
         if planted or level.sigma in self.settings.sigmas:
             sight, _ = next(self._noisy(level))
-            judged = replace(judged, plants=self._plants(panel, sight, found))
+            judged = replace(judged, plants=self._plants(panel, sight, results))
         return replace(level, judged=judged)
 
     def _path(self, level: Level, panel: Panel) -> Path | None:
@@ -355,13 +355,13 @@ class Battery:
         arrays += [split.probe_rows, split.probe_user]
         if isinstance(head, LinearHead):
             arrays += [head.rows, np.asarray(head.bias)]
-        asked = repr(replace(self.settings, rule=(), workers=0, keep_records=False))
+        audit = repr(replace(self.settings, rule=(), workers=0, keep_records=False))
         code = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-        return digest(*map(hash_array, arrays), asked, str(versions("numpy", "scipy")), *code)
+        return digest(*map(hash_array, arrays), audit, str(versions("numpy", "scipy")), *code)
 
-    def _plants(self, panel: Panel, sight: Sight, found: Sequence[Tally]) -> tuple[Plant, ...]:
+    def _plants(self, panel: Panel, sight: Sight, results: Sequence[Tally]) -> tuple[Plant, ...]:
         """Leaks in a release, of the sizes that rules ask for and of some more."""
-        valid = [tally for tally in found if not self._failed(tally.attacker)]
+        valid = [tally for tally in results if not self._failed(tally.attacker)]
         sure = family_confidence(self.settings.confidence, max(len(valid), 1))
         users = len(sight.gallery)
         tops = {"top-1": (1.0, 1.0), "lift": (float(users), math.inf)}
@@ -377,11 +377,11 @@ class Battery:
         if level.sigma == 0:
             yield self.clean, self.clean
             return
-        asked = self.settings
+        settings = self.settings
         vectors = self.model.representations
-        learned_on = sight_of(smooth(vectors, level.sigma, seed=asked.seed), self.split)
+        learned_on = sight_of(smooth(vectors, level.sigma, seed=settings.seed), self.split)
         for draw in range(level.draws):
-            seen = unit_noise(self.sample, draw, asked.seed).on(self.sample, level.sigma)
+            seen = unit_noise(self.sample, draw, settings.seed).on(self.sample, level.sigma)
             yield learned_on, replace(learned_on, gallery=seen.gallery, probes=seen.probes)
 
     def on_release(
@@ -410,16 +410,16 @@ class Battery:
 
         exact = release(self.settings.seed) if clean is None else clean
         panel = self.panel(noise=clean is not None, projected=projected)
-        found = tallies(
+        results = tallies(
             panel,
             each(),
             sight_of(exact, self.split),
             views={} if projected else (self.views if views is None else views),
             skipped=self.skipped,
         )
-        judged = self.judged(found)
+        judged = self.judged(results)
         sight = sight_of(release(self.settings.seed), self.split)
-        return replace(judged, plants=self._plants(panel, sight, found))
+        return replace(judged, plants=self._plants(panel, sight, results))
 
     def judged(self, found: Sequence[Tally]) -> Judged:
         """The worst of some tallies; limits hold for all valid ones at once (Bonferroni)."""

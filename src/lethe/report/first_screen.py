@@ -146,7 +146,7 @@ class Room(abc.ABC, Generic[C]):
 
     def named(self, name: str | None) -> C | None:
         """The candidate of a name."""
-        return next((one for one in self.document.candidates if one.name == name), None)
+        return next((row for row in self.document.candidates if row.name == name), None)
 
     def short_name(self, candidate: C) -> str:
         """The name of a candidate without its model, where several were audited side by side."""
@@ -160,8 +160,8 @@ class Room(abc.ABC, Generic[C]):
         """
 
         def worse(candidate: C) -> list[float]:
-            found = self.share_of(candidate)
-            ends = (getattr(found, end, None) for end in ("low", "value"))
+            risk = self.share_of(candidate)
+            ends = (getattr(risk, end, None) for end in ("low", "value"))
             return [-math.inf if end is None else end for end in ends]
 
         base = self.document.baseline
@@ -182,8 +182,8 @@ class Room(abc.ABC, Generic[C]):
     @cached_property
     def recommended(self) -> C | None:
         """The option to take; never the baseline. None where none is within the utility limit."""
-        found = self.named(self.document.frontier.operating_point)
-        return None if found is None or found is self.base_of(found) else found
+        option = self.named(self.document.frontier.operating_point)
+        return None if option is None or option is self.base_of(option) else option
 
     @property
     def put_forward(self) -> C | None:
@@ -192,7 +192,7 @@ class Room(abc.ABC, Generic[C]):
 
     def proofs(self, name: str) -> list[Guarantee]:
         """Guarantees of a candidate that prove something."""
-        claims = [one.guarantee for one in self.document.guarantees if one.candidate == name]
+        claims = [claim.guarantee for claim in self.document.guarantees if claim.candidate == name]
         proven = [claim for claim in claims if claim.proven]
         # A bound of nearly all that is possible is no guarantee; see `_label` on the first one.
         vacuous = proven and proven[0].parameters.get("success", 0.0) >= _VACUOUS
@@ -203,10 +203,10 @@ class Room(abc.ABC, Generic[C]):
 
         Limits of the recommended one allow for having been chosen among several.
         """
-        chosen, found = self.document.frontier.recommended, self.share_of(candidate)
-        if chosen and chosen.candidate == candidate.name and found is candidate.risk:
+        chosen, risk = self.document.frontier.recommended, self.share_of(candidate)
+        if chosen and chosen.candidate == candidate.name and risk is candidate.risk:
             return chosen.risk
-        return found
+        return risk
 
     @property
     def chance(self) -> float:
@@ -287,28 +287,28 @@ class Room(abc.ABC, Generic[C]):
 def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | None) -> First:
     """The first screen of one release."""
     document, candidate = room.document, room.judged
-    found, on = room.worst(candidate), _judged_option(room)
-    unseen = candidate is not None and found.level in ("", "not-above-chance")
+    worst, on = room.worst(candidate), _judged_option(room)
+    unseen = candidate is not None and worst.level in ("", "not-above-chance")
     if candidate is not None and unseen and room.blind(candidate):
         value = share_sentence(room.share_of(candidate), room.chance)[0]
         words, detail = say("first.blind", value=value), room.beyond(candidate)
-        found = replace(found, headline=words, short=say("unmeasured"), level="", detail=detail)
+        worst = replace(worst, headline=words, short=say("unmeasured"), level="", detail=detail)
     # What lies in the file needs no attack, and is said before what attacks found.
-    checks = [one for one in document.checks if one.name.rpartition(" ")[2].startswith("stored-")]
-    inside, rows = [one.detail for one in checks], any(one.status == "fail" for one in checks)
-    groups = (room.groups(candidate) if candidate is not None else []) or [found.group]
+    checks = [row for row in document.checks if row.name.rpartition(" ")[2].startswith("stored-")]
+    inside, rows = [row.detail for row in checks], any(row.status == "fail" for row in checks)
+    groups = (room.groups(candidate) if candidate is not None else []) or [worst.group]
     large, lines = room.released()
-    share_now = found.share or (None if candidate is None else room.share_of(candidate))
+    share_now = worst.share or (None if candidate is None else room.share_of(candidate))
     ends = [getattr(share_now, end, None) for end in ("value", "high")]
     return First(
         kind=say(room.kind),
         name=document.subject.name,
         source=_source(room, manifest),
         outcome=outcome(document.verdict.outcome, len(document.rules)),
-        level="high" if rows else found.level,
-        headline=" ".join([*inside, found.headline]),
+        level="high" if rows else worst.level,
+        headline=" ".join([*inside, worst.headline]),
         detail=[
-            *filter(None, (on, found.detail, found.group, _limits(room))),
+            *filter(None, (on, worst.detail, worst.group, _limits(room))),
             *(
                 check.detail
                 for check in document.checks
@@ -317,7 +317,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         ],
         cards=[
             Card(say("card.released"), large, lines),
-            Card(say("card.worst"), found.short, [found.by, on, *groups], found.level),
+            Card(say("card.worst"), worst.short, [worst.by, on, *groups], worst.level),
             room.tried() or _tried(room),
             _remaining(room),
         ],
@@ -344,9 +344,9 @@ def share_sentence(share_now: Measured | None, chance: float) -> tuple[str, str,
     if not isinstance(share_now, Estimate):
         return "", "", ""
     value = share_now.value
-    said = share_words(value) if value is not None else range_words(share_now)
+    words = share_words(value) if value is not None else range_words(share_now)
     guess = f"{significant(100 * chance, 2)} %"
-    return said, range_words(share_now) if value is not None else "", guess
+    return words, range_words(share_now) if value is not None else "", guess
 
 
 def interval_sentence(room: Room[Any], found: Estimate) -> str:
@@ -365,19 +365,19 @@ def options_table(room: Room[Any]) -> Table:
     """Every option with its risk and its utility lost, paired."""
     best, sheet = room.recommended, _first_sheet(room)
     rows: list[Row] = []
-    found: list[Mark] = []
-    for one in room.document.candidates:
-        risk = room.risk_shown(one)
+    sheet_marks: list[Mark] = []
+    for option in room.document.candidates:
+        risk = room.risk_shown(option)
         high = getattr(risk, "high", None)
         limit = "" if high is None else f"{high:.8g}"
-        found.append(Mark(limit, one is best, one.name not in sheet))
-        marks = [_label(room.proofs(one.name))] + [say("label.recommended")] * (one is best)
+        sheet_marks.append(Mark(limit, option is best, option.name not in sheet))
+        marks = [_label(room.proofs(option.name))] + [say("label.recommended")] * (option is best)
         cells: list[Cell | str] = [", ".join(marks), share(risk)]
-        cells.append(room.utility.loss_cell(one.utility_loss))
-        rows.append((one.name, cells))
+        cells.append(room.utility.loss_cell(option.utility_loss))
+        rows.append((option.name, cells))
     keys = ("options.option", "options.label", room.risk_head)
     heads = [*map(say, keys), room.utility.lost]
-    return Table(say("options.table"), heads, rows, marks=found)
+    return Table(say("options.table"), heads, rows, marks=sheet_marks)
 
 
 def _label(proofs: Sequence[Guarantee]) -> str:
@@ -392,11 +392,11 @@ def _label(proofs: Sequence[Guarantee]) -> str:
     if is_within_schema(proofs[0]):
         plain = replace(proofs[0], assumptions=())
         return say("claim.within", claim=_label([plain, *proofs[1:]]))
-    limits = [one for one in proofs if "success" in one.parameters]
+    limits = [proof for proof in proofs if "success" in proof.parameters]
     if limits:
         key = "label.proven.vector" if limits[0].unit == "vector" else "label.proven.share"
         return say(key, limit=share_words(limits[0].parameters["success"]))
-    spent = [one for one in proofs if "epsilon" in one.parameters]
+    spent = [proof for proof in proofs if "epsilon" in proof.parameters]
     if spent:
         key = "label.proven.vector" if spent[0].unit == "vector" else "label.proven"
         return say(f"{key}.epsilon", epsilon=f"{spent[0].parameters['epsilon']:.3g}")
@@ -405,8 +405,8 @@ def _label(proofs: Sequence[Guarantee]) -> str:
 
 def _first_sheet(room: Room[Any]) -> set[str]:
     """The options that the first sheet of paper has room for, beside the lines to sign."""
-    frontier, names = room.document.frontier, [one.name for one in room.document.candidates]
-    first = [one and one.name for one in (room.base, room.recommended)]
+    frontier, names = room.document.frontier, [option.name for option in room.document.candidates]
+    first = [option and option.name for option in (room.base, room.recommended)]
     wanted = [*first, frontier.cheapest_large_reduction, frontier.knee]
     ordered = dict.fromkeys([*wanted, *frontier.pareto, *names])
     return set([name for name in ordered if name in names][:_ON_PAPER])
@@ -461,19 +461,19 @@ def _limits(room: Room[Any]) -> str:
     rules = room.document.rules
     if not rules:
         return say("limits.none")
-    by = [rule.outcome for rule in rules]
-    if set(by) == {"pass"}:
+    outcomes = [rule.outcome for rule in rules]
+    if set(outcomes) == {"pass"}:
         base = room.base and room.base.name
         names = dict.fromkeys(rule.candidate for rule in rules)
-        name = ", ".join(say("limits.as_is") if one == base else one for one in names)
-        key = "limits.met" if len(by) > 1 else "limits.met.one"
-        met = say(key, n=len(by), rule=rules[0].rule, name=name)
+        name = ", ".join(say("limits.as_is") if option == base else option for option in names)
+        key = "limits.met" if len(outcomes) > 1 else "limits.met.one"
+        met = say(key, n=len(outcomes), rule=rules[0].rule, name=name)
         return f"{met} {_late(rules)}".rstrip()
-    said = [_late(rules)]
+    sentences = [_late(rules)]
     for code in ("fail", "not-enough-evidence", "not-tested"):
-        if code in by:
-            said.append(say(f"limits.{code}", some=by.count(code), n=len(by)))
-    return " ".join(filter(None, [*said[1:], said[0]]))
+        if code in outcomes:
+            sentences.append(say(f"limits.{code}", some=outcomes.count(code), n=len(outcomes)))
+    return " ".join(filter(None, [*sentences[1:], sentences[0]]))
 
 
 def _late(rules: Sequence[RuleRow]) -> str:
@@ -485,7 +485,7 @@ def _late(rules: Sequence[RuleRow]) -> str:
 def _tried(room: Room[Any]) -> Card:
     """What was tried against the risk, and what it costs."""
     utility, listed = room.utility, room.document.candidates
-    options = [one for one in listed if one is not room.base_of(one)]
+    options = [row for row in listed if row is not room.base_of(row)]
     if not options:
         return Card(say("card.tried"), say("tried.nothing"), [say("tried.how")])
     best, other = room.recommended, room.put_forward
@@ -515,10 +515,10 @@ def _tried(room: Room[Any]) -> Card:
     def value_of(option: CandidateRow) -> float | None:
         return getattr(room.share_of(option), "value", None)
 
-    known = [one for one in options if value_of(one) is not None and room.base_of(one) is base]
+    known = [row for row in options if value_of(row) is not None and room.base_of(row) is base]
     if not known or base is None:
         return Card(say("card.tried"), say("tried.unmeasured"), [count])
-    least = min(known, key=lambda one: value_of(one) or 0.0)
+    least = min(known, key=lambda row: value_of(row) or 0.0)
     was, now = value_of(base), value_of(least) or 0.0
     # Halved, and yet not put forward: its cost is not known.
     halves = was is not None and now <= was / 2 < was
@@ -537,45 +537,45 @@ def _tried(room: Room[Any]) -> Card:
 
 def _value(room: Room[Any], candidate: CandidateRow) -> str:
     """The risk of an option as the table of options has it."""
-    said = "" if room.blind(candidate) else share_sentence(room.share_of(candidate), room.chance)[0]
-    return said or say("unmeasured")
+    text = "" if room.blind(candidate) else share_sentence(room.share_of(candidate), room.chance)[0]
+    return text or say("unmeasured")
 
 
 def _ranged(room: Room[Any], candidate: CandidateRow) -> str:
     """The same with its interval, which may hold that of the release as it is."""
-    said, words, _ = share_sentence(room.share_of(candidate), room.chance)
-    return f"{said} ({words})" if words else said or say("unmeasured")
+    value, limits, _ = share_sentence(room.share_of(candidate), room.chance)
+    return f"{value} ({limits})" if limits else value or say("unmeasured")
 
 
 def _remaining(room: Room[Any]) -> Card:
     """What is left if the option put forward is taken, and who accepts it."""
-    given = room.remaining()
-    if given is not None:
-        large, lines = given
+    remaining = room.remaining()
+    if remaining is not None:
+        large, lines = remaining
     else:
         best = room.recommended or room.judged
         if best is None:
             return Card(say("card.remaining"), say("unmeasured"), [], sign=True)
-        found, proofs = room.risk_shown(best), room.proofs(best.name)
-        found = None if room.blind(best) else found
-        value = share_sentence(found, room.chance)[0] or say("unmeasured")
+        risk, proofs = room.risk_shown(best), room.proofs(best.name)
+        risk = None if room.blind(best) else risk
+        value = share_sentence(risk, room.chance)[0] or say("unmeasured")
         key = "remaining.proven" if proofs else "remaining.measured"
         if proofs and proofs[0].unit == "vector":
             key = "remaining.proven.vector"
         large = say(key, value=value)
         key = "remaining.as_is" if best is room.base_of(best) else "remaining.with"
         lines = [say(key, name=best.name)]
-        if isinstance(found, Estimate) and (words := range_words(found)):
+        if isinstance(risk, Estimate) and (words := range_words(risk)):
             lines[0] = say(f"{key}.range", name=best.name, range=words)
         if best is not room.judged:
             lines += room.groups(best)
-        lines += [room.beyond(best), *(f"{claim_of(one)}." for one in proofs[:1])]
+        lines += [room.beyond(best), *(f"{claim_of(proof)}." for proof in proofs[:1])]
     if words := given_risk(room.document.context):
         lines = [words, *lines]
     names = [
-        one.title or one.name
-        for one in room.document.attacks_not_run
-        if not one.why.startswith("not asked for")
+        row.title or row.name
+        for row in room.document.attacks_not_run
+        if not row.why.startswith("not asked for")
     ][:3]
     if names:
         lines = [*lines, say("remaining.untested", names=", ".join(names))]
@@ -586,7 +586,7 @@ def severity_of(room: Room[Any], candidate: CandidateRow | None) -> str:
     """Severity of the share that a candidate is judged on."""
     if candidate is None:
         return ""
-    found = room.share_of(candidate)
-    if room.risk_head == "risk.auc" and isinstance(found, Estimate):
-        return severity(advantage(found), 0.0)
-    return severity(found, room.chance)
+    risk = room.share_of(candidate)
+    if room.risk_head == "risk.auc" and isinstance(risk, Estimate):
+        return severity(advantage(risk), 0.0)
+    return severity(risk, room.chance)
