@@ -21,12 +21,12 @@ RELEASE = "release"
 
 @dataclass(frozen=True)
 class AttackResult:
-    """What one attack achieved on one view of a candidate, in the room's primary metric.
+    """Result of an attack on one view of a candidate, in the primary metric of the audit.
 
     Attributes:
         estimate: the metric, higher = worse, with limits that hold at once for all attacks and
             views of the candidate; or why it could not be measured.
-        valid: False where a self-check failed that this number rests on: it decides nothing.
+        valid: False where a self-check of the attack failed: then its number decides nothing.
         powered: False where the sample is below the power floor; its limits count in full.
     """
 
@@ -45,14 +45,14 @@ class Risk:
     """The worst over attacks and views.
 
     Attributes:
-        estimate: value of the result that speaks, with the highest lower and the highest upper
+        estimate: value of the deciding attack, with the highest lower and the highest upper
             limit of all results.
-        doubt: attack whose upper limit that is, where it is another one; else empty.
+        doubt: attack that gives the upper limit, if it is not `attack`; else empty.
     """
 
     estimate: Estimate
-    attack: str  # name of the attack that speaks
-    view: str  # what of the release it read
+    attack: str  # name of the deciding attack
+    view: str  # which view of the release it attacked
     doubt: str = ""
 
 

@@ -19,7 +19,7 @@ from lethe.errors import InputError, check_between, did_you_mean
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.plain import short
 
-# What rules on a ledger of answers are judged on: numbers that were counted.
+# Numbers counted in a ledger of answers, for rules on it.
 
 CONFIDENCE = 0.95
 
@@ -125,9 +125,9 @@ BY_GROUP = ("tpr", "auc")
 PEOPLE_BY_GROUP = ("marketer", "unique", "certain", "guessed")
 """Metrics that rules may ask of a group of people in a table."""
 _CHANCE = {"auc": 0.5, "tau": 0.0, "lift": 1.0, "eer": 0.5, "min-cllr": 1.0}
+"""What a random guess reaches, whatever was audited; of tpr it is the FPR itself."""
 AT_LEAST = ("eer", "min-cllr")
 """Metrics of which more is safer: their rules read ``>=``."""
-"""What a random guess reaches, whatever was audited; of tpr it is the FPR itself."""
 SHARES = (
     *("tpr", "estimated", "auc", "top-1", "match", "exposed"),
     *("false-match", "extraction", "bound", "eer"),
@@ -145,7 +145,7 @@ _RULE = re.compile(
 
 @dataclass(frozen=True)
 class Rule:
-    """One criterion that was fixed before the run."""
+    """A decision rule, fixed before the run."""
 
     metric: str
     fpr: float | None
@@ -173,7 +173,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Ruling:
-    """What a rule came to, on which candidate, on what evidence."""
+    """The outcome of a rule on a candidate, with its evidence."""
 
     rule: Rule
     candidate: str
@@ -262,7 +262,7 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
 
 
 def judge(rule: Rule, evidence: Measured | None) -> str:
-    """Pass, fail, not-enough-evidence, or not-tested when nothing was measured."""
+    """Judge a rule: pass, fail, not-enough-evidence, or not-tested without a measurement."""
     if evidence is None:
         return NOT_TESTED
     if not isinstance(evidence, Estimate):
@@ -284,7 +284,7 @@ def judge(rule: Rule, evidence: Measured | None) -> str:
 
 
 def lower_for_rule(found: Measured | None, reach: float, limit: float) -> Measured | None:
-    """A lower limit as a rule judges it: it passes only if a larger one could have been shown.
+    """Let a lower limit pass a rule only if the sample could have shown a larger one.
 
     Args:
         found: an estimate with a lower limit alone.
@@ -300,7 +300,7 @@ def lower_for_rule(found: Measured | None, reach: float, limit: float) -> Measur
 
 
 def joint_outcome(outcomes: Iterable[str]) -> str:
-    """Of several rules: fail before not-enough-evidence before pass; none at all: not-tested."""
+    """Joint outcome: fail before not-enough-evidence before pass; not-tested without rules."""
     seen = set(outcomes)
     if FAIL in seen:
         return FAIL
@@ -310,7 +310,7 @@ def joint_outcome(outcomes: Iterable[str]) -> str:
 
 
 def exit_code(outcomes: Iterable[str]) -> int:
-    """0 pass or no rule, 1 fail, 3 not enough evidence (a rule that was not tested counts so).
+    """0 pass or no rule, 1 fail, 3 not enough evidence, which includes rules not tested.
 
     >>> exit_code(["pass", "not-enough-evidence", "fail"])
     1
@@ -334,7 +334,7 @@ _WIDTH = re.compile(r"^(?P<left>\s*width\(.*\))\s*<=?\s*(?P<limit>[^<=]\S*)\s*$"
 
 @dataclass(frozen=True)
 class Precision:
-    """A width that is asked for."""
+    """A rule on the width of an interval."""
 
     rule: Rule  # the metric; its `limit` is the width, or the width as a share of the value
     relative: bool = False  # whether `limit` is a share of the value
@@ -359,7 +359,7 @@ class Precision:
 
 
 def parse_precision(text: str) -> Precision:
-    """Read a width that is asked for.
+    """Parse a rule on a width.
 
     Raises InputError: not of one of the three forms, a limit that is not above 0, or a rule on a
         value: that is a verdict, and to stop on a verdict is to choose it.

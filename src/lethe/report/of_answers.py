@@ -1,4 +1,4 @@
-"""What the report says of answers: a mechanism run as a black box, and a ledger of budgets."""
+"""Report of answers: a mechanism run as a black box, and a ledger of budgets."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class Mechanism(Answers):
     def beside(self) -> Table | None:
         claim = self.section["claim"]
         if claim["measure"] != "epsilon" or claim["value"] is None or self.contradicted:
-            return None  # what a claim that is wrong would allow is no limit of anything
+            return None  # a wrong claim limits nothing
         return allowed_table(claim["value"], claim.get("delta") or 0.0)
 
     def exposed(self) -> Section:
@@ -199,7 +199,7 @@ class Mechanism(Answers):
 
 
 class Ledger(Answers):
-    """What was answered, paid and is left."""
+    """The questions answered, the budget spent and the budget left."""
 
     kind = "kind.ledger"
     glossary = ("neighbours", "epsilon", "delta", "rho", "budget", "chain")
@@ -243,7 +243,7 @@ class Ledger(Answers):
         return [point for point in self.section["burn"] if "question" in point]
 
     def attacks(self) -> Sequence[Part]:
-        """Every question for the person who checks the output, or what was left where unknown."""
+        """Every question for output checking, or the budget left where questions are unknown."""
         rows = [
             (
                 f"{number}. {point['question']}",
@@ -348,7 +348,7 @@ def _answer(answer: Json | None) -> list[Cell | str]:
 
 
 def _timeline(questions: Sequence[tuple[int, Json]], slots: Slots) -> Figure | None:
-    """What each question took of the budget, from what was spent before to what is spent then."""
+    """The part of the budget that each question spent, as a bar after the earlier ones."""
     if not questions:
         return None
     figure, axes = figure_of_rows([slots.put(f"{n}. {q['question']}", 42) for n, q in questions])
@@ -369,7 +369,7 @@ def _cell(charge: Json | None) -> Cell:
 
 
 def _mechanism_figure(section: Json, slots: Slots) -> Figure:
-    """Limit and observed value of every pair; a line at the claim."""
+    """Limit and observed value of every pair, with a line at the claim."""
     pairs, claim = section["pairs"], section["claim"]
     names = [slots.put(pair["name"], 44) for pair in pairs]
     figure, axes = figure_of_rows(names)

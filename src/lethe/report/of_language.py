@@ -1,4 +1,4 @@
-"""What the report says of a fine-tuned language model: membership, extraction, canaries."""
+"""Report of a fine-tuned language model: membership, extraction, canaries."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ ABSENCE: Mapping[str, Callable[[LanguageSection, LanguageCandidate | None], bool
     "language.refused": lambda section, _: bool(section.refused),
     "language.blind.fail": lambda section, _: section.blind.tells,
 }
-"""Sentences that deny something, with the evidence that each needs."""
+"""Sentences that deny a risk, with the evidence that each needs."""
 
 
 def _or_unmeasured(rate: Measured) -> str:
@@ -152,7 +152,7 @@ class Language(Room[LanguageCandidate]):
         )
 
     def _worst_extracted(self, candidate: LanguageCandidate, plain: Worst) -> Worst:
-        """Extraction speaks where membership cannot."""
+        """The headline from extraction, where no membership attack is above chance."""
         extracted, control = candidate.estimate("extraction"), candidate.extraction.control
         assert extracted is not None and extracted.value is not None
         parts = (interval_sentence(self, extracted), plain.headline.rstrip("."), plain.detail)
@@ -180,7 +180,7 @@ class Language(Room[LanguageCandidate]):
         return say(key, value=share_words(extracted.value), control=control)
 
     def _personal(self, candidate: LanguageCandidate) -> str:
-        """The pattern that comes out of most training texts beyond others; empty without any."""
+        """The personal pattern extracted most often beyond the control; empty without any."""
 
         def value(found: Measured) -> float:
             return getattr(found, "value", None) or 0.0

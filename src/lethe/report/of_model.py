@@ -1,4 +1,4 @@
-"""What the report says of a trained model: membership of records and of groups."""
+"""Report of a trained model: membership of records and of groups."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Model(Room[ModelCandidate]):
     def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
         self.fpr = next(filter(None, map(risk_fpr, self.document.candidates)), None)
-        self.quantity = ""  # that all of the page speaks of, where it is not the frontier's
+        self.quantity = ""  # the metric of the whole page, where it is not the frontier's
         candidate = self.judged
         # The limits of a recommended option allow for the choice at the frontier's rate alone.
         if candidate is not None and candidate.shown and self.recommended is None:
@@ -122,7 +122,7 @@ class Model(Room[ModelCandidate]):
         )
 
     def _absence(self, candidate: ModelCandidate, level: str) -> tuple[str, str, str]:
-        """Sentence, severity and evidence where no attack found anything."""
+        """Headline, severity and evidence where no attack is above chance."""
         size = self.seen(candidate)
         power = "" if size is None else say("first.power", size=share_words(size))
         alone = candidate.models == 1
@@ -138,7 +138,7 @@ class Model(Room[ModelCandidate]):
 
     @staticmethod
     def _estimated(candidate: ModelCandidate) -> str:
-        """What shadow models would find, where there was one model."""
+        """The estimate of what shadow models would find, where one model was audited alone."""
         rate = candidate.estimated
         if isinstance(rate, Refusal):
             return say("model.not_estimated", reason=rate.reason)
@@ -158,7 +158,7 @@ class Model(Room[ModelCandidate]):
         return max(measured, key=lambda group: group[2].low or 0.0, default=None)
 
     def _slice_words(self, candidate: ModelCandidate, form: str = "long") -> list[str]:
-        """That group in words, where it is above chance and above all records together."""
+        """The worst group in words, where it is above chance and above all records together."""
         worst = self._worst_slice(candidate)
         if worst is None:
             return []
@@ -172,7 +172,7 @@ class Model(Room[ModelCandidate]):
         return [say(f"model.slice.{form}", name=name, value=value, fpr=fpr, range=ends)]
 
     def _no_group(self) -> str:
-        """That no group stands out, if groups or records were measured at all."""
+        """The sentence that no group stands out, if groups or records were measured."""
         if self.base is None:
             return say("model.group.unmeasured")
         parts = [part.tpr_within for entry in self.base.slices for part in entry.slices]
@@ -221,7 +221,7 @@ class Model(Room[ModelCandidate]):
         return parts
 
     def _rates(self, title: str, candidate: ModelCandidate) -> Table:
-        """Every attack at every FPR that some attack was read at, the largest first."""
+        """Every attack at every FPR that any attack was measured at, the largest first."""
         listed = [row for other in self.document.candidates for row in other.attacks.values()]
         fprs = sorted({fpr for row in listed for fpr in row.tpr}, reverse=True)
         columns: list[Column] = [
@@ -250,7 +250,7 @@ class Model(Room[ModelCandidate]):
         )
 
     def _worst_groups(self) -> list[Part]:
-        """The worst group of every option, and what became of that of the release as it is."""
+        """The worst group of every option, and the rate there of the group worst at baseline."""
         worst = None if self.base is None else self._worst_slice(self.base)
         listed = [(row, self._worst_slice(row)) for row in self.document.candidates if row.slices]
         if worst is None or len(listed) < 2:
@@ -275,7 +275,7 @@ class Model(Room[ModelCandidate]):
     def _onion(self, base: ModelCandidate) -> list[Part]:
         if not base.onion:
             return []
-        rate = risk_fpr(base)  # of the rounds, whatever the page speaks of
+        rate = risk_fpr(base)  # of the rounds, whatever the metric of the page
         head = "risk.recognised" if rate else "risk.auc"
         risk: Column = (say(head), lambda row: share(row.risk) if rate else auc(row.risk))
         columns = ["removed", "stayed", risk, "top_t", "newly_exposed", "change"]
@@ -338,7 +338,7 @@ class Model(Room[ModelCandidate]):
         return table(title, first, rows, columns, heads, note, units)
 
     def _drift(self) -> list[Part]:
-        """What utility is judged on, where it is not on records drawn at random."""
+        """Utility on external records, where it is judged on these."""
         external, drift = self.document.data.external, self.base and self.base.drift
         if external is None or not drift:
             return []
@@ -350,7 +350,7 @@ class Model(Room[ModelCandidate]):
         stops, settings = candidate.stops, candidate.settings
         best = {settings["epochs"]: f" {say('stops.best')}"}
         rows = [(f"{row.epochs}{best.get(row.epochs, '')}", row) for row in stops]
-        # Stops were compared at the frontier's rate, whatever the page speaks of.
+        # Stops were compared at the frontier's rate, whatever the metric of the page.
         rate = risk_fpr(candidate)
         risk = say("model.tpr_at", fpr=percent(rate)) if rate else "AUC"
         columns: list[Column] = [

@@ -1,4 +1,4 @@
-"""What the report says of released rows: a table, records of facts, synthetic rows."""
+"""Report of released rows: a table, records of facts, synthetic rows."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Rows(Room[C]):
 
     @cached_property
     def charts(self) -> dict[str, Chart]:
-        """By name; a terminal asks for none."""
+        """Charts by name; made only on demand, since a terminal needs none."""
         return charts_of_data(self.figures, self.section, ids="t-")
 
     def _drawn(self, *names: str) -> list[Part]:
@@ -99,7 +99,7 @@ class Rows(Room[C]):
         level = severity_of(self, candidate)
         key = f"{self.headline}.none" if level == "not-above-chance" else self.headline
         if level == "not-above-chance" and (risk.high is None or risk.high >= HIGH_FROM):
-            key, level = "rows.open", ""  # an interval that holds chance and a disaster is no news
+            key, level = "rows.open", ""  # an interval from chance to a high risk shows nothing
             values["range"] = range_words(risk)
         interval = interval_sentence(self, risk)
         words = ". ".join(text.rstrip(".") for text in (interval, detail) if text)
@@ -168,7 +168,7 @@ class Quasi(Rows[TableCandidate]):
             return worst
         worst = replace(worst, group=self._group(candidate))
         kind, _, near = attack.partition(", ")
-        if kind not in _LEARNT or not worst.level:  # refused: no other number speaks in its place
+        if kind not in _LEARNT or not worst.level:  # refused: no other number replaces it
             return worst
         numbers: Any = candidate if near else candidate.exact or candidate
         values = {
@@ -193,7 +193,7 @@ class Quasi(Rows[TableCandidate]):
         return say("table.near", secret=secret, near=near) if near else secret
 
     def _group(self, candidate: TableCandidate) -> str:
-        """The group with the largest share of the number that speaks."""
+        """The group with the largest share of the headline number."""
         attack = (candidate.risk_from.attack or "").partition(",")[0]
         metric = {"homogeneity": "certain", "best-guess": "guessed"}.get(attack, "marketer")
         if not candidate.groups or isinstance(candidate.risk, Refusal):
@@ -459,7 +459,7 @@ class Records(Rows[RecordCandidate]):
         return self._options(columns, "records.option.", say("records.options.note"))
 
 
-_RARE = 0.05  # p-value, corrected, below which a number of people is said
+_RARE = 0.05  # corrected p-value below which a number of people is reported
 
 
 class Synthetic(Rows[SyntheticCandidate]):
@@ -487,7 +487,7 @@ class Synthetic(Rows[SyntheticCandidate]):
         risk = getattr(candidate and candidate.risk, "value", None)
         if not people or not worst.level or risk is None:
             return worst
-        # People whose very row is out come first; else those whom the strongest attack counts.
+        # People whose exact row is released come first, else those the strongest attack counts.
         counted = next((near for near in people if near.attack == attack), None)
         copied = next((near for near in people if not near.share), None)
         most = copied and (counted is None or 2 * copied.beyond > counted.beyond)

@@ -1,4 +1,4 @@
-"""What the report says of released representations: whose vector is it?"""
+"""Report of released representations: whose vector is it?"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from lethe.report.sections import (
 )
 from lethe.report.vectors_further import also_found, further_charts, further_parts
 
-_NEAR_ALL = 0.9  # a limit on every attacker from which on it says next to nothing
+_NEAR_ALL = 0.9  # a limit on every attacker at or above this says next to nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +101,7 @@ class Vectors(Room[VectorCandidate]):
 
     @cached_property
     def charts(self) -> list[dict[str, Chart]]:
-        """By name, of each model; a terminal asks for none."""
+        """Charts by name, of each model; made only on demand, since a terminal needs none."""
         return [
             vector_charts(model, f"{number}-") | further_charts(model, mine, f"{number}-")
             for number, (model, mine) in enumerate(zip(self.models, self.mine, strict=True), 1)
@@ -288,7 +288,7 @@ class Vectors(Room[VectorCandidate]):
         return [table(title, say("vectors.head.attacker"), rows, columns, note=note)]
 
     def _detail(self, mine: Sequence[VectorCandidate]) -> list[Part]:
-        """The recommended candidate of a model in one place."""
+        """All numbers of the recommended candidate of a model."""
         option = next((row for row in mine if self.short_name(row) == "noise-recommended"), None)
         if option is None:
             return []
@@ -347,7 +347,7 @@ class Vectors(Room[VectorCandidate]):
 
 
 def _drawn(charts: Mapping[str, Chart], name: str) -> list[Part]:
-    """The chart of a name, or the numbered ones of it."""
+    """The chart with a name, or the numbered charts with it."""
     return [chart for key, chart in charts.items() if key == name or key.startswith(f"{name}-")]
 
 
