@@ -122,12 +122,12 @@ class Subject(abc.ABC):
 
     def evidence(self, candidate: str, rule: Rule) -> Measured | None:
         """What a rule judges on a candidate; None if it was not measured."""
-        found = next((one for one in self.all_candidates if one.name == candidate), None)
-        return None if found is None else found.measures.get(rule.quantity)
+        row = next((option for option in self.all_candidates if option.name == candidate), None)
+        return None if row is None else row.measures.get(rule.quantity)
 
     def judged(self, release: str) -> Sequence[str]:
         """Names of the candidates that `release` means."""
-        return [one.name for one in self.all_candidates if release in (one.name, one.short_name)]
+        return [row.name for row in self.all_candidates if release in (row.name, row.short_name)]
 
     def recommended(self, frontier: Frontier) -> str | None:
         """The candidate to take, by the rule that was fixed before the run."""
@@ -140,9 +140,9 @@ class Subject(abc.ABC):
     def guarantees(self) -> Sequence[Json]:
         """What is proven, one entry a claim."""
         return [
-            {"candidate": one.name, "guarantee": guarantee}
-            for one in self.all_candidates
-            for guarantee in (one.guarantee, *one.further)
+            {"candidate": row.name, "guarantee": guarantee}
+            for row in self.all_candidates
+            for guarantee in (row.guarantee, *row.further)
         ]
 
 
@@ -168,11 +168,11 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
     documents = {one.name: _candidate(one, facts.margin) for one in candidates}
     checks = plain(facts.checks)
     rulings = [
-        Ruling(rule, name, decision.outcome, found, decision.reason)
+        Ruling(rule, name, decision.outcome, evidence, decision.reason)
         for name in judged
         for rule in rules
-        for found in [subject.evidence(name, rule)]
-        for decision in [decide(rule, found, documents.get(name), checks)]
+        for evidence in [subject.evidence(name, rule)]
+        for decision in [decide(rule, evidence, documents.get(name), checks)]
     ]
     outcomes = [ruling.outcome for ruling in rulings]
     if any(one.void for one in candidates if one.name in judged):
