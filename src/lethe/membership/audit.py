@@ -85,7 +85,7 @@ def settled_public_weights(
             f"{path} is not there: run the audit's own command once more with --engine by-hand."
         )
     assert isinstance(spec.recipe, TorchRecipe)
-    made: NDArray[np.float32] = public_weights(
+    weights: NDArray[np.float32] = public_weights(
         np.asarray(spec.features),
         spec.labels,
         spec.pool,
@@ -94,8 +94,8 @@ def settled_public_weights(
         alpha=settings.alpha,
         beta=settings.beta,
     )
-    folder.write(path.name, save({"weights": made}, {"spec": name}))
-    return made
+    folder.write(path.name, save({"weights": weights}, {"spec": name}))
+    return weights
 
 
 def _settled(path: Path, name: str, wanted: Mapping[str, str], records: int) -> NDArray[Any] | None:
@@ -176,8 +176,8 @@ def held_out(
     """
     held = np.zeros(len(labels), bool) if external is None else external.copy()
     inside = np.flatnonzero(~held)
-    own = None if people is None else people[inside]
-    held[inside] = holdout(strata(labels[inside]), settings.holdout, settings.seed, own)
+    persons = None if people is None else people[inside]
+    held[inside] = holdout(strata(labels[inside]), settings.holdout, settings.seed, persons)
     return held
 
 
@@ -242,7 +242,7 @@ def audit_model(
     public = functools.partial(settled_public_weights, folder, spec, settings)
     built, skipped = build_candidates(settings, recipe, extra, public)
     here = workers or default_workers()
-    further = [one for one in built[1:] if not isinstance(one, EarlyStopping)]
+    further = [option for option in built[1:] if not isinstance(option, EarlyStopping)]
     options = 1 + len(further) + settings.onion
     train = Trainer(
         spec, settings, folder, show, here, data.ids, engine=engine, memory=memory, options=options
@@ -262,14 +262,14 @@ def audit_model(
     weights = targeted_weights(scores, spec, settings)
     shadows = train(further, weights, stop.reached)
     jobs = _attacks_to_run(train, built, shadows, first, weights, columns)
-    found = _measured(jobs, first.shadows, here, show)
-    first = found.pop(BASELINE.name)
-    measured = with_views([first, *(replace(one, before=first) for one in found.values())])
+    results = _measured(jobs, first.shadows, here, show)
+    first = results.pop(BASELINE.name)
+    measured = with_views([first, *(replace(option, before=first) for option in results.values())])
     if settings.onion:
         measured[0] = _peeled(train, first, models_behind, 1 + len(further))
     stopped = {"stopped": stop.to_json()} if stop.rules else {}
     how = {"weights_from_models": models_behind, **stopped}
-    judged = next(one for one in measured if one.name == settings.release)
+    judged = next(option for option in measured if option.name == settings.release)
     show.say("looking into one model for what it keeps of its training")
     inputs = [*stored_by(spec), *split_copies(judged, None, features, settings)]
     if isinstance(recipe, CallableRecipe) and not hasattr(recipe.train, "describe"):
@@ -280,14 +280,14 @@ def audit_model(
 
 def _plan_words(options: int, trained: int, settings: AuditSettings) -> str:
     """What is going to be trained: options with the baseline, of them `trained` beside it."""
-    told = f"{1 + trained} option" + "s" * bool(trained)
+    words = f"{1 + trained} option" + "s" * bool(trained)
     if options > 1 + trained:
-        told = f"{1 + trained} of {options} options (early-stopping costs none)"
+        words = f"{1 + trained} of {options} options (early-stopping costs none)"
     if settings.onion:
-        told = f"({told} + {settings.onion} round{'s' * (settings.onion > 1)} of removal)"
+        words = f"({words} + {settings.onion} round{'s' * (settings.onion > 1)} of removal)"
     times = "up to " if settings.until else ""
     total = (1 + trained + settings.onion) * settings.models
-    return f"{told} x {times}{settings.models} models = {total} trainings"
+    return f"{words} x {times}{settings.models} models = {total} trainings"
 
 
 def _attacks_to_run(
@@ -389,11 +389,11 @@ def _measured(
     digits, however many workers there are.
     """
     if len(jobs) == 1 or plain.signals.size > MOST_CELLS:
-        found = {}
+        results = {}
         for name, job in jobs.items():
             show.say("reading who bears the risk" if name == BASELINE.name else f"attacking {name}")
-            found[name] = on_one_thread(job)()
-        return found
+            results[name] = on_one_thread(job)()
+        return results
     show.say(f"attacking {len(jobs) - 1} options, and reading who bears the risk")
     listed, done = sorted(jobs.items(), key=lambda item: item[0] != "early-stopping"), {}
     for name, result in run_in_processes(listed, _carried_out, workers, show.say):
@@ -513,12 +513,12 @@ class Trainer:
         width = self.width()
         if not candidates:
             return {}
-        jobs = {one.name: self.jobs(one, weights, models, width) for one in candidates}
+        jobs = {option.name: self.jobs(option, weights, models, width) for option in candidates}
         missing = [job for listed in jobs.values() for job in listed if job.finished() is None]
         total = sum(job.models for listed in jobs.values() for job in listed)
         done = total - sum(job.models for job in missing)
         what = candidates[0].name if len(candidates) == 1 else f"{len(candidates)} mitigations"
-        plain = [one.name for one in candidates] == [BASELINE.name]
+        plain = [option.name for option in candidates] == [BASELINE.name]
         # Of the whole job: the baseline comes first, and everything else when it is there.
         before = 0 if plain else earlier * models
         whole = max(self.options * models, before + total)
@@ -557,8 +557,8 @@ class Trainer:
         if not read_records(self.settings.attack):
             return shadows
         inputs = np.asarray(self.spec.features)
-        own, outside = inputs[self.spec.pool], inputs[self.spec.unseen]
-        return replace(shadows, features=own, population_features=outside)
+        inside, outside = inputs[self.spec.pool], inputs[self.spec.unseen]
+        return replace(shadows, features=inside, population_features=outside)
 
 
 def targeted_weights(t: Float, spec: Spec, settings: AuditSettings) -> NDArray[np.float32]:

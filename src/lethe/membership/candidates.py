@@ -87,11 +87,11 @@ def build_candidates(
         or one whose target is given, a target that no named one uses, or a `release` that is not
         built.
     """
-    asked = settings.mitigations
-    for name in asked or ():
+    names = settings.mitigations
+    for name in names or ():
         check_choice("mitigation", name, [*NAMES, "all", "none"])
     _check_used(settings)
-    named = _implied(settings) if asked is None else asked
+    named = _implied(settings) if names is None else names
     built: list[Mitigation] = [BASELINE]
     skipped: list[NotRun] = []
     for name in _wanted(settings):
@@ -104,8 +104,8 @@ def build_candidates(
         for mitigation in made:
             if mitigation.settings.get("noise") == 0.0:
                 continue
-            told = getattr(mitigation, "at_a_bound", None)
-            bound = None if public is None or told is None else told()
+            at_a_bound = getattr(mitigation, "at_a_bound", None)
+            bound = None if public is None or at_a_bound is None else at_a_bound()
             if bound is not None:
                 skipped.append(NotRun(mitigation.name, bound))
                 continue
@@ -132,14 +132,14 @@ def _refused(mitigation: Mitigation, recipe: Recipe) -> str | None:
 
 def _check_used(settings: AuditSettings) -> None:
     """Refuse a target that nobody would train for."""
-    asked = settings.mitigations
-    if asked is None or asked == ("all",):
+    names = settings.mitigations
+    if names is None or names == ("all",):
         return
-    for given, name, kinds in (
+    for is_set, name, kinds in (
         (bool(settings.epsilon), "epsilon", PRIVATE),
         (settings.local_epsilon is not None, "local-epsilon", DRAWS),
     ):
-        if given and not set(kinds) & set(asked):
+        if is_set and not set(kinds) & set(names):
             raise InputError(
                 f"--{name} is given, and no candidate of --mitigations uses it: add {kinds[0]}, "
                 f"or leave --{name} out."
@@ -147,11 +147,11 @@ def _check_used(settings: AuditSettings) -> None:
 
 
 def _wanted(settings: AuditSettings) -> tuple[str, ...]:
-    asked = settings.mitigations
-    if asked == ("all",):
+    names = settings.mitigations
+    if names == ("all",):
         return NAMES
-    if asked is not None:
-        return tuple(name for name in NAMES if name in asked)
+    if names is not None:
+        return tuple(name for name in NAMES if name in names)
     return (*STANDARD, *_implied(settings))
 
 
@@ -276,25 +276,25 @@ def with_views(measured: Sequence[Measurement]) -> list[Measurement]:
     these is one on the release. A temperature can be undone, rounding and labels alone cannot.
     """
     limited = {
-        one.name: one.results
-        for one in measured
-        if isinstance(one.mitigation, Comparator) and one.mitigation.answers_only
+        row.name: row.results
+        for row in measured
+        if isinstance(row.mitigation, Comparator) and row.mitigation.answers_only
     }
-    full = {one.name for one in measured if one.mitigation == BASELINE} | {"temperature"}
+    full = {row.name for row in measured if row.mitigation == BASELINE} | {"temperature"}
     shared = sum(map(len, limited.values())) + len(measured[0].results) * bool(limited)
     listed = []
-    for one in measured:
-        views = {name: results for name, results in limited.items() if one.name in full - {name}}
+    for row in measured:
+        views = {name: results for name, results in limited.items() if row.name in full - {name}}
         # What is found on a view and on all of the release holds at once, or the narrower limits
         # of the view alone could lie above those of the release.
-        family = shared if one.name in full | {*limited} else 0
-        risk = strongest_metric(one.results, one.risk_fpr, views, family)
+        family = shared if row.name in full | {*limited} else 0
+        risk = strongest_metric(row.results, row.risk_fpr, views, family)
         seen = [other.groups for other in measured if other.name in views]
         groups = {
             name: _at_least(rate, [part[name] for part in seen if name in part])
-            for name, rate in one.groups.items()
+            for name, rate in row.groups.items()
         }
-        listed.append(replace(one, views=views, family=family, risk=risk, groups=groups))
+        listed.append(replace(row, views=views, family=family, risk=risk, groups=groups))
     return listed
 
 
@@ -347,8 +347,8 @@ def best_stop(
     """
     best, stops = compare_stops(mitigation.stops, cut, first, settings)
     chosen = replace(mitigation, chosen=best)
-    found = measure(cut(best), chosen, first, settings, targeted=targeted, among=len(stops))
-    return replace(found, stops=stops)
+    result = measure(cut(best), chosen, first, settings, targeted=targeted, among=len(stops))
+    return replace(result, stops=stops)
 
 
 @on_one_thread
@@ -392,7 +392,7 @@ def compare_stops(
         )
     full = _candidate(BASELINE.name, before, first.utility, None)
     listed = [_candidate(str(s.epochs), s.risk, s.utility, s.utility_loss) for s in stops]
-    everyone = frozenset(one.name for one in listed)
+    everyone = frozenset(option.name for option in listed)
     frontier = Frontier([full, *listed], settings.margin, everyone)
     best = frontier.operating_point() or frontier.cheapest_large_reduction()
     return (int(best) if best is not None else min(stops, key=_price).epochs), stops

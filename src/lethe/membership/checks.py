@@ -60,11 +60,11 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
         the signals, or the intervals are too narrow.
     """
     null = exchanged(shadows, seed)
-    found = score(null, (attack,), seed=seed)[attack]
-    scored = np.isfinite(found)
+    scores = score(null, (attack,), seed=seed)[attack]
+    scored = np.isfinite(scores)
     whole = bool(scored.all())
-    curve = roc(null.members[scored], found.ravel() if whole else found[scored])
-    spread = _auc_spread(curve, null.members, found, scored)
+    curve = roc(null.members[scored], scores.ravel() if whole else scores[scored])
+    spread = _auc_spread(curve, null.members, scores, scored)
     if ATTACKS[attack].learns:
         # What one half of the records teaches about the other by chance, it also learns from it:
         # both halves are off together.
@@ -103,7 +103,7 @@ def _auc_spread(
     step = max(1, _CELLS // records)
     for start in range(0, len(member), step):
         block = slice(start, start + step)
-        for side, own, others, mean in (
+        for side, side_scores, others, mean in (
             (True, curve.inside, curve.outside, area),
             (False, curve.outside, curve.inside, 1 - area),
         ):
@@ -111,7 +111,7 @@ def _auc_spread(
             columns, value = np.nonzero(chosen)[1], score[block][chosen]
             order = np.argsort(value)  # ascending scores find their place much faster
             placed = _place(others, value[order]) / (2 * len(others))
-            pull = (placed - mean) / len(own) * (1 if side else -1)
+            pull = (placed - mean) / len(side_scores) * (1 if side else -1)
             sums += np.bincount(columns[order], pull, records)
     sums = sums[scored.any(axis=0)]
     count = len(sums)

@@ -251,7 +251,7 @@ def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
 
 def _proven(candidates: Sequence[Candidate]) -> str:
     """Names of the candidates that carry a proof."""
-    return ", ".join(f"'{one.name}'" for one in candidates if one.guarantee.proven)
+    return ", ".join(f"'{option.name}'" for option in candidates if option.guarantee.proven)
 
 
 def _risk_words(candidate: Candidate, fpr: float | None, risk: Measured | None = None) -> str:
@@ -345,7 +345,7 @@ class ModelSubject(Subject):
 
     def candidates(self) -> Sequence[Candidate]:
         settings = self.settings
-        measured = [_candidate(one, settings, self.data, self.spec) for one in self.measured]
+        measured = [_candidate(result, settings, self.data, self.spec) for result in self.measured]
         return stopped(measured, self.inputs, settings.accept)
 
     def recommended(self, frontier: Frontier) -> str | None:
@@ -353,16 +353,16 @@ class ModelSubject(Subject):
         return None if rows - {*self.settings.accept} else super().recommended(frontier)
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
-        one = next(one for one in self.measured if one.name == chosen)
-        results = judged(one.results, one.risk_fpr, among, one.views, one.family)
-        worst = risk_of(results, chance_of(one.risk_fpr))
+        option = next(option for option in self.measured if option.name == chosen)
+        results = judged(option.results, option.risk_fpr, among, option.views, option.family)
+        worst = risk_of(results, chance_of(option.risk_fpr))
         return worst if isinstance(worst, Refusal) else worst.estimate
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         first, *rest = verdict_words(verdict, self.measured[0].risk_fpr)
-        said = [one.row(self.settings.accept).detail for one in self.inputs]
-        inside = [text for text, one in zip(said, self.inputs, strict=True) if one.in_the_file]
-        return [*inside, first, *(text for text in said if text not in inside), *rest]
+        details = [one.row(self.settings.accept).detail for one in self.inputs]
+        inside = [text for text, one in zip(details, self.inputs, strict=True) if one.in_the_file]
+        return [*inside, first, *(text for text in details if text not in inside), *rest]
 
     def facts(self) -> Facts:
         settings, plain, spec = self.settings, self.measured[0], self.spec
@@ -395,8 +395,8 @@ class ModelSubject(Subject):
             if settings.keep_records
             else (),
             checks=[
-                *(one.row(settings.accept) for one in self.inputs),
-                *(check.row(one.name) for one in self.measured for check in one.checks),
+                *(row.row(settings.accept) for row in self.inputs),
+                *(check.row(row.name) for row in self.measured for check in row.checks),
             ],
             limits=limits(
                 plain.shadows, () if self.data is None else self.data.notes, self.all_candidates
@@ -480,21 +480,21 @@ def _candidate(
     )
 
 
-def _measures(one: Measurement) -> dict[str, Measured | None]:
+def _measures(result: Measurement) -> dict[str, Measured | None]:
     """What rules may judge, of the strongest attack where it is an attack's."""
-    found: dict[str, Measured | None] = {
-        "auc": strongest_metric(one.results, None, one.views, one.family),
-        "top-t": one.exposure.top_t,
-        "utility-loss": one.utility_loss,
+    measures: dict[str, Measured | None] = {
+        "auc": strongest_metric(result.results, None, result.views, result.family),
+        "top-t": result.exposure.top_t,
+        "utility-loss": result.utility_loss,
     }
-    for fpr in next(iter(one.results.values())).fprs:
-        rate = strongest_metric(one.results, fpr, one.views, one.family)
-        found[Rule("tpr", fpr, 0.0).quantity] = rate
+    for fpr in next(iter(result.results.values())).fprs:
+        rate = strongest_metric(result.results, fpr, result.views, result.family)
+        measures[Rule("tpr", fpr, 0.0).quantity] = rate
         tau = rate if isinstance(rate, Refusal) else tau_of(rate, fpr)
-        found[Rule("tau", fpr, 0.0).quantity] = tau
-    if one.estimated is not None:
-        found[Rule("estimated", 0.01, 0.0).quantity] = one.estimated
-    return {**found, **one.groups}
+        measures[Rule("tau", fpr, 0.0).quantity] = tau
+    if result.estimated is not None:
+        measures[Rule("estimated", 0.01, 0.0).quantity] = result.estimated
+    return {**measures, **result.groups}
 
 
 def guarantee_of(
@@ -506,16 +506,16 @@ def guarantee_of(
         spec: of the baseline; None where nothing was trained.
         data: the records; what was read off them ends a proof.
     """
-    told = mitigation.guarantee(None if spec is None else spec.pool)
+    guarantee = mitigation.guarantee(None if spec is None else spec.pool)
     if data is not None:
         read_off = data.preparation.read_off
         if data.groups is not None and data.preparation.public is not None:
             # Who is held out, and so decides, follows from the persons of all records.
             read_off = (*read_off, "the persons by which records are held out (--group)")
-        told = resting_on(told, read_off, data.preparation.assumed)
+        guarantee = resting_on(guarantee, read_off, data.preparation.assumed)
     if spec is None or spec.groups is None:
-        return told
-    return where_people_have_several(told, int(np.bincount(spec.groups[spec.pool]).max()))
+        return guarantee
+    return where_people_have_several(guarantee, int(np.bincount(spec.groups[spec.pool]).max()))
 
 
 def evidence(one: Measurement, rule: Rule) -> Measured | None:

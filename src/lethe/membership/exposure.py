@@ -67,10 +67,10 @@ def vulnerability(
     inside, outside = moments(signals, members), moments(signals, ~members)
     v_in, v_out = _floored(inside), _floored(outside)
     with np.errstate(invalid="ignore", divide="ignore"):
-        both = v_in + v_out
-        t = (inside.mean - outside.mean) / np.sqrt(both)
-        of_means = (v_in / inside.count + v_out / outside.count) / both
-        of_spread = t**2 / 2 * (v_in**2 / inside.count + v_out**2 / outside.count) / both**2
+        variance = v_in + v_out
+        t = (inside.mean - outside.mean) / np.sqrt(variance)
+        of_means = (v_in / inside.count + v_out / outside.count) / variance
+        of_spread = t**2 / 2 * (v_in**2 / inside.count + v_out**2 / outside.count) / variance**2
         se = np.sqrt(of_means + of_spread)
         threshold = float(ndtri(1 - fpr))
         gap = inside.mean - outside.mean - threshold * np.sqrt(v_out)
@@ -84,8 +84,8 @@ def vulnerability(
 
 def _floored(side: Moments) -> Float:
     floor = np.nan_to_num(max(1e-6 * side.within(), 1e-12), nan=1e-12)
-    own = side.variance()
-    return np.where(np.isnan(own), np.nan, np.maximum(own, floor))
+    variance = side.variance()
+    return np.where(np.isnan(variance), np.nan, np.maximum(variance, floor))
 
 
 def most_exposed(t: Float, share: float = 0.01) -> NDArray[np.intp]:
@@ -137,9 +137,9 @@ class Spreads:
     @staticmethod
     def of(choose: Shadows, report: Shadows) -> Spreads | None:
         """From two halves of the models; None with fewer than 20 records that both measure."""
-        one, two = (_variance(*_both(half, slice(None))) for half in (choose, report))
+        first, second = (_variance(*_both(half, slice(None))) for half in (choose, report))
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(one), np.log(two)
+            logs = np.log(first), np.log(second)
         known = np.isfinite(logs[0]) & np.isfinite(logs[1])
         if known.sum() < FEWEST_RECORDS:
             return None

@@ -114,22 +114,22 @@ def redraw_p(
     Returns: For each attack the p-value, at least 1/(draws + 1).
     """
     check_at_least("draws", draws, 1)
-    models, own = len(signals), len(rows)
-    draws = max(1, min(draws, _MOST_CELLS // (models * own)))
+    models, count = len(signals), len(rows)
+    draws = max(1, min(draws, _MOST_CELLS // (models * count)))
     rng = np.random.default_rng([seed, 11, *(int(row) for row in rows[:1])])
     copies = np.tile(rows, draws)
-    whose = np.repeat(np.arange(draws), own)
+    whose = np.repeat(np.arange(draws), count)
     rest = np.setdiff1d(np.arange(signals.shape[1]), rows)
     beside = np.sort(rng.permutation(rest)[:_BACKGROUND])
     columns = np.concatenate([rows, copies, beside])
     drawn = redrawn(members[:, copies], pairs, rng, whose)
     table = np.concatenate([members[:, rows], drawn, members[:, beside]], axis=1)
-    found = {}
+    p_values = {}
     for name, score in scorer(signals[:, columns], table).items():
-        sums = score[:, : own * (draws + 1)].reshape(models, draws + 1, own).sum(axis=2)
-        auc = pair_auc(sums, table[:, : own * (draws + 1) : own], pairs).auc
-        found[name] = (1 + int(np.sum(auc[1:] >= auc[0] - 1e-12))) / (draws + 1)
-    return found
+        sums = score[:, : count * (draws + 1)].reshape(models, draws + 1, count).sum(axis=2)
+        auc = pair_auc(sums, table[:, : count * (draws + 1) : count], pairs).auc
+        p_values[name] = (1 + int(np.sum(auc[1:] >= auc[0] - 1e-12))) / (draws + 1)
+    return p_values
 
 
 DISTINGUISHABLE, NOT, INCONCLUSIVE = "distinguishable", "not distinguishable", "inconclusive"
@@ -268,8 +268,8 @@ def _doubts(
     wanted, odds = float(ndtri(forbidden(margin))), np.ones(shadows.records)
     for rows in people:
         # The evidence of several records adds up: each needs a smaller trace.
-        each = float(ndtr(wanted / np.sqrt(len(rows))))
-        odds[rows] = each / (1 - each)
+        chance_of_each = float(ndtr(wanted / np.sqrt(len(rows))))
+        odds[rows] = chance_of_each / (1 - chance_of_each)
     models, rank = twin(shadows, Values(shadows), odds, seed)
     summed = np.stack([rank[:, rows].sum(axis=1) for rows in people], axis=1)
     members = shadows.members[:, [rows[0] for rows in people]]
@@ -285,11 +285,11 @@ def _doubts(
         return blindness([planted], "auc", margin)
 
     known = np.flatnonzero(np.isfinite(size.auc))
-    found = [doubt(size, list(tables.values()), at) for at in range(len(people))]
+    doubts = [doubt(size, list(tables.values()), at) for at in range(len(people))]
     if len(known) < 2:
-        return [*found, ""]
+        return [*doubts, ""]
     means = [mean_auc(table.columns(known)) for table in tables.values()]
-    return [*found, doubt(mean_auc(size.columns(known)), means, 0)]
+    return [*doubts, doubt(mean_auc(size.columns(known)), means, 0)]
 
 
 def _asks_no_model(name: str) -> bool:
@@ -301,18 +301,18 @@ def _tables(
     shadows: Shadows, scorer: Scorer, people: Sequence[NDArray[np.intp]]
 ) -> dict[str, PairAuc]:
     """For each attack, in each direction if it does not learn its own, the AUC of every person."""
-    own = np.concatenate(people)
+    columns = np.concatenate(people)
     whose = np.repeat(np.arange(len(people)), [len(rows) for rows in people])
-    found = {}
+    tables = {}
     for name, score in scorer(shadows.signals, shadows.members).items():
         how = "standardised" if _asks_no_model(name) else "sum"
-        table = person_scores({name: score[:, own]}, shadows.members[:, own], whose, how)
-        found[name] = pair_auc(table.scores[name], table.members, shadows.pairs)
+        table = person_scores({name: score[:, columns]}, shadows.members[:, columns], whose, how)
+        tables[name] = pair_auc(table.scores[name], table.members, shadows.pairs)
         if _asks_no_model(name):
-            found[name + TURNED] = found[name].turned()
-    if not found:
+            tables[name + TURNED] = tables[name].turned()
+    if not tables:
         raise InputError("at least one attack is needed to judge anybody, got none.")
-    return found
+    return tables
 
 
 def _checked_by_chance(
@@ -337,18 +337,18 @@ def _checked_by_chance(
     def only(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> Mapping[str, Float]:
         return {k: v for k, v in scorer(signals, members).items() if k in learned}
 
-    for at, rows in enumerate(people):
-        if not any(near[name][at] for name in learned):
+    for place, rows in enumerate(people):
+        if not any(near[name][place] for name in learned):
             continue
-        if plain[at] * len(tables) * len(people) <= level:
+        if plain[place] * len(tables) * len(people) <= level:
             # Decided already, so that the long way would change nothing but the p.
-            chance = dict.fromkeys(learned, float(plain[at]))
+            chance = dict.fromkeys(learned, float(plain[place]))
         else:
             chance = redraw_p(
                 only, shadows.signals, shadows.members, shadows.pairs, rows, draws, seed
             )
         for name, p in chance.items():
-            effect[name][at] = _widened(tables[name], at, p)
+            effect[name][place] = _widened(tables[name], place, p)
     return {
         name: replace(table, effect=effect[name]) if name in effect else table
         for name, table in tables.items()
@@ -382,7 +382,7 @@ def _verdicts(
     above[:, flat], below[:, flat] = 1.0, 1.0
     p_above = np.minimum(1.0, len(names) * above.min(axis=0))
     p_below = below.max(axis=0)  # every attack must fail: the largest p needs no correction
-    told, lower_level = holm_levels(p_above, level)
+    above_chance, lower_level = holm_levels(p_above, level)
     equal, upper_level = holm_levels(p_below, level)
     adjusted = holm_adjusted(p_above), holm_adjusted(p_below)
     lows = {name: tables[name].low(lower_level / len(names)) for name in names}
@@ -396,7 +396,7 @@ def _verdicts(
         name = names[int(above[:, at].argmin())]
         table = tables[name]
         value = float(table.auc[at])
-        verdict = DISTINGUISHABLE if told[at] else NOT if equal[at] else INCONCLUSIVE
+        verdict = DISTINGUISHABLE if above_chance[at] else NOT if equal[at] else INCONCLUSIVE
         split = level / (len(names) * count), level / count
         needed, as_seen = None, False
         if verdict == INCONCLUSIVE:
@@ -482,19 +482,19 @@ def _group(
 ) -> Verdict | Refusal:
     if len(flat) < 2:
         return Refusal("one request is no group; the person's own verdict stands alone")
-    known = np.array([one.attack is not None for one in persons])
+    known = np.array([person.attack is not None for person in persons])
     if int(known.sum()) < 2:
         return Refusal("fewer than two of the persons could be measured")
     means = {name: mean_auc(table.columns(np.flatnonzero(known))) for name, table in tables.items()}
     only = _verdicts(means, np.zeros(1, bool), margin, level, confidence, chance)[0]
-    measured = [one for one in persons if one.attack is not None]
+    measured = [person for person in persons if person.attack is not None]
 
     def mean(name: str) -> float:
-        return float(np.mean([getattr(one, name) for one in measured]))
+        return float(np.mean([getattr(person, name) for person in measured]))
 
     return replace(
         only,
-        records=sum(one.records for one in measured),
+        records=sum(person.records for person in measured),
         signal_with=mean("signal_with"),
         signal_without=mean("signal_without"),
     )

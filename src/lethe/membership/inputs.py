@@ -158,11 +158,11 @@ def _matched(residual: Float, inside: Float, what: str, seed: int) -> str:
 
     def gained(order: NDArray[np.intp]) -> tuple[float, float]:
         fit = unit @ scaled[:, order].T
-        own, best = fit[np.arange(len(rows)), rows], fit.max(axis=1)
-        clear = float(np.max(best, initial=0.0, where=own < best / 3))
+        right, best = fit[np.arange(len(rows)), rows], fit.max(axis=1)
+        clear = float(np.max(best, initial=0.0, where=right < best / 3))
         if len(rows) == len(residual):
             best = fit[linear_sum_assignment(fit, maximize=True)]
-        return float(best.sum() - own.sum()), clear
+        return float(best.sum() - right.sum()), clear
 
     def moved() -> NDArray[np.intp]:
         if what == "records":
@@ -207,10 +207,10 @@ def drawn_alike(
             told.append(told_by(views, People(member, person, seed), seed=seed))
         except (InputError, NotMeasurable):  # too few of a side
             continue
-    telling = [one for one in told if one.tells]
+    telling = [result for result in told if result.tells]
     if len(telling) < min(2, shadows.models) or not telling:
         return None
-    strongest = max((one.rates for one in telling), key=lambda rates: rates.auc.value or 0.0)
+    strongest = max((result.rates for result in telling), key=lambda rates: rates.auc.value or 0.0)
     return InputCheck(
         "members-drawn-alike",
         "stops",

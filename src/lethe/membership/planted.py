@@ -195,17 +195,17 @@ def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Sh
     queries = None
     if shadows.queries is not None:
         queries = shadows.queries + (moved - shadows.signals)[:, :, None]
-    made = replace(shadows, signals=moved, queries=queries)
+    copy = replace(shadows, signals=moved, queries=queries)
     if correct is not None:
-        made = replace(made, correct=correct)
+        copy = replace(copy, correct=correct)
     if shadows.alone:  # equal answers of the model, whatever the record
-        return made, _mean_over_ties(rank.T, moved.T).T
-    return made, _mean_over_ties(rank, moved)
+        return copy, _mean_over_ties(rank.T, moved.T).T
+    return copy, _mean_over_ties(rank, moved)
 
 
 def _mean_over_ties(rank: Float, value: NDArray[np.float32]) -> Float:
     """(T, N) mean rank of the answers that equal an answer, record by record."""
-    found = np.empty(rank.shape)
+    means = np.empty(rank.shape)
     order = np.argsort(value, axis=0, kind="stable")
     ordered = np.take_along_axis(value, order, 0)
     fresh = np.ones(value.shape, bool)
@@ -214,8 +214,8 @@ def _mean_over_ties(rank: Float, value: NDArray[np.float32]) -> Float:
     ranks = np.take_along_axis(rank, order, 0)
     size = np.bincount(group.ravel())
     mean = np.bincount(group.ravel(), ranks.ravel()) / size
-    np.put_along_axis(found, order, mean[group], 0)
-    return found
+    np.put_along_axis(means, order, mean[group], 0)
+    return means
 
 
 def leaks(
@@ -266,7 +266,7 @@ def plants(
         attacked = targets.of_records(np.flatnonzero(np.isin(targets.ids, part.ids)))
     values, level = Values(part), family_confidence(confidence, family)
     order = np.random.default_rng([seed, 37]).permutation(part.records)
-    found, meter = [], None
+    listed, meter = [], None
     for place, (kind, chosen) in enumerate(leaks(part.records, order, ODDS, SHARES)):
         models, oracle = twin(part, values, chosen, seed)
         victims = models
@@ -291,8 +291,8 @@ def plants(
             carriers = exposed.all_models.t[chosen > 1]
             carriers = carriers[np.isfinite(carriers)]
             leak["top-t"] = float(carriers.mean()) if len(carriers) else 0.0
-        found.append(Plant(kind, leak, best))
-    return found
+        listed.append(Plant(kind, leak, best))
+    return listed
 
 
 def keep_strongest(best: dict[str, Estimate], read: AttackRates) -> None:
@@ -310,8 +310,8 @@ def _sizes(
 ) -> dict[str, float]:
     """What an attacker who knows the values of every record would reach, by quantity."""
     curve = roc(shadows.members[scored], oracle[scored])
-    found = {"auc": auc_of(curve)}
+    sizes = {"auc": auc_of(curve)}
     for quantity in read:
         if quantity.startswith("tpr@"):
-            found[quantity] = rate_at(curve, float(quantity.removeprefix("tpr@"))).tpr
-    return found
+            sizes[quantity] = rate_at(curve, float(quantity.removeprefix("tpr@"))).tpr
+    return sizes

@@ -87,16 +87,16 @@ def discoveries(p: Float, rate: float = 0.05) -> NDArray[np.bool_]:
     [True, False, False]
     """
     check_between("rate", rate, 0, 1, open_low=True, open_high=True)
-    found = np.zeros(len(p), bool)
+    flags = np.zeros(len(p), bool)
     known = np.flatnonzero(np.isfinite(p))
     if len(known) == 0:
-        return found
+        return flags
     places = np.arange(1, len(known) + 1)
     order = known[np.argsort(p[known], kind="stable")]
     passed = np.flatnonzero(p[order] <= rate * places / len(known))
     if len(passed):
-        found[order[: passed[-1] + 1]] = True
-    return found
+        flags[order[: passed[-1] + 1]] = True
+    return flags
 
 
 def newly_exposed(after: Vulnerability, before: Vulnerability, rows: NDArray[np.intp]) -> int:
@@ -167,13 +167,13 @@ def surroundings(
     kept = np.arange(len(points))
     if len(points) > MOST_REFERENCES:
         kept = np.sort(np.random.default_rng([seed, 12]).permutation(kept)[:MOST_REFERENCES])
-    own, other = np.full(len(points), np.inf), np.full(len(points), np.inf)
+    near, other = np.full(len(points), np.inf), np.full(len(points), np.inf)
     for code in range(int(classes.max()) + 1):
         rows = kept[classes[kept] == code]
         if len(rows) == 0:
             continue
         inside = np.flatnonzero(classes == code)
-        own[inside] = _nearest(points, inside, points, rows)
+        near[inside] = _nearest(points, inside, points, rows)
         if several:
             outside = np.flatnonzero(classes != code)
             other[outside] = np.minimum(other[outside], _nearest(points, outside, points, rows))
@@ -184,11 +184,11 @@ def surroundings(
         codes = np.unique(labels, return_inverse=True)[1].astype(float)
         np.minimum.at(low, same, codes)
         np.maximum.at(high, same, codes)
-    nearest = np.minimum(own, other)
+    nearest = np.minimum(near, other)
     apart = nearest[np.isfinite(nearest) & (nearest > 0)]
     usual = float(np.median(apart)) if len(apart) else 0.0
     return Surroundings(
-        np.where(np.isfinite(own), own, np.nan),
+        np.where(np.isfinite(near), near, np.nan),
         np.where(np.isfinite(other), other, np.nan),
         twins.astype(np.intp),
         (low < high)[same],
@@ -212,21 +212,21 @@ def _points(flat: NDArray[np.floating]) -> NDArray[np.float32]:
 
 def _nearest(
     points: NDArray[np.float32],
-    asked: NDArray[np.intp],
+    records: NDArray[np.intp],
     table: NDArray[np.float32],
     rows: NDArray[np.intp],
 ) -> Float:
-    """(len(asked),) distance of each asked record to the nearest of `rows` that is not itself."""
+    """(len(records),) distance of each record to the nearest of `rows` that is not itself."""
     from sklearn.neighbors import NearestNeighbors
 
     count = min(2, len(rows))
     search = NearestNeighbors(n_neighbors=count).fit(table[rows])
-    distance, place = np.empty((len(asked), count)), np.empty((len(asked), count), np.intp)
+    distance, place = np.empty((len(records), count)), np.empty((len(records), count), np.intp)
     step = max(1, _CELLS // len(rows))
-    for at in range(0, len(asked), step):
-        part = slice(at, at + step)
-        distance[part], place[part] = search.kneighbors(points[asked[part]])
-    itself = rows[place] == asked[:, None]
+    for start in range(0, len(records), step):
+        part = slice(start, start + step)
+        distance[part], place[part] = search.kneighbors(points[records[part]])
+    itself = rows[place] == records[:, None]
     # With twins the record itself may come second or not at all; then the first is a twin.
     return np.asarray(np.where(itself, np.inf, distance).min(axis=1))
 

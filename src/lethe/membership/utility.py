@@ -41,27 +41,27 @@ def drift(shadows: Shadows, confidence: float) -> Drift | None:
     if shadows.external is None:
         return None
     near, far = _held_out(shadows), _held_out(shadows.external)
-    own = utility(replace(shadows, external=None), confidence)
-    if near is None or far is None or own is None:
+    value = utility(replace(shadows, external=None), confidence)
+    if near is None or far is None or value is None:
         return None
-    both = near.shape[1] + far.shape[1]
+    width = near.shape[1] + far.shape[1]
     # The mean of this table is the difference of the two means, and its spread the difference's.
     means = float(near.mean(dtype=np.float64)), float(far.mean(dtype=np.float64))
     table = np.concatenate(
         [
-            (near - means[0]) * (both / near.shape[1]),
-            (means[1] - far) * (both / far.shape[1]),
+            (near - means[0]) * (width / near.shape[1]),
+            (means[1] - far) * (width / far.shape[1]),
         ],
         axis=1,
     )
     table += means[0] - means[1]
-    people = np.arange(both)
+    people = np.arange(width)
     here, there = shadows.population_groups, shadows.external.population_groups
     if here is not None and there is not None:
         people = np.concatenate([here, there])
     most = 1.0 if near.dtype == np.bool_ else np.inf
     lost = mean_estimate(table, shadows.pairs, people, confidence, -most, most)
-    return Drift(own, lost)
+    return Drift(value, lost)
 
 
 def train_utility(shadows: Shadows, confidence: float) -> Estimate | None:
@@ -74,9 +74,9 @@ def train_utility(shadows: Shadows, confidence: float) -> Estimate | None:
     if merit is None or not (shadows.partner >= 0).all():
         return None
     # Of a complementary pair exactly one model trained on the record.
-    own = np.where(shadows.members, merit, np.zeros((), merit.dtype))
+    inside = np.where(shadows.members, merit, np.zeros((), merit.dtype))
     pairs = shadows.pairs
-    table = np.stack([own[pairs == pair].sum(axis=0) for pair in np.unique(pairs)])
+    table = np.stack([inside[pairs == pair].sum(axis=0) for pair in np.unique(pairs)])
     people = people_of(shadows.groups, shadows.records)
     return _mean(table.astype(merit.dtype), np.arange(len(table)), people, confidence)
 
@@ -124,11 +124,11 @@ def per_class(
     rows: list[ClassRow] = []
     for code, name in enumerate(classes):
         held, size = labels == code, int((members == code).sum())
-        found = name, size, class_utility(shadows, held, confidence)
+        fields = name, size, class_utility(shadows, held, confidence)
         if before is None:
-            rows.append(ClassRow(*found))
+            rows.append(ClassRow(*fields))
         else:
-            rows.append(ComparedClass(*found, utility_loss(shadows, before, confidence, held)))
+            rows.append(ComparedClass(*fields, utility_loss(shadows, before, confidence, held)))
     return rows
 
 

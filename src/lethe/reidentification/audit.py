@@ -103,8 +103,8 @@ class VectorsSubject(Subject):
     def recommended(self, frontier: Frontier) -> str | None:
         """Of the models that have an operating point, the one that keeps the most utility."""
         known = [
-            (candidate.utility.value, -at, candidate.name)
-            for at, candidate in enumerate(frontier.candidates)
+            (candidate.utility.value, -place, candidate.name)
+            for place, candidate in enumerate(frontier.candidates)
             if candidate.short_name == RECOMMENDED and candidate.utility.value is not None
         ]
         return max(known)[2] if known else None
@@ -193,10 +193,10 @@ def _needs(
         needed = math.ceil(math.log((1 - sure) / 2) / math.log1p(-share))
         if least <= share:
             continue
-        said = least * people if rule.metric == "lift" else least
+        least_shown = least * people if rule.metric == "lift" else least
         text = (
             f"{rule} on {ruling.candidate} is open: even no hit among {looked_for:,} people allows "
-            f"{said:.2g}; it needs {needed:,} people or as many independent trials."
+            f"{least_shown:.2g}; it needs {needed:,} people or as many independent trials."
         )
         if rule.metric == "lift":
             text += (

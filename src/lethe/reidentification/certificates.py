@@ -81,10 +81,10 @@ def known(
     >>> known([[0.0], [1.0], [2.0]], ["a", "b", "a"]).weight
     array([0.25, 0.25, 0.5 ])
     """
-    given = check_vectors("rows", rows)
-    names = np.arange(len(given)) if users is None else np.asarray(users)
-    if names.shape != (len(given),):
-        raise InputError(f"users of shape {names.shape} must be ({len(given)},), one for each row.")
+    table = check_vectors("rows", rows)
+    names = np.arange(len(table)) if users is None else np.asarray(users)
+    if names.shape != (len(table),):
+        raise InputError(f"users of shape {names.shape} must be ({len(table)},), one for each row.")
     place = np.unique(names, return_inverse=True)[1]
     order = np.argsort(place, kind="stable")
     owner = place[order]
@@ -95,13 +95,13 @@ def known(
         weight = 1 / (len(counts) * counts[owner])
     else:
         weight = np.asarray(weights, np.float64)
-        if weight.shape != (len(given),) or not (weight >= 0).all():
+        if weight.shape != (len(table),) or not (weight >= 0).all():
             raise InputError("weights must be one number >= 0 for each row.")
         if not abs(float(weight.sum()) - 1) <= _SUM:
             raise InputError(f"weights sum to {weight.sum():g}; divide them by their sum.")
         weight = weight[order] / weight.sum()
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.intp)
-    return Known(given[order], starts, np.asarray(owner, np.intp), weight)
+    return Known(table[order], starts, np.asarray(owner, np.intp), weight)
 
 
 _HALVINGS = 200
@@ -192,9 +192,9 @@ def _best_sum(shift: Float, prior: Float) -> float:
         """Sum of q at a price lambda, and the dual there."""
         price = math.exp(log_price)
         with np.errstate(over="ignore"):  # a user very near the centre: all or nothing
-            at = -(log_price - np.log(moving)) / m - m / 2
-        q = float(ndtr(at).sum() + (still > price).sum())
-        gain = float((moving * ndtr(at + m) - price * ndtr(at)).sum())
+            cut = -(log_price - np.log(moving)) / m - m / 2
+        q = float(ndtr(cut).sum() + (still > price).sum())
+        gain = float((moving * ndtr(cut + m) - price * ndtr(cut)).sum())
         return q, price + gain + float(np.maximum(still - price, 0.0).sum())
 
     # Below `low` everybody is bought, above `high` nobody; the dual is convex between.
@@ -322,8 +322,8 @@ def optimal_attacker(
     step = max(1, _CELLS // len(game.rows))
     # Centred, because differences of large squares lose what separates close vectors.
     rows = game.rows - game.rows.mean(axis=0)
-    for at in range(0, trials, step):
-        count = min(step, trials - at)
+    for start in range(0, trials, step):
+        count = min(step, trials - start)
         picked = play.choice(len(rows), count, p=game.weight)
         true = game.owner[picked]
         noise = play.standard_normal((count, rows.shape[1]))
@@ -368,15 +368,15 @@ def exact_limit(game: Known, outputs: ArrayLike) -> Limit:
     >>> exact_limit(known([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]).success
     0.5
     """
-    given = np.asarray(outputs)
-    if len(given) != len(game.rows):
-        raise InputError(f"{len(given)} outputs must be {len(game.rows)}, one for each row.")
-    if given.dtype.hasobject:
+    table = np.asarray(outputs)
+    if len(table) != len(game.rows):
+        raise InputError(f"{len(table)} outputs must be {len(game.rows)}, one for each row.")
+    if table.dtype.hasobject:
         raise InputError("outputs of Python objects cannot be compared bit by bit; give an array.")
-    rows = np.ascontiguousarray(given.reshape(len(given), -1))
+    rows = np.ascontiguousarray(table.reshape(len(table), -1))
     place = np.unique(rows.view(f"V{rows[0].nbytes}"), return_inverse=True)[1].ravel()
-    pair, at = np.unique(place * game.users + game.owner, return_inverse=True)
-    chance = np.bincount(at, game.weight)
+    pair, cell = np.unique(place * game.users + game.owner, return_inverse=True)
+    chance = np.bincount(cell, game.weight)
     output = pair // game.users
     starts = np.flatnonzero(np.diff(output, prepend=-1))  # pairs are sorted by output
     success = min(1.0, float(np.maximum.reduceat(chance, starts).sum()))
@@ -386,14 +386,14 @@ def exact_limit(game: Known, outputs: ArrayLike) -> Limit:
 
 def _levels(sigma: ArrayLike, users: int) -> Float:
     """(G,) noise of each user."""
-    given = np.asarray(sigma, np.float64)
-    if given.ndim not in (0, 1) or (given.ndim == 1 and len(given) != users):
-        raise InputError(f"sigma of shape {given.shape} must be a number or ({users},).")
-    if not (np.isfinite(given).all() and (given >= 0).all()):
+    level = np.asarray(sigma, np.float64)
+    if level.ndim not in (0, 1) or (level.ndim == 1 and len(level) != users):
+        raise InputError(f"sigma of shape {level.shape} must be a number or ({users},).")
+    if not (np.isfinite(level).all() and (level >= 0).all()):
         raise InputError("sigma must be finite and >= 0.")
-    if given.ndim == 1 and not (given > 0).all():
+    if level.ndim == 1 and not (level > 0).all():
         raise InputError("sigma of each user must be above 0: a user without noise is named.")
-    return np.broadcast_to(given, (users,))
+    return np.broadcast_to(level, (users,))
 
 
 def _log_joint(game: Known, rows: Float, seen: Float, level: Float) -> Float:
@@ -417,7 +417,7 @@ def _log_joint(game: Known, rows: Float, seen: Float, level: Float) -> Float:
 
 def _named(score: Float, true: NDArray[np.intp], coins: np.random.Generator) -> NDArray[np.bool_]:
     """(T,) whether the true user has the best score; ties by coin."""
-    own = score[np.arange(len(score)), true][:, None]
-    better = (score > own).any(axis=1)
-    tied = (score == own).sum(axis=1)  # with the true user
+    true_score = score[np.arange(len(score)), true][:, None]
+    better = (score > true_score).any(axis=1)
+    tied = (score == true_score).sum(axis=1)  # with the true user
     return np.asarray(~better & (np.floor(coins.random(len(score)) * tied) < 1))

@@ -82,7 +82,7 @@ def open_set(
         gallery_user=position[split.gallery_user[inside]],
     )
     gallery = gallery_means(representations, enrolled)
-    found = nearest(representations[split.probe_rows], gallery, metric)
+    nearest_person = nearest(representations[split.probe_rows], gallery, metric)
     to_choose, to_measure = (np.isin(split.probe_user, group) for group in (chosen, measured))
     needed = int(np.ceil(1 / false_match))
     if to_choose.sum() < needed:
@@ -90,10 +90,10 @@ def open_set(
             f"false_match={false_match:g} needs at least {needed} probes of strangers to set a "
             f"threshold, got {int(to_choose.sum())}. Ask for a higher rate."
         )
-    threshold = float(np.quantile(found.distance[to_choose], false_match, method="lower"))
-    named = found.distance <= threshold
+    threshold = float(np.quantile(nearest_person.distance[to_choose], false_match, method="lower"))
+    named = nearest_person.distance <= threshold
     real = position[split.probe_user] >= 0
-    right = named & (found.user == position[split.probe_user])
+    right = named & (nearest_person.user == position[split.probe_user])
 
     def share(hit: NDArray[np.bool_], of: NDArray[np.bool_]) -> Estimate:
         return mean_by_user(hit[of].astype(float), split.probe_user[of], confidence)
@@ -280,16 +280,16 @@ class Clean:
     def deciding(self) -> frozenset[str]:
         """Attackers whose upper limit of Top-1 reaches the highest lower one of all."""
         top = {name: attack.top[1] for name, attack in self.attacks.items()}
-        best = max((found.low or 0.0 for found in top.values()), default=0.0)
-        return frozenset(name for name, found in top.items() if (found.high or 0.0) >= best)
+        best = max((share.low or 0.0 for share in top.values()), default=0.0)
+        return frozenset(name for name, share in top.items() if (share.high or 0.0) >= best)
 
     @property
     def invalid(self) -> dict[str, str]:
         """Attackers that find people under other names too often, and what their control gave."""
         return {
-            name: f"permuted identities give a lift of {found}, which must be 1"
-            for name, found in self.permuted.items()
-            if found.low is not None and found.low > 1
+            name: f"permuted identities give a lift of {lift}, which must be 1"
+            for name, lift in self.permuted.items()
+            if lift.low is not None and lift.low > 1
         }
 
 
@@ -336,11 +336,11 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
         seen = panel.seen(attacker, sight, sight)
         try:
             fits = panel.fits(attacker, seen)
-            found = panel.rank(attacker, seen, fits)
-            attack = measure(found, seen.owner, common=common, confidence=settings.confidence)
+            order = panel.rank(attacker, seen, fits)
+            attack = measure(order, seen.owner, common=common, confidence=settings.confidence)
             if not control:
                 return attack, None
-            hits = np.bincount(seen.owner, first_credit(found), minlength=users).astype(float)
+            hits = np.bincount(seen.owner, first_credit(order), minlength=users).astype(float)
             tries = np.bincount(seen.owner, minlength=users).astype(float)
             tallies[attacker.name] = Tally(attacker, RELEASE, hits, tries, 1)
             return attack, permuted_lift(panel, attacker, seen, settings.seed, sure, fits)
@@ -368,10 +368,10 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
         run_all(INPUTS, inputs, control=False)
         shared = shared_inputs(model.features, model.user_ids)
     gallery = gallery_means(vectors, split)
-    asked: Any = {"metric": settings.metric, "seed": settings.seed}
+    options: Any = {"metric": settings.metric, "seed": settings.seed}
     strangers: OpenSet | Refusal
     try:
-        strangers = open_set(vectors, split, confidence=settings.confidence, **asked)
+        strangers = open_set(vectors, split, confidence=settings.confidence, **options)
     except NotMeasurable as error:
         strangers = Refusal(str(error))
     return Clean(
@@ -380,7 +380,7 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
         permuted,
         strangers,
         shared,
-        conditioning(vectors[split.probe_rows], gallery, split.probe_user, **asked),
+        conditioning(vectors[split.probe_rows], gallery, split.probe_user, **options),
         _neighbours(gallery, settings.seed),
         float(np.sqrt(vectors.var(axis=0, dtype=np.float64).mean())),
         tallies,

@@ -209,7 +209,7 @@ def allowed(
     ['cosine', 'l2', 'plda', 'nearest row']
     """
     alike: dict[tuple[str, str, bool, int], Attacker] = {}
-    for attacker in (each.within(clean_gallery, vectors) for each in ATTACKERS):
+    for attacker in (candidate.within(clean_gallery, vectors) for candidate in ATTACKERS):
         key = attacker.metric, attacker.reads, attacker.clean_gallery, attacker.vectors
         twin = alike.setdefault(key, attacker)
         if twin.noise is not attacker.noise:

@@ -86,30 +86,30 @@ def check_users(user_ids: NDArray[Any]) -> NDArray[Any]:
     >>> check_users(np.array([3, 3, 5])).tolist()
     [3, 3, 5]
     """
-    given = np.asarray(user_ids)
-    if given.ndim != 1 or not len(given):
-        raise InputError(f"user_ids has shape {given.shape}; give one id for each row.")
-    if given.dtype == object:
-        kinds = sorted({type(one).__name__ for one in given.tolist()})
+    ids = np.asarray(user_ids)
+    if ids.ndim != 1 or not len(ids):
+        raise InputError(f"user_ids has shape {ids.shape}; give one id for each row.")
+    if ids.dtype == object:
+        kinds = sorted({type(value).__name__ for value in ids.tolist()})
         if kinds != ["str"]:
             raise InputError(
                 f"user_ids mixes types ({', '.join(kinds)}): 7 and '7' may be one person or two. "
                 "Save all as text, or all as whole numbers."
             )
-    if given.dtype.kind == "f" and bool((given == np.floor(given)).all()):
-        given = given.astype(np.int64)
-    if given.dtype.kind not in "iuUO":
+    if ids.dtype.kind == "f" and bool((ids == np.floor(ids)).all()):
+        ids = ids.astype(np.int64)
+    if ids.dtype.kind not in "iuUO":
         raise InputError(
-            f"user_ids has dtype {given.dtype}; ids must be text or whole numbers, none missing. "
+            f"user_ids has dtype {ids.dtype}; ids must be text or whole numbers, none missing. "
             "Save them with .astype(str)."
         )
-    gaps = missing(given)
+    gaps = missing(ids)
     if gaps.any():
         raise InputError(
             f"user_ids are missing in {gaps.sum()} rows, the first is row {int(np.argmax(gaps))}. "
             "Fill them, or remove these rows."
         )
-    return as_text(given) if is_text(given) else given
+    return as_text(ids) if is_text(ids) else ids
 
 
 def split_rows(user_ids: NDArray[Any], seed: int = 0, min_rows: int = 4) -> Split:

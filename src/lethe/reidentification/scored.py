@@ -201,9 +201,9 @@ class Scorer:
 
         ran = self.panel.each(one, self.panel.attackers)
         return {
-            a.name: found
-            for a, found in zip(self.panel.attackers, ran, strict=True)
-            if found is not None
+            a.name: result
+            for a, result in zip(self.panel.attackers, ran, strict=True)
+            if result is not None
         }
 
 
@@ -219,18 +219,18 @@ def closed_world(
     """
     users = len(sight.gallery)
     joining = [a for a in panel.attackers if a.vectors != 1]
-    found = {
-        one.attack: one.estimate.low or 0.0
-        for one in results
-        if one.valid and one.view == RELEASE and isinstance(one.estimate, Estimate)
+    lows = {
+        result.attack: result.estimate.low or 0.0
+        for result in results
+        if result.valid and result.view == RELEASE and isinstance(result.estimate, Estimate)
     }
-    able = [a for a in joining if a.name in found]
+    able = [a for a in joining if a.name in lows]
     if not able or users > MOST_PEOPLE or len(np.unique(sight.owner)) < users:
         raise NotMeasurable(
             f"one-to-one assignment needs vectors known to be of one person, for everybody, and "
             f"{MOST_PEOPLE:,} people at most."
         )
-    attacker = max(able, key=lambda a: found[a.name])
+    attacker = max(able, key=lambda a: lows[a.name])
     seen = panel.seen(attacker, sight, clean)
     scores = np.empty((users, users))
     for rows, table in panel.tables(attacker, seen, panel.fits(attacker, seen)):
@@ -274,9 +274,9 @@ def singling_out(
         return panel.rank(attacker, seen, panel.fits(attacker, seen))
 
     for attacker in (a for a in panel.attackers if a.name in names):
-        found = ranked(attacker, panel.seen(attacker, sight, sight))
+        order = ranked(attacker, panel.seen(attacker, sight, sight))
         ranks = tuple(k for k in RANKS if k <= users)
-        whole = measure(found, sight.owner, top=ranks, common=fewer, confidence=confidence)
+        whole = measure(order, sight.owner, top=ranks, common=fewer, confidence=confidence)
         tops = {**whole.common, users: whole.top[1]}
         sizes += [ByPeople(attacker.name, n, top, scaled(top, n)) for n, top in tops.items()]
         matched += [Matched(attacker.name, k, share) for k, share in whole.top.items()]
@@ -339,7 +339,7 @@ def grouped(sight: Sight, seed: int = 0, most: int = 2000, confidence: float = 0
     table = np.zeros((len(drawn), int(cluster.max()) + 1))
     np.add.at(table, (owner, cluster), 1)
     index = adjusted_rand(table)
-    left_out = [adjusted_rand(np.delete(table, at, axis=0)) for at in range(len(table))]
+    left_out = [adjusted_rand(np.delete(table, person, axis=0)) for person in range(len(table))]
     people_left = len(left_out)
     deviation = np.sqrt((people_left - 1) * np.var(left_out))
     from scipy.special import stdtrit

@@ -58,13 +58,13 @@ class Sight:
     def among(self, people: NDArray[np.bool_]) -> Sight:
         """Of some people (G,) alone, numbered anew in their order."""
         number = np.cumsum(people) - 1
-        rows, asked = people[self.user], self.asking(people[self.owner])
+        rows, part = people[self.user], self.asking(people[self.owner])
         return replace(
-            asked,
+            part,
             rows=self.rows[rows],
             user=number[self.user[rows]],
             gallery=self.gallery[people],
-            owner=number[asked.owner],
+            owner=number[part.owner],
         )
 
     def asking(self, chosen: NDArray[np.bool_]) -> Sight:
@@ -237,9 +237,9 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
     probe_centre, gallery_centre = by_person.mean(axis=0), gallery.mean(axis=0)
     turn = _turn(by_person - probe_centre, gallery - gallery_centre)
     if turn is not None:
-        found = learn(metric, replace(sight, probes=(sight.probes - probe_centre) @ turn), people)
-        again = np.eye(len(turn)) if found.turn is None else found.turn
-        return replace(found, probe_centre=probe_centre, turn=turn @ again)
+        fit = learn(metric, replace(sight, probes=(sight.probes - probe_centre) @ turn), people)
+        again = np.eye(len(turn)) if fit.turn is None else fit.turn
+        return replace(fit, probe_centre=probe_centre, turn=turn @ again)
     apart = (probes - probe_centre) - (gallery - gallery_centre)[place]
     if float(np.abs(apart).max()) <= 1e-12 * float(np.abs(gallery).max()):
         raise NotMeasurable("the vectors of each person are all equal, so nothing is to be learned")

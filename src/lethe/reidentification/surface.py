@@ -88,12 +88,12 @@ class Curve:
 
         None where even the largest sigma does not reach it.
         """
-        found = None
+        sigma = None
         for level in reversed(self.levels):
             if not _below(level, threshold):
                 break
-            found = level.sigma
-        return found
+            sigma = level.sigma
+        return sigma
 
     def gap(self, threshold: float) -> tuple[float, float] | None:
         """The two neighbouring sigmas between which the upper limit last falls below."""
@@ -137,7 +137,7 @@ def attack_curve(
         raise InputError("sigmas need one entry or more.")
     check_at_least("draws", draws, 1)
     check_at_least("extra", extra, 0)
-    asked = sorted({_rounded(effective_sigma(sigma)) for sigma in sigmas})
+    levels_asked = sorted({_rounded(effective_sigma(sigma)) for sigma in sigmas})
 
     def measure(wanted: Sequence[float]) -> list[Level]:
         if elsewhere is not None:
@@ -148,27 +148,27 @@ def attack_curve(
             for sigma in wanted:
                 if sigma > 0 or draw == 0:  # without noise every draw is the same
                     hits[sigma] = hits[sigma] + _hits(attack(noise.on(sample, sigma)), sample)
-        found = [
+        measured = [
             _level(sigma, hits[sigma], draws if sigma > 0 else 1, sample, confidence)
             for sigma in wanted
         ]
         if further is None:
-            return found
+            return measured
         worst = []
-        for level in found:
+        for level in measured:
             worst.append(further(level))
             if judged is not None:
-                judged(len(worst), len(found))
+                judged(len(worst), len(measured))
         return worst
 
-    levels = {level.sigma: level for level in measure(asked)}
+    levels = {level.sigma: level for level in measure(levels_asked)}
     for _ in range(extra):
-        curve = _curve(levels, asked)
+        curve = _curve(levels, levels_asked)
         between = _widest(curve, thresholds)
         if between is None or between in levels:
             break
         levels[between] = measure([between])[0]
-    return _curve(levels, asked)
+    return _curve(levels, levels_asked)
 
 
 def largest_sigma(utility: Callable[[float], Estimate], floor: float) -> float | None:
@@ -201,9 +201,9 @@ def largest_sigma(utility: Callable[[float], Estimate], floor: float) -> float |
     return low
 
 
-def _hits(found: ArrayLike, sample: Sample) -> Float:
+def _hits(returned: ArrayLike, sample: Sample) -> Float:
     """(G, K) what an attack returned."""
-    hits = np.asarray(found, np.float64)
+    hits = np.asarray(returned, np.float64)
     if hits.ndim not in (1, 2) or len(hits) != sample.users:
         raise InputError(
             f"the attack returned {hits.shape}; it must give hits of each of the "
@@ -217,15 +217,15 @@ def _level(sigma: float, hits: Float, draws: int, sample: Sample, confidence: fl
     tries = draws * sample.tries
     # Averages over ties may leave their range by a rounding.
     hits = np.clip(hits, 0, tries[:, None])
-    asked = tries > 0
-    share, *others = (share_of_users(each[asked], tries[asked], confidence) for each in hits.T)
+    tried = tries > 0
+    share, *others = (share_of_users(column[tried], tries[tried], confidence) for column in hits.T)
     exposure = hits[:, 0] / np.maximum(tries, 1)
     lift = scaled(share, sample.users)
     return Level(sigma, share, lift, draws, exposure, tuple(others))
 
 
-def _curve(levels: dict[float, Level], asked: Sequence[float]) -> Curve:
-    return Curve(tuple(levels[sigma] for sigma in sorted(levels)), tuple(asked))
+def _curve(levels: dict[float, Level], sigmas: Sequence[float]) -> Curve:
+    return Curve(tuple(levels[sigma] for sigma in sorted(levels)), tuple(sigmas))
 
 
 def _below(level: Level, threshold: float) -> bool:

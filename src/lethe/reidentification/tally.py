@@ -41,10 +41,10 @@ class Tally:
         # Where the noise changes little, another draw of the same probe is no further trial.
         alone = float(self.tries.sum()) / (1 + (self.draws - 1) * self.agreement)
         # Averages over ties may leave their range by a rounding.
-        asked = self.tries > 0
-        hits, tries = np.minimum(self.hits, self.tries)[asked], self.tries[asked]
-        found = share_of_users(hits, tries, confidence, alone)
-        return scaled(found, len(self.hits))
+        tried = self.tries > 0
+        hits, tries = np.minimum(self.hits, self.tries)[tried], self.tries[tried]
+        share = share_of_users(hits, tries, confidence, alone)
+        return scaled(share, len(self.hits))
 
     @property
     def share(self) -> float:
@@ -60,8 +60,8 @@ class Tally:
         """
         if not self.draws:
             return False
-        found = self.lift(0.95)
-        if found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0):
+        lift = self.lift(0.95)
+        if lift.width is not None and lift.width / 2 <= _PRECISE * (lift.value or 0.0):
             return True
         if self.draws < 2 or self.tries.sum() < TRIALS or self.hits.sum() < ENOUGH_HITS:
             return False
@@ -86,6 +86,6 @@ class Tally:
     def linear(self) -> Linear:
         """Top-1 with each person's share in its error, to compare two of them in pairs."""
         total = float(self.tries.sum())
-        share, asked = float(self.hits.sum()) / total, self.tries > 0
-        error = (self.hits - share * self.tries)[asked] / total
+        share, tried = float(self.hits.sum()) / total, self.tries > 0
+        error = (self.hits - share * self.tries)[tried] / total
         return Linear(share, error, 0.0, "t by users")

@@ -101,12 +101,12 @@ def drawn_utility(
 def _labels(labels: ArrayLike, logits: Float) -> Float:
     if logits.ndim == 1:
         return check_binary(labels, len(logits)).astype(np.float64)
-    given = np.asarray(labels)
-    if given.shape != (len(logits),) or not np.isin(given, np.arange(logits.shape[1])).all():
+    values = np.asarray(labels)
+    if values.shape != (len(logits),) or not np.isin(values, np.arange(logits.shape[1])).all():
         raise InputError(
             f"labels must be one class in 0..{logits.shape[1] - 1} for each of {len(logits)} rows."
         )
-    return given.astype(np.float64)
+    return values.astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +180,7 @@ class Task:
 
     def drawn(self, vectors: NDArray[Any], sigma: ArrayLike) -> TaskLevel:
         """By drawing noise: any head, or noise of another size for each row."""
-        found = drawn_utility(
+        drawn = drawn_utility(
             self.head,
             vectors,
             self.labels,
@@ -192,9 +192,9 @@ class Task:
         )
         return TaskLevel(
             float(np.mean(np.asarray(sigma, np.float64))),
-            found.merit,
-            found.accuracy if found.auc is None else found.auc,
-            found.accuracy,
+            drawn.merit,
+            drawn.accuracy if drawn.auc is None else drawn.auc,
+            drawn.accuracy,
         )
 
     def of_scores(self, scores: Float) -> TaskLevel:
