@@ -121,12 +121,12 @@ class Subject(abc.ABC):
         """The verdict in plain words, most important first."""
 
     def evidence(self, candidate: str, rule: Rule) -> Measured | None:
-        """What a rule judges on a candidate; None if it was not measured."""
+        """The number that a rule judges on a candidate; None if it was not measured."""
         row = next((option for option in self.all_candidates if option.name == candidate), None)
         return None if row is None else row.measures.get(rule.quantity)
 
     def judged(self, release: str) -> Sequence[str]:
-        """Names of the candidates that `release` means."""
+        """Names of the candidates that `release` refers to."""
         return [row.name for row in self.all_candidates if release in (row.name, row.short_name)]
 
     def recommended(self, frontier: Frontier) -> str | None:
@@ -138,7 +138,7 @@ class Subject(abc.ABC):
         return None
 
     def guarantees(self) -> Sequence[Json]:
-        """What is proven, one entry a claim."""
+        """Guarantees of all candidates, an entry each."""
         return [
             {"candidate": row.name, "guarantee": guarantee}
             for row in self.all_candidates
@@ -152,7 +152,7 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
     Args:
         subject: what was measured.
         rules: fixed before the run.
-        release: the candidate that they judge.
+        release: the candidate that the rules judge.
 
     Raises:
         InputError: there is no such candidate.
@@ -255,7 +255,7 @@ def _frontier(facts: Facts, verdict: Verdict) -> Json:
 
 
 def outcome_words(verdict: Verdict) -> str:
-    """What the outcome of the rules means, in one sentence; the same for every kind of audit."""
+    """The verdict's sentence in `findings.json`; pages take theirs from `report/catalogue.toml`."""
     release = f"The release '{verdict.release}'"
     return {
         PASS: f"{release} meets every criterion that was fixed before the run.",
