@@ -67,10 +67,10 @@ def settled_public_weights(
 ) -> NDArray[np.float32]:
     """(N,) weights of `public_weights`, computed by the first run and read by all later ones.
 
-    Other processors give other last digits, and the guarantee names the weights that trained.
+    Last digits depend on the processor, and the guarantee names the weights used in training.
 
     Args:
-        settings: give alpha, beta and the seed.
+        settings: source of alpha, beta and the seed.
 
     Raises InputError: too few held-out records, or, beside a run, weights that are not settled yet.
     """
@@ -99,7 +99,7 @@ def settled_public_weights(
 
 
 def _settled(path: Path, name: str, wanted: Mapping[str, str], records: int) -> NDArray[Any] | None:
-    """(records,) numbers that an earlier run settled; None if they are absent or another's."""
+    """(records,) numbers stored by an earlier run of this audit; None if there are none."""
     try:
         with safe_open(path, "numpy") as file:
             if file.metadata() != wanted:
@@ -114,19 +114,19 @@ Float = NDArray[np.float64]
 
 
 class Show(Protocol):
-    """Where an audit tells how far it is."""
+    """Where an audit reports its progress."""
 
     def models(self, done: int, total: int, what: str) -> None:
-        """`done` of the `total` trainings of the whole job are there; `what` is being trained."""
+        """Report that `done` of all `total` trainings are finished; `what` is being trained."""
         ...
 
     def say(self, text: str) -> None:
-        """One line for the reader."""
+        """Report a line of text."""
         ...
 
 
 class Silent:
-    """Tells nothing."""
+    """Reports nothing."""
 
     def models(self, done: int, total: int, what: str) -> None: ...
 
@@ -135,7 +135,7 @@ class Silent:
 
 
 def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spec:
-    """What decides the numbers of the plain shadow models; its hash names the audit.
+    """Everything that decides the numbers of the plain shadow models; its hash names the audit.
 
     Raises InputError: the recipe is for classes and the data for numbers, or the other way round.
     """
@@ -172,7 +172,7 @@ def held_out(
     """(N,) True for the records that no model trains on: the external ones and a random share.
 
     Args:
-        labels: (N,) of which each class or range gives its share; all alike where they are private.
+        labels: (N,) the share is drawn within each class or range; constant if they are private.
     """
     held = np.zeros(len(labels), bool) if external is None else external.copy()
     inside = np.flatnonzero(~held)
@@ -184,9 +184,9 @@ def held_out(
 def public_of(
     settings: AuditSettings, *, always: bool = False
 ) -> Callable[..., NDArray[np.bool_]] | None:
-    """Which records are public, for `lethe.data.tables.load`: the held-out ones, drawn by size.
+    """Function that draws the held-out records, which are public, for `lethe.data.tables.load`.
 
-    None where no candidate claims a proof, and records may be prepared by all of them.
+    None where no candidate claims a proof, so that all records may decide the preparation.
     """
     if not settings.epsilon and not always:
         return None
@@ -214,21 +214,21 @@ def audit_model(
     """Attack a model's training, mitigate, attack each mitigation adaptively, and compare.
 
     Args:
-        data: all records; a stratified share is held out to measure utility, or those of another
-            time, site or group, see `Dataset.external`; these no attack sees.
+        data: all records. No attack sees those held out to measure utility: a stratified share, or
+            records of another time, site or group, see `Dataset.external`.
         recipe: how one model is trained.
         settings: see `AuditSettings`.
         folder: an open run folder; finished shadow models in it are not trained again.
         show: progress.
         workers: processes of one thread each; all cores by default.
-        engine: where models are trained, see `choose_engine`; that number of processes here by
-            default.
-        memory: GiB that the stacks of all workers may take together; half of the machine's by
-            default.
+        engine: where models are trained, see `choose_engine`; by default in `workers` processes
+            on this machine.
+        memory: GiB for the stacks of all workers together; by default half of the machine's
+            memory.
         extra: further candidates of your own, beside those that the settings name.
 
     Returns:
-        The findings. `findings.json` is left to the caller.
+        The findings; the caller writes `findings.json`.
 
     Raises:
         InputError: a setting, or a model that gives NaN.
@@ -279,7 +279,7 @@ def audit_model(
 
 
 def _plan_words(options: int, trained: int, settings: AuditSettings) -> str:
-    """What is going to be trained: options with the baseline, of them `trained` beside it."""
+    """Sentence on the trainings ahead: `options` include the baseline, `trained` do not."""
     words = f"{1 + trained} option" + "s" * bool(trained)
     if options > 1 + trained:
         words = f"{1 + trained} of {options} options (early-stopping costs none)"
@@ -298,7 +298,7 @@ def _attacks_to_run(
     weights: NDArray[np.float32],
     columns: dict[str, NDArray[Any]],
 ) -> dict[str, Callable[[], Measurement]]:
-    """What is to be measured of each option, and who bears its risk."""
+    """Jobs that measure each option and its groups."""
     settings = train.settings
     jobs: dict[str, Callable[[], Measurement]] = {BASELINE.name: functools.partial(replace, first)}
     for mitigation in built[1:]:
@@ -325,9 +325,9 @@ def _with_groups(
     settings: AuditSettings,
     options: int = 1,
 ) -> Measurement:
-    """What a job measures, with its strongest attack by groups, and what rules on groups judge.
+    """Run a job and add its strongest attack by groups, and the evidence of rules on groups.
 
-    Limits of groups hold for all `options` beside the baseline at once, so that one may be chosen.
+    Limits of groups hold at once for all `options` beside the baseline, so that any may be chosen.
     The baseline is what it is; it is read by person too.
     """
     measured = job()

@@ -76,7 +76,7 @@ def attack_entry(name: str, variance: str) -> AttackRow:
 
 
 def not_run(names: Iterable[str], available: Available) -> list[NotRun]:
-    """Attacks that were not run, each with the reason.
+    """Attacks that were not run, with reasons.
 
     Args:
         names: of those that were run.
@@ -97,7 +97,7 @@ def risk_name(fpr: float | None) -> str:
 
 
 def operating_rule(margin: float) -> str:
-    """The rule, fixed before the run, that names the candidate to take."""
+    """The rule, fixed before the run, that chooses the recommended candidate."""
     return (
         "lowest risk among the candidates shown to lower it (the paired change has an upper limit "
         "below 0) whose utility loss has an upper limit of at most "
@@ -146,7 +146,7 @@ def threat_model(shadows: Shadows) -> ThreatModel:
 def limits(
     shadows: Shadows, notes: Sequence[str], candidates: Sequence[Candidate] = ()
 ) -> list[str]:
-    """What this audit cannot say.
+    """Sentences on the limits of this audit.
 
     Args:
         notes: of the loader, if the audit trained its shadow models.
@@ -198,7 +198,7 @@ def limits(
 
 
 def moved_words(change: Measured, newly: int, others: int) -> str:
-    """Did risk move to records that were not among the most exposed?"""
+    """Sentence on whether risk moved to records that were not among the most exposed."""
     if isinstance(change, Refusal):
         trend = "their average exposure cannot be compared"
     elif change.low is not None and change.low > 0:
@@ -250,7 +250,7 @@ def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
 
 
 def _proven(candidates: Sequence[Candidate]) -> str:
-    """Names of the candidates that carry a proof."""
+    """Names of the candidates with a proven guarantee."""
     return ", ".join(f"'{option.name}'" for option in candidates if option.guarantee.proven)
 
 
@@ -277,14 +277,14 @@ MOST_RECORDS = 100
 
 @dataclass(frozen=True)
 class Measurement:
-    """All that was measured on one candidate; see `audit.measure`.
+    """All measurements of a candidate; see `candidates.measure`.
 
     Attributes:
         moved: change of the mean t of records that were not among the most exposed, how many
             of them became significantly more exposed, and how many there are.
-        views: results on functions of what it answers, as an option limits it, by the option.
+        views: results on limited answers, by the option that limits them.
         slices: the strongest attack by class and by columns, see `who_bears`.
-        persons: it with the records of each person added up, see `person_level`.
+        persons: the strongest attack on the summed scores of each person, see `person_level`.
     """
 
     mitigation: Mitigation  # what was done
@@ -296,23 +296,23 @@ class Measurement:
     checks: list[Check]  # self-checks
     plants: list[Plant]  # leaks of known size, and what was measured on them
     utility: Estimate | None  # held-out accuracy, or R²; None if unknown
-    train_utility: Estimate | None  # the same on training records; None if unknown
+    train_utility: Estimate | None  # utility on training records; None if unknown
     risk: Measured  # of the strongest attack
     utility_loss: Estimate | None = None  # against the baseline, paired
     drift: Drift | None = None  # on records of another time, site or group
     onion: Sequence[OnionRound] = ()  # rounds of removing the most exposed
     risk_change: Estimate | None = None  # against the baseline, paired
     moved: tuple[Measured, int, int] | None = None
-    weights: NDArray[np.float32] | None = None  # (N,) weights that were trained with
+    weights: NDArray[np.float32] | None = None  # (N,) weights used in training
     targeted: NDArray[np.float32] | None = None  # (N,) the audit's targeted weights
     before: Measurement | None = None  # the baseline's measurement
     slices: Sequence[SlicesBy] = ()
     persons: Persons | None = None
-    groups: Mapping[str, Measured] = field(default_factory=dict)  # what rules on groups judge
-    among: int = 1  # releases that this one was chosen from, itself included; see `early_stopping`
+    groups: Mapping[str, Measured] = field(default_factory=dict)  # evidence of rules on groups
+    among: int = 1  # number of releases that this one was chosen from; see `early_stopping`
     views: Mapping[str, dict[str, AttackRates]] = field(default_factory=dict)
-    family: int = 0  # results whose limits hold at once, where more than those of this and `views`
-    stops: Sequence[EarlyStop] = ()  # those, as they were compared; empty where nothing was chosen
+    family: int = 0  # number of results whose limits hold at once, if more than these and `views`
+    stops: Sequence[EarlyStop] = ()  # the compared stops; empty where none was chosen
     estimated: Measured | None = None  # TPR at 1 % FPR that 64 shadow models would reach
 
     @property
@@ -326,8 +326,8 @@ class ModelSubject(Subject):
     """A model whose candidates were attacked.
 
     Attributes:
-        skipped: mitigations that the recipe cannot carry, each with `name` and `why`.
-        inputs: what the input itself says against a verdict.
+        skipped: mitigations that the recipe does not support, with reasons.
+        inputs: checks of the input, which may stop the verdict.
     """
 
     name: str  # of the subject
@@ -481,7 +481,7 @@ def _candidate(
 
 
 def _measures(result: Measurement) -> dict[str, Measured | None]:
-    """What rules may judge, of the strongest attack where it is an attack's."""
+    """Evidence of rules by quantity; for attacks it is that of the strongest."""
     measures: dict[str, Measured | None] = {
         "auc": strongest_metric(result.results, None, result.views, result.family),
         "top-t": result.exposure.top_t,
@@ -500,7 +500,7 @@ def _measures(result: Measurement) -> dict[str, Measured | None]:
 def guarantee_of(
     mitigation: Mitigation, spec: Spec | None, data: Dataset | None = None
 ) -> Guarantee:
-    """What a mitigation proves of an audit's training, and of whom.
+    """The guarantee of a mitigation for an audit's training.
 
     Args:
         spec: of the baseline; None where nothing was trained.
@@ -519,7 +519,7 @@ def guarantee_of(
 
 
 def evidence(one: Measurement, rule: Rule) -> Measured | None:
-    """What a rule is judged on: the interval of its metric on one candidate."""
+    """The interval of a rule's metric on a candidate."""
     return _measures(one).get(rule.quantity)
 
 
