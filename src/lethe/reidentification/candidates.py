@@ -66,46 +66,46 @@ _FEW = 3  # logits below which a learned metric has nothing to turn
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """A candidate of one model, with what the model's section says of it beside the frontier.
+    """A candidate of a model, with its measurements for the section of the model.
 
     Attributes:
         limit: upper limit on Top-1 of every attacker who sees one released vector; None where
-            nothing limits it.
-        release: how it is made again, for what looks further than the lift.
+            there is no limit.
+        release: its rows, for measurements beyond the lift.
     """
 
-    candidate: Candidate  # named within its model; compared to the model's release as it is
-    judged: Judged  # what all attackers find on it, and the strongest of them
-    task: TaskLevel | None  # what a head gets out of it; None without head or labels
+    candidate: Candidate  # named within its model; compared to the baseline of the model
+    judged: Judged  # results of all attackers, and the strongest of them
+    task: TaskLevel | None  # utility of a head; None without head or labels
     limit: Limit | None
-    sigma: float | None  # of isotropic noise; None of other mechanisms
+    sigma: float | None  # of isotropic noise; None for other mechanisms
     release: Release | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """How the rows of a candidate are made.
+    """The rows of a candidate.
 
     Attributes:
-        clean: (n, c) what they are without noise, or what an adversary with unchanged vectors
-            holds; None where there is nothing of the kind.
+        clean: (n, c) the rows without noise, or the unchanged vectors that an adversary has; None
+            where there are none.
     """
 
     rows: Callable[[int], Float]  # from a seed to (n, c)
     clean: Float | None = None
-    projected: bool = False  # only attackers who can use few dimensions
+    projected: bool = False  # whether only attackers that can use few dimensions run
     erased: bool = False  # an attribute was erased
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What all candidates of one model are evaluated with.
+    """Everything that the evaluation of a model's candidates has in common.
 
     Attributes:
-        skipped: name and reason of mechanisms that could not be evaluated; filled by `evaluate`.
-        people: who has which value of each attribute that can be attacked.
-        untested: why other attributes cannot be: a rule on them cannot pass.
-        unsound: attackers whose verification under permuted names is not chance, and why.
+        skipped: reason by name of mechanisms that could not be evaluated; filled by `evaluate`.
+        people: people and their values of each attribute that can be attacked.
+        untested: reasons why other attributes cannot be: a rule on them cannot pass.
+        unsound: reason by name of attackers whose verification of permuted names beats chance.
     """
 
     battery: Battery  # all attackers on its vectors
