@@ -78,7 +78,7 @@ def ordered(signals: NDArray[np.floating]) -> str:
 
 
 def misplaced(shadows: Shadows, seed: int = 0) -> str:
-    """Which other order of models or records membership fits far better; empty where none does.
+    """The order of models or records that fits membership far better; empty if none does.
 
     Scores of a model rise where it trained on the record. So their ranks, less each record's mean,
     are compared with membership in every other order of a family: all cyclic shifts of records,
@@ -136,7 +136,7 @@ def shifted(residual: Float, inside: Float) -> str:
 
 
 def _of_people(residual: Float, inside: Float, people: NDArray[np.generic]) -> tuple[Float, Float]:
-    """(K, P) of each model: what the records of each person add up to."""
+    """(K, P) sum over the records of each person, for each model."""
     _, person = np.unique(people, return_inverse=True)
 
     def added(table: Float) -> Float:
@@ -180,7 +180,7 @@ def _matched(residual: Float, inside: Float, what: str, seed: int) -> str:
 def drawn_alike(
     shadows: Shadows, features: NDArray[np.floating] | None = None, seed: int = 0
 ) -> InputCheck | None:
-    """Whether features and labels alone tell members from others, who were then not drawn alike.
+    """Check whether features and labels alone distinguish members from others.
 
     Two blind classifiers, by single columns and by all together (200 random cosines: Rahimi and
     Recht 2007), see `told_by`. Of several models the first four are looked at, of which two must
@@ -300,7 +300,7 @@ def split_copies(
 
 
 def own_rows(plain: Shadows, spec: Spec, folder: Path) -> Iterator[InputCheck]:
-    """Whether a training function trains on the rows that it is given.
+    """Check that a training function trains on the given rows.
 
     One that reads other rows, or draws rows of its own, gives models that no attack can tell by
     membership. So further models train on mostly one half of the labels, and on mostly the other:

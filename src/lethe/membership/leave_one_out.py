@@ -56,7 +56,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class References:
-    """What the other models say about every record, for one target."""
+    """Statistics of the other models on every record, for a target."""
 
     target: int  # number of the target model
     inside: Moments  # moments over reference models that trained on the record
@@ -114,7 +114,7 @@ def leave_one_out(
 
 
 def check_signals(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> None:
-    """Refuse tables that do not belong together, and signals that are not finite.
+    """Refuse tables of different shapes, and signals that are not finite.
 
     Raises InputError: shapes differ, or a signal is not finite.
     """
@@ -183,7 +183,7 @@ class _Centred:
 
 @dataclass(frozen=True)
 class Design:
-    """What is left out with each target: its complement, or a model of the other side."""
+    """The model left out with each target: its complement, or a model of the other side."""
 
     members: NDArray[np.bool_]  # (K, N) membership
     counted: NDArray[np.bool_]  # (K, N) False where a record is not looked at
@@ -238,7 +238,7 @@ class _Sums:
         return _Sums(*parts)
 
     def minus(self, other: _Sums) -> _Sums:
-        """Without the models behind other sums."""
+        """Subtract the models behind other sums."""
         return _Sums(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
 
     def both(self, centre: Float) -> tuple[Moments, Moments]:

@@ -41,7 +41,7 @@ _DRAWS = 100  # of the bootstrap: a plant needs limits, not their second digit
 
 
 def exchanged(shadows: Shadows, seed: int) -> Shadows:
-    """The same models with a membership that their answers know nothing of.
+    """Exchange membership at random, so that answers do not depend on it.
 
     Within each complementary pair a coin for every record decides which model is said to have
     trained on it, where the two differ; without pairs a record's membership is shuffled over the
@@ -67,7 +67,7 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
 
 
 def part_of(shadows: Shadows, seed: int, most: int) -> Shadows:
-    """So many records, of whole persons, that scoring them again and again takes little time.
+    """A sample of records, of whole persons, that is quick to score repeatedly.
 
     Args:
         most: cells to keep of small audits; of large ones 1/32, and never below 200 records.
@@ -83,7 +83,7 @@ def part_of(shadows: Shadows, seed: int, most: int) -> Shadows:
 
 
 class Values:
-    """The values that models give records they did not train on, to draw from.
+    """Draws values that models give to records outside their training set.
 
     A record keeps its own level and spread (of one model alone: those of its class); each model
     keeps its level, its scale and whatever moves many records together, so that an attack which
@@ -175,7 +175,7 @@ def _shared(table: Float) -> Float:
 
 
 def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Shadows, Float]:
-    """The models with a planted leak, and how surely each answer gives its membership away.
+    """Plant a leak; returns the models, and how surely each answer reveals membership.
 
     Args:
         shadows: the models that carry the leak, references or targets.
@@ -204,7 +204,7 @@ def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Sh
 
 
 def _mean_over_ties(rank: Float, value: NDArray[np.float32]) -> Float:
-    """(T, N) mean rank of the answers that equal an answer, record by record."""
+    """(T, N) mean rank of all answers equal to each answer, by record."""
     means = np.empty(rank.shape)
     order = np.argsort(value, axis=0, kind="stable")
     ordered = np.take_along_axis(value, order, 0)
@@ -245,7 +245,7 @@ def plants(
     variance: str = "auto",
     seed: int = 0,
 ) -> list[Plant]:
-    """Leaks of known sizes in the audit's own values, with what its attacks measure on them.
+    """Plant leaks of known sizes into the audit's own values, and measure its attacks on them.
 
     Args:
         shadows: the reference models.
@@ -308,7 +308,7 @@ def keep_strongest(best: dict[str, Estimate], read: AttackRates) -> None:
 def _sizes(
     shadows: Shadows, scored: NDArray[np.bool_], oracle: Float, read: dict[str, Estimate]
 ) -> dict[str, float]:
-    """What an attacker who knows the values of every record would reach, by quantity."""
+    """Result of an attacker who knows the values of every record, by quantity."""
     curve = roc(shadows.members[scored], oracle[scored])
     sizes = {"auc": auc_of(curve)}
     for quantity in read:

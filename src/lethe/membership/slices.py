@@ -53,7 +53,7 @@ Bool = NDArray[np.bool_]
 
 
 def columns_of(data: Dataset, spec: Spec) -> dict[str, NDArray[Any]]:
-    """What the risk is reported by: the class, and the columns that were asked for."""
+    """Columns that the risk is reported by: the class, and the requested columns."""
     columns: dict[str, NDArray[Any]] = {}
     if data.classes:
         columns["class"] = np.array(data.classes)[data.labels.astype(np.int64)][spec.pool]
@@ -155,7 +155,7 @@ def _cut(
 
 
 class _Part:
-    """The scores of some records, and their bootstrap."""
+    """Scores of some records, and their bootstrap."""
 
     def __init__(
         self,
@@ -307,7 +307,7 @@ def group_evidence(
     variance: str = "auto",
     seed: int = 0,
 ) -> dict[str, Measured]:
-    """What rules on groups judge: the worst of all attacks, each with a threshold of the group.
+    """Evidence of rules on groups: the worst attack, each with a threshold of the group.
 
     Limits hold for all attacks, and for ``every`` for all groups of the column, at once.
 

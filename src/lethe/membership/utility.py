@@ -1,4 +1,4 @@
-"""How good the models are, with intervals: accuracy, or R² where they predict a number."""
+"""Utility of models with intervals: accuracy, or R² where they predict a number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Merit = NDArray[np.bool_] | NDArray[np.floating]
 
 
 def utility_name(task: str | None) -> str:
-    """What utility is called: ``R²`` in regression, else ``accuracy``."""
+    """Name of the utility: ``R²`` in regression, else ``accuracy``."""
     return "R²" if task == "regression" else "accuracy"
 
 
@@ -33,7 +33,7 @@ def utility(shadows: Shadows, confidence: float) -> Estimate | None:
 
 
 def drift(shadows: Shadows, confidence: float) -> Drift | None:
-    """What the models lose on records of another time, site or group; None without such records.
+    """Utility lost on records of another time, site or group; None without such records.
 
     Records of both kinds are judged by the same models, and no model trained on either: so the
     difference holds what the models share, and a person with records of both kinds counts once.
@@ -113,7 +113,7 @@ def class_utility(shadows: Shadows, rows: NDArray[np.bool_], confidence: float) 
 def per_class(
     shadows: Shadows, before: Shadows | None, classes: tuple[str, ...], confidence: float
 ) -> list[ClassRow]:
-    """Utility of each class, and what it lost; empty where labels are unknown.
+    """Utility of each class, and its loss; empty where labels are unknown.
 
     Args:
         before: of the baseline; None for the baseline itself.
@@ -161,7 +161,7 @@ def _held_out(shadows: Shadows) -> Merit | None:
 def _mean(
     table: NDArray[Any], models: NDArray[np.intp], people: NDArray[Any], confidence: float
 ) -> Estimate:
-    """Mean of a (models, records) table with the interval that suits it."""
+    """Mean of a (models, records) table with its interval."""
     if table.dtype != np.bool_:
         numbers = np.asarray(table, np.float64)
         return mean_estimate(numbers, models, people, confidence, high=1.0)

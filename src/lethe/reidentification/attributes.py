@@ -1,4 +1,4 @@
-"""What released vectors give away of an attribute: inferred person by person, people disjoint.
+"""Attribute inference from released vectors, by person, with disjoint people.
 
 Each person is the mean of all released rows of theirs, and for one attack how they spread about
 it. Attacks are learned on the people of other folds: regularised logistic regression, a small
@@ -25,7 +25,7 @@ from lethe.reidentification.vectors import Float
 
 FOLDS = 5
 SEEN = 0.1
-"""The gain over a guess that the people must be able to show, or the attack is refused."""
+"""Smallest gain over a guess that the sample must be able to show; else refused."""
 _LEAST = 10  # people of a class
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 LOGISTIC, NETWORK, BALANCE = "logistic regression", "small network", "balance of the erased"
@@ -35,7 +35,7 @@ _INPUT = 0.995
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """People with an attribute that is known.
+    """People whose value of an attribute is known.
 
     Attributes:
         owner: (n,) place of each row's person in `people`, -1 of those without a value.
@@ -89,7 +89,7 @@ def people_of(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> People:
-    """Who has which value.
+    """People by value.
 
     A person's value is that of most rows; empty values count for nobody.
 
@@ -201,7 +201,7 @@ def predicted(table: Float, people: People, attack: str, seed: int = 0) -> Float
 
 
 def _table_of(rows: NDArray[Any], people: People, attack: str) -> Float:
-    """(p, c) what an attack reads of each person."""
+    """(p, c) features of each person for an attack."""
     if attack == BALANCE:
         return people.sums(rows)
     table = people.means(rows)
@@ -209,7 +209,7 @@ def _table_of(rows: NDArray[Any], people: People, attack: str) -> Float:
 
 
 def outcome(attack: str, chances: Float, people: People, confidence: float) -> Inferred:
-    """The metrics of chances (p, classes)."""
+    """Metrics of the predicted chances (p, classes)."""
     place, classes = people.place, len(people.classes)
     share = np.bincount(place, minlength=classes) / len(place)
     right = chances.argmax(axis=1) == place
@@ -234,7 +234,7 @@ def outcome(attack: str, chances: Float, people: People, confidence: float) -> I
 def paired_gain(
     right: NDArray[np.bool_], guess: NDArray[np.bool_], confidence: float = 0.95
 ) -> Estimate:
-    """Share right less the share that a guess is right about, paired (Bonett and Price 2012).
+    """Accuracy minus that of a guess, paired (Bonett and Price 2012).
 
     >>> print(paired_gain(np.array([True] * 60 + [False] * 40), np.zeros(100, bool)))
     0.6 [0.4889, 0.6875]

@@ -1,4 +1,4 @@
-"""What an audit of vectors measures beyond identification, where it was asked for."""
+"""Optional measurements of an audit of vectors beyond identification."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def link_all(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> tuple[list[Linked], dict[str, str]]:
-    """Every method at every share, limits for all methods of one at once; and what could not."""
+    """Run all methods at all shares (limits hold at once for the methods); and list failures."""
     sure = family_confidence(confidence, len(PAPERS))
     done, skipped = [], {}
     for share in shares:
@@ -197,7 +197,7 @@ Json = dict[str, Any]
 def attributes_of(
     model: Released, settings: EmbeddingSettings
 ) -> tuple[tuple[People, ...], tuple[Unattacked, ...]]:
-    """Who has which value of each attribute, and what is said of those that cannot be attacked."""
+    """People by value of each attribute, and reasons for attributes that cannot be attacked."""
     ready, refusals = [], []
     for name, values in model.attributes.items():
         try:
@@ -212,7 +212,7 @@ def attributes_of(
 def verification_controls(
     battery: Battery, settings: EmbeddingSettings, say: Say
 ) -> tuple[dict[str, str], tuple[NameControl, ...]]:
-    """Attackers who verify people under other names, with why; and what all gave there."""
+    """Attackers that verify permuted people, with reasons; and the results of all attackers."""
     if not settings.verification:
         return {}, ()
     say(f"{battery.model.name}: verification, its control under other names")
@@ -235,7 +235,7 @@ def beyond(
     say: Say,
     asked: Beyond,
 ) -> Beyond:
-    """With singling out by size, clusters, a second release, and texts: where asked for."""
+    """Add singling out by size, clusters, a second release, and texts, as requested."""
     sure = settings.confidence
     if settings.verification:
         say(f"{model.name}: singling out by number of people and of vectors")
@@ -274,7 +274,7 @@ def beyond(
 
 
 def further_checks(on: str, further: Beyond) -> list[CheckRow]:
-    """Self-checks of what was asked for: chance where names are those of others."""
+    """Self-checks of the optional measurements: chance with permuted people."""
     rows: list[CheckRow] = []
     if controls := further.verification_controls:
         bad = [control.name for control in controls if control.high < 0.5]
@@ -302,7 +302,7 @@ def further_checks(on: str, further: Beyond) -> list[CheckRow]:
 
 
 def asked_further(settings: EmbeddingSettings) -> Json:
-    """Settings of what is not always measured, where it was asked for."""
+    """Settings of the optional measurements that were requested."""
     listed: Json = {}
     if settings.verification:
         listed["verification"] = True

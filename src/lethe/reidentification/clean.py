@@ -1,4 +1,4 @@
-"""The attack on vectors as they are, with its controls: the first half of the audit."""
+"""The attack on clean vectors, with its controls: the first half of the audit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def open_set(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> OpenSet:
-    """Take some people out of the gallery and see whom their probes are taken for.
+    """Remove some people from the gallery and count how often their probes are named.
 
     The threshold is set on half of those strangers (`false_match` of their probes are named) and
     measured on the other half.
@@ -169,7 +169,7 @@ BAD = 0.01
 
 @dataclass(frozen=True)
 class Conditioning:
-    """How well float32 can tell these vectors apart.
+    """How well float32 distinguishes these vectors.
 
     Attributes:
         nearest: median distance from a sampled gallery vector to its nearest other one, in the
@@ -236,7 +236,7 @@ def conditioning(
 def _plain_distances(
     probes: NDArray[Any], gallery: NDArray[Any], metric: str
 ) -> NDArray[np.float32]:
-    """The way it is usually written: (sample, G) in float32 throughout."""
+    """Distances as usually computed: (sample, G) in float32 throughout."""
     left, right = probes.astype(np.float32), gallery.astype(np.float32)
     if metric == "cosine":
         left = left / np.linalg.norm(left, axis=1, keepdims=True)
@@ -251,14 +251,14 @@ INPUTS = (
     Attacker(RAW, "The inputs of the model, Euclidean distance", "l2"),
     Attacker(f"{RAW}, plda", "The inputs of the model, PLDA of other people", "plda"),
 )
-"""Attackers on what goes into the encoder; no candidate releases it."""
+"""Attackers on the encoder's inputs; no candidate releases these."""
 _CONTROL = 0.99  # of permuted identities: an alarm by chance leaves a safe release without verdict
 _NEIGHBOURS = 4000  # users whose nearest neighbour is looked up
 
 
 @dataclass(frozen=True, eq=False)
 class Clean:
-    """What the attack finds before any noise.
+    """Results of the attack without noise.
 
     Attributes:
         permuted: by name, its lift where people are looked for under other names: it must be 1.
@@ -285,7 +285,7 @@ class Clean:
 
     @property
     def invalid(self) -> dict[str, str]:
-        """Attackers that find people under other names too often, and what their control gave."""
+        """Attackers that find permuted people too often, with the result of their control."""
         return {
             name: f"permuted identities give a lift of {lift}, which must be 1"
             for name, lift in self.permuted.items()
@@ -388,7 +388,7 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
 
 
 def _standardised(features: NDArray[Any]) -> Float:
-    """Columns of mean 0 and sd 1: raw inputs come in units of their own."""
+    """Scale columns to mean 0 and sd 1, because raw inputs have different units."""
     wide = features.astype(np.float64)
     deviation = wide.std(axis=0)
     return np.asarray((wide - wide.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))

@@ -1,4 +1,4 @@
-"""Whose rows are known and whose are to be named: galleries, probes, and whitening."""
+"""Galleries (rows of known people), probes (rows to identify), and whitening."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows that the attacker holds, and rows that he wants to name."""
+    """Rows that the attacker has, and rows that the attacker wants to identify."""
 
     users: NDArray[Any]  # (G,) sorted ids of the gallery's users
     gallery_rows: Index  # rows whose means are the gallery
@@ -79,7 +79,7 @@ def sampled(split: Split, max_people: int, max_probes: int, seed: int = 0) -> Sp
 
 
 def check_users(user_ids: NDArray[Any]) -> NDArray[Any]:
-    """Ids as whole numbers or text.
+    """Check ids and return them as whole numbers or text.
 
     Raises InputError: ids of mixed types, numbers with a fraction, or missing ones.
 
@@ -113,7 +113,7 @@ def check_users(user_ids: NDArray[Any]) -> NDArray[Any]:
 
 
 def split_rows(user_ids: NDArray[Any], seed: int = 0, min_rows: int = 4) -> Split:
-    """Shuffle each user's rows; the first half is known, the rest is to be named.
+    """Shuffle each user's rows: the first half is the gallery, the rest are probes.
 
     Args:
         min_rows: users with fewer rows are left out; at least 2. floor(n / 2) rows of a user with

@@ -44,7 +44,7 @@ from lethe.reidentification.verification import (
 )
 
 PAIRS = 50_000
-"""Non-mated pairs that are drawn, about; at most 50 a probe."""
+"""Approximate number of non-mated pairs drawn; at most 50 a probe."""
 _MOST = 50
 METRICS = {
     "eer": ("eer", -1),
@@ -173,7 +173,7 @@ class Scorer:
         return worst
 
     def controls(self, sight: Sight) -> dict[str, tuple[float, float, float]]:
-        """By attacker the equal error rate where people are claimed to be others, with limits.
+        """Equal error rate of each attacker with permuted people, with limits.
 
         Whoever is claimed by chance must be told from other people no better than by chance: 0.5.
         What is learned is learned on these claims. Three permutations; the limits are their t.
@@ -210,7 +210,7 @@ class Scorer:
 def closed_world(
     panel: Panel, results: Sequence[AttackResult], sight: Sight, clean: Sight, confidence: float
 ) -> ClosedWorld:
-    """Assign every person's new vectors to one enrolled person each.
+    """Assign the new vectors of each person to an enrolled person, one to one.
 
     The scores are those of the strongest attacker of all vectors of a person; limits hold for all
     that it was chosen from.
@@ -243,7 +243,7 @@ def closed_world(
 
 
 def _signed(one: Estimate, sign: int) -> Estimate:
-    """The same, or mirrored: of what is worse where it is lower."""
+    """The estimate, or its negative for metrics where lower is worse."""
     if sign > 0:
         return one
     value, low, high = (None if x is None else -x for x in (one.value, one.high, one.low))
@@ -296,7 +296,7 @@ def singling_out(
 
 
 def _enrolled(sight: Sight, most: int) -> Sight:
-    """The same with the first rows of each person enrolled, at most some."""
+    """Enrol at most the first `most` rows of each person."""
     order = np.argsort(sight.user, kind="stable")
     start = np.flatnonzero(np.diff(sight.user[order], prepend=-1))
     sizes = np.diff(np.append(start, len(order)))

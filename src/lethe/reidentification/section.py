@@ -1,4 +1,4 @@
-"""What the findings say of one model's vectors, see `lethe.evidence.of_vectors`."""
+"""Findings on a model's vectors, see `lethe.evidence.of_vectors`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from lethe.reidentification.vectors import effective_sigma
 
 
 def summary(measured: Sequence[ModelAudit]) -> str:
-    """What was audited, in one sentence."""
+    """Sentence on the audited release."""
     first = measured[0]
     sizes = " and ".join(str(audit.model.representations.shape[1]) for audit in measured)
     return (
@@ -54,7 +54,7 @@ def summary(measured: Sequence[ModelAudit]) -> str:
 
 
 def threat_model(settings: EmbeddingSettings) -> ThreatModel:
-    """Who attacks, with what."""
+    """The threat model."""
     when = (
         "earlier vectors of known people, half of each person's rows"
         if settings.known is None
@@ -94,7 +94,7 @@ def attacks_run(first: ModelAudit, settings: EmbeddingSettings) -> list[AttackRo
 
 
 def not_run(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[NotRun]:
-    """What was left out, and why."""
+    """Attacks and candidates that were not run, with reasons."""
     kept = {attacker.name for attacker in allowed(settings.clean_gallery, settings.joined)}
     why = "the threat model of this audit rules its knowledge out"
     ruled_out = {row.name: why for row in ATTACKERS if row.name not in kept}
@@ -117,7 +117,7 @@ _NEVER = {
 
 
 def utility_name(first: ModelAudit) -> str:
-    """What utility is."""
+    """Name of the utility."""
     if first.task is None:
         return "not provided"
     return f"{first.task.measure} of one released draw"
@@ -134,7 +134,7 @@ def operating_rule(settings: EmbeddingSettings, first: ModelAudit) -> str:
 
 
 def limits(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[str]:
-    """What this audit cannot say."""
+    """Sentences on the limits of this audit."""
     sentences = [
         "Certificates of identification hold for one draw of one row of a person. Further draws "
         "and rows add up: M draws at sigma are one at sigma / sqrt(M).",
@@ -160,7 +160,7 @@ def limits(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[
 
 
 def _drawn(split: Split, seed: int) -> list[str]:
-    """What a random subset of people or of probes means for the numbers."""
+    """Sentences on the meaning of numbers from a random subset of people or probes."""
     texts, people = [], len(split.users)
     if split.people:
         texts.append(
@@ -180,7 +180,7 @@ def _drawn(split: Split, seed: int) -> list[str]:
 
 
 def points(measured: Sequence[ModelAudit]) -> list[str]:
-    """Where to stand with each model."""
+    """Sentences on the operating point of each model."""
     texts = [str(audit.point)[:1].upper() + str(audit.point)[1:] + "." for audit in measured]
     if len(measured) == 1:
         return texts
@@ -188,7 +188,7 @@ def points(measured: Sequence[ModelAudit]) -> list[str]:
 
 
 def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
-    """What was found on one model, for a reader of nothing else."""
+    """Summary of the findings on a model, in sentences."""
     judged, users = audit.candidates[0].judged, len(audit.split.users)
     lift, attacker = judged.risk.estimate, _named(judged.risk.attack, settings)
     knows = next(row.knows for row in judged.attacks if row.attack == attacker.name)
@@ -236,7 +236,7 @@ _BINS = 20
 
 
 def section(audit: ModelAudit, settings: EmbeddingSettings) -> VectorModel:
-    """What the findings say of one model."""
+    """The model's part of the findings."""
     rows, dimensions = audit.model.representations.shape
     clean, point = audit.clean, audit.point
     return VectorModel(
@@ -266,7 +266,7 @@ def section(audit: ModelAudit, settings: EmbeddingSettings) -> VectorModel:
 
 
 def _gallery(name: str, attack: Attack) -> Gallery:
-    """One attack in numbers; nothing in it names a person."""
+    """Numbers of an attack, without personal data."""
     chance = attack.chance
     tops = {k: chance.top(k) for k in attack.top}
     numbers = vars(attack) | {"name": name, "chance": AtChance(chance.mrr, chance.mean_rank, tops)}

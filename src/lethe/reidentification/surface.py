@@ -1,4 +1,4 @@
-"""How well an attack does over noise levels, measured no more often than needed.
+"""Success of an attack by noise level, measured at as few levels as possible.
 
 Everything depends on (sigma, M) through sigma / sqrt(M), so the surface is a curve. It is refined
 where the upper limit of the strongest attacker crosses a threshold.
@@ -49,7 +49,7 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The attack at one effective noise level."""
+    """The attack at an effective noise level."""
 
     sigma: float  # sigma / sqrt(M)
     share: Estimate  # share of probes that were named, averaged over noise; interval by users
@@ -61,7 +61,7 @@ class Level:
 
     @property
     def worst(self) -> Estimate:
-        """The lift that the level is judged on: of the strongest attacker that was run."""
+        """The deciding lift of the level: that of the strongest attacker."""
         return self.lift if self.judged is None else self.judged.risk.estimate
 
 
@@ -202,7 +202,7 @@ def largest_sigma(utility: Callable[[float], Estimate], floor: float) -> float |
 
 
 def _hits(returned: ArrayLike, sample: Sample) -> Float:
-    """(G, K) what an attack returned."""
+    """(G, K) checked hits that an attack returned."""
     hits = np.asarray(returned, np.float64)
     if hits.ndim not in (1, 2) or len(hits) != sample.users:
         raise InputError(
@@ -248,7 +248,7 @@ def _widest(curve: Curve, thresholds: Sequence[float]) -> float | None:
 
 
 TIER_NAMES = ((1.5, "low lift"), (2.0, "near-random"), (5.0, "privacy-viable"))
-"""Upper limits of the lift, and what the reference study calls them; none of them is a proof."""
+"""Upper limits of the lift, with the reference study's names; none is a proof."""
 
 
 def tier(lift: Estimate) -> str:
@@ -268,7 +268,7 @@ def tier(lift: Estimate) -> str:
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """Whether noise can be had that both sides accept.
+    """Whether there is a noise level acceptable for both privacy and utility.
 
     Attributes:
         privacy: smallest sigma from which on the lift is below its threshold; None if none is.

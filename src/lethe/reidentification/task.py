@@ -1,4 +1,4 @@
-"""What a head still gets out of released vectors, at any noise level."""
+"""Utility of a head on released vectors, at any noise level."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lethe.reidentification.vectors import Float, check_binary, check_vectors, e
 
 @dataclass(frozen=True)
 class DrawnUtility:
-    """What a consumer of noisy vectors gets from them, averaged over noise."""
+    """Utility of noisy vectors for their consumer, averaged over noise."""
 
     accuracy: Estimate  # share of rows predicted rightly; interval by users
     auc: Estimate | None  # AUC of the noisy logit; interval by users. None for several classes.
@@ -198,7 +198,7 @@ class Task:
         )
 
     def of_scores(self, scores: Float) -> TaskLevel:
-        """Of a binary head whose released number is something else than its noisy logit."""
+        """Utility of a binary head whose released number is not its noisy logit."""
         merit = linear_auc(scores, self.labels, 0.0)
         sure = self.settings.confidence
         right = expected_accuracy(scores, self.labels, 0.0, users=self.users, confidence=sure)
