@@ -344,7 +344,7 @@ def _with_groups(
 
 
 def _peeled(train: Trainer, first: Measurement, models_behind: int, earlier: int) -> Measurement:
-    """The baseline with the rounds of the onion; who was exposed in each goes to the run folder.
+    """Add the rounds of the onion to the baseline; the run folder gets the exposed records.
 
     Args:
         models_behind: of the plain models, those that records are chosen on.
@@ -363,7 +363,7 @@ def _peeled(train: Trainer, first: Measurement, models_behind: int, earlier: int
 
 
 def _available(spec: Spec) -> Available:
-    """What attacks will find, to refuse one before anything is trained."""
+    """Data that attacks will have, to refuse attacks before training."""
     return Available(
         spec.task,
         population=int(spec.unseen.sum()),
@@ -383,7 +383,7 @@ tables of them at once may not fit."""
 def _measured(
     jobs: Mapping[str, Callable[[], Measurement]], plain: Shadows, workers: int, show: Show
 ) -> dict[str, Measurement]:
-    """What each job gives, in the order of the jobs; on all workers where the memory bears it.
+    """Results of the jobs in their order, on all workers if memory allows.
 
     Several are always done in processes of their own, as in training: the same kernels, the same
     digits, however many workers there are.
@@ -417,7 +417,7 @@ def audit_scores(
     kept: Sequence[InputCheck] = (),
     estimate: Measured | None = None,
 ) -> Findings:
-    """The same measurement on signals that were computed elsewhere; nothing is trained.
+    """Audit signals that were computed elsewhere, without training.
 
     Args:
         name: of the subject.
@@ -478,7 +478,7 @@ class Trainer:
         return grow(settings.widths(), settings.models, width, there, take, evidence)
 
     def finished(self, most: int) -> int:
-        """How many of the first `most` plain models are there without a gap."""
+        """Number of the first `most` plain models that are finished without a gap."""
         there, everyone = 0, np.ones(len(self.ids), np.float32)
         for job in self.jobs(BASELINE, everyone, most, self.width()):
             if job.finished() is None:
@@ -499,7 +499,7 @@ class Trainer:
         return chunk_jobs(spec, folder, models, width, stops=stops)
 
     def cut(self, plain: Sequence[ChunkJob], epochs: int) -> Shadows:
-        """The plain models with their training cut at a stop; nothing is trained."""
+        """The plain models stopped at an epoch, without further training."""
         return self._with_features(Shadows.from_shards(plain, self.ids, epochs))
 
     def __call__(
@@ -509,7 +509,7 @@ class Trainer:
         models: int,
         earlier: int = 1,
     ) -> dict[str, Shadows]:
-        """The models of some candidates; `earlier` options of the job were trained before."""
+        """Train the models of some candidates; `earlier` options of the job are already trained."""
         width = self.width()
         if not candidates:
             return {}
@@ -552,7 +552,7 @@ class Trainer:
         return np.asarray(first[codes])
 
     def _with_features(self, shadows: Shadows) -> Shadows:
-        """With the copies among the records, and with these where an attack asks for them."""
+        """Add the duplicates among the records, and the records if an attack reads them."""
         shadows = replace(shadows, copied=self._copied)
         if not read_records(self.settings.attack):
             return shadows
@@ -569,7 +569,7 @@ def targeted_weights(t: Float, spec: Spec, settings: AuditSettings) -> NDArray[n
 
 
 def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Float, int]:
-    """The t-scores that define the targeted mitigations, and how many models they rest on."""
+    """The t-scores that define the targeted mitigations, and their number of models."""
     models = int(folder.settle("weights_from_models", plain.models))
     path = folder.path / "exposure.safetensors"
     name = spec.hash()
@@ -584,5 +584,5 @@ def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Fl
 
 
 def read_exposure(path: Path, spec: str, models: int, records: int) -> Float | None:
-    """(records,) t-scores that an audit has settled; None if they are absent or another's."""
+    """(records,) t-scores stored by this audit; None if there are none."""
     return _settled(path, "t", {"spec": spec, "models": str(models)}, records)

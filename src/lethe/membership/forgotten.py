@@ -1,4 +1,4 @@
-"""Has this person been forgotten? Three possible answers, each with its error held down.
+"""Test whether a person has been forgotten: three possible answers with controlled errors.
 
 Of each complementary pair one model trained with the person and the other without. If no attack
 tells the two apart, a model trained with the person says no more about them.
@@ -70,7 +70,7 @@ def redrawn(
     rng: np.random.Generator,
     people: NDArray[np.integer] | None = None,
 ) -> Bool:
-    """(K, N) membership with the coins of every person thrown again.
+    """(K, N) membership with a new coin for every person.
 
     The models of a pair change places with chance 1/2; models without partner permute theirs.
 
@@ -135,7 +135,7 @@ def redraw_p(
 DISTINGUISHABLE, NOT, INCONCLUSIVE = "distinguishable", "not distinguishable", "inconclusive"
 MARGIN = 0.6
 TURNED = ", turned"
-"""Ends the name of an attack whose scores are taken with the other sign."""
+"""Suffix of the name of an attack whose scores are negated."""
 _DRAWS_PER_CLAIM = 2
 _MOST_DRAWS = 50_000
 _LIKELY = 0.05  # p of a single attack, from which on a trace is taken to be as large as it looks
@@ -144,7 +144,7 @@ _USELESS = 1e12  # design effect of an attack that chance alone brings as far
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer on one person, or on the mean over several.
+    """The verdict on a person, or on the mean over several.
 
     Attributes:
         power: chance that these models decide, at the AUCs 0.5 and margin (the smaller one).
@@ -174,7 +174,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Answers on all who asked."""
+    """Verdicts on all requests."""
 
     persons: tuple[Verdict, ...]  # one for each, in the order asked
     group: Verdict | Refusal  # on the mean AUC over them; a refusal for a single person
@@ -194,7 +194,7 @@ def judge_people(
     chance: float = 0.8,
     seed: int = 0,
 ) -> Forgotten:
-    """A verdict on each person and on all of them together.
+    """Decide on each person and on all of them together.
 
     Guarantee: with `confidence` no person whose AUC is 0.5 or less is called distinguishable,
     and none whose AUC is the margin or more, or 1 - margin or less, not distinguishable.
@@ -256,7 +256,7 @@ def _doubts(
     level: float,
     seed: int,
 ) -> list[str]:
-    """Why a trace beyond the margin may have been overlooked, by person and of their mean.
+    """Reasons why a trace beyond the margin may have been missed, by person and for their mean.
 
     Models trained with a person answer with the largest of several draws of what the others say of
     the same records, so that an attacker who knows the draws is right in `forbidden(margin)` of
@@ -440,7 +440,7 @@ def _needed(
     split: tuple[float, float],
     chance: float,
 ) -> tuple[int | None, bool]:
-    """Models that would decide on a person, and whether that rests on the AUC that was seen."""
+    """Number of models that would decide on a person, and whether it uses the observed AUC."""
     finite = [table.effect[at] for table in tables.values() if table.effect[at] < _USELESS]
     effect = float(max(finite, default=1.0))
     needed = models_needed(margin, effect, *split, chance)
@@ -455,7 +455,7 @@ def _needed(
 def _as_seen(
     value: float, margin: float, effect: float, lower: float, upper: float, chance: float
 ) -> int:
-    """Models that would tell an AUC between 0.5 and the margin from the farther of the two."""
+    """Models needed to distinguish an AUC between 0.5 and the margin from the farther."""
     inside = min(max(value, 0.501), 0.999)
     if inside - 0.5 >= margin - inside:
         return models_to_tell(inside, 0.5, effect, lower, chance)
@@ -501,7 +501,7 @@ def _group(
 
 
 def _seen(shadows: Shadows, rows: NDArray[np.intp]) -> dict[str, Any]:
-    """What the two kinds of models say about the person, on average."""
+    """Mean answers about the person by models with and without the person."""
     signals = np.asarray(shadows.signals[:, rows], np.float64).mean(axis=1)
     inside = shadows.members[:, rows[0]]
 

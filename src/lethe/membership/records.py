@@ -33,7 +33,7 @@ Float = NDArray[np.float64]
 
 
 def holm_levels(p: Float, level: float) -> tuple[NDArray[np.bool_], Float]:
-    """Step-down test of many hypotheses (Holm 1979), and the level that each one was tested at.
+    """Step-down test of many hypotheses (Holm 1979), with the level of each test.
 
     Guarantee: the chance of rejecting any true hypothesis is at most `level`.
     Assumes: each p is valid by itself; nothing about their dependence.
@@ -100,7 +100,7 @@ def discoveries(p: Float, rate: float = 0.05) -> NDArray[np.bool_]:
 
 
 def newly_exposed(after: Vulnerability, before: Vulnerability, rows: NDArray[np.intp]) -> int:
-    """How many of some records became more exposed, false discoveries held at 5 %.
+    """Number of records that became more exposed, at a false discovery rate of 5 %.
 
     One-sided tests with standard errors taken as independent (cautious: the two share their
     splits).
@@ -122,7 +122,7 @@ _MOST_COMPARED = 20_000
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where each record stands among the others.
+    """The surroundings of each record among the others.
 
     Attributes:
         own: (N,) distance to the nearest other record of its class, in standardised features;
@@ -275,7 +275,7 @@ Columns = dict[str, NDArray[Any]]
 def record_table(
     shadows: Shadows, scores: Mapping[str, Float], around: Surroundings | None = None
 ) -> Columns:
-    """What is known of each record beside its exposure, as columns of N entries in its order.
+    """Facts on each record beside its exposure, as columns of N entries in record order.
 
     Args:
         scores: for each attack (K, N), NaN where not scored, see `scoring.score`.
@@ -333,7 +333,7 @@ def flags(
     members: NDArray[np.bool_],
     pairs: NDArray[np.integer],
 ) -> Columns:
-    """Which attacks tell a record's members from non-members better than chance.
+    """Attacks that recognise the membership of each record better than chance.
 
     The AUC of each record's scores over the target models is tested one-sidedly against 0.5 (see
     `pair_auc`). An attack flags at a false discovery rate of 5 %; `flagged` does so over the
@@ -364,7 +364,7 @@ def flags(
 
 
 def reasons(shadows: Shadows, around: Surroundings | None = None) -> Columns:
-    """What sets a record apart, in numbers and in words.
+    """Possible reasons for the exposure of each record, in numbers and in words.
 
     A reason is a coincidence of the kind that often goes with exposure, not a proven cause.
 
@@ -464,5 +464,5 @@ def write_records(
 
 
 def _plain(value: np.generic) -> Any:
-    """No NaN in a table that other programs read: an empty cell instead."""
+    """Replace NaN by an empty cell, for other programs that read the table."""
     return None if isinstance(value, np.floating) and not np.isfinite(value) else value.item()

@@ -1,4 +1,4 @@
-"""Widths of the intervals that an audit of another size would give, foreseen from a pilot."""
+"""Forecast the widths of intervals for audits of other sizes from a pilot."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from lethe.membership.measure import chance_of, judged, limits_of, strongest
 # Tukey 1956). More models never remove b/N.
 
 SURE = 0.8
-"""Share of audits whose width should lie within the limits that a forecast gives."""
+"""Share of audits whose width should lie within the limits of a forecast."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Parts of the variance of one rate in a pilot."""
+    """Parts of the variance of a rate in a pilot."""
 
     targets: float  # a/P, from models alone
     records: float  # b/N, from records alone
@@ -47,7 +47,7 @@ class Forecast:
 
     @classmethod
     def of(cls, replicates: Replicates, at: int) -> Forecast:
-        """Parts of one statistic of a bootstrap."""
+        """Parts of a statistic of a bootstrap."""
         parts = replicates.parts(at)
         targets, records, _ = parts
         interaction = min(interaction_of(parts, replicates.clusters), targets, records)
@@ -70,7 +70,7 @@ class Forecast:
         )
 
     def limits(self, models: float = 1.0, records: float = 1.0) -> tuple[Spread, Spread]:
-        """The spread that an audit of that size may find, 10th and 90th percentile.
+        """10th and 90th percentile of the spread in an audit of that size.
 
         The ratio of the pilot's and the audit's variance is taken as F with the degrees of freedom
         behind each (Satterthwaite).
@@ -98,7 +98,7 @@ MOST_MODELS = 4096
 
 @dataclass(frozen=True)
 class Width:
-    """An interval's width, foreseen."""
+    """Forecast width of an interval."""
 
     value: float  # of the metric in the pilot; it moves as attacks gain from more models
     width: float  # expected distance of the limits
@@ -110,7 +110,7 @@ Foreseen = Width | Refusal
 
 
 class Widths:
-    """Foresees the width of the strongest attack's interval for audits of other sizes."""
+    """Forecasts the width of the strongest attack's interval for audits of other sizes."""
 
     def __init__(self, pilot: Measurement, confidence: float) -> None:
         self.pilot, self.confidence = pilot, confidence
@@ -121,7 +121,7 @@ class Widths:
         self.outside = int((~shadows.members & scored).sum())
 
     def of(self, rule: Rule, models: float, records: float = 1.0) -> Foreseen:
-        """The width of a rule's metric.
+        """Forecast the width of a rule's metric.
 
         Args:
             rule: of `tpr`, `tau` or `auc`.
@@ -149,7 +149,7 @@ class Widths:
     def _width(
         self, rule: Rule, best: float, end: str, models: float, records: float
     ) -> float | None:
-        """Width of the strongest attack's interval; with a spread at one end of what may be."""
+        """Width of the strongest attack's interval, with a low, middle or high spread."""
         results, fpr = self.pilot.results, rule.fpr
         level = family_confidence(self.confidence, len(results))
         foreseen = []
@@ -171,7 +171,7 @@ class Widths:
         return tau_of(whole, fpr).width if rule.metric == "tau" and fpr is not None else whole.width
 
     def _why_not(self, rule: Rule, models: float, records: float) -> Refusal | None:
-        """A rate that the pilot or the audit cannot resolve is refused rather than guessed."""
+        """Refuse a rate that the pilot or the audit cannot resolve."""
         if rule.fpr is None:
             return None
         needed = needed_models(rule.fpr, self.outside / self.models)
@@ -198,7 +198,7 @@ class Widths:
 
 
 def needed_models(fpr: float, outside: float) -> int:
-    """Even number of models for 10/fpr non-member scores, with so many of them a model."""
+    """Even number of models for 10/fpr non-member scores; `outside` is their number in a model."""
     models = int(np.ceil(10 / fpr / outside - 1e-9))
     return models + models % 2
 
@@ -212,7 +212,7 @@ _WEAKER = 4.0
 
 @dataclass(frozen=True)
 class Supposed:
-    """What an audit of some size would say if a rate were so high; asked as `Widths` is.
+    """Forecast the result of an audit for a supposed rate; has the interface of `Widths`.
 
     Its variance is a cautious guess, fitted on audits of 69 pairs of data set and recipe with 16,
     32 and 64 models at a false positive rate of 1 %: 87 % were as narrow as foreseen. The part of
@@ -232,7 +232,7 @@ class Supposed:
     level: float
 
     def limits(self, models: float, records: float = 1.0, luck: float = 0.0) -> Estimate:
-        """The interval to be expected, of a value so many deviations above the rate."""
+        """Expected interval of a value that lies `luck` deviations above the rate."""
         answer, pairs = min(self.rate, 0.5) * (1 - min(self.rate, 0.5)), _PRIOR_MODELS // 2
         parts = ((0.3 + 3 * answer) * answer, (5 + 50 * answer) * answer / pairs)
         targets, interaction = (part / self.people for part in parts)
