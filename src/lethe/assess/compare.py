@@ -83,9 +83,9 @@ class Comparison:
     def worse(self) -> bool:
         """Whether a quantity moved for the worse, a rule began to fail, or a proof got weaker."""
         return (
-            any(one.worse for one in self.changes)
-            or any(one["after"] == "fail" for one in self.rules)
-            or any(one["weaker"] for one in self.guarantees)
+            any(row.worse for row in self.changes)
+            or any(row["after"] == "fail" for row in self.rules)
+            or any(row["weaker"] for row in self.guarantees)
         )
 
     def to_json(self) -> Json:
@@ -134,9 +134,9 @@ def _same(a: float, b: float) -> bool:
     return math.isclose(a, b, rel_tol=10.0 ** (1 - _SHOWN), abs_tol=1e-12)
 
 
-def _is_proven_limit(one: Estimate) -> bool:
+def _is_proven_limit(estimate: Estimate) -> bool:
     """An upper limit alone, such as what no attacker exceeds: it has no sampling error."""
-    return one.value is None and one.low is None and one.high is not None
+    return estimate.value is None and estimate.low is None and estimate.high is not None
 
 
 class Quantity(NamedTuple):
@@ -158,24 +158,24 @@ def measures_of(findings: Findings, candidate: Mapping[str, Any]) -> dict[str, Q
         findings: of any release.
         candidate: one of its candidates.
     """
-    found = {
+    table = {
         rule.quantity: Quantity(evidence_of(findings, candidate, rule), not rule.at_least)
         for rule in _rules_of(findings, candidate)
     }
     risk = Quantity(read(Measured, candidate.get("risk")), True)
-    if risk.measured is not None and risk not in found.values():
-        found["risk"] = risk
+    if risk.measured is not None and risk not in table.values():
+        table["risk"] = risk
     for name in ("utility", "train_utility", "accuracy"):
         if name in candidate:
-            found[name.replace("_", " ")] = Quantity(read(Measured, candidate[name]), False)
+            table[name.replace("_", " ")] = Quantity(read(Measured, candidate[name]), False)
     for name in ("weighted", "macro"):
         if "f1" in candidate:
-            found[f"{name} F1"] = Quantity(read(Measured, candidate["f1"][name]), False)
+            table[f"{name} F1"] = Quantity(read(Measured, candidate["f1"][name]), False)
     for row in candidate.get("per_class", ()):
-        found[f"utility of class {row['class']}"] = Quantity(read(Measured, row["utility"]), False)
+        table[f"utility of class {row['class']}"] = Quantity(read(Measured, row["utility"]), False)
         if "tpr" in row:
-            found[f"tpr of class {row['class']}"] = Quantity(read(Measured, row["tpr"]), True)
-    return found
+            table[f"tpr of class {row['class']}"] = Quantity(read(Measured, row["tpr"]), True)
+    return table
 
 
 def _rules_of(findings: Findings, candidate: Mapping[str, Any]) -> Iterator[Rule]:
@@ -204,10 +204,10 @@ def compare_runs(before: Findings, after: Findings) -> Comparison:
             f"{kind_of(after)}."
         )
     # An audit of a mechanism has one subject and no candidates.
-    old = {one["name"]: one for one in before.candidates or judged_candidates(before)}
-    new = {one["name"]: one for one in after.candidates or judged_candidates(after)}
-    both = [name for name in old if name in new]
-    changes = [one for name in both for one in _changes(before, after, name, old[name], new[name])]
+    old = {row["name"]: row for row in before.candidates or judged_candidates(before)}
+    new = {row["name"]: row for row in after.candidates or judged_candidates(after)}
+    names = [name for name in old if name in new]
+    changes = [row for name in names for row in _changes(before, after, name, old[name], new[name])]
     return Comparison(
         kind_of(before),
         dict(_settings(before, after)),
@@ -215,7 +215,7 @@ def compare_runs(before: Findings, after: Findings) -> Comparison:
         tuple(name for name in new if name not in old),
         tuple(changes),
         tuple(_rules(before, after)),
-        tuple(_guarantees(before, after, both)),
+        tuple(_guarantees(before, after, names)),
         tuple(key for key in _DATA if before.data.get(key) != after.data.get(key)),
     )
 
@@ -223,15 +223,15 @@ def compare_runs(before: Findings, after: Findings) -> Comparison:
 def _changes(
     before: Findings, after: Findings, name: str, old: Mapping[str, Any], new: Mapping[str, Any]
 ) -> Iterator[Change]:
-    one, two = measures_of(before, old), measures_of(after, new)
-    for quantity in dict.fromkeys([*one, *two]):
-        first, second = one.get(quantity), two.get(quantity)
+    first_measures, second_measures = measures_of(before, old), measures_of(after, new)
+    for quantity in dict.fromkeys([*first_measures, *second_measures]):
+        first, second = first_measures.get(quantity), second_measures.get(quantity)
         a, b = (None if side is None else side.measured for side in (first, second))
-        told = first or second
-        assert told is not None
+        known = first or second
+        assert known is not None
         if a is None and b is None:
             continue
-        yield _change(name, quantity, a, b, told.higher_is_worse)
+        yield _change(name, quantity, a, b, known.higher_is_worse)
 
 
 def _change(
@@ -258,18 +258,18 @@ def _settings(before: Findings, after: Findings) -> Iterator[tuple[str, tuple[An
     for section in ("data", "subject", "reproduction"):
         old, new = dict(getattr(before, section)), dict(getattr(after, section))
         for key in dict.fromkeys([*old, *new]):
-            one, two = old.get(key), new.get(key)
-            if isinstance(one, Mapping) and isinstance(two, Mapping):
-                for inner in dict.fromkeys([*one, *two]):
-                    if one.get(inner) != two.get(inner):
-                        yield f"{key}.{inner}", (one.get(inner), two.get(inner))
-            elif one != two:
-                yield key, (one, two)
+            first, second = old.get(key), new.get(key)
+            if isinstance(first, Mapping) and isinstance(second, Mapping):
+                for inner in dict.fromkeys([*first, *second]):
+                    if first.get(inner) != second.get(inner):
+                        yield f"{key}.{inner}", (first.get(inner), second.get(inner))
+            elif first != second:
+                yield key, (first, second)
 
 
 def _rules(before: Findings, after: Findings) -> Iterator[Json]:
     sides = [
-        {(one["rule"], one["candidate"]): one["outcome"] for one in findings.rules}
+        {(row["rule"], row["candidate"]): row["outcome"] for row in findings.rules}
         for findings in (before, after)
     ]
     for rule, candidate in dict.fromkeys([*sides[0], *sides[1]]):
@@ -278,10 +278,10 @@ def _rules(before: Findings, after: Findings) -> Iterator[Json]:
             yield {"rule": rule, "candidate": candidate, "before": old, "after": new}
 
 
-def _guarantees(before: Findings, after: Findings, both: list[str]) -> Iterator[Json]:
-    for name in both:
+def _guarantees(before: Findings, after: Findings, names: list[str]) -> Iterator[Json]:
+    for name in names:
         old, new = (
-            [one["guarantee"] for one in findings.guarantees if one["candidate"] == name]
+            [row["guarantee"] for row in findings.guarantees if row["candidate"] == name]
             for findings in (before, after)
         )
         if old != new:
@@ -300,13 +300,13 @@ def _weaker(old: list[Json], new: list[Json]) -> bool:
     Claims are compared by their direction (`guarantee.CLAIMS`); settings are not compared.
     """
 
-    def kept(one: Json, other: Json) -> bool:
-        same = all(one[key] == other[key] for key in ("kind", "relation", "unit"))
+    def kept(claim: Json, other: Json) -> bool:
+        same = all(claim[key] == other[key] for key in ("kind", "relation", "unit"))
         return same and all(
             key in other["parameters"]
             and CLAIMS[key] * other["parameters"][key] >= CLAIMS[key] * value - 1e-9 * abs(value)
-            for key, value in one["parameters"].items()
+            for key, value in claim["parameters"].items()
             if key in CLAIMS
         )
 
-    return any(one["proven"] and not any(kept(one, other) for other in new) for one in old)
+    return any(claim["proven"] and not any(kept(claim, other) for other in new) for claim in old)

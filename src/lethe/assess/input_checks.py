@@ -41,15 +41,15 @@ class InputCheck:
     def row(self, accept: Collection[str]) -> CheckRow:
         """A self-check of the findings, with its effect: ``accepted`` where it was waived."""
         effect: str = self.effect
-        said = f"{self.text} {self.way_out}".strip()
+        text = f"{self.text} {self.way_out}".strip()
         if effect == "stops" and self.name in WAIVABLE:
             effect = "accepted" if self.name in accept else effect
             waiver = f"--accept {self.name}"
-            said = (
-                f"{said} Or waive it: {waiver}." if effect == "stops" else f"{waiver}: {self.text}"
+            text = (
+                f"{text} Or waive it: {waiver}." if effect == "stops" else f"{waiver}: {self.text}"
             )
         status = {"stops": "fail", "mends": "pass"}.get(effect, "warn")
-        return CheckRow(f"input: {self.name}", None, status, said, effect=effect)
+        return CheckRow(f"input: {self.name}", None, status, text, effect=effect)
 
 
 def stopped(
@@ -59,7 +59,7 @@ def stopped(
 
     Guarantee: While one does, no candidate passes; none fails unless it stops by its file alone.
     """
-    stops = [one.name for one in checks if one.effect == "stops" and not one.in_the_file]
+    stops = [check.name for check in checks if check.effect == "stops" and not check.in_the_file]
     if not (names := {*stops} - {*accept}):
         return candidates
     why = f"of the input: {', '.join(sorted(names))}"

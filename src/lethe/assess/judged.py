@@ -61,19 +61,19 @@ def judged_candidates(findings: Findings, release: str | None = None) -> list[Ma
     if findings.queries is not None and release is None:
         return [{"name": findings.verdict["candidate"]}]
     name = release or findings.verdict.get("candidate") or "baseline"
-    names = [one["name"] for one in findings.candidates]
-    found: list[Mapping[str, Any]] = [
-        one
-        for one in findings.candidates
-        if one["name"] == name
-        or (findings.representations is not None and one["name"].endswith(f": {name}"))
+    names = [row["name"] for row in findings.candidates]
+    listed: list[Mapping[str, Any]] = [
+        row
+        for row in findings.candidates
+        if row["name"] == name
+        or (findings.representations is not None and row["name"].endswith(f": {name}"))
     ]
-    if not found:
+    if not listed:
         raise InputError(
             f"release={name!r} is no candidate.{did_you_mean(name, names)} "
             f"There are: {', '.join(names)}."
         )
-    return found
+    return listed
 
 
 def evidence_of(findings: Findings, candidate: Mapping[str, Any], rule: Rule) -> Measured | None:
@@ -88,11 +88,11 @@ def evidence_of(findings: Findings, candidate: Mapping[str, Any], rule: Rule) ->
         return _of_mechanism(mechanism, rule)
     if findings.queries is not None:
         return counted(findings.queries["ledger"])[rule.metric]
-    found: Measured | None = read(Measured, candidate["measures"].get(rule.quantity))
+    measure: Measured | None = read(Measured, candidate["measures"].get(rule.quantity))
     if findings.language is not None and rule.metric == "epsilon-lower":
         reach = (findings.language["canaries"] or {}).get("reach", 0.0)
-        return lower_for_rule(found, reach, rule.limit)
-    return found
+        return lower_for_rule(measure, reach, rule.limit)
+    return measure
 
 
 def _mechanism(findings: Findings) -> Mapping[str, Any] | None:
@@ -131,8 +131,8 @@ class Criterion:
 
     def to_json(self) -> Json:
         """Plain values; what is empty is left out."""
-        told = {"rule": self.text, "name": self.name, "why": self.why}
-        return {key: value for key, value in told.items() if value}
+        entry = {"rule": self.text, "name": self.name, "why": self.why}
+        return {key: value for key, value in entry.items() if value}
 
 
 def read_criteria(table: Mapping[str, Any], where: str = "[rules]") -> list[Criterion]:
@@ -148,20 +148,20 @@ def read_criteria(table: Mapping[str, Any], where: str = "[rules]") -> list[Crit
     >>> read_criteria({"tpr": {"rule": "tpr@0.01 <= 0.05", "why": "five times a random guess"}})
     [Criterion(text='tpr@0.01 <= 0.05', name='tpr', why='five times a random guess')]
     """
-    found = []
+    criteria = []
     for name, entry in table.items():
-        told = {"rule": entry} if isinstance(entry, str) else entry
-        texts = list(told.values()) if isinstance(told, Mapping) else [None]
-        if not isinstance(told, Mapping) or not all(isinstance(text, str) for text in texts):
+        fields = {"rule": entry} if isinstance(entry, str) else entry
+        texts = list(fields.values()) if isinstance(fields, Mapping) else [None]
+        if not isinstance(fields, Mapping) or not all(isinstance(text, str) for text in texts):
             raise InputError(
                 f'{where}: {name} = {entry!r} must be a rule such as "tpr@0.001 <= 0.05", or '
                 '{rule = "...", why = "..."}.'
             )
-        check_known_keys(f"{where}: {name}", told, ("rule", "why"))
-        if "rule" not in told:
+        check_known_keys(f"{where}: {name}", fields, ("rule", "why"))
+        if "rule" not in fields:
             raise InputError(f'{where}: {name} lacks rule = "...".')
-        found.append(Criterion(told["rule"], name, told.get("why", "")))
-    return found
+        criteria.append(Criterion(fields["rule"], name, fields.get("why", "")))
+    return criteria
 
 
 @dataclass(frozen=True)
@@ -199,10 +199,10 @@ class Judged:
     @property
     def words(self) -> str:
         """All in one sentence or two."""
-        found = "was not measured" if self.evidence is None else f"is {self.evidence}"
+        state = "was not measured" if self.evidence is None else f"is {self.evidence}"
         if self.outcome == NOT_TESTED and self.rule.fpr is not None:
-            found += f"; audit with --rule '{self.rule}' to have it"
-        parts = [f"{self.rule.quantity} of {self.candidate} ({self.subject}) {found}."]
+            state += f"; audit with --rule '{self.rule}' to have it"
+        parts = [f"{self.rule.quantity} of {self.candidate} ({self.subject}) {state}."]
         parts += [
             f"{text[:1].upper()}{text[1:].rstrip('.')}."
             for text in (self.reason, self.note, self.late)
@@ -303,7 +303,7 @@ def metric_of(text: str) -> str:
     'estimated'
     """
     inner = text.strip().removeprefix("width(").lstrip()
-    return inner[: next((at for at, c in enumerate(inner) if c in " @()<>["), len(inner))]
+    return inner[: next((end for end, c in enumerate(inner) if c in " @()<>["), len(inner))]
 
 
 def _judged(
@@ -314,8 +314,8 @@ def _judged(
     evidence: Measured | None,
     criterion: Criterion,
 ) -> Judged:
-    found = next((one for one in findings.candidates if one["name"] == candidate), None)
-    decision = decide(rule, evidence, found, findings.checks)
+    row = next((one for one in findings.candidates if one["name"] == candidate), None)
+    decision = decide(rule, evidence, row, findings.checks)
     return Judged(
         run,
         str(findings.subject["name"]),
@@ -352,14 +352,14 @@ def stamped(findings: Findings, criteria: Sequence[Criterion], before: Sequence[
         before: texts of the rules that its folder was begun with.
     """
     metrics = metrics_of(findings)
-    written = {parse_rule(one.text, metrics): one for one in criteria}
+    written = {parse_rule(criterion.text, metrics): criterion for criterion in criteria}
     first = {parse_rule(text, metrics) for text in before if metric_of(text) in metrics}
     rows = []
     for entry in findings.rules:
         rule = parse_rule(entry["rule"], metrics)
-        told = written[rule].to_json() if rule in written else {}
-        told.pop("rule", None)
-        rows.append({**entry, **told, "fixed": rule in first})
+        written_entry = written[rule].to_json() if rule in written else {}
+        written_entry.pop("rule", None)
+        rows.append({**entry, **written_entry, "fixed": rule in first})
     late = [str(row["rule"]) for row in rows if not row["fixed"]]
     if not late:
         return replace(findings, rules=rows)
@@ -380,7 +380,7 @@ _BAD = {PASS: 0, FAIL: 2}
 def write_baseline(path: Path, judged: Sequence[Judged]) -> None:
     """Write down where every rule stands now."""
     entries = [
-        {key: value for key, value in one.to_json().items() if key in _KEPT} for one in judged
+        {key: value for key, value in ruling.to_json().items() if key in _KEPT} for ruling in judged
     ]
     text = json.dumps({"format": BASELINE_FORMAT, "rules": entries}, indent=1, ensure_ascii=False)
     write_whole(path, (text + "\n").encode())
@@ -419,24 +419,24 @@ def against_baseline(
     got worse beyond both intervals; it fails where its metric has, even if its limit still
     holds. A rule that does not stand there is judged as it is.
     """
-    return [_against(one, before.get(_key(one))) for one in judged]
+    return [_against(ruling, before.get(_key(ruling))) for ruling in judged]
 
 
-def _key(one: Judged) -> Key:
-    return one.subject, one.kind, one.candidate, str(one.rule)
+def _key(ruling: Judged) -> Key:
+    return ruling.subject, ruling.kind, ruling.candidate, str(ruling.rule)
 
 
-def _against(one: Judged, entry: Mapping[str, Any] | None) -> Judged:
+def _against(ruling: Judged, entry: Mapping[str, Any] | None) -> Judged:
     if entry is None:
-        return replace(one, note="not in the baseline file")
+        return replace(ruling, note="not in the baseline file")
     then = read(Measured, entry["evidence"])
-    if got_worse(then, one.evidence):
+    if got_worse(then, ruling.evidence):
         note = f"worse than in the baseline file, {then}, beyond both intervals"
-        return replace(one, outcome=FAIL, note=note)
-    if one.outcome != PASS and _BAD.get(one.outcome, 1) <= _BAD.get(entry["outcome"], 1):
-        note = f"{one.outcome}, as is known: {then} in the baseline file"
-        return replace(one, outcome=PASS, note=note)
-    return one
+        return replace(ruling, outcome=FAIL, note=note)
+    if ruling.outcome != PASS and _BAD.get(ruling.outcome, 1) <= _BAD.get(entry["outcome"], 1):
+        note = f"{ruling.outcome}, as is known: {then} in the baseline file"
+        return replace(ruling, outcome=PASS, note=note)
+    return ruling
 
 
 def got_worse(then: Measured | None, now: Measured | None) -> bool:

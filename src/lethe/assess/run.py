@@ -121,13 +121,13 @@ class Subject(abc.ABC):
         """The verdict in plain words, most important first."""
 
     def evidence(self, candidate: str, rule: Rule) -> Measured | None:
-        """What a rule judges on a candidate; None if it was not measured."""
-        found = next((one for one in self.all_candidates if one.name == candidate), None)
-        return None if found is None else found.measures.get(rule.quantity)
+        """The number that a rule judges on a candidate; None if it was not measured."""
+        row = next((option for option in self.all_candidates if option.name == candidate), None)
+        return None if row is None else row.measures.get(rule.quantity)
 
     def judged(self, release: str) -> Sequence[str]:
-        """Names of the candidates that `release` means."""
-        return [one.name for one in self.all_candidates if release in (one.name, one.short_name)]
+        """Names of the candidates that `release` refers to."""
+        return [row.name for row in self.all_candidates if release in (row.name, row.short_name)]
 
     def recommended(self, frontier: Frontier) -> str | None:
         """The candidate to take, by the rule that was fixed before the run."""
@@ -138,11 +138,11 @@ class Subject(abc.ABC):
         return None
 
     def guarantees(self) -> Sequence[Json]:
-        """What is proven, one entry a claim."""
+        """Guarantees of all candidates, an entry each."""
         return [
-            {"candidate": one.name, "guarantee": guarantee}
-            for one in self.all_candidates
-            for guarantee in (one.guarantee, *one.further)
+            {"candidate": row.name, "guarantee": guarantee}
+            for row in self.all_candidates
+            for guarantee in (row.guarantee, *row.further)
         ]
 
 
@@ -152,7 +152,7 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
     Args:
         subject: what was measured.
         rules: fixed before the run.
-        release: the candidate that they judge.
+        release: the candidate that the rules judge.
 
     Raises:
         InputError: there is no such candidate.
@@ -168,11 +168,11 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
     documents = {one.name: _candidate(one, facts.margin) for one in candidates}
     checks = plain(facts.checks)
     rulings = [
-        Ruling(rule, name, decision.outcome, found, decision.reason)
+        Ruling(rule, name, decision.outcome, evidence, decision.reason)
         for name in judged
         for rule in rules
-        for found in [subject.evidence(name, rule)]
-        for decision in [decide(rule, found, documents.get(name), checks)]
+        for evidence in [subject.evidence(name, rule)]
+        for decision in [decide(rule, evidence, documents.get(name), checks)]
     ]
     outcomes = [ruling.outcome for ruling in rulings]
     if any(one.void for one in candidates if one.name in judged):
@@ -255,7 +255,7 @@ def _frontier(facts: Facts, verdict: Verdict) -> Json:
 
 
 def outcome_words(verdict: Verdict) -> str:
-    """What the outcome of the rules means, in one sentence; the same for every kind of audit."""
+    """The verdict's sentence in `findings.json`; pages take theirs from `report/catalogue.toml`."""
     release = f"The release '{verdict.release}'"
     return {
         PASS: f"{release} meets every criterion that was fixed before the run.",

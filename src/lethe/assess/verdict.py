@@ -1,8 +1,8 @@
-"""What a verdict may say: the one place where a rule becomes pass, fail or not enough evidence.
+"""The only place where a rule becomes pass, fail or not enough evidence.
 
-A pass is a claim about what the audit could have seen. It is given only if the upper limit of the
-deciding number meets the rule, no self-check of an attack, the data or the control failed, and a
-planted leak of the forbidden size was found.
+A pass claims that the audit would have seen a leak. So it needs an upper limit of the deciding
+number that meets the rule, no failed self-check of an attack, the data or the control, and a
+planted leak of the forbidden size that was seen. Sentences on outcomes are in `assess.run` too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PROVEN = ("bound",)
 """Metrics that limit every attacker, seen or not."""
 
 ESTIMATED = ("estimated",)
-"""Metrics that no attack of this audit measured: they may fail a rule, and pass none."""
+"""Metrics estimated without an attack: they may fail a rule, but never pass it."""
 
 _BESIDE = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain")
 """Metrics without a plant of their own: the attackers must see those planted for `lift`."""
@@ -36,11 +36,11 @@ _TOPS = {"lift": math.inf, "top-t": math.inf, "epsilon-lower": math.inf}
 
 @dataclass(frozen=True)
 class Decision:
-    """What a rule comes to.
+    """The outcome of a rule.
 
     Attributes:
         outcome: of `lethe.evidence.rules`.
-        reason: why there is no pass although the number meets the limit, and the way out.
+        reason: why a number that meets the limit does not pass, and the way out.
     """
 
     outcome: str
@@ -54,12 +54,12 @@ def decide(
 
     Args:
         evidence: the deciding number: the worst over all valid attacks and views.
-        candidate: as in `findings.json`, with its attacks and what was planted; None where one
-            thing is tested alone.
-        checks: of the audit, as in `findings.json`.
+        candidate: as in `findings.json`, with its attacks and planted leaks; None in audits
+            without candidates.
+        checks: self-checks of the audit, as in `findings.json`.
 
-    Returns: The outcome. A number that breaks the rule fails it whatever else was found: attacks
-        whose self-check failed have no part in that number.
+    Returns: The outcome. A number that breaks the rule always fails it, because attacks whose
+        self-check failed have no part in that number.
     """
     outcome = judge(rule, evidence)
     if outcome != PASS or rule.on_width or rule.metric in HARMLESS:
@@ -70,13 +70,13 @@ def decide(
         doubts.append("an estimate passes no rule: train shadow models, lethe audit model")
     planted = None if candidate is None else candidate.get("plants")
     if not doubts and planted is not None and rule.metric not in PROVEN + ESTIMATED:
-        unseen = _unseen(rule, [read(Plant, one) for one in planted])
+        unseen = _unseen(rule, [read(Plant, plant) for plant in planted])
         doubts += [f"{unseen}: no pass without the power to fail"] if unseen else []
     return Decision(UNDECIDED, "; ".join(doubts)) if doubts else Decision(PASS)
 
 
 def _unseen(rule: Rule, plants: Sequence[Plant]) -> str:
-    """Why the attacks could not have seen what the rule forbids; empty where they could."""
+    """Reason why the attacks could not have seen a forbidden leak; empty if they could."""
     if rule.metric in _BESIDE:
         seen = smallest_seen(plants, "lift", 1.0) is not None
         return "" if seen else "the attacks see none of the leaks that were planted"
@@ -91,7 +91,7 @@ def _unseen(rule: Rule, plants: Sequence[Plant]) -> str:
 def _failed_attacks(candidate: Json | None) -> list[str]:
     """Attacks of unknown strength, because a self-check of theirs failed."""
     results = [] if candidate is None else candidate["risk_from"]["results"]
-    failed = {one["attack"]: one["why"] for one in results if not one["valid"]}
+    failed = {result["attack"]: result["why"] for result in results if not result["valid"]}
     return [
         f"{attack} may be stronger than its number: {why.rstrip('.')}; mend it, or leave {attack} "
         "out by name"
@@ -102,7 +102,7 @@ def _failed_attacks(candidate: Json | None) -> list[str]:
 def _failed_checks(checks: Sequence[Json], name: str | None) -> list[str]:
     """Checks of the data, the control or the candidate that failed."""
     return [
-        f"{one['name']}: {one['detail'].rstrip('.')}"
-        for one in checks
-        if one["status"] == "fail" and one["candidate"] in (None, name) and not one.get("attack")
+        f"{row['name']}: {row['detail'].rstrip('.')}"
+        for row in checks
+        if row["status"] == "fail" and row["candidate"] in (None, name) and not row.get("attack")
     ]

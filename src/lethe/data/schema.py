@@ -47,7 +47,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 @dataclass(frozen=True)
 class ColumnType:
-    """What columns of one declared type hold, and what may be declared and asked of them."""
+    """What columns of a declared type hold, and what a schema or query may ask of them."""
 
     holds: str  # in messages
     example: str  # one value of it, in messages
@@ -68,7 +68,7 @@ TYPES = {
     "date": ColumnType("dates", "a date such as '2024-12-31'", "int64", True, True, grouped=True),
     "time": ColumnType("times", "a time such as '2024-12-31 12:00:00'", "int64", bounded=True),
 }
-"""Of a column, by name."""
+"""Types by name. `_read` and `shown_value`, `casts`, `typed` and `source` handle each by name."""
 
 
 @dataclass(frozen=True)

@@ -378,7 +378,7 @@ def individual_epsilons(
     ...                     delta=1e-5, sensitivity=1.0).round(3)
     array([0.   , 0.341, 0.726])
     """
-    given = check_weights(weights)
+    factors = check_weights(weights)
     check_at_least("nodes", nodes, 2)
     if sampling != "poisson" and relation == "add/remove":
         raise InputError(
@@ -399,12 +399,12 @@ def individual_epsilons(
         )
 
     epsilon_at(1.0)  # says what is wrong with the settings even where all weights are 0
-    levels = np.unique(given[given > 0])
+    levels = np.unique(factors[factors > 0])
     if not levels.size:
-        return np.zeros(given.shape)
-    at, values = _nodes(levels, epsilon_at, nodes)
-    upper = np.searchsorted(at, given)  # the first node that is not below the weight
-    epsilons: Float = np.where(given > 0, values[upper], 0.0)
+        return np.zeros(factors.shape)
+    points, values = _nodes(levels, epsilon_at, nodes)
+    upper = np.searchsorted(points, factors)  # the first node that is not below the weight
+    epsilons: Float = np.where(factors > 0, values[upper], 0.0)
     return epsilons
 
 
@@ -413,18 +413,18 @@ def check_weights(weights: ArrayLike) -> Float:
 
     Raises InputError: another shape, no weights, or one outside [0, 1].
     """
-    given = np.asarray(weights, dtype=float)
-    if given.ndim != 1 or not given.size:
-        raise InputError(f"weights of shape {given.shape} must be one row of one or more numbers.")
-    bad = ~((given >= 0) & (given <= 1))
+    array = np.asarray(weights, dtype=float)
+    if array.ndim != 1 or not array.size:
+        raise InputError(f"weights of shape {array.shape} must be one row of one or more numbers.")
+    bad = ~((array >= 0) & (array <= 1))
     if bad.any():
         first = int(np.argmax(bad))
         raise InputError(
-            f"weights[{first}]={given[first]:g} must be in [0, 1] for a proven epsilon"
+            f"weights[{first}]={array[first]:g} must be in [0, 1] for a proven epsilon"
             + (f", as must {others} more" if (others := int(bad.sum()) - 1) else "")
             + ": divide all by the largest, or clip them."
         )
-    return given
+    return array
 
 
 def _nodes(levels: Float, epsilon_at: Callable[[float], float], count: int) -> tuple[Float, Float]:

@@ -49,11 +49,11 @@ def simultaneous_band(
 
     Returns: (G,) lower and (G,) upper limits.
     """
-    at = np.asarray(places, np.intp)
-    joint = joint_confidence(replicates, at, confidence, seed)
+    columns = np.asarray(places, np.intp)
+    joint = joint_confidence(replicates, columns, confidence, seed)
     limits = [
         share_estimate(float(value), replicates.spread(int(place)), members, records, joint)
-        for value, place in zip(tpr, at, strict=True)
+        for value, place in zip(tpr, columns, strict=True)
     ]
     low = np.array([limit.low for limit in limits], np.float64)
     return low, np.array([limit.high for limit in limits], np.float64)
@@ -99,28 +99,28 @@ def two_way_correlation(replicates: Replicates, places: NDArray[np.intp]) -> Flo
     parts = np.einsum("kdg,kdh->kgh", centred, centred, optimize=True) / values.shape[1]
     targets, records, cells = parts
     if replicates.clusters[0] == 1:
-        both = records  # of a single target records alone vary
+        covariance = records  # of a single target records alone vary
     else:
         held = _interaction(targets, records, cells, replicates)
-        both = _semidefinite(targets + records - held)
+        covariance = _semidefinite(targets + records - held)
     variance = np.array([replicates.spread(int(place)).variance for place in places])
-    both += np.diag(np.maximum(variance - np.diag(both), 0.0))
-    scale = np.sqrt(np.diag(both))
+    covariance += np.diag(np.maximum(variance - np.diag(covariance), 0.0))
+    scale = np.sqrt(np.diag(covariance))
     # A statistic that no draw moved has nothing but rounding errors in its row.
     still = (variance <= 0) | (scale <= 0)
     scale = np.where(still, np.inf, scale)
-    return np.asarray(both / scale[:, None] / scale[None, :])
+    return np.asarray(covariance / scale[:, None] / scale[None, :])
 
 
 def _interaction(targets: Float, records: Float, cells: Float, replicates: Replicates) -> Float:
     """The covariance that both C_targets and C_records hold, as `twoway.interaction_of` has it."""
     # That rule is linear but for its floor at 0; as three numbers it gives the weights.
     count = replicates.clusters
-    own = interaction_of((0.0, 0.0, 1.0), count)
+    factor = interaction_of((0.0, 0.0, 1.0), count)
     rows, columns = count[:2]
-    lost = own / (1 - 1 / (rows * columns))
+    lost = factor / (1 - 1 / (rows * columns))
     return _semidefinite(
-        own * cells
+        factor * cells
         - lost * ((1 - 1 / rows) / columns * targets + (1 - 1 / columns) / rows * records)
     )
 

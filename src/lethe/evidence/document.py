@@ -1,7 +1,7 @@
-"""`findings.json` with types: what every kind of release has in common, as a report reads it.
+"""Types of `findings.json`: the parts that all kinds of release have in common.
 
-A kind adds its own: a candidate (`CandidateRow` and what was measured beside), its data, exposed
-rows and its section. See `lethe.evidence.plain` for how a class becomes a part of the document.
+Each kind adds its own parts: a candidate (a subclass of `CandidateRow`), its data, exposed rows and
+its section. See `lethe.evidence.plain` for how a class becomes a part of the document.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Outcome = Literal["pass", "fail", "not-enough-evidence", "not-tested"]
 
 @dataclass(frozen=True)
 class SubjectRow:
-    """What is released; `parameters` of a model."""
+    """The release; `parameters` is the number of parameters of a model."""
 
     release: Literal["model", "embeddings", "table", "queries", "language-model"]
     name: str
@@ -53,7 +53,7 @@ class AttackRow:
 
 @dataclass(frozen=True)
 class NotRun:
-    """An attack or a candidate that is missing, and why."""
+    """An attack or a candidate that was not run, with the reason."""
 
     name: str
     why: str
@@ -62,7 +62,7 @@ class NotRun:
 
 @dataclass(frozen=True)
 class RiskFrom:
-    """What decided the risk: the attack, the view that it read, and all results."""
+    """The deciding attack, the view that it attacked, and all results."""
 
     always: ClassVar = ("attack", "view", "doubt", "results")
     attack: str | None = None
@@ -90,7 +90,7 @@ class CandidateRow:
     train_utility: Utility | None = None
 
     def estimate(self, quantity: str) -> Estimate | None:
-        """What rules judge by this quantity; None where it was not or could not be measured."""
+        """The estimate that rules judge by this quantity; None where there is none."""
         measure = self.measures.get(quantity)
         return measure if isinstance(measure, Estimate) else None
 
@@ -111,7 +111,7 @@ class Recommended:
 
 @dataclass(frozen=True)
 class FrontierRow:
-    """What was compared, and the names of the candidates that stand out."""
+    """The axes of the comparison, and the names of the candidates that stand out."""
 
     utility: str
     risk: str
@@ -143,7 +143,7 @@ class Exposed(Generic[P]):
 
 @dataclass(frozen=True)
 class CheckRow:
-    """A self-check; `effect` is of the input's alone: stops, asks, mends or accepted."""
+    """A self-check; `effect` (stops, asks, mends or accepted) is for checks of the input only."""
 
     name: str
     candidate: str | None
@@ -156,7 +156,7 @@ class CheckRow:
 
 @dataclass(frozen=True)
 class RuleRow:
-    """What a rule came to; `fixed` says whether it was set before the result was known."""
+    """The outcome of a rule; `fixed`: whether it was set before the result was known."""
 
     rule: str
     candidate: str
@@ -168,7 +168,7 @@ class RuleRow:
 
 @dataclass(frozen=True)
 class VerdictRow:
-    """The joint outcome, and plain words."""
+    """The joint outcome, and sentences about it."""
 
     outcome: Outcome
     candidate: str | None
@@ -177,7 +177,7 @@ class VerdictRow:
 
 @dataclass(frozen=True)
 class Claim:
-    """A guarantee and whose it is."""
+    """A guarantee and the candidate that it is about."""
 
     candidate: str
     guarantee: Guarantee
@@ -192,7 +192,7 @@ class Baseline:
 
 @dataclass(frozen=True, kw_only=True)
 class Document(Generic[C, A, P]):
-    """The keys of `Findings` that every kind has, with its candidates, data and exposed rows."""
+    """Keys of `Findings` for every kind; C, A and P are its candidates, data and exposed rows."""
 
     subject: SubjectRow
     threat_model: ThreatModel

@@ -1,6 +1,6 @@
-"""From a DP-SGD training that ran to the strongest label that it has earned, with the reasons.
+"""Turn a DP-SGD training that ran into its strongest `Guarantee`: epsilon becomes a claim here.
 
-The label drops by itself: from ``individual-dp`` to ``approx-dp``, to an epsilon without
+The claim weakens by itself: from ``individual-dp`` to ``approx-dp``, to an epsilon without
 amplification where batches were not drawn by Poisson sampling, to ``empirical-only`` where nothing
 is proven.
 """
@@ -33,7 +33,7 @@ _ROUNDING = 1e-12  # 1/49 times 49 is a little below 1
 
 @dataclass(frozen=True, eq=False)
 class DpSgdRun:
-    """What really ran, as the trainer saw it (values are checked by `dp_statement`).
+    """A training as it ran, recorded by the trainer (`dp_statement` checks the values).
 
     Attributes:
         noise_multiplier: sd of the noise on the sum / clipping bound, >= 0; 0 proves nothing.
@@ -41,7 +41,7 @@ class DpSgdRun:
         steps: noisy steps of one training, >= 1.
         delta: in (0, 1); at 1 / records or above nothing is claimed.
         records: units in the training data, >= 1.
-        sensitivity: largest norm of one unit's part of the sum / clipping bound, as checked.
+        sensitivity: largest norm of one unit's part in the sum / clipping bound, as checked.
         relation: ``add/remove`` or ``replace-one``.
         sampling: of `SAMPLINGS`, or a word for another sampler, which proves nothing.
         unit: ``record`` or ``user``: what was clipped and sampled as one.
@@ -77,29 +77,29 @@ class DpStatement:
     """A guarantee, why it is no stronger, and the epsilon of each record where there is one.
 
     Attributes:
-        dropped: one sentence for each condition that was broken; empty if none was.
+        dropped: a sentence for each broken condition; empty if none was broken.
     """
 
-    guarantee: Guarantee  # the label that was earned
+    guarantee: Guarantee  # the strongest that the training has earned
     dropped: tuple[str, ...] = ()
     epsilons: Float | None = None  # (records,) for ``individual-dp``, else None
 
     def __str__(self) -> str:
-        given = self.guarantee
+        claimed = self.guarantee
         reasons = "".join(f"; {reason}" for reason in self.dropped)
-        if not given.proven:
-            return f"{given.kind}: no epsilon is proven{reasons}"
-        epsilon, delta = given.parameters["epsilon"], given.parameters["delta"]
+        if not claimed.proven:
+            return f"{claimed.kind}: no epsilon is proven{reasons}"
+        epsilon, delta = claimed.parameters["epsilon"], claimed.parameters["delta"]
         most = " at most" if self.epsilons is not None else ""
         claim = f"epsilon ={most} {epsilon:.4g} at delta = {delta:g}"
-        return f"{given.kind}: {claim}, {given.relation}, per {given.unit}{reasons}"
+        return f"{claimed.kind}: {claim}, {claimed.relation}, per {claimed.unit}{reasons}"
 
 
 def dp_statement(run: DpSgdRun) -> DpStatement:
-    """The strongest guarantee that this training has earned, and what was lost on the way.
+    """Find the strongest guarantee that a training has earned, and why it is no stronger.
 
     Args:
-        run: what really ran; the sampler above all.
+        run: the training as it ran, above all its sampler.
 
     Returns:
         ``individual-dp`` with an epsilon for each record if there are weights, ``approx-dp`` with
@@ -110,7 +110,7 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
         it lists.
 
     Assumes:
-        The run is told as it was; nothing here can see the trainer.
+        The description of the run is correct; nothing here can verify it.
 
     Raises:
         InputError: a value outside its range, delta not given, or weights not in [0, 1].
@@ -176,12 +176,12 @@ def dp_statement(run: DpSgdRun) -> DpStatement:
 
 
 def _each_record(run: DpSgdRun) -> bool:
-    """Whether weights give single records an epsilon of their own."""
+    """Whether weights give each record its own epsilon."""
     return run.sampling == "poisson" or run.relation != "add/remove"
 
 
 def _lost(run: DpSgdRun) -> tuple[str, ...]:
-    """Why the claim is weaker than it might be."""
+    """Reasons why the claim is weaker than it could be."""
     reasons = []
     if run.sampling != "poisson":
         reasons.append(
@@ -232,7 +232,7 @@ def _what_ends_it(run: DpSgdRun, delta: float) -> tuple[str, ...]:
 
 
 def _proven(kind: str, parameters: dict[str, float], run: DpSgdRun) -> Guarantee:
-    whose = (
+    clipped = (
         f"each {run.unit}'s part of a sum is clipped as one to {run.sensitivity:g} times the bound"
     )
     drawn = {
@@ -242,7 +242,7 @@ def _proven(kind: str, parameters: dict[str, float], run: DpSgdRun) -> Guarantee
         "fixed-size": "each batch is drawn anew without replacement, of one size",
     }[run.sampling]
     assumed = [
-        whose,
+        clipped,
         drawn,
         "sums are divided by a number that does not depend on the batch drawn",
         "initial parameters and preprocessing do not depend on the private data",
@@ -274,7 +274,7 @@ def _proven(kind: str, parameters: dict[str, float], run: DpSgdRun) -> Guarantee
 
 
 def public_count(unit: str) -> str:
-    """What adding or removing assumes of settings that follow from the size of the data."""
+    """Assumption of add/remove adjacency about settings that depend on the size of the data."""
     return (
         f"the number of {unit}s is public, although one more or fewer is a neighbour: "
         "the sampling rate, the steps, the noise and the divisor of sums may follow from it"

@@ -126,10 +126,10 @@ def epsilon_bound(
     if _constant(inside, outside):
         nothing = Estimate(None, 0.0, None, confidence, method, n)
         return EpsilonBound(nothing, delta, relation, note=CONSTANT)
-    each = merit(rates.tpr_low, rates.fpr_high)
-    best = int(np.argmax(each))
+    epsilons = merit(rates.tpr_low, rates.fpr_high)
+    best = int(np.argmax(epsilons))
     value = float(best_ratio(rates.tpr[[best]], rates.fpr[[best]], delta)[0])
-    low = max(0.0, float(each[best]))
+    low = max(0.0, float(epsilons[best]))
     point = max(0.0, value) if math.isfinite(value) else None
     estimate = Estimate(point, low, None, confidence, method, n)
     return EpsilonBound(estimate, delta, relation, note="" if low > 0 else NOTHING)
@@ -171,11 +171,11 @@ def gdp_bound(
     if _constant(inside, outside):
         nothing = Estimate(None, 0.0, None, confidence, method, n)
         return EpsilonBound(nothing, delta, relation, nothing, True, CONSTANT)
-    each = mu_of(rates.tpr_low, rates.fpr_high)
-    best = int(np.argmax(each))
+    mus = mu_of(rates.tpr_low, rates.fpr_high)
+    best = int(np.argmax(mus))
     value = float(mu_of(rates.tpr[[best]], rates.fpr[[best]])[0])
     point = max(0.0, value) if math.isfinite(value) else None
-    mu = Estimate(point, max(0.0, float(each[best])), None, confidence, method, n)
+    mu = Estimate(point, max(0.0, float(mus[best])), None, confidence, method, n)
     return gaussian(mu, delta, relation)
 
 
@@ -267,8 +267,8 @@ def _measured(
     sides = check_scores("inside", inside), check_scores("outside", outside)
     rates = bounded_rates(*sides, thresholds, 1 - confidence, merit)
     n, m = rates.trials
-    each = (1 - confidence) / (2 * len(rates.thresholds))
-    if float(lower_limit(n, n, each)) - float(upper_limit(0, m, each)) <= delta:
+    tail = (1 - confidence) / (2 * len(rates.thresholds))
+    if float(lower_limit(n, n, tail)) - float(upper_limit(0, m, tail)) <= delta:
         raise NotMeasurable(
             f"{n} IN and {m} OUT trials at {len(rates.thresholds)} thresholds: even an attack that "
             f"is always right would show no epsilon at delta={delta:g}; run more trials."
@@ -277,8 +277,8 @@ def _measured(
 
 
 def _constant(inside: ArrayLike, outside: ArrayLike) -> bool:
-    both = np.concatenate([np.asarray(inside, np.float64), np.asarray(outside, np.float64)])
-    return bool((both == both[0]).all())
+    scores = np.concatenate([np.asarray(inside, np.float64), np.asarray(outside, np.float64)])
+    return bool((scores == scores[0]).all())
 
 
 def best_ratio(tpr: Float, fpr: Float, delta: float) -> Float:
@@ -286,8 +286,8 @@ def best_ratio(tpr: Float, fpr: Float, delta: float) -> Float:
     with np.errstate(divide="ignore", invalid="ignore"):
         accused = np.log(np.maximum(tpr - delta, 0)) - np.log(fpr)
         spared = np.log(np.maximum(1 - fpr - delta, 0)) - np.log(1 - tpr)
-    both: Float = np.fmax(accused, spared)
-    return np.nan_to_num(both, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
+    ratio: Float = np.fmax(accused, spared)
+    return np.nan_to_num(ratio, nan=-np.inf, posinf=np.inf, neginf=-np.inf)
 
 
 def mu_of(tpr: Float, fpr: Float) -> Float:

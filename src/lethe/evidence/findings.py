@@ -272,7 +272,7 @@ def schema() -> Json:
         "queries": {"type": "object", "required": ["words"]},
         "language": schema_of(LanguageSection, known),
     }
-    made = {
+    written = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": SCHEMA,
         "title": "Findings of a Lethe privacy audit",
@@ -282,7 +282,7 @@ def schema() -> Json:
         "properties": properties,
         "$defs": known,
     }
-    return dict(json.loads(json.dumps(made)))  # tuples are arrays
+    return dict(json.loads(json.dumps(written)))  # tuples are arrays
 
 
 def _refuse_constant(name: str) -> Any:

@@ -191,8 +191,8 @@ class Frontier:
         """
         before, admissible = self._baseline_risk(), set(self.admissible())
         allowed = [
-            (risk, _high(candidate.risk), at, candidate.name)
-            for at, (candidate, _, risk) in enumerate(self._points())
+            (risk, _high(candidate.risk), place, candidate.name)
+            for place, (candidate, _, risk) in enumerate(self._points())
             if candidate.name in admissible and (before is None or risk < before)
             if _lowered(candidate) and self._small_enough(candidate)
         ]
@@ -221,8 +221,8 @@ class Frontier:
         """
         before = self._baseline_risk()
         large = [
-            (candidate.utility_loss.value, risk, _high(candidate.risk), at, candidate.name)
-            for at, (candidate, _, risk) in enumerate(self._points())
+            (candidate.utility_loss.value, risk, _high(candidate.risk), place, candidate.name)
+            for place, (candidate, _, risk) in enumerate(self._points())
             if candidate is not self.candidates[0]
             and before is not None
             and risk <= _LARGE * before < before

@@ -1,4 +1,4 @@
-"""What a defence proves, in what sense, and what would void it."""
+"""What a mitigation proves, in what sense, and what would void it."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ CLAIMS = {
     "chance": -1,
     "radius": 1,
 }
-"""Parameters that say how much is proven: -1 where less is the stronger claim, 1 where more is.
-All others (noise_multiplier, sampling_rate, steps, draws, ...) are settings of the mechanism: they
-lead to the claim and say nothing beside it."""
+"""Parameters that state how much is proven: -1 where less is the stronger claim, 1 where more is.
+All others (noise_multiplier, sampling_rate, steps, draws, ...) are settings of the mechanism: the
+claim follows from them, and they add nothing to it."""
 RELATIONS = ("add/remove", "replace-one", "none")
 UNITS = ("record", "user", "vector", "query", "none")
 
@@ -64,7 +64,7 @@ class Guarantee:
         relation: which data sets count as neighbours.
         unit: whose contribution is protected.
         assumptions: what must hold for the claim.
-        voided_by: what would end it.
+        voided_by: what would void it.
 
     >>> empirical_only("attacks of this audit").proven
     False
@@ -84,7 +84,7 @@ class Guarantee:
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and travels to worker processes; a read-only mapping alone cannot."""
+        """Support copying and pickling, which a read-only mapping does not."""
         return Guarantee, tuple({**vars(self), "parameters": dict(self.parameters)}.values())
 
     @property
@@ -100,30 +100,30 @@ class Guarantee:
 
 
 def where_people_have_several(guarantee: Guarantee, most: int) -> Guarantee:
-    """The same, saying that it protects a record and not the person behind several.
+    """Add the assumption that a guarantee of records does not protect a person with several.
 
     Args:
-        guarantee: a label; returned as it is unless it has numbers and its unit is a record.
-        most: records of the person who has the most of them.
+        guarantee: returned unchanged unless it has numbers and its unit is a record.
+        most: largest number of records of one person.
 
     >>> where_people_have_several(Guarantee("gdp", {"mu": 1.0}, "none", "record"), 3).assumptions
     ('it protects each record as one, not a person: here a person has up to 3 records',)
     """
     if guarantee.unit != "record" or not guarantee.parameters or most < 2:
         return guarantee
-    told = f"it protects each record as one, not a person: here a person has up to {most} records"
-    return replace(guarantee, assumptions=(told, *guarantee.assumptions))
+    note = f"it protects each record as one, not a person: here a person has up to {most} records"
+    return replace(guarantee, assumptions=(note, *guarantee.assumptions))
 
 
 def resting_on(
     guarantee: Guarantee, read_off: Sequence[str], assumed: Sequence[str] = ()
 ) -> Guarantee:
-    """The same with what preparing the records means for it: no proof rests on a false premise.
+    """Weaken or qualify a guarantee by how the records were prepared.
 
     Args:
-        guarantee: a label; returned as it is unless it is a proof.
-        read_off: what was read off the private records, without noise; it ends a proof.
-        assumed: what a proof assumes of the schema that the records were prepared by.
+        guarantee: returned unchanged unless it is proven.
+        read_off: what was read from the private records without noise; it voids a proof.
+        assumed: what a proof assumes about the schema that prepared the records.
 
     >>> label = Guarantee("approx-dp", {"epsilon": 1.0, "delta": 1e-6}, "add/remove", "record")
     >>> resting_on(label, ["the list of classes"]).kind
@@ -143,15 +143,15 @@ def resting_on(
 
 
 def from_seeded_noise(guarantee: Guarantee, *, given: bool = False) -> Guarantee:
-    """The same label with what noise of a pseudo-random generator leaves open.
+    """Add to a guarantee what noise of a pseudo-random generator leaves open.
 
-    Every label that rests on such noise passes through here; noise of OpenDP, which comes from the
-    operating system through exact samplers, does not need it.
+    Every guarantee that rests on such noise passes through here; noise of OpenDP, which comes from
+    the operating system through exact samplers, does not need it.
 
     Args:
         guarantee: of a release with noise in floating point; a second call only changes whether
             the seed was given.
-        given: the seed was named by the caller, not drawn as a secret: see `noise_seed`.
+        given: whether the caller named the seed instead of drawing a secret: see `noise_seed`.
 
     >>> label = from_seeded_noise(Guarantee("gdp", {"mu": 1.0}, "replace-one", "vector"))
     >>> SEED_KNOWN in label.voided_by, GIVEN_SEED in label.assumptions
@@ -168,10 +168,10 @@ def from_seeded_noise(guarantee: Guarantee, *, given: bool = False) -> Guarantee
 
 
 def noise_seed(seed: int | None) -> int:
-    """The seed that was given, or a secret of 128 bits from the operating system.
+    """Return the given seed, or a secret of 128 bits from the operating system.
 
     Args:
-        seed: >= 0, for audits and reproductions; None for whatever is handed out.
+        seed: >= 0, for audits and reproductions; None for real releases.
     """
     if seed is None:
         return secrets.randbits(SECRET_BITS)
@@ -179,5 +179,5 @@ def noise_seed(seed: int | None) -> int:
 
 
 def empirical_only(*assumptions: str, voided_by: tuple[str, ...] = ()) -> Guarantee:
-    """The label of everything that was only measured: attacks give lower limits, never proof."""
+    """The guarantee of what was only measured: attacks give lower limits, never proof."""
     return Guarantee("empirical-only", {}, "none", "record", assumptions, voided_by)

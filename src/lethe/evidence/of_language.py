@@ -1,4 +1,4 @@
-"""What an audit of a language model writes into its findings, and its report reads."""
+"""Types of the findings of a language-model audit, shared by the audit and its report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lethe.evidence.plain import Amount, Auc, Count, Number, Share
 
 @dataclass(frozen=True)
 class TextAttack:
-    """What one attack achieved; `excess` over the blind classifier at the rate of the risk."""
+    """Rates of an attack; `excess`: over the blind classifier, at the rate of the risk."""
 
     auc: Auc
     tpr: Mapping[float, Share]
@@ -21,7 +21,7 @@ class TextAttack:
 
 @dataclass(frozen=True, kw_only=True)
 class TextGroup:
-    """Share of texts that come out: one way, or of one kind by copies or by length."""
+    """Share of texts that are extracted, by method or by copies or length."""
 
     name: str
     texts: Count | None = None
@@ -30,7 +30,7 @@ class TextGroup:
 
 @dataclass(frozen=True)
 class Side:
-    """Texts that were trained on (``member``) or not (``other``), and what comes out of them."""
+    """Extraction from texts that were trained on (``member``) or not (``other``)."""
 
     side: str
     texts: int
@@ -39,7 +39,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Pattern:
-    """Personal patterns: how many stand in the texts of a side, and the share that comes out."""
+    """Personal patterns: their number in the texts of each side, and the share extracted."""
 
     name: str
     member: Share
@@ -50,7 +50,7 @@ class Pattern:
 
 @dataclass(frozen=True)
 class Extraction:
-    """What comes out; `control` is the share of texts never trained on."""
+    """Extraction; `control` is the share of texts never trained on."""
 
     sides: Sequence[Side]
     groups: Sequence[TextGroup]
@@ -60,14 +60,14 @@ class Extraction:
 
 @dataclass(frozen=True)
 class Bound(Estimate):
-    """A lower limit on epsilon; `note` says what it rests on."""
+    """A lower limit on epsilon; `note` says on what it is based."""
 
     note: str
 
 
 @dataclass(frozen=True)
 class CanaryRow:
-    """Canaries that stand equally often: the epsilon that they show, by form of the bound."""
+    """Canaries with equally many copies: their lower limit on epsilon, by form of the bound."""
 
     repetitions: int
     canaries: Count
@@ -83,7 +83,7 @@ class CanaryRow:
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageDetails:
-    """What was measured on a candidate beside its risk."""
+    """Measurements on a candidate beside its risk."""
 
     text_attacks: Mapping[str, TextAttack]
     extraction: Extraction
@@ -92,7 +92,7 @@ class LanguageDetails:
 
 @dataclass(frozen=True)
 class BlindRates:
-    """A classifier that never asks the model; `tells` where it tells members from others."""
+    """A classifier without the model; `tells`: whether it distinguishes members from others."""
 
     tells: bool
     p_value: float
@@ -103,7 +103,7 @@ class BlindRates:
 
 @dataclass(frozen=True)
 class EpsilonClaim:
-    """What canaries that stand once say of the claimed epsilon."""
+    """The test of a claimed epsilon by canaries with a single copy."""
 
     epsilon: float
     delta: float
@@ -113,7 +113,7 @@ class EpsilonClaim:
 
 @dataclass(frozen=True)
 class CanaryPlan:
-    """The canaries that were planted, and what was claimed of them."""
+    """The planted canaries, and the claim that they test."""
 
     plan: str
     canaries: int
@@ -126,7 +126,7 @@ class CanaryPlan:
 
 @dataclass(frozen=True)
 class Prompts:
-    """How extraction was asked: tokens, the chance that counts, and tries."""
+    """Settings of extraction: tokens, the chance from which a text counts, and tries."""
 
     prefix: int
     suffix: int
@@ -145,7 +145,7 @@ class MarkShares:
 
 @dataclass(frozen=True)
 class LanguageSection:
-    """What belongs to the whole audit."""
+    """Results of the whole audit."""
 
     words: Sequence[str]
     unit: str

@@ -1,4 +1,4 @@
-"""What an audit of a model writes into its findings, and its report reads: each row once."""
+"""Types of the findings of a model audit, shared by the audit and its report."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Shown:
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What one attack achieved; `valid` unless a self-check failed, which `why` names."""
+    """Rates of an attack; `valid` unless a self-check failed, which `why` names."""
 
     always: ClassVar = ("valid", "why")
     valid: bool = True
@@ -29,7 +29,7 @@ class Rates:
     auc: Auc
     tpr: Mapping[float, Share]
     tau: Mapping[float, Amount]
-    realised_fpr: Mapping[float, float]  # the FPR that the threshold really had
+    realised_fpr: Mapping[float, float]  # FPR of the threshold without its lottery
     roc: Mapping[str, Sequence[float]]  # fpr, tpr, low, high, band_low, band_high
 
 
@@ -52,7 +52,7 @@ class MostExposed:
 
 @dataclass(frozen=True)
 class OnionRound:
-    """What removing the most exposed records did to the records that stayed."""
+    """Effect of removing the most exposed records on the others."""
 
     removed: Count
     stayed: Count
@@ -79,7 +79,7 @@ class Drift:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """Utility of a class, and what it lost against the baseline."""
+    """Utility of a class, and its loss against the baseline."""
 
     keys: ClassVar = {"name": "class"}
     name: str
@@ -90,16 +90,16 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class ComparedClass(ClassRow):
-    """The same of a mitigation: null stands where its loss is not known."""
+    """Utility of a class under a mitigation: an unknown loss is written as null."""
 
     always: ClassVar = ("utility_loss",)
 
 
 @dataclass(frozen=True, kw_only=True)
 class F1Row:
-    """F1 over classes of similar size, with their records; or of a model that reads no text.
+    """F1 over classes of similar size, or of a model that reads no text.
 
-    What was lost is against the same splits before.
+    Losses are against the baseline on the same splits.
     """
 
     name: str
@@ -131,7 +131,7 @@ class F1Table:
 
 @dataclass(frozen=True)
 class EarlyStop:
-    """The plain training cut at an epoch, as it was compared with other stops.
+    """The plain training stopped at an epoch, as compared with other stops.
 
     Attributes:
         utility_loss: against the full training, with limits that hold for all stops at once.
@@ -146,10 +146,10 @@ class EarlyStop:
 
 @dataclass(frozen=True)
 class Slice:
-    """What was measured on one group of records.
+    """Measurements on a group of records.
 
     Attributes:
-        p: of "no difference", corrected for the number of slices (Holm); None if not tested.
+        p: p-value of "no difference", corrected for all slices (Holm); None if not tested.
     """
 
     name: str  # value of the column
@@ -198,7 +198,7 @@ class Moved:
 
 @dataclass(frozen=True)
 class Epsilons(Histogram):
-    """How epsilon is spread over the records, where each has one of its own."""
+    """Distribution of epsilon over records, where each record has its own."""
 
     median: float
     min: float
@@ -208,7 +208,7 @@ class Epsilons(Histogram):
 
 @dataclass(frozen=True, kw_only=True)
 class ModelDetails:
-    """What was measured on a candidate beside its risk; nothing of it on a kind of one's own."""
+    """Measurements on a candidate beside its risk; empty for other kinds of release."""
 
     always: ClassVar = ("shown",)
     shown: Sequence[Shown] = ()

@@ -1,4 +1,4 @@
-"""What an audit of rows writes into its findings, and its report reads: each row once."""
+"""Types of the findings of an audit of rows, shared by the audit and its report."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lethe.evidence.plain import Count, Counted, Number, Portion, Share
 
 @dataclass(frozen=True)
 class Guesses:
-    """Counteds of people whose value is certain, guessed, and guessed without the classes.
+    """Shares of people whose value is certain, guessed, or guessed without the classes.
 
-    `within` says how near a guess must be; empty where only the very value is right.
+    `within` is the tolerance of a guess; empty where only the exact value is right.
     """
 
     certain: Counted
@@ -27,7 +27,7 @@ class Guesses:
 
 @dataclass(frozen=True)
 class PeopleGroup:
-    """What attacks reach on the people of one group, such as ``town=Oak``."""
+    """Results of attacks on the people of a group, such as ``town=Oak``."""
 
     name: str
     people: float
@@ -39,17 +39,17 @@ class PeopleGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class TableDetails:
-    """What was measured on a release of a table beside its risk.
+    """Measurements on a release of a table beside its risk.
 
     Attributes:
-        pairs: columns that were counted together, of synthetic rows.
-        exact: guesses of the very value, where those within a tolerance stand in their place.
+        pairs: columns that were counted together for synthetic rows.
+        exact: guesses of the exact value, where the others have a tolerance.
     """
 
     k: int
     classes: Count
     released: Count
-    steps: Mapping[str, Mapping[str, int]]  # of each column: step, of so many, groups left
+    steps: Mapping[str, Mapping[str, int]]  # by column: step, number of steps, groups left
     pairs: Sequence[Sequence[str]] | None = None
     distinct_l: Count | None = None
     entropy_l: Number | None = None
@@ -68,16 +68,16 @@ class TableDetails:
 
 @dataclass(frozen=True)
 class ClassCounts:
-    """How well people hide among people of the same quasi-identifiers.
+    """Sizes of the equivalence classes of the quasi-identifiers.
 
     Attributes:
         k: smallest class.
         classes: equivalence classes; of persons with several rows, their different sets.
-        prosecutor: highest risk of a person who is known to be in the table: 1 / k.
-        marketer: mean of 1 / class size over people, which is classes / people: the share that a
-            linkage of everybody gets right.
+        prosecutor: highest risk of a person known to be in the table: 1 / k.
+        marketer: mean of 1 / class size over people, which is classes / people: the share of
+            right links when all people are linked.
         unique: share of people alone in their class.
-        below: by k, share of people in classes smaller than that.
+        below: share of people in classes smaller than k, by k.
         sizes: people in classes of at least `from` and below the next.
     """
 
@@ -92,7 +92,7 @@ class ClassCounts:
 
 @dataclass(frozen=True)
 class SubsetRow:
-    """People whom some columns single out."""
+    """Share of people whom a set of columns singles out."""
 
     columns: Sequence[str]
     unique: Counted
@@ -100,7 +100,7 @@ class SubsetRow:
 
 @dataclass(frozen=True)
 class FewColumns:
-    """By number of columns: people whom some of them single out, and the worst subsets."""
+    """By number of columns: share of people singled out by some subset, and the worst subsets."""
 
     singled_out: Mapping[int, Counted]
     subsets: Mapping[int, Sequence[SubsetRow]]
@@ -108,7 +108,7 @@ class FewColumns:
 
 @dataclass(frozen=True)
 class WithoutColumn:
-    """What is left if a column is not released."""
+    """The risk that remains if a column is not released."""
 
     name: str
     marketer_without: Counted
@@ -117,12 +117,12 @@ class WithoutColumn:
 
 @dataclass(frozen=True)
 class Diversity:
-    """How much a class tells of the sensitive value. Each figure is that of the worst class.
+    """How much a class reveals of the sensitive value. Each figure is of the worst class.
 
     Attributes:
         distinct_l: fewest different sensitive values; 1 = all rows of some class share theirs.
         entropy_l: exp of the smallest entropy, not rounded down; from 1 to `distinct_l`.
-        t: largest distance of a class from the whole table, in [0, 1]; 0 = tells nothing.
+        t: largest distance of a class from the whole table, in [0, 1]; 0 = reveals nothing.
         alpha: largest share of one sensitive value, in (0, 1].
         distance: "equal" = total variation, all values equally far apart; "ordered" = earth
             mover's distance with values as far apart as their codes, over the largest distance.
@@ -137,7 +137,7 @@ class Diversity:
 
 @dataclass(frozen=True)
 class DisclosureRows:
-    """What is learnt of the sensitive value, by values that can be ruled out."""
+    """Shares of people whose sensitive value is learnt, by number of values ruled out."""
 
     certain: Mapping[int, Counted]
     guessed: Mapping[int, Counted]
@@ -169,7 +169,7 @@ class PopulationModel:
             holds alpha there.
         people: of the population, N.
         of_uniques: chance that a row which is unique in the sample is unique in the population.
-        of_rows: the same for any row of the sample: `of_uniques` x share of unique rows.
+        of_rows: that chance for any row of the sample: `of_uniques` x share of unique rows.
     """
 
     model: str
@@ -180,7 +180,7 @@ class PopulationModel:
 
 @dataclass(frozen=True, kw_only=True)
 class QuasiSection:
-    """What belongs to the whole audit of a table."""
+    """Results of the whole audit of a table."""
 
     always: ClassVar = ("kind",)
     kind: str = "quasi"
@@ -203,7 +203,7 @@ class QuasiSection:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordDetails:
-    """What was measured on a release of records beside its risk."""
+    """Measurements on a release of records beside its risk."""
 
     match: Share
     false_match: Share
@@ -216,11 +216,11 @@ class RecordDetails:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A threshold of eccentricity, from which on an answer is given.
+    """A threshold of eccentricity for giving an answer.
 
     Attributes:
         false_match: chance that a record is named for a person who is not in the release.
-        match: what a simulated adversary comes to from there on, as is `abstention`.
+        match: of a simulated adversary with this threshold, as is `abstention`.
     """
 
     phi: Number
@@ -231,7 +231,7 @@ class Calibrated:
 
 @dataclass(frozen=True)
 class AdversaryRow:
-    """One attacker with what a simulated adversary knows."""
+    """An attacker with the knowledge of a simulated adversary."""
 
     name: str
     attacker: str
@@ -246,7 +246,7 @@ class AdversaryRow:
 
 @dataclass(frozen=True)
 class Point:
-    """The linkage when it answers only from an eccentricity of `phi` on.
+    """The linkage when it answers only at an eccentricity of at least `phi`.
 
     Recall can only fall and abstention only rise with phi; precision usually rises.
 
@@ -255,8 +255,8 @@ class Point:
         recall: share of released targets whose own record is named.
         precision: share of the answers, to released targets and to others, that are right.
         abstention: share of released targets for whom no record is named.
-        wrong: share of released targets for whom another's record is named.
-        false_match: share of people who are not released for whom a record is named all the same.
+        wrong: share of released targets for whom the record of another person is named.
+        false_match: share of people outside the release for whom a record is named.
     """
 
     phi: float
@@ -269,9 +269,9 @@ class Point:
 
 @dataclass(frozen=True)
 class FactsKnown:
-    """By m, people whose own record is named from their first m facts.
+    """Share of people whose own record is named from their first m facts, by m.
 
-    `half`: the smallest m at which at least half of them are named; None = never.
+    `half`: the smallest m with a share of at least one half; None = never.
     """
 
     shares: Mapping[int, Share]
@@ -280,12 +280,12 @@ class FactsKnown:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a way of answering comes to.
+    """Results of a rule for answering.
 
     Attributes:
         answered: share of people for whom a record is named, right or wrong.
-        right: share of the known pairs that are named rightly.
-        strange: share of the others for whom a record is named.
+        right: share of the known pairs that are named correctly.
+        strange: share of the other people for whom a record is named.
         counts: people, named; known pairs, named rightly (`right`); others, named
             (`others_named`); the last four None without the truth.
     """
@@ -298,7 +298,7 @@ class Answers:
 
 @dataclass(frozen=True)
 class AuxiliaryAttacker:
-    """One attacker on a real auxiliary table; `sure` is None where it stays silent."""
+    """An attacker on a real auxiliary table; `sure` is None if it never answers."""
 
     name: str
     knows: str
@@ -309,7 +309,7 @@ class AuxiliaryAttacker:
 
 @dataclass(frozen=True)
 class Answered:
-    """People for whom Scoreboard-RH names a record from a threshold on."""
+    """Share of people for whom Scoreboard-RH names a record at a threshold."""
 
     phi: float
     share: Share
@@ -332,7 +332,7 @@ class AuxiliaryRows:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordsSection:
-    """What belongs to the whole audit of records."""
+    """Results of the whole audit of records."""
 
     always: ClassVar = ("kind",)
     kind: str = "records"
@@ -380,7 +380,7 @@ class SyntheticAttack:
 
 @dataclass(frozen=True)
 class NearPeople:
-    """People with an identical (share 0) or a near synthetic row, and those expected by chance."""
+    """Number of people with an identical (share 0) or a near synthetic row, and by chance."""
 
     attack: str
     share: float
@@ -397,11 +397,11 @@ class NearPeople:
 
 @dataclass(frozen=True)
 class Distances:
-    """Mean distance to the closest synthetic row, 0 = identical, 1 = unlike in every column.
+    """Mean distance to the closest synthetic row, 0 = identical, 1 = different in every column.
 
     Attributes:
-        original: of original rows, as is `control` of control rows.
-        change: original minus control: below 0 = the synthetic rows lie nearer to the people they
+        original: of original rows; `control`: of control rows.
+        change: original minus control; below 0 = the synthetic rows are nearer to the people they
             were made from than to others.
     """
 
@@ -412,7 +412,7 @@ class Distances:
 
 @dataclass(frozen=True, kw_only=True)
 class SyntheticSection:
-    """What belongs to the whole audit of synthetic rows."""
+    """Results of the whole audit of synthetic rows."""
 
     always: ClassVar = ("kind",)
     kind: str = "synthetic"

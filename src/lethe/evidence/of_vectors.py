@@ -1,4 +1,4 @@
-"""What an audit of vectors writes into its findings, and its report reads: each result once."""
+"""Types of the findings of an audit of vectors, shared by the audit and its report."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lethe.evidence.risk import AttackResult
 
 @dataclass(frozen=True)
 class ClosedWorld:
-    """What assigning all people at once finds, where the adversary knows that all are in both.
+    """Result of assigning all people at once, if the adversary knows that all are in both periods.
 
-    It is another threat model than that of the headline, whose attackers know nothing of the kind.
+    Its threat model is not that of the headline, whose attackers do not know this.
     """
 
     attack: str  # whose scores are assigned
@@ -26,13 +26,13 @@ class ClosedWorld:
 
 @dataclass(frozen=True)
 class Inferred:
-    """What one attack infers of an attribute.
+    """Result of an attack on an attribute.
 
     Attributes:
-        gain: share of people whose value is named rightly, less that of the majority.
-        balanced: mean over values of the share of their people named rightly, less 1 / values.
-        auc: of two values, the chance that a person of the second is ranked above one of the
-            first; None of several.
+        gain: accuracy over people minus the share of the majority class.
+        balanced: mean accuracy over classes, minus 1 / classes.
+        auc: with two classes, the chance that a person of the second is ranked above a person of
+            the first; None with more.
     """
 
     keys: ClassVar = {"attack": "name", "balanced": "balanced_gain"}
@@ -48,17 +48,17 @@ class Inference:
     """All attacks on an attribute of one release.
 
     Attributes:
-        gain: of the strongest attack, the larger of both gains, limits for all at once.
+        gain: the larger gain of the strongest attack, with limits for all at once.
         raw: the logistic attack on the raw inputs; None without them.
         over_raw: accuracy on the vectors less that on the raw inputs, paired; None without.
-        permuted: the logistic attack where values are those of other people: near 0.
-        kind: ``input`` where an input column holds it, ``inferred`` where none does, ``unknown``
+        permuted: the logistic attack with permuted values: near 0.
+        kind: ``input`` if an input column holds it, ``inferred`` if none does, ``unknown``
             without inputs.
     """
 
     name: str
     people: int
-    left_out: int  # people of values that too few have
+    left_out: int  # people whose value is too rare
     classes: int
     majority: float  # share of the largest class
     attacks: Sequence[Inferred]
@@ -80,7 +80,7 @@ class Unattacked:
 
 @dataclass(frozen=True)
 class NameControl:
-    """Equal error rate of an attacker where people are claimed to be others: 0.5."""
+    """Equal error rate of an attacker with permuted people: it must be 0.5."""
 
     name: str
     eer: float
@@ -90,18 +90,18 @@ class NameControl:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Verification:
-    """How well one attacker tells pairs of one person from others; see `lethe.reidentification`.
+    """How well an attacker distinguishes pairs of the same person from other pairs.
 
-    Intervals are by people, both of whose roles are drawn together.
+    Intervals resample people, in both of their roles together.
 
     Attributes:
-        missed: at each of `Scored.fprs` the share of mated pairs that are refused, with limits.
+        missed: share of mated pairs rejected at each of `Scored.fprs`, with limits.
     """
 
     always: ClassVar = ("name", "valid", "why")
     name: str = ""  # of the attacker
     valid: bool = True
-    why: str = ""  # what makes it invalid: it decides nothing
+    why: str = ""  # reason why it is invalid and decides nothing
     eer: Share  # chance 0.5; lower = worse for the people
     cllr: Rate | None  # of ratios calibrated on other people; None without
     min_cllr: Rate  # chance 1
@@ -114,7 +114,7 @@ class Verification:
 
 @dataclass(frozen=True, eq=False)
 class Worst:
-    """The strongest attacker's result, with limits for all at once; who that is, if anybody."""
+    """The strongest attacker, if any, and its result, with limits for all at once."""
 
     keys: ClassVar = {"measured": "*"}
     attack: str | None
@@ -127,7 +127,7 @@ class Scored:
 
     Attributes:
         worst: by quantity as a rule writes it.
-        skipped: name and reason of attackers that could not be scored.
+        skipped: reason by name of each attacker that could not be scored.
         fprs: false match rates of the DET curves; empty without.
     """
 
@@ -150,7 +150,7 @@ class ByPeople:
 
 @dataclass(frozen=True)
 class ByVectors:
-    """Top-1 by the number of new vectors that are joined, or of earlier ones behind a mean."""
+    """Top-1 by the number of joined new vectors, or of earlier vectors in a mean."""
 
     name: str
     vectors: int
@@ -168,7 +168,7 @@ class Matched:
 
 @dataclass(frozen=True)
 class SinglingOut:
-    """How singling out depends on how many people there are and on how many vectors of each."""
+    """Singling out by the number of people and of vectors of each person."""
 
     users: int
     sizes: Sequence[ByPeople]
@@ -179,11 +179,11 @@ class SinglingOut:
 
 @dataclass(frozen=True)
 class Grouping:
-    """Unlabelled vectors put together by whose they are.
+    """Clustering of unlabelled vectors by person.
 
     Attributes:
         agreement: adjusted Rand index with the people: 1 is right, 0 chance.
-        permuted: the same against people by chance.
+        permuted: the index with permuted people.
     """
 
     agreement: Estimate
@@ -194,17 +194,17 @@ class Grouping:
 
 @dataclass(frozen=True)
 class Linked:
-    """Who of one release is found in the other.
+    """Linkage of the people of a release to another release.
 
     Attributes:
-        permuted: lift where the unknown people are looked for under other names: 1.
+        permuted: lift with permuted unknown people: it must be 1.
     """
 
     keys: ClassVar = {"method": "name"}
     method: str
     share: float  # of people that the attacker knows in both
-    known: int  # how many these are
-    unknown: Count  # people who are linked, among themselves
+    known: int  # number of these people
+    unknown: Count  # the other people, who are linked among themselves
     top_1: Counted  # share of them whose nearest in the other release is themselves
     lift: Lift
     permuted: Lift
@@ -241,7 +241,7 @@ class Retrieved:
 
 @dataclass(frozen=True)
 class Beyond:
-    """What was asked for beyond identification, of one model; absent where it was not."""
+    """Optional results of a model beyond identification; empty unless requested."""
 
     attributes_refused: Sequence[Unattacked] = ()
     verification_controls: Sequence[NameControl] = ()
@@ -251,7 +251,7 @@ class Beyond:
     texts: Retrieved | None = None
 
 
-# One model: who is named, what noise does about it, and what is left of its use.
+# One model: identification, the effect of noise on it, and the utility that remains.
 
 
 @dataclass(frozen=True)
@@ -265,7 +265,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class AtChance:
-    """What naming at random gives."""
+    """Results of naming people at random."""
 
     mrr: float
     mean_rank: float
@@ -274,7 +274,7 @@ class AtChance:
 
 @dataclass(frozen=True)
 class Gallery:
-    """One attacker on clean vectors; see `lethe.reidentification.attack.Attack`."""
+    """An attacker on clean vectors; see `lethe.reidentification.attack.Attack`."""
 
     name: str
     users: int
@@ -296,10 +296,10 @@ class Gallery:
 
 @dataclass(frozen=True)
 class Named:
-    """How often people are named, and how many of the bits that name a person are known.
+    """How often people are identified, and how many identifying bits are known.
 
     Attributes:
-        named: people by the share of their new vectors that the deciding attacker names.
+        named: people by the share of their new vectors that the deciding attacker identifies.
     """
 
     named: Histogram
@@ -309,7 +309,7 @@ class Named:
 
 @dataclass(frozen=True)
 class OpenSet:
-    """An attacker who names a person only when the nearest known person is near enough.
+    """An attacker who names a person only below a threshold of distance.
 
     Attributes:
         false_match: share of probes of the other half of the strangers who are taken for a person.
@@ -325,10 +325,10 @@ class OpenSet:
 
 @dataclass(frozen=True)
 class Controls:
-    """What keeps the attack honest.
+    """Controls of the attack.
 
     Attributes:
-        permuted_lift: by attacker, its lift where people are looked for under other names: 1.
+        permuted_lift: lift of each attacker with permuted people: it must be 1.
     """
 
     permuted_lift: Mapping[str, Amount]
@@ -339,7 +339,7 @@ class Controls:
 
 @dataclass(frozen=True)
 class Strongest:
-    """The attack that decides, and what of the release it reads."""
+    """The deciding attack, and the view that it attacks."""
 
     attack: str
     view: str
@@ -351,8 +351,8 @@ class NoiseLevel:
 
     Attributes:
         relative: sigma over the root mean square coordinate.
-        asked: whether it was asked for; else it was added near a threshold.
-        bound: limit on every attacker's Top-1 in closed form, `optimal` by playing the best one.
+        asked: whether the level was requested; else it was added near a threshold.
+        bound: closed-form limit on the Top-1 of every attacker; `optimal`: by the best decoder.
     """
 
     sigma: float
@@ -372,7 +372,7 @@ class NoiseLevel:
 
 @dataclass(frozen=True)
 class SurfaceCell:
-    """The strongest attacker and utility at (sigma, M), which is sigma / sqrt(M) alone."""
+    """The strongest attacker and utility at (sigma, M), which depend on sigma / sqrt(M) only."""
 
     sigma: float
     draws: Count
@@ -384,7 +384,7 @@ class SurfaceCell:
 
 @dataclass(frozen=True)
 class PlugIn:
-    """Precision, recall and F1 from expected counts; bias O(1/n). None where nothing is said."""
+    """Precision, recall and F1 from expected counts; bias O(1/n). None if undefined."""
 
     precision: Number | None
     recall: Number
@@ -393,7 +393,7 @@ class PlugIn:
 
 @dataclass(frozen=True)
 class Calibration:
-    """How good the published probabilities are, as numbers (each lower = better)."""
+    """Errors of the published probabilities; lower = better."""
 
     brier: Number
     log_loss: Number
@@ -414,7 +414,7 @@ class TaskRow:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskSection:
-    """What noise costs the task.
+    """Utility of the task under noise.
 
     Attributes:
         smoothed: of the smoothed probability, the same at every sigma; None without a closed form.
@@ -457,7 +457,7 @@ class RadiiSection:
 
 @dataclass(frozen=True)
 class OperatingWords:
-    """Where to stand: the noise that privacy needs and that utility allows, and the midpoint."""
+    """The operating point: the noise that privacy needs, that utility allows, and the midpoint."""
 
     privacy: float | None
     utility: float | None
@@ -492,7 +492,7 @@ class VectorModel:
 
 @dataclass(frozen=True)
 class VectorSection:
-    """What belongs to the whole audit."""
+    """Results of the whole audit."""
 
     rule: str
     metric: str
@@ -504,7 +504,7 @@ class VectorSection:
 
 @dataclass(frozen=True, kw_only=True)
 class VectorDetails:
-    """What was measured on a candidate beside its risk; `bound` limits every attacker's Top-1."""
+    """Measurements on a candidate beside its risk; `bound` limits the Top-1 of every attacker."""
 
     tier: str
     top_1: Share
@@ -517,7 +517,7 @@ class VectorDetails:
 
 @dataclass(frozen=True, kw_only=True)
 class VectorData:
-    """The vectors, and the people who are looked for."""
+    """The audited vectors and people."""
 
     records: int
     people: int

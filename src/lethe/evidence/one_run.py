@@ -201,20 +201,20 @@ def one_run_bound(
         check_between("delta", delta, 0, 1, open_low=True, open_high=True)
     plan = Guesses() if guesses is None else guesses
     m = len(scores)
-    each = 1 - (1 - confidence) / len(plan.shares)
-    best, right, made = -1.0, 0, 0
+    level = 1 - (1 - confidence) / len(plan.shares)
+    best, right, wrong = -1.0, 0, 0
     for r in plan.counts(m):
-        if one_run_epsilon(m, r, r, 0.0 if form == "gdp" else delta, each, form) == 0:
+        if one_run_epsilon(m, r, r, 0.0 if form == "gdp" else delta, level, form) == 0:
             raise NotMeasurable(
                 f"{r} guesses about {m} canaries at delta={delta:g}: even if all were right no "
                 "epsilon would be shown; use more canaries or a larger share of guesses."
             )
         v = right_guesses(scores, coins, r, seed)
-        low = one_run_epsilon(m, r, v, delta, each, form)
+        low = one_run_epsilon(m, r, v, delta, level, form)
         if low > best:
-            best, right, made = low, v, r
+            best, right, wrong = low, v, r - v
     method = (
-        f"one run, {form} form, {right} of {made} guesses right, {len(plan.shares)} number"
+        f"one run, {form} form, {right} of {right + wrong} guesses right, {len(plan.shares)} number"
         f"{'s' * (len(plan.shares) > 1)} of guesses fixed beforehand, one-sided"
     )
     constant = bool((scores == scores[0]).all())
@@ -224,7 +224,7 @@ def one_run_bound(
     if form == "gdp":
         bound = gaussian(Estimate(None, best, None, confidence, method, m), delta, "add/remove")
         return EpsilonBound(bound.estimate, delta, "add/remove", bound.mu, True, note)
-    odds = None if constant or right == made else max(0.0, math.log(max(right, 1) / (made - right)))
+    odds = None if constant or not wrong else max(0.0, math.log(max(right, 1) / wrong))
     return EpsilonBound(Estimate(odds, best, None, confidence, method, m), delta, note=note)
 
 
@@ -274,7 +274,7 @@ def score_plant(
             values, coins, delta, guesses=guesses, confidence=confidence, form=form, seed=lot
         ).low
 
-    worst, largest = min(low(planted, seed + at) for at in range(_LOTS)), low(coins, seed)
+    worst, largest = min(low(planted, seed + offset) for offset in range(_LOTS)), low(coins, seed)
     read = Estimate(worst, worst, worst, confidence, "plant", len(scores))
     words = "canaries with the highest scores"
     return Plant(words, {"epsilon-lower": largest}, {"epsilon-lower": read})

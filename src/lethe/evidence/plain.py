@@ -53,7 +53,7 @@ def plain(value: Any, where: str = "findings", digits: int | None = None) -> Any
         named = {short(k) if isinstance(k, float) else str(k): x for k, x in value.items()}
         return {key: plain(item, f"{where}.{key}", digits) for key, item in named.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(item, f"{where}[{at}]", digits) for at, item in enumerate(value)]
+        return [plain(item, f"{where}[{index}]", digits) for index, item in enumerate(value)]
     if hasattr(value, "item") and getattr(value, "ndim", 1) == 0:
         value = value.item()
     if value is None or isinstance(value, (bool, int, str)):
@@ -117,11 +117,11 @@ def schema_of(kind: Any, known: dict[str, Any]) -> dict[str, Any]:
         listed, name = described(kind), str((origin or kind).__name__)
         if name not in known:
             known[name] = {}  # of which it may be a part itself
-            made = {
+            schema = {
                 key: schema_of(hint, known) for _, key, hint, _ in listed if key not in ("", "*")
             }
             required = [key for _, key, _, default in listed if default is MISSING]
-            known[name] = {"type": "object", "required": required, "properties": made}
+            known[name] = {"type": "object", "required": required, "properties": schema}
         return {"$ref": f"#/$defs/{name}"}
     if origin is Sequence:
         return {"type": "array", "items": schema_of(parts[0], known)}
@@ -168,22 +168,22 @@ def _reader(kind: Any) -> Callable[[Any], Any]:
     if is_dataclass(origin or kind):
         return functools.partial(_record, kind)
     if origin is Sequence:
-        each = _reader(parts[0])
-        return lambda value: tuple(map(each, value))
+        read_item = _reader(parts[0])
+        return lambda value: tuple(map(read_item, value))
     if origin is Mapping and parts[1] is not Any:
-        each, key = _reader(parts[1]), parts[0]
-        return lambda value: {key(name): each(item) for name, item in value.items()}
+        read_item, key = _reader(parts[1]), parts[0]
+        return lambda value: {key(name): read_item(item) for name, item in value.items()}
     return lambda value: value
 
 
 def _record(kind: Any, value: Mapping[str, Any]) -> Any:
-    found = {}
+    fields = {}
     for name, key, hint, default in described(kind):
         if key == "*" or value.get(key) is not None:
-            found[name] = _reader(hint)(value if key == "*" else value[key])
+            fields[name] = _reader(hint)(value if key == "*" else value[key])
         elif default is MISSING or key in value:
-            found[name] = None
-    return kind(**found)
+            fields[name] = None
+    return kind(**fields)
 
 
 def _union(parts: Sequence[Any]) -> Callable[[Any], Any]:

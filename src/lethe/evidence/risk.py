@@ -21,12 +21,12 @@ RELEASE = "release"
 
 @dataclass(frozen=True)
 class AttackResult:
-    """What one attack achieved on one view of a candidate, in the room's primary metric.
+    """Result of an attack on one view of a candidate, in the primary metric of the audit.
 
     Attributes:
         estimate: the metric, higher = worse, with limits that hold at once for all attacks and
             views of the candidate; or why it could not be measured.
-        valid: False where a self-check failed that this number rests on: it decides nothing.
+        valid: False where a self-check of the attack failed: then its number decides nothing.
         powered: False where the sample is below the power floor; its limits count in full.
     """
 
@@ -45,14 +45,14 @@ class Risk:
     """The worst over attacks and views.
 
     Attributes:
-        estimate: value of the result that speaks, with the highest lower and the highest upper
+        estimate: value of the deciding attack, with the highest lower and the highest upper
             limit of all results.
-        doubt: attack whose upper limit that is, where it is another one; else empty.
+        doubt: attack that gives the upper limit, if it is not `attack`; else empty.
     """
 
     estimate: Estimate
-    attack: str  # name of the attack that speaks
-    view: str  # what of the release it read
+    attack: str  # name of the deciding attack
+    view: str  # which view of the release it attacked
     doubt: str = ""
 
 
@@ -111,13 +111,13 @@ def risk_of(results: Sequence[AttackResult], chance: float = 0.0) -> Risk | Refu
     # The value that speaks is not below the lower limit, whose attack may have no value.
     able = [pair for pair in able if _value(pair[1]) >= low or _low(pair[1]) == low]
     end = _low if low > chance else _high
-    best, found = max(able, key=lambda pair: (_value(pair[1]), end(pair[1])))
+    best, taken = max(able, key=lambda pair: (_value(pair[1]), end(pair[1])))
     widest, doubt = max(decisive, key=lambda pair: (_high(pair[1]), pair[0] is best))
     views = len({(result.attack, result.view) for result, _ in decisive})
-    method = found.method if views == 1 else f"{found.method}; strongest of {views} attacks"
-    other = "" if widest is best or _high(doubt) == _high(found) else _named(widest)
+    method = taken.method if views == 1 else f"{taken.method}; strongest of {views} attacks"
+    other = "" if widest is best or _high(doubt) == _high(taken) else _named(widest)
     least = None if low == -math.inf else low
-    estimate = Estimate(found.value, least, doubt.high, found.confidence, method, found.n)
+    estimate = Estimate(taken.value, least, doubt.high, taken.confidence, method, taken.n)
     return Risk(estimate, best.attack, best.view, other)
 
 
@@ -150,8 +150,8 @@ def _why_none(results: Sequence[AttackResult]) -> str:
     ]
     if not unmeasured:
         return f"no attack passed its self-checks ({'; '.join(failed)})"
-    said = "; ".join(dict.fromkeys(unmeasured))
-    return f"{said}; failed self-checks: {'; '.join(failed)}" if failed else said
+    refusals = "; ".join(dict.fromkeys(unmeasured))
+    return f"{refusals}; failed self-checks: {'; '.join(failed)}" if failed else refusals
 
 
 def _some(names: Sequence[str], most: int = 3) -> str:

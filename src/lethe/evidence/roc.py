@@ -128,13 +128,13 @@ def auc_of(curve: Roc) -> float:
     """Area under an ROC curve that is already there."""
     below = tied = 0
     for start in range(0, curve.members, _BLOCK):
-        own = curve.inside[start : start + _BLOCK]
-        low = int(np.searchsorted(curve.outside, own[0], "left"))
+        block = curve.inside[start : start + _BLOCK]
+        low = int(np.searchsorted(curve.outside, block[0], "left"))
         # Sorted scores meet few of the others: a short list, searched while it is at hand.
-        near = curve.outside[low : np.searchsorted(curve.outside, own[-1], "right")]
-        left = np.searchsorted(near, own, "left")
-        right = np.searchsorted(near, own, "right")
-        below += low * len(own) + int(left.sum())
+        near = curve.outside[low : np.searchsorted(curve.outside, block[-1], "right")]
+        left = np.searchsorted(near, block, "left")
+        right = np.searchsorted(near, block, "right")
+        below += low * len(block) + int(left.sum())
         tied += int((right - left).sum())
     return (below + tied / 2) / (curve.members * curve.non_members)
 
@@ -177,10 +177,10 @@ def rate_at(curve: Roc, fpr: float, distinct_records: int | None = None) -> Rate
         return len(side) - right, right - left
 
     quiet, tied = above(curve.outside)
-    found, equal = above(curve.inside)
+    hits, equal = above(curve.inside)
     lottery = (alarms - quiet) / tied
     return RatePoint(
-        tpr=(found + lottery * equal) / curve.members,
+        tpr=(hits + lottery * equal) / curve.members,
         realised_fpr=quiet / curve.non_members,
         threshold=float(spared),
         lottery=lottery,

@@ -19,7 +19,7 @@ from lethe.errors import InputError, check_between, did_you_mean
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.plain import short
 
-# What rules on a ledger of answers are judged on: numbers that were counted.
+# Numbers counted in a ledger of answers, for rules on it.
 
 CONFIDENCE = 0.95
 
@@ -38,9 +38,9 @@ def counted(ledger: Mapping[str, Any]) -> dict[str, Estimate]:
         "queries": float(ledger["queries"]),
         "raises": float(len(ledger["raises"])),
     }
-    said, entries = "counted in the ledger; n is its entries", ledger["entries"]
+    method, entries = "counted in the ledger; n is its entries", ledger["entries"]
     return {
-        name: Estimate(value, value, value, CONFIDENCE, said, entries)
+        name: Estimate(value, value, value, CONFIDENCE, method, entries)
         for name, value in numbers.items()
     }
 
@@ -125,9 +125,9 @@ BY_GROUP = ("tpr", "auc")
 PEOPLE_BY_GROUP = ("marketer", "unique", "certain", "guessed")
 """Metrics that rules may ask of a group of people in a table."""
 _CHANCE = {"auc": 0.5, "tau": 0.0, "lift": 1.0, "eer": 0.5, "min-cllr": 1.0}
+"""What a random guess reaches, whatever was audited; of tpr it is the FPR itself."""
 AT_LEAST = ("eer", "min-cllr")
 """Metrics of which more is safer: their rules read ``>=``."""
-"""What a random guess reaches, whatever was audited; of tpr it is the FPR itself."""
 SHARES = (
     *("tpr", "estimated", "auc", "top-1", "match", "exposed"),
     *("false-match", "extraction", "bound", "eer"),
@@ -145,7 +145,7 @@ _RULE = re.compile(
 
 @dataclass(frozen=True)
 class Rule:
-    """One criterion that was fixed before the run."""
+    """A decision rule, fixed before the run."""
 
     metric: str
     fpr: float | None
@@ -173,7 +173,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Ruling:
-    """What a rule came to, on which candidate, on what evidence."""
+    """The outcome of a rule on a candidate, with its evidence."""
 
     rule: Rule
     candidate: str
@@ -201,19 +201,19 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
     >>> str(parse_rule("tpr@0.001<=0.05"))
     'tpr@0.001 <= 0.05'
     """
-    found = _RULE.match(re.sub(r"estimated\(\s*tpr\s*(@[^)]*)\)", r"estimated\1", text))
-    if not found or bool(found["width"]) != bool(found["close"]):
+    match = _RULE.match(re.sub(r"estimated\(\s*tpr\s*(@[^)]*)\)", r"estimated\1", text))
+    if not match or bool(match["width"]) != bool(match["close"]):
         raise InputError(
             f"rule {text!r} is not of the form METRIC[@FPR] <= X or width(METRIC[@FPR]) <= X, "
             "for example 'tpr@0.001 <= 0.05'."
         )
-    metric = found["metric"]
+    metric = match["metric"]
     if metric not in metrics:
         raise InputError(
             f"rule {text!r} names the unknown metric {metric!r}."
             f"{did_you_mean(metric, metrics)} Metrics: {', '.join(metrics)}."
         )
-    fpr = None if found["fpr"] is None else _number(found["fpr"], "FPR", text)
+    fpr = None if match["fpr"] is None else _number(match["fpr"], "FPR", text)
     if (metric in AT_FPR) != (fpr is not None):
         way_out = f"write {metric}@0.01" if metric in AT_FPR else f"write {metric} without @"
         raise InputError(f"rule {text!r}: {way_out}.")
@@ -221,7 +221,7 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
         check_between("FPR of a rule", fpr, 0, 1, open_low=True, open_high=True)
         if metric == "estimated" and fpr != 0.01:
             raise InputError(f"rule {text!r}: what is estimated is tpr@0.01; write that.")
-    group = re.sub(" ?= ?", "=", " ".join((found["group"] or "").split()), count=1)
+    group = re.sub(" ?= ?", "=", " ".join((match["group"] or "").split()), count=1)
     grouped = PEOPLE_BY_GROUP if metrics is TABLE_METRICS else BY_GROUP
     if group and (metrics not in (METRICS, TABLE_METRICS) or metric not in grouped):
         raise InputError(
@@ -232,37 +232,37 @@ def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:
         raise InputError(
             f"rule {text!r}: write [COLUMN=VALUE] or [every COLUMN], such as [every class]."
         )
-    limit = _number(found["limit"], "limit", text)
-    sign = ">=" if metric in AT_LEAST and not found["width"] else "<="
-    if found["sign"] != sign:
+    limit = _number(match["limit"], "limit", text)
+    sign = ">=" if metric in AT_LEAST and not match["width"] else "<="
+    if match["sign"] != sign:
         safer = "more" if sign == ">=" else "less"
         raise InputError(
-            f"rule {text!r}: {safer} of it is safer; write '{text.replace(found['sign'], sign)}'."
+            f"rule {text!r}: {safer} of it is safer; write '{text.replace(match['sign'], sign)}'."
         )
     if not math.isfinite(limit):
-        raise InputError(f"limit {found['limit']!r} in rule {text!r} must be finite.")
-    if metric in SHARES and not found["width"] and limit > 1:
+        raise InputError(f"limit {match['limit']!r} in rule {text!r} must be finite.")
+    if metric in SHARES and not match["width"] and limit > 1:
         raise InputError(
             f"limit {limit:g} of rule {text!r} lies above 1, which no share exceeds: nothing could "
             f"fail. Write {limit / 100:g} for {limit:g} %."
         )
     chance = fpr if metric in ("tpr", "estimated") else _CHANCE.get(metric)
-    if metric in AT_LEAST and not found["width"]:
+    if metric in AT_LEAST and not match["width"]:
         if chance is not None and limit > chance:
             raise InputError(
                 f"limit {limit:g} of rule {text!r} lies above what a random guess leaves, "
                 f"{chance:g}: nothing could pass. Set one below it."
             )
-    elif chance is not None and limit < chance and not found["width"]:
+    elif chance is not None and limit < chance and not match["width"]:
         raise InputError(
             f"limit {limit:g} of rule {text!r} lies below what a random guess reaches, "
             f"{chance:g}: nothing could pass. Set one above it."
         )
-    return Rule(metric, fpr, limit, bool(found["width"]), group)
+    return Rule(metric, fpr, limit, bool(match["width"]), group)
 
 
 def judge(rule: Rule, evidence: Measured | None) -> str:
-    """Pass, fail, not-enough-evidence, or not-tested when nothing was measured."""
+    """Judge a rule: pass, fail, not-enough-evidence, or not-tested without a measurement."""
     if evidence is None:
         return NOT_TESTED
     if not isinstance(evidence, Estimate):
@@ -284,7 +284,7 @@ def judge(rule: Rule, evidence: Measured | None) -> str:
 
 
 def lower_for_rule(found: Measured | None, reach: float, limit: float) -> Measured | None:
-    """A lower limit as a rule judges it: it passes only if a larger one could have been shown.
+    """Let a lower limit pass a rule only if the sample could have shown a larger one.
 
     Args:
         found: an estimate with a lower limit alone.
@@ -300,7 +300,7 @@ def lower_for_rule(found: Measured | None, reach: float, limit: float) -> Measur
 
 
 def joint_outcome(outcomes: Iterable[str]) -> str:
-    """Of several rules: fail before not-enough-evidence before pass; none at all: not-tested."""
+    """Joint outcome: fail before not-enough-evidence before pass; not-tested without rules."""
     seen = set(outcomes)
     if FAIL in seen:
         return FAIL
@@ -310,7 +310,7 @@ def joint_outcome(outcomes: Iterable[str]) -> str:
 
 
 def exit_code(outcomes: Iterable[str]) -> int:
-    """0 pass or no rule, 1 fail, 3 not enough evidence (a rule that was not tested counts so).
+    """0 pass or no rule, 1 fail, 3 not enough evidence, which includes rules not tested.
 
     >>> exit_code(["pass", "not-enough-evidence", "fail"])
     1
@@ -334,7 +334,7 @@ _WIDTH = re.compile(r"^(?P<left>\s*width\(.*\))\s*<=?\s*(?P<limit>[^<=]\S*)\s*$"
 
 @dataclass(frozen=True)
 class Precision:
-    """A width that is asked for."""
+    """A rule on the width of an interval."""
 
     rule: Rule  # the metric; its `limit` is the width, or the width as a share of the value
     relative: bool = False  # whether `limit` is a share of the value
@@ -359,7 +359,7 @@ class Precision:
 
 
 def parse_precision(text: str) -> Precision:
-    """Read a width that is asked for.
+    """Parse a rule on a width.
 
     Raises InputError: not of one of the three forms, a limit that is not above 0, or a rule on a
         value: that is a verdict, and to stop on a verdict is to choose it.
@@ -374,19 +374,19 @@ def parse_precision(text: str) -> Precision:
         rule = parse_rule(f"width({within['left']}) <= {within['limit']}")
         relative = bool(within["percent"])
         limit = 2 * rule.limit / (100 if relative else 1)
-        found = Precision(Rule(rule.metric, rule.fpr, limit, True), relative)
+        precision = Precision(Rule(rule.metric, rule.fpr, limit, True), relative)
     elif width:
-        found = Precision(parse_rule(f"{width['left']} <= {width['limit']}"))
+        precision = Precision(parse_rule(f"{width['left']} <= {width['limit']}"))
     else:
         _refuse(text)
-    if found.rule.limit <= 0:
+    if precision.rule.limit <= 0:
         raise InputError(f"{text!r}: no interval is that narrow; ask for more than 0.")
-    if found.rule.metric == "utility-loss":
+    if precision.rule.metric == "utility-loss":
         raise InputError(
             f"{text!r}: the plain model, which is measured first, has no utility loss. Ask for "
             "the width of tpr, tau, auc or top-t."
         )
-    return found
+    return precision
 
 
 def _refuse(text: str) -> NoReturn:

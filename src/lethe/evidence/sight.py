@@ -1,9 +1,8 @@
 """What an audit could have seen: leaks of known size, planted into the release's own values.
 
 A low number is evidence only if the attackers find a leak where there is one. So every room plants
-leaks into twins of its release, made of the release's own values, runs the same attackers over
-them, and keeps what they measured beside what was planted. `blindness` then says whether a rule's
-limit lies within sight.
+leaks into twins of its release, made of its own values, runs the same attackers on them, and stores
+their results. `blindness` says whether the attackers would have seen a break of the rule.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from lethe.evidence.estimate import Estimate
 
 _SHORT = 0.8
-"""A plant of this share of the wanted size stands for it: plants come in steps."""
+"""A plant of this share of the wanted size counts as large enough: plants come in steps."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,9 @@ class Plant:
 
 
 def forbidden(limit: float, top: float = 1.0) -> float:
-    """Size of the leak that an audit must see before it may say that a limit holds.
+    """Size of the leak that an audit must see before a rule may pass.
 
-    Twice the limit; halfway to the top of the scale where that is nearer.
+    Twice the limit, or halfway from the limit to the top of the scale if that is less.
 
     >>> forbidden(0.05), forbidden(0.55)
     (0.1, 0.775)
@@ -44,13 +43,13 @@ def forbidden(limit: float, top: float = 1.0) -> float:
 
 
 def blindness(plants: Sequence[Plant], quantity: str, limit: float, top: float = 1.0) -> str:
-    """Why an audit could not have seen a leak beyond a limit; empty where it could.
+    """Say why an audit could not have seen a leak beyond a limit; empty where it could.
 
-    Of each kind of plant the smallest that reaches `forbidden(limit)` is looked at; its twin must
-    not pass the rule, by the upper limit of what the attackers measured.
+    Looks at the smallest plant of each kind that reaches `forbidden(limit)`: the upper limit that
+    the attackers measured on its twin must break the rule.
 
     Args:
-        plants: of the candidate that is judged.
+        plants: of the judged candidate.
         quantity: metric of the rule, such as ``tpr@0.01``.
         limit: of the rule.
         top: the largest value of the metric.
@@ -72,27 +71,28 @@ def blindness(plants: Sequence[Plant], quantity: str, limit: float, top: float =
     wanted = forbidden(limit, top)
     largest = max(plant.leak[quantity] for steps in kinds.values() for plant in steps)
     if largest <= limit:
-        said = f"no leak above {limit:g} could be planted in these values"
-        return f"{said} (the largest: {largest:.3g})"
+        reason = f"no leak above {limit:g} could be planted in these values"
+        return f"{reason} (the largest: {largest:.3g})"
     for kind, steps in kinds.items():
         steps.sort(key=lambda plant: plant.leak[quantity])
-        plant = next((one for one in steps if one.leak[quantity] >= _SHORT * wanted), steps[-1])
-        leak, found = plant.leak[quantity], plant.measured.get(quantity)
+        plant = next((step for step in steps if step.leak[quantity] >= _SHORT * wanted), steps[-1])
+        leak, estimate = plant.leak[quantity], plant.measured.get(quantity)
         if leak <= limit:  # leaks of this kind are always smaller
             continue
-        if found is None or (found.high is not None and found.high <= limit):
-            reached = "nothing" if found is None or found.value is None else f"{found.value:.3g}"
+        if estimate is None or (estimate.high is not None and estimate.high <= limit):
+            value = None if estimate is None else estimate.value
+            reached = "nothing" if value is None else f"{value:.3g}"
             return f"a planted leak of {leak:.3g} ({kind}) was read as {reached}: it was not seen"
     return ""
 
 
 def smallest_seen(plants: Sequence[Plant], quantity: str, chance: float) -> float | None:
-    """The smallest planted leak from which on every plant of every kind was told from chance.
+    """The smallest leak such that all plants of at least its size were distinguished from chance.
 
     Args:
         chance: what a random guess reaches in that quantity.
 
-    Returns: None where not even the largest was.
+    Returns: None where even the largest was not.
 
     >>> seen = Estimate(0.18, 0.15, 0.22, 0.95, "", 100)
     >>> smallest_seen([Plant("many", {"auc": 0.2}, {"auc": seen})], "auc", 0.1)
@@ -104,8 +104,8 @@ def smallest_seen(plants: Sequence[Plant], quantity: str, chance: float) -> floa
         steps = [plant for plant in listed if plant.kind == kind and plant.leak[quantity] > chance]
         smallest = None
         for plant in sorted(steps, key=lambda plant: -plant.leak[quantity]):
-            found = plant.measured.get(quantity)
-            if found is None or found.low is None or found.low <= chance:
+            estimate = plant.measured.get(quantity)
+            if estimate is None or estimate.low is None or estimate.low <= chance:
                 break
             smallest = plant.leak[quantity]
         if smallest is None:

@@ -199,18 +199,18 @@ def _rates(
     ranks: NDArray[np.int64] | None = None,
 ) -> BoundedRates:
     """Both sides ascending. With ranks the accusation is strict, score > threshold."""
-    each = level / (2 * len(cuts))
+    tail = level / (2 * len(cuts))
     n, m = len(inside), len(outside)
     if ranks is None:
         hits, alarms = _at_or_above(inside, cuts), _at_or_above(outside, cuts)
-        limit = upper_limit(alarms, m, each)
+        limit = upper_limit(alarms, m, tail)
     else:
         hits, alarms = (
             np.asarray(len(side) - np.searchsorted(side, cuts, "right"))
             for side in (inside, outside)
         )
         # Beta(j, m - j + 1): with ties fewer alarms were seen, but the rank was what was fixed.
-        limit = upper_limit(ranks - 1, m, each)
+        limit = upper_limit(ranks - 1, m, tail)
     return BoundedRates(
-        cuts, hits / n, alarms / m, lower_limit(hits, n, each), limit, (n, m), method
+        cuts, hits / n, alarms / m, lower_limit(hits, n, tail), limit, (n, m), method
     )

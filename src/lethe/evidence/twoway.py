@@ -63,12 +63,12 @@ def interaction_of(parts: Sequence[float], clusters: Sequence[int]) -> float:
     """
     targets, records, cells = parts
     rows, columns = clusters[:2]
-    found = (
+    variance = (
         cells * (1 - 1 / (rows * columns))
         - targets * (1 - 1 / rows) / columns
         - records * (1 - 1 / columns) / rows
     ) / ((1 - 1 / rows) * (1 - 1 / columns))
-    return max(found, 0.0)
+    return max(variance, 0.0)
 
 
 def combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
@@ -196,13 +196,13 @@ class Replicates:
     paired: Sequence[float] = ()
 
     def __sub__(self, other: Replicates) -> Replicates:
-        both = None
+        influence = None
         if self.influence is not None and other.influence is not None:
-            both = self.influence.minus(other.influence)
-        change = Replicates(self.values - other.values, self.clusters, both)
+            influence = self.influence.minus(other.influence)
+        change = Replicates(self.values - other.values, self.clusters, influence)
         known = [
-            Spread(change.spread(at).variance, min(degrees))
-            for at, degrees in enumerate(zip(self.paired, other.paired, strict=False))
+            Spread(change.spread(place).variance, min(degrees))
+            for place, degrees in enumerate(zip(self.paired, other.paired, strict=False))
         ]
         return replace(change, spreads=known)
 
@@ -433,9 +433,9 @@ class TwoWayBootstrap:
         done = 0
         for start in range(0, len(self.member), step):
             labels, member = self._kept or self._labels(start, start + step)
-            own = score[done : done + len(member)]
+            part = score[done : done + len(member)]
             done += len(member)
-            place = 2 * (len(edges) - np.searchsorted(edges, own, side="right")) + member
+            place = 2 * (len(edges) - np.searchsorted(edges, part, side="right")) + member
             counted = [
                 np.bincount(label * wide + place, minlength=count * wide)
                 for label, count in zip(labels, self.clusters.counts, strict=True)

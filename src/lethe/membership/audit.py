@@ -67,10 +67,10 @@ def settled_public_weights(
 ) -> NDArray[np.float32]:
     """(N,) weights of `public_weights`, computed by the first run and read by all later ones.
 
-    Other processors give other last digits, and the guarantee names the weights that trained.
+    Last digits depend on the processor, and the guarantee names the weights used in training.
 
     Args:
-        settings: give alpha, beta and the seed.
+        settings: source of alpha, beta and the seed.
 
     Raises InputError: too few held-out records, or, beside a run, weights that are not settled yet.
     """
@@ -85,7 +85,7 @@ def settled_public_weights(
             f"{path} is not there: run the audit's own command once more with --engine by-hand."
         )
     assert isinstance(spec.recipe, TorchRecipe)
-    made: NDArray[np.float32] = public_weights(
+    weights: NDArray[np.float32] = public_weights(
         np.asarray(spec.features),
         spec.labels,
         spec.pool,
@@ -94,12 +94,12 @@ def settled_public_weights(
         alpha=settings.alpha,
         beta=settings.beta,
     )
-    folder.write(path.name, save({"weights": made}, {"spec": name}))
-    return made
+    folder.write(path.name, save({"weights": weights}, {"spec": name}))
+    return weights
 
 
 def _settled(path: Path, name: str, wanted: Mapping[str, str], records: int) -> NDArray[Any] | None:
-    """(records,) numbers that an earlier run settled; None if they are absent or another's."""
+    """(records,) numbers stored by an earlier run of this audit; None if there are none."""
     try:
         with safe_open(path, "numpy") as file:
             if file.metadata() != wanted:
@@ -114,19 +114,19 @@ Float = NDArray[np.float64]
 
 
 class Show(Protocol):
-    """Where an audit tells how far it is."""
+    """Where an audit reports its progress."""
 
     def models(self, done: int, total: int, what: str) -> None:
-        """`done` of the `total` trainings of the whole job are there; `what` is being trained."""
+        """Report that `done` of all `total` trainings are finished; `what` is being trained."""
         ...
 
     def say(self, text: str) -> None:
-        """One line for the reader."""
+        """Report a line of text."""
         ...
 
 
 class Silent:
-    """Tells nothing."""
+    """Reports nothing."""
 
     def models(self, done: int, total: int, what: str) -> None: ...
 
@@ -135,7 +135,7 @@ class Silent:
 
 
 def baseline_spec(data: Dataset, recipe: Recipe, settings: AuditSettings) -> Spec:
-    """What decides the numbers of the plain shadow models; its hash names the audit.
+    """Everything that decides the numbers of the plain shadow models; its hash names the audit.
 
     Raises InputError: the recipe is for classes and the data for numbers, or the other way round.
     """
@@ -172,21 +172,21 @@ def held_out(
     """(N,) True for the records that no model trains on: the external ones and a random share.
 
     Args:
-        labels: (N,) of which each class or range gives its share; all alike where they are private.
+        labels: (N,) the share is drawn within each class or range; constant if they are private.
     """
     held = np.zeros(len(labels), bool) if external is None else external.copy()
     inside = np.flatnonzero(~held)
-    own = None if people is None else people[inside]
-    held[inside] = holdout(strata(labels[inside]), settings.holdout, settings.seed, own)
+    persons = None if people is None else people[inside]
+    held[inside] = holdout(strata(labels[inside]), settings.holdout, settings.seed, persons)
     return held
 
 
 def public_of(
     settings: AuditSettings, *, always: bool = False
 ) -> Callable[..., NDArray[np.bool_]] | None:
-    """Which records are public, for `lethe.data.tables.load`: the held-out ones, drawn by size.
+    """Function that draws the held-out records, which are public, for `lethe.data.tables.load`.
 
-    None where no candidate claims a proof, and records may be prepared by all of them.
+    None where no candidate claims a proof, so that all records may decide the preparation.
     """
     if not settings.epsilon and not always:
         return None
@@ -214,21 +214,21 @@ def audit_model(
     """Attack a model's training, mitigate, attack each mitigation adaptively, and compare.
 
     Args:
-        data: all records; a stratified share is held out to measure utility, or those of another
-            time, site or group, see `Dataset.external`; these no attack sees.
+        data: all records. No attack sees those held out to measure utility: a stratified share, or
+            records of another time, site or group, see `Dataset.external`.
         recipe: how one model is trained.
         settings: see `AuditSettings`.
         folder: an open run folder; finished shadow models in it are not trained again.
         show: progress.
         workers: processes of one thread each; all cores by default.
-        engine: where models are trained, see `choose_engine`; that number of processes here by
-            default.
-        memory: GiB that the stacks of all workers may take together; half of the machine's by
-            default.
+        engine: where models are trained, see `choose_engine`; by default in `workers` processes
+            on this machine.
+        memory: GiB for the stacks of all workers together; by default half of the machine's
+            memory.
         extra: further candidates of your own, beside those that the settings name.
 
     Returns:
-        The findings. `findings.json` is left to the caller.
+        The findings; the caller writes `findings.json`.
 
     Raises:
         InputError: a setting, or a model that gives NaN.
@@ -242,7 +242,7 @@ def audit_model(
     public = functools.partial(settled_public_weights, folder, spec, settings)
     built, skipped = build_candidates(settings, recipe, extra, public)
     here = workers or default_workers()
-    further = [one for one in built[1:] if not isinstance(one, EarlyStopping)]
+    further = [option for option in built[1:] if not isinstance(option, EarlyStopping)]
     options = 1 + len(further) + settings.onion
     train = Trainer(
         spec, settings, folder, show, here, data.ids, engine=engine, memory=memory, options=options
@@ -262,14 +262,14 @@ def audit_model(
     weights = targeted_weights(scores, spec, settings)
     shadows = train(further, weights, stop.reached)
     jobs = _attacks_to_run(train, built, shadows, first, weights, columns)
-    found = _measured(jobs, first.shadows, here, show)
-    first = found.pop(BASELINE.name)
-    measured = with_views([first, *(replace(one, before=first) for one in found.values())])
+    results = _measured(jobs, first.shadows, here, show)
+    first = results.pop(BASELINE.name)
+    measured = with_views([first, *(replace(option, before=first) for option in results.values())])
     if settings.onion:
         measured[0] = _peeled(train, first, models_behind, 1 + len(further))
     stopped = {"stopped": stop.to_json()} if stop.rules else {}
     how = {"weights_from_models": models_behind, **stopped}
-    judged = next(one for one in measured if one.name == settings.release)
+    judged = next(option for option in measured if option.name == settings.release)
     show.say("looking into one model for what it keeps of its training")
     inputs = [*stored_by(spec), *split_copies(judged, None, features, settings)]
     if isinstance(recipe, CallableRecipe) and not hasattr(recipe.train, "describe"):
@@ -279,15 +279,15 @@ def audit_model(
 
 
 def _plan_words(options: int, trained: int, settings: AuditSettings) -> str:
-    """What is going to be trained: options with the baseline, of them `trained` beside it."""
-    told = f"{1 + trained} option" + "s" * bool(trained)
+    """Sentence on the trainings ahead: `options` include the baseline, `trained` do not."""
+    words = f"{1 + trained} option" + "s" * bool(trained)
     if options > 1 + trained:
-        told = f"{1 + trained} of {options} options (early-stopping costs none)"
+        words = f"{1 + trained} of {options} options (early-stopping costs none)"
     if settings.onion:
-        told = f"({told} + {settings.onion} round{'s' * (settings.onion > 1)} of removal)"
+        words = f"({words} + {settings.onion} round{'s' * (settings.onion > 1)} of removal)"
     times = "up to " if settings.until else ""
     total = (1 + trained + settings.onion) * settings.models
-    return f"{told} x {times}{settings.models} models = {total} trainings"
+    return f"{words} x {times}{settings.models} models = {total} trainings"
 
 
 def _attacks_to_run(
@@ -298,7 +298,7 @@ def _attacks_to_run(
     weights: NDArray[np.float32],
     columns: dict[str, NDArray[Any]],
 ) -> dict[str, Callable[[], Measurement]]:
-    """What is to be measured of each option, and who bears its risk."""
+    """Jobs that measure each option and its groups."""
     settings = train.settings
     jobs: dict[str, Callable[[], Measurement]] = {BASELINE.name: functools.partial(replace, first)}
     for mitigation in built[1:]:
@@ -325,9 +325,9 @@ def _with_groups(
     settings: AuditSettings,
     options: int = 1,
 ) -> Measurement:
-    """What a job measures, with its strongest attack by groups, and what rules on groups judge.
+    """Run a job and add its strongest attack by groups, and the evidence of rules on groups.
 
-    Limits of groups hold for all `options` beside the baseline at once, so that one may be chosen.
+    Limits of groups hold at once for all `options` beside the baseline, so that any may be chosen.
     The baseline is what it is; it is read by person too.
     """
     measured = job()
@@ -344,7 +344,7 @@ def _with_groups(
 
 
 def _peeled(train: Trainer, first: Measurement, models_behind: int, earlier: int) -> Measurement:
-    """The baseline with the rounds of the onion; who was exposed in each goes to the run folder.
+    """Add the rounds of the onion to the baseline; the run folder gets the exposed records.
 
     Args:
         models_behind: of the plain models, those that records are chosen on.
@@ -363,7 +363,7 @@ def _peeled(train: Trainer, first: Measurement, models_behind: int, earlier: int
 
 
 def _available(spec: Spec) -> Available:
-    """What attacks will find, to refuse one before anything is trained."""
+    """Data that attacks will have, to refuse attacks before training."""
     return Available(
         spec.task,
         population=int(spec.unseen.sum()),
@@ -383,17 +383,17 @@ tables of them at once may not fit."""
 def _measured(
     jobs: Mapping[str, Callable[[], Measurement]], plain: Shadows, workers: int, show: Show
 ) -> dict[str, Measurement]:
-    """What each job gives, in the order of the jobs; on all workers where the memory bears it.
+    """Results of the jobs in their order, on all workers if memory allows.
 
     Several are always done in processes of their own, as in training: the same kernels, the same
     digits, however many workers there are.
     """
     if len(jobs) == 1 or plain.signals.size > MOST_CELLS:
-        found = {}
+        results = {}
         for name, job in jobs.items():
             show.say("reading who bears the risk" if name == BASELINE.name else f"attacking {name}")
-            found[name] = on_one_thread(job)()
-        return found
+            results[name] = on_one_thread(job)()
+        return results
     show.say(f"attacking {len(jobs) - 1} options, and reading who bears the risk")
     listed, done = sorted(jobs.items(), key=lambda item: item[0] != "early-stopping"), {}
     for name, result in run_in_processes(listed, _carried_out, workers, show.say):
@@ -417,7 +417,7 @@ def audit_scores(
     kept: Sequence[InputCheck] = (),
     estimate: Measured | None = None,
 ) -> Findings:
-    """The same measurement on signals that were computed elsewhere; nothing is trained.
+    """Audit signals that were computed elsewhere, without training.
 
     Args:
         name: of the subject.
@@ -478,7 +478,7 @@ class Trainer:
         return grow(settings.widths(), settings.models, width, there, take, evidence)
 
     def finished(self, most: int) -> int:
-        """How many of the first `most` plain models are there without a gap."""
+        """Number of the first `most` plain models that are finished without a gap."""
         there, everyone = 0, np.ones(len(self.ids), np.float32)
         for job in self.jobs(BASELINE, everyone, most, self.width()):
             if job.finished() is None:
@@ -499,7 +499,7 @@ class Trainer:
         return chunk_jobs(spec, folder, models, width, stops=stops)
 
     def cut(self, plain: Sequence[ChunkJob], epochs: int) -> Shadows:
-        """The plain models with their training cut at a stop; nothing is trained."""
+        """The plain models stopped at an epoch, without further training."""
         return self._with_features(Shadows.from_shards(plain, self.ids, epochs))
 
     def __call__(
@@ -509,16 +509,16 @@ class Trainer:
         models: int,
         earlier: int = 1,
     ) -> dict[str, Shadows]:
-        """The models of some candidates; `earlier` options of the job were trained before."""
+        """Train the models of some candidates; `earlier` options of the job are already trained."""
         width = self.width()
         if not candidates:
             return {}
-        jobs = {one.name: self.jobs(one, weights, models, width) for one in candidates}
+        jobs = {option.name: self.jobs(option, weights, models, width) for option in candidates}
         missing = [job for listed in jobs.values() for job in listed if job.finished() is None]
         total = sum(job.models for listed in jobs.values() for job in listed)
         done = total - sum(job.models for job in missing)
         what = candidates[0].name if len(candidates) == 1 else f"{len(candidates)} mitigations"
-        plain = [one.name for one in candidates] == [BASELINE.name]
+        plain = [option.name for option in candidates] == [BASELINE.name]
         # Of the whole job: the baseline comes first, and everything else when it is there.
         before = 0 if plain else earlier * models
         whole = max(self.options * models, before + total)
@@ -552,13 +552,13 @@ class Trainer:
         return np.asarray(first[codes])
 
     def _with_features(self, shadows: Shadows) -> Shadows:
-        """With the copies among the records, and with these where an attack asks for them."""
+        """Add the duplicates among the records, and the records if an attack reads them."""
         shadows = replace(shadows, copied=self._copied)
         if not read_records(self.settings.attack):
             return shadows
         inputs = np.asarray(self.spec.features)
-        own, outside = inputs[self.spec.pool], inputs[self.spec.unseen]
-        return replace(shadows, features=own, population_features=outside)
+        inside, outside = inputs[self.spec.pool], inputs[self.spec.unseen]
+        return replace(shadows, features=inside, population_features=outside)
 
 
 def targeted_weights(t: Float, spec: Spec, settings: AuditSettings) -> NDArray[np.float32]:
@@ -569,7 +569,7 @@ def targeted_weights(t: Float, spec: Spec, settings: AuditSettings) -> NDArray[n
 
 
 def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Float, int]:
-    """The t-scores that define the targeted mitigations, and how many models they rest on."""
+    """The t-scores that define the targeted mitigations, and their number of models."""
     models = int(folder.settle("weights_from_models", plain.models))
     path = folder.path / "exposure.safetensors"
     name = spec.hash()
@@ -584,5 +584,5 @@ def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Fl
 
 
 def read_exposure(path: Path, spec: str, models: int, records: int) -> Float | None:
-    """(records,) t-scores that an audit has settled; None if they are absent or another's."""
+    """(records,) t-scores stored by this audit; None if there are none."""
     return _settled(path, "t", {"spec": spec, "models": str(models)}, records)

@@ -84,9 +84,9 @@ def _round(train: Trainer, number: int, chosen_on: int) -> tuple[Mitigation, NDA
 
     everyone = np.ones(len(train.spec.labels), np.float32)
     before, gone = there(BASELINE, everyone), np.zeros(0, np.intp)
-    for at in range(1, number + 1):
+    for round_number in range(1, number + 1):
         gone = to_remove(before.first(chosen_on), gone=gone)
-        mitigation, weights = removal(at, gone, train.spec.pool)
-        if at < number:
+        mitigation, weights = removal(round_number, gone, train.spec.pool)
+        if round_number < number:
             before = there(mitigation, weights)
     return mitigation, weights

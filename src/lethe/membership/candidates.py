@@ -1,4 +1,4 @@
-"""The candidates of an audit: which mitigations there are, and all that is measured on each."""
+"""The candidates of an audit: its mitigations, and the measurements on each."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from lethe.training.recipe import Recipe, TorchRecipe
 from lethe.training.shadows import Shadows
 
 NAMES = tuple(MITIGATIONS)
-"""What `mitigations` may name; the private ones stand for one candidate an epsilon."""
+"""Names for `mitigations`; each private one makes a candidate for each epsilon."""
 
 _UNKNOWN = np.ones(1, np.float32)
 _HOW = {
@@ -72,26 +72,26 @@ def build_candidates(
     extra: Sequence[Mitigation] = (),
     public: PublicWeights | None = None,
 ) -> tuple[list[Mitigation], list[NotRun]]:
-    """Candidates that can be trained, the baseline first, and those that cannot, with why.
+    """Candidates that can be trained, the baseline first, and those that cannot, with reasons.
 
     Args:
         recipe: how one model is trained.
         extra: further candidates, built by the caller.
-        public: (N,) weights that no private record decides, for ``individual-dp``; None where
-            only names and refusals are asked for.
+        public: function that returns (N,) weights independent of private records, for
+            ``individual-dp``; None to get only names and refusals.
 
-    Without names all standard mitigations are offered, and the private ones whose epsilon is
-    given; ``all`` offers everything that the recipe can carry.
+    Without names all standard mitigations are candidates, and the private ones whose epsilon is
+    given; ``all`` adds everything that the recipe supports.
 
     Raises InputError: an unknown name in `mitigations`, a named one that the recipe cannot carry,
         or one whose target is given, a target that no named one uses, or a `release` that is not
         built.
     """
-    asked = settings.mitigations
-    for name in asked or ():
+    names = settings.mitigations
+    for name in names or ():
         check_choice("mitigation", name, [*NAMES, "all", "none"])
     _check_used(settings)
-    named = _implied(settings) if asked is None else asked
+    named = _implied(settings) if names is None else names
     built: list[Mitigation] = [BASELINE]
     skipped: list[NotRun] = []
     for name in _wanted(settings):
@@ -104,8 +104,8 @@ def build_candidates(
         for mitigation in made:
             if mitigation.settings.get("noise") == 0.0:
                 continue
-            told = getattr(mitigation, "at_a_bound", None)
-            bound = None if public is None or told is None else told()
+            at_a_bound = getattr(mitigation, "at_a_bound", None)
+            bound = None if public is None or at_a_bound is None else at_a_bound()
             if bound is not None:
                 skipped.append(NotRun(mitigation.name, bound))
                 continue
@@ -131,15 +131,15 @@ def _refused(mitigation: Mitigation, recipe: Recipe) -> str | None:
 
 
 def _check_used(settings: AuditSettings) -> None:
-    """Refuse a target that nobody would train for."""
-    asked = settings.mitigations
-    if asked is None or asked == ("all",):
+    """Refuse a privacy target that no candidate uses."""
+    names = settings.mitigations
+    if names is None or names == ("all",):
         return
-    for given, name, kinds in (
+    for is_set, name, kinds in (
         (bool(settings.epsilon), "epsilon", PRIVATE),
         (settings.local_epsilon is not None, "local-epsilon", DRAWS),
     ):
-        if given and not set(kinds) & set(asked):
+        if is_set and not set(kinds) & set(names):
             raise InputError(
                 f"--{name} is given, and no candidate of --mitigations uses it: add {kinds[0]}, "
                 f"or leave --{name} out."
@@ -147,23 +147,23 @@ def _check_used(settings: AuditSettings) -> None:
 
 
 def _wanted(settings: AuditSettings) -> tuple[str, ...]:
-    asked = settings.mitigations
-    if asked == ("all",):
+    names = settings.mitigations
+    if names == ("all",):
         return NAMES
-    if asked is not None:
-        return tuple(name for name in NAMES if name in asked)
+    if names is not None:
+        return tuple(name for name in NAMES if name in names)
     return (*STANDARD, *_implied(settings))
 
 
 def _implied(settings: AuditSettings) -> tuple[str, ...]:
-    """What a target was given for, which is as good as its name."""
+    """Mitigations that the given privacy targets imply."""
     private = PRIVATE[:1] if settings.epsilon else ()
     drawn = DRAWS[:1] if settings.local_epsilon is not None else ()
     return (*private, *drawn)
 
 
 def _missing(name: str, settings: AuditSettings, recipe: Recipe) -> str:
-    """What a mitigation lacks in the settings or the recipe; empty if nothing."""
+    """What the settings or the recipe lack for a mitigation; empty if nothing."""
     private = name in PRIVATE and not settings.epsilon
     drawn = name in DRAWS and settings.local_epsilon is None
     if private or drawn:
@@ -174,13 +174,13 @@ def _missing(name: str, settings: AuditSettings, recipe: Recipe) -> str:
 
 
 def stops_asked(settings: AuditSettings, recipe: Recipe) -> tuple[int, ...]:
-    """Epochs on the way at which the plain models are asked; none without early stopping."""
+    """Epochs at which the plain models are evaluated in training; none without early stopping."""
     if not isinstance(recipe, TorchRecipe) or "early-stopping" not in _wanted(settings):
         return ()
     return stop_epochs(recipe.epochs)
 
 
-# Everything that is measured on one candidate: attacks, exposure, utility, self-checks.
+# Measurements on a candidate: attacks, exposure, utility, self-checks.
 
 
 @on_one_thread
@@ -194,15 +194,15 @@ def measure(
     targets: Shadows | None = None,
     among: int = 1,
 ) -> Measurement:
-    """Everything that is measured on one candidate.
+    """Measure a candidate: attacks, exposure, utility, self-checks.
 
     Args:
         before: the baseline's measurement, for paired differences; None for the baseline.
         applied: (N,) weights that this candidate trained with, if any.
         targeted: (N,) targeted weights of the audit, if any.
-        targets: models to attack if these are not the shadow models in turn.
-        among: releases that this one was chosen from for what it showed; the limits of its risk,
-            of its utility loss and of its change of risk hold for all of them at once.
+        targets: models to attack instead of each shadow model in turn.
+        among: number of releases that this one was chosen from by its results; the limits of its
+            risk, utility loss and change of risk hold for all of them at once.
     """
     confidence = settings.confidence
     results = run_attacks(
@@ -270,36 +270,36 @@ def loss_among(
 
 
 def with_views(measured: Sequence[Measurement]) -> list[Measurement]:
-    """The candidates, those that answer in full judged also by what was found on limited answers.
+    """Add to candidates with full answers the results of attacks on limited answers, as views.
 
-    Whoever gets probabilities can round them, flatten them or read labels off them: an attack on
-    these is one on the release. A temperature can be undone, rounding and labels alone cannot.
+    An attacker with probabilities can round or flatten them or take their labels, so an attack on
+    these attacks the release. A temperature can be undone; rounding and bare labels cannot.
     """
     limited = {
-        one.name: one.results
-        for one in measured
-        if isinstance(one.mitigation, Comparator) and one.mitigation.answers_only
+        row.name: row.results
+        for row in measured
+        if isinstance(row.mitigation, Comparator) and row.mitigation.answers_only
     }
-    full = {one.name for one in measured if one.mitigation == BASELINE} | {"temperature"}
+    full = {row.name for row in measured if row.mitigation == BASELINE} | {"temperature"}
     shared = sum(map(len, limited.values())) + len(measured[0].results) * bool(limited)
     listed = []
-    for one in measured:
-        views = {name: results for name, results in limited.items() if one.name in full - {name}}
-        # What is found on a view and on all of the release holds at once, or the narrower limits
-        # of the view alone could lie above those of the release.
-        family = shared if one.name in full | {*limited} else 0
-        risk = strongest_metric(one.results, one.risk_fpr, views, family)
+    for row in measured:
+        views = {name: results for name, results in limited.items() if row.name in full - {name}}
+        # Limits on a view and on the full release hold at once; else the narrower limits of the
+        # view alone could lie above those of the release.
+        family = shared if row.name in full | {*limited} else 0
+        risk = strongest_metric(row.results, row.risk_fpr, views, family)
         seen = [other.groups for other in measured if other.name in views]
         groups = {
             name: _at_least(rate, [part[name] for part in seen if name in part])
-            for name, rate in one.groups.items()
+            for name, rate in row.groups.items()
         }
-        listed.append(replace(one, views=views, family=family, risk=risk, groups=groups))
+        listed.append(replace(row, views=views, family=family, risk=risk, groups=groups))
     return listed
 
 
 def _at_least(rate: Measured, views: Sequence[Measured]) -> Measured:
-    """A number of a release whose value and upper limit are at least those of its views."""
+    """Raise value and upper limit of a release to at least those of its views."""
     for view in views:
         if isinstance(rate, Refusal) or isinstance(view, Refusal):
             return rate if isinstance(rate, Refusal) else view
@@ -311,7 +311,7 @@ def _at_least(rate: Measured, views: Sequence[Measured]) -> Measured:
 
 
 def headline(measured: Measurement) -> str:
-    """The baseline in one line, on screen before anything else is trained."""
+    """Line on the baseline, shown before anything else is trained."""
     where = "AUC" if measured.risk_fpr is None else f"TPR at {measured.risk_fpr:g} FPR"
     name = utility_name(measured.shadows.task)
     merit = "" if measured.utility is None else f", {name} {measured.utility}"
@@ -342,13 +342,13 @@ def best_stop(
     """Compare all stops, and measure the best with every attack of the audit.
 
     Args:
-        cut: the plain shadow models with their training cut after so many epochs.
+        cut: function of a number of epochs: the plain shadow models stopped there.
         targeted: (N,) targeted weights of the audit.
     """
     best, stops = compare_stops(mitigation.stops, cut, first, settings)
     chosen = replace(mitigation, chosen=best)
-    found = measure(cut(best), chosen, first, settings, targeted=targeted, among=len(stops))
-    return replace(found, stops=stops)
+    result = measure(cut(best), chosen, first, settings, targeted=targeted, among=len(stops))
+    return replace(result, stops=stops)
 
 
 @on_one_thread
@@ -358,11 +358,11 @@ def compare_stops(
     first: Measurement,
     settings: AuditSettings,
 ) -> tuple[int, list[EarlyStop]]:
-    """All stops under one attack, and the epoch of the best.
+    """Measure all stops with a single attack, and return the epoch of the best.
 
-    The best has the lowest risk within the allowed utility loss; else it is the cheapest that at
-    least halves the risk; else the one with the smallest loss, the later of equal ones. The attack
-    is the strongest on the baseline of those that score by a formula.
+    The best has the lowest risk within the allowed utility loss; else the smallest loss of those
+    that at least halve the risk; else the smallest loss, the later of equal ones. The attack is the
+    strongest on the baseline among those that score by a formula.
 
     Args:
         cut: the plain shadow models with their training cut after so many epochs.
@@ -392,7 +392,7 @@ def compare_stops(
         )
     full = _candidate(BASELINE.name, before, first.utility, None)
     listed = [_candidate(str(s.epochs), s.risk, s.utility, s.utility_loss) for s in stops]
-    everyone = frozenset(one.name for one in listed)
+    everyone = frozenset(option.name for option in listed)
     frontier = Frontier([full, *listed], settings.margin, everyone)
     best = frontier.operating_point() or frontier.cheapest_large_reduction()
     return (int(best) if best is not None else min(stops, key=_price).epochs), stops
@@ -401,7 +401,7 @@ def compare_stops(
 def _candidate(
     name: str, risk: Measured, merit: Estimate | None, loss: Estimate | None
 ) -> Candidate:
-    """A stop on the plane of utility and risk."""
+    """A stop as a candidate of the frontier."""
     unknown = Estimate(None, None, None, 0.95, "not provided", 0)
     attacks = [AttackResult("", risk)]
     return Candidate(name, "", {}, merit or unknown, attacks, empirical_only(), loss)

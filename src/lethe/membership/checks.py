@@ -1,4 +1,4 @@
-"""Self-checks: would we notice if this audit were wrong?"""
+"""Self-checks that show whether an audit is wrong."""
 
 from __future__ import annotations
 
@@ -26,48 +26,48 @@ from lethe.training.shadows import Shadows
 PASS, WARN, FAIL = "pass", "warn", "fail"
 _NULL_CONFIDENCE = 0.999
 _CELLS = 1 << 23
-MINIMUM_LEVELS = 4  # models, without which a record's level cannot be told from noise
+MINIMUM_LEVELS = 4  # fewest models to distinguish a record's level from noise
 _NO_LEVEL = 0.01
 _AUDITED = 1 << 12
-"""Cells of a small audit on which attacks that do not decide have their null audit."""
+"""Cells of the sample on which attacks that do not decide have their null audit."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One self-check."""
+    """The result of a self-check."""
 
     name: str  # short name
     status: str  # ``pass``, ``warn`` (read the numbers with care) or ``fail`` (do not use them)
-    detail: str  # what was seen, in words
-    estimate: Estimate | None = None  # the number behind it, if there is one
-    attack: str = ""  # of which attack, where it is about one alone
+    detail: str  # the observation in words
+    estimate: Estimate | None = None  # the number behind it, if any
+    attack: str = ""  # the attack that it is about, if it is about one
 
     def row(self, candidate: str) -> CheckRow:
-        """As the findings have it."""
+        """The check as a row of the findings."""
         numbers = self.status, self.detail, self.attack, self.estimate
         return CheckRow(self.name, candidate, *numbers)
 
 
 def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
-    """With membership made meaningless the attack must have AUC 0.5 (99.9 % interval).
+    """Check that the attack has AUC 0.5 on meaningless membership (99.9 % interval).
 
-    Coins are independent between records, so records are the only clusters here.
+    Membership is exchanged by a coin for each record, so records are the only clusters.
 
     Args:
         seed: of the coins, see `exchanged`.
 
-    Returns: ``fail`` where 0.5 lies outside: then membership reaches the attack by another way than
-        the signals, or the intervals are too narrow.
+    Returns: ``fail`` if 0.5 lies outside: then the attack learns membership from something other
+        than the signals, or the intervals are too narrow.
     """
     null = exchanged(shadows, seed)
-    found = score(null, (attack,), seed=seed)[attack]
-    scored = np.isfinite(found)
+    scores = score(null, (attack,), seed=seed)[attack]
+    scored = np.isfinite(scores)
     whole = bool(scored.all())
-    curve = roc(null.members[scored], found.ravel() if whole else found[scored])
-    spread = _auc_spread(curve, null.members, found, scored)
+    curve = roc(null.members[scored], scores.ravel() if whole else scores[scored])
+    spread = _auc_spread(curve, null.members, scores, scored)
     if ATTACKS[attack].learns:
-        # What one half of the records teaches about the other by chance, it also learns from it:
-        # both halves are off together.
+        # Each half of the records is scored by what the other half teaches, so the chance errors
+        # of both halves go together.
         spread = Spread(2 * spread.variance, spread.degrees)
     estimate = symmetric_estimate(
         auc_of(curve),
@@ -103,7 +103,7 @@ def _auc_spread(
     step = max(1, _CELLS // records)
     for start in range(0, len(member), step):
         block = slice(start, start + step)
-        for side, own, others, mean in (
+        for side, side_scores, others, mean in (
             (True, curve.inside, curve.outside, area),
             (False, curve.outside, curve.inside, 1 - area),
         ):
@@ -111,7 +111,7 @@ def _auc_spread(
             columns, value = np.nonzero(chosen)[1], score[block][chosen]
             order = np.argsort(value)  # ascending scores find their place much faster
             placed = _place(others, value[order]) / (2 * len(others))
-            pull = (placed - mean) / len(own) * (1 if side else -1)
+            pull = (placed - mean) / len(side_scores) * (1 if side else -1)
             sums += np.bincount(columns[order], pull, records)
     sums = sums[scored.any(axis=0)]
     count = len(sums)
@@ -119,7 +119,7 @@ def _auc_spread(
 
 
 def _place(others: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[np.intp]:
-    """How many of the sorted others lie below each value, plus how many do not lie above it."""
+    """Number of the sorted others below each value, plus the number not above it."""
     left = np.searchsorted(others, value, "left")
     tied = others[np.minimum(left, len(others) - 1)] == value
     right = left.copy()
@@ -128,7 +128,7 @@ def _place(others: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[n
 
 
 def coverage(shadows: Shadows) -> Check:
-    """Every record should be IN some models and OUT of others."""
+    """Check that every record is IN some models and OUT of others."""
     if shadows.alone:
         return Check(
             "IN and OUT models",
@@ -149,7 +149,7 @@ def coverage(shadows: Shadows) -> Check:
 
 
 def ties(shadows: Shadows) -> Check:
-    """Saturated, rounded or constant signals blunt every attack and flatter the model."""
+    """Check for saturated, rounded or constant signals, which weaken every attack."""
     distinct, commonest = _repeats(shadows.signals)
     most = commonest / shadows.signals.size if commonest > 1 else 0.0
     tied = 1 - distinct / shadows.signals.size
@@ -165,7 +165,7 @@ def ties(shadows: Shadows) -> Check:
 
 
 def _repeats(values: NDArray[np.floating]) -> tuple[int, int]:
-    """How many distinct values there are, and how often the commonest one stands."""
+    """Number of distinct values, and count of the most frequent value."""
     ordered = np.sort(values, axis=None)
     distinct = commonest = 0
     for start in range(0, len(ordered), _CELLS):
@@ -181,7 +181,7 @@ def _repeats(values: NDArray[np.floating]) -> tuple[int, int]:
 
 
 def duplicates(shadows: Shadows) -> Check:
-    """Copies of a record are no evidence of their own, and one's membership is the other's."""
+    """Count duplicates, which are not independent and share the membership of their record."""
     copies = shadows.copies
     return Check(
         "copies of records",
@@ -195,7 +195,7 @@ def duplicates(shadows: Shadows) -> Check:
 
 
 def trained_alike(shadows: Shadows) -> Check | None:
-    """Targets and their references must be trained alike: no model may stand out in utility."""
+    """Check that targets and references are trained alike: no model stands out in utility."""
     table = shadows.population_merit
     if table is None or table.size == 0:
         return None
@@ -222,7 +222,7 @@ def trained_alike(shadows: Shadows) -> Check | None:
 
 
 def beats_baseline(results: Mapping[str, AttackRates], best: str) -> Check:
-    """An attack no better than guessing measures nothing: then low risk is no news."""
+    """Check that the best attack beats guessing: else a low risk shows nothing."""
     estimate = results[best].auc
     assert estimate.low is not None
     works = estimate.low > 0.5
@@ -273,10 +273,10 @@ def levels(shadows: Shadows) -> Check | None:
 def power(
     plants: Sequence[Plant], fprs: Sequence[float], attack: str, alone: bool = False
 ) -> Check:
-    """What the audit could have seen of leaks that were planted into its own scores.
+    """Check which leaks, planted into the audit's own scores, were seen.
 
     Args:
-        alone: one model was attacked without any to compare it with.
+        alone: whether the model was attacked without reference models.
     """
     quantities = [("auc", 0.5), *((Rule("tpr", fpr, 0.0).quantity, fpr) for fpr in fprs)]
     seen = []
@@ -297,7 +297,7 @@ def power(
 
 
 def _cheap(results: Mapping[str, AttackRates], best: str) -> list[str]:
-    """Attacks that are run on the plants: one that is quick, and the one that decides."""
+    """Attacks to run on the plants: a quick attack, and the deciding one."""
     quick = ("lira-online", "lira-offline", "loss-threshold")
     first = next((name for name in quick if name in results), best)
     slow = best in ATTACKS and ATTACKS[best].learns
@@ -313,14 +313,14 @@ def self_checked(
     seed: int,
     mitigated: bool,
 ) -> tuple[dict[str, AttackRates], list[Check], list[Plant]]:
-    """The results with what the self-checks found against them, all checks, and the plants.
+    """Run all self-checks; returns the results with failures marked, all checks, and the plants.
 
-    A failed null audit voids its attack, a failed check of the models all attacks. The attack that
-    decides is audited on all records. Scores that point the wrong way void their attack, except on
-    a mitigation, which may well turn them: there they are one more attack.
+    A failed null audit voids its attack; a failed check of the models voids all attacks. The
+    deciding attack is audited on all records. Scores that point the wrong way void their attack,
+    except on a mitigation, which may turn them: there the negatives are a further attack.
 
     Args:
-        fpr: of the metric that decides, see `measure.risk_rate`.
+        fpr: of the deciding metric, see `measure.risk_rate`.
         mitigated: whether the candidate is a mitigation, not the release as trained.
     """
     checked = dict(results)
@@ -339,7 +339,7 @@ def self_checked(
         audit(best, shadows)
     few = part_of(shadows, seed, _AUDITED)
     for name in checked:
-        # Of an attack that reads neither membership nor other models there is nothing to find.
+        # An attack that reads neither membership nor other models cannot fail a null audit.
         if name not in audits and not ATTACKS[name].reference_free:
             audit(name, few)
     stable = trained_alike(shadows)
@@ -365,7 +365,7 @@ def self_checked(
 
 
 def direction(rates: AttackRates, mitigated: bool) -> Check:
-    """Scores must be higher for members: losses handed over as log-odds are not."""
+    """Check that scores are higher for members, unlike losses passed as log-odds."""
     assert rates.turned is not None
     read = f"{rates.name} has AUC {rates.turned}; its negatives have {rates.auc}"
     if mitigated:

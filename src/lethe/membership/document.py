@@ -76,7 +76,7 @@ def attack_entry(name: str, variance: str) -> AttackRow:
 
 
 def not_run(names: Iterable[str], available: Available) -> list[NotRun]:
-    """Attacks that were not run, each with the reason.
+    """Attacks that were not run, with reasons.
 
     Args:
         names: of those that were run.
@@ -97,7 +97,7 @@ def risk_name(fpr: float | None) -> str:
 
 
 def operating_rule(margin: float) -> str:
-    """The rule, fixed before the run, that names the candidate to take."""
+    """The rule, fixed before the run, that chooses the recommended candidate."""
     return (
         "lowest risk among the candidates shown to lower it (the paired change has an upper limit "
         "below 0) whose utility loss has an upper limit of at most "
@@ -146,7 +146,7 @@ def threat_model(shadows: Shadows) -> ThreatModel:
 def limits(
     shadows: Shadows, notes: Sequence[str], candidates: Sequence[Candidate] = ()
 ) -> list[str]:
-    """What this audit cannot say.
+    """Sentences on the limits of this audit.
 
     Args:
         notes: of the loader, if the audit trained its shadow models.
@@ -198,7 +198,7 @@ def limits(
 
 
 def moved_words(change: Measured, newly: int, others: int) -> str:
-    """Did risk move to records that were not among the most exposed?"""
+    """Sentence on whether risk moved to records that were not among the most exposed."""
     if isinstance(change, Refusal):
         trend = "their average exposure cannot be compared"
     elif change.low is not None and change.low > 0:
@@ -250,8 +250,8 @@ def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
 
 
 def _proven(candidates: Sequence[Candidate]) -> str:
-    """Names of the candidates that carry a proof."""
-    return ", ".join(f"'{one.name}'" for one in candidates if one.guarantee.proven)
+    """Names of the candidates with a proven guarantee."""
+    return ", ".join(f"'{option.name}'" for option in candidates if option.guarantee.proven)
 
 
 def _risk_words(candidate: Candidate, fpr: float | None, risk: Measured | None = None) -> str:
@@ -277,14 +277,14 @@ MOST_RECORDS = 100
 
 @dataclass(frozen=True)
 class Measurement:
-    """All that was measured on one candidate; see `audit.measure`.
+    """All measurements of a candidate; see `candidates.measure`.
 
     Attributes:
         moved: change of the mean t of records that were not among the most exposed, how many
             of them became significantly more exposed, and how many there are.
-        views: results on functions of what it answers, as an option limits it, by the option.
+        views: results on limited answers, by the option that limits them.
         slices: the strongest attack by class and by columns, see `who_bears`.
-        persons: it with the records of each person added up, see `person_level`.
+        persons: the strongest attack on the summed scores of each person, see `person_level`.
     """
 
     mitigation: Mitigation  # what was done
@@ -296,23 +296,23 @@ class Measurement:
     checks: list[Check]  # self-checks
     plants: list[Plant]  # leaks of known size, and what was measured on them
     utility: Estimate | None  # held-out accuracy, or R²; None if unknown
-    train_utility: Estimate | None  # the same on training records; None if unknown
+    train_utility: Estimate | None  # utility on training records; None if unknown
     risk: Measured  # of the strongest attack
     utility_loss: Estimate | None = None  # against the baseline, paired
     drift: Drift | None = None  # on records of another time, site or group
     onion: Sequence[OnionRound] = ()  # rounds of removing the most exposed
     risk_change: Estimate | None = None  # against the baseline, paired
     moved: tuple[Measured, int, int] | None = None
-    weights: NDArray[np.float32] | None = None  # (N,) weights that were trained with
+    weights: NDArray[np.float32] | None = None  # (N,) weights used in training
     targeted: NDArray[np.float32] | None = None  # (N,) the audit's targeted weights
     before: Measurement | None = None  # the baseline's measurement
     slices: Sequence[SlicesBy] = ()
     persons: Persons | None = None
-    groups: Mapping[str, Measured] = field(default_factory=dict)  # what rules on groups judge
-    among: int = 1  # releases that this one was chosen from, itself included; see `early_stopping`
+    groups: Mapping[str, Measured] = field(default_factory=dict)  # evidence of rules on groups
+    among: int = 1  # number of releases that this one was chosen from; see `early_stopping`
     views: Mapping[str, dict[str, AttackRates]] = field(default_factory=dict)
-    family: int = 0  # results whose limits hold at once, where more than those of this and `views`
-    stops: Sequence[EarlyStop] = ()  # those, as they were compared; empty where nothing was chosen
+    family: int = 0  # number of results whose limits hold at once, if more than these and `views`
+    stops: Sequence[EarlyStop] = ()  # the compared stops; empty where none was chosen
     estimated: Measured | None = None  # TPR at 1 % FPR that 64 shadow models would reach
 
     @property
@@ -326,8 +326,8 @@ class ModelSubject(Subject):
     """A model whose candidates were attacked.
 
     Attributes:
-        skipped: mitigations that the recipe cannot carry, each with `name` and `why`.
-        inputs: what the input itself says against a verdict.
+        skipped: mitigations that the recipe does not support, with reasons.
+        inputs: checks of the input, which may stop the verdict.
     """
 
     name: str  # of the subject
@@ -345,7 +345,7 @@ class ModelSubject(Subject):
 
     def candidates(self) -> Sequence[Candidate]:
         settings = self.settings
-        measured = [_candidate(one, settings, self.data, self.spec) for one in self.measured]
+        measured = [_candidate(result, settings, self.data, self.spec) for result in self.measured]
         return stopped(measured, self.inputs, settings.accept)
 
     def recommended(self, frontier: Frontier) -> str | None:
@@ -353,16 +353,16 @@ class ModelSubject(Subject):
         return None if rows - {*self.settings.accept} else super().recommended(frontier)
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
-        one = next(one for one in self.measured if one.name == chosen)
-        results = judged(one.results, one.risk_fpr, among, one.views, one.family)
-        worst = risk_of(results, chance_of(one.risk_fpr))
+        option = next(option for option in self.measured if option.name == chosen)
+        results = judged(option.results, option.risk_fpr, among, option.views, option.family)
+        worst = risk_of(results, chance_of(option.risk_fpr))
         return worst if isinstance(worst, Refusal) else worst.estimate
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         first, *rest = verdict_words(verdict, self.measured[0].risk_fpr)
-        said = [one.row(self.settings.accept).detail for one in self.inputs]
-        inside = [text for text, one in zip(said, self.inputs, strict=True) if one.in_the_file]
-        return [*inside, first, *(text for text in said if text not in inside), *rest]
+        details = [one.row(self.settings.accept).detail for one in self.inputs]
+        inside = [text for text, one in zip(details, self.inputs, strict=True) if one.in_the_file]
+        return [*inside, first, *(text for text in details if text not in inside), *rest]
 
     def facts(self) -> Facts:
         settings, plain, spec = self.settings, self.measured[0], self.spec
@@ -395,8 +395,8 @@ class ModelSubject(Subject):
             if settings.keep_records
             else (),
             checks=[
-                *(one.row(settings.accept) for one in self.inputs),
-                *(check.row(one.name) for one in self.measured for check in one.checks),
+                *(row.row(settings.accept) for row in self.inputs),
+                *(check.row(row.name) for row in self.measured for check in row.checks),
             ],
             limits=limits(
                 plain.shadows, () if self.data is None else self.data.notes, self.all_candidates
@@ -480,46 +480,46 @@ def _candidate(
     )
 
 
-def _measures(one: Measurement) -> dict[str, Measured | None]:
-    """What rules may judge, of the strongest attack where it is an attack's."""
-    found: dict[str, Measured | None] = {
-        "auc": strongest_metric(one.results, None, one.views, one.family),
-        "top-t": one.exposure.top_t,
-        "utility-loss": one.utility_loss,
+def _measures(result: Measurement) -> dict[str, Measured | None]:
+    """Evidence of rules by quantity; for attacks it is that of the strongest."""
+    measures: dict[str, Measured | None] = {
+        "auc": strongest_metric(result.results, None, result.views, result.family),
+        "top-t": result.exposure.top_t,
+        "utility-loss": result.utility_loss,
     }
-    for fpr in next(iter(one.results.values())).fprs:
-        rate = strongest_metric(one.results, fpr, one.views, one.family)
-        found[Rule("tpr", fpr, 0.0).quantity] = rate
+    for fpr in next(iter(result.results.values())).fprs:
+        rate = strongest_metric(result.results, fpr, result.views, result.family)
+        measures[Rule("tpr", fpr, 0.0).quantity] = rate
         tau = rate if isinstance(rate, Refusal) else tau_of(rate, fpr)
-        found[Rule("tau", fpr, 0.0).quantity] = tau
-    if one.estimated is not None:
-        found[Rule("estimated", 0.01, 0.0).quantity] = one.estimated
-    return {**found, **one.groups}
+        measures[Rule("tau", fpr, 0.0).quantity] = tau
+    if result.estimated is not None:
+        measures[Rule("estimated", 0.01, 0.0).quantity] = result.estimated
+    return {**measures, **result.groups}
 
 
 def guarantee_of(
     mitigation: Mitigation, spec: Spec | None, data: Dataset | None = None
 ) -> Guarantee:
-    """What a mitigation proves of an audit's training, and of whom.
+    """The guarantee of a mitigation for an audit's training.
 
     Args:
         spec: of the baseline; None where nothing was trained.
         data: the records; what was read off them ends a proof.
     """
-    told = mitigation.guarantee(None if spec is None else spec.pool)
+    guarantee = mitigation.guarantee(None if spec is None else spec.pool)
     if data is not None:
         read_off = data.preparation.read_off
         if data.groups is not None and data.preparation.public is not None:
             # Who is held out, and so decides, follows from the persons of all records.
             read_off = (*read_off, "the persons by which records are held out (--group)")
-        told = resting_on(told, read_off, data.preparation.assumed)
+        guarantee = resting_on(guarantee, read_off, data.preparation.assumed)
     if spec is None or spec.groups is None:
-        return told
-    return where_people_have_several(told, int(np.bincount(spec.groups[spec.pool]).max()))
+        return guarantee
+    return where_people_have_several(guarantee, int(np.bincount(spec.groups[spec.pool]).max()))
 
 
 def evidence(one: Measurement, rule: Rule) -> Measured | None:
-    """What a rule is judged on: the interval of its metric on one candidate."""
+    """The interval of a rule's metric on a candidate."""
     return _measures(one).get(rule.quantity)
 
 

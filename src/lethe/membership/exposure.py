@@ -1,4 +1,4 @@
-"""The few who are exposed: population averages hide them.
+"""The most exposed records, which population averages hide.
 
 Records are selected on one half of the shadow models (whole pairs) and reported on the other,
 because the highest of many t is too high by chance. A t from few models is too high on average even
@@ -67,10 +67,10 @@ def vulnerability(
     inside, outside = moments(signals, members), moments(signals, ~members)
     v_in, v_out = _floored(inside), _floored(outside)
     with np.errstate(invalid="ignore", divide="ignore"):
-        both = v_in + v_out
-        t = (inside.mean - outside.mean) / np.sqrt(both)
-        of_means = (v_in / inside.count + v_out / outside.count) / both
-        of_spread = t**2 / 2 * (v_in**2 / inside.count + v_out**2 / outside.count) / both**2
+        variance = v_in + v_out
+        t = (inside.mean - outside.mean) / np.sqrt(variance)
+        of_means = (v_in / inside.count + v_out / outside.count) / variance
+        of_spread = t**2 / 2 * (v_in**2 / inside.count + v_out**2 / outside.count) / variance**2
         se = np.sqrt(of_means + of_spread)
         threshold = float(ndtri(1 - fpr))
         gap = inside.mean - outside.mean - threshold * np.sqrt(v_out)
@@ -84,8 +84,8 @@ def vulnerability(
 
 def _floored(side: Moments) -> Float:
     floor = np.nan_to_num(max(1e-6 * side.within(), 1e-12), nan=1e-12)
-    own = side.variance()
-    return np.where(np.isnan(own), np.nan, np.maximum(own, floor))
+    variance = side.variance()
+    return np.where(np.isnan(variance), np.nan, np.maximum(variance, floor))
 
 
 def most_exposed(t: Float, share: float = 0.01) -> NDArray[np.intp]:
@@ -122,7 +122,7 @@ class Ranked:
 
 @dataclass(frozen=True)
 class Spreads:
-    """How the spread of signals, V_in + V_out, varies from record to record.
+    """Distribution over records of the spread of signals, V_in + V_out.
 
     What the log-variances of two halves of the models have in common is real, the rest is error.
     Each record's is drawn towards the mean by the share that is error (best linear prediction),
@@ -136,10 +136,10 @@ class Spreads:
 
     @staticmethod
     def of(choose: Shadows, report: Shadows) -> Spreads | None:
-        """From two halves of the models; None with fewer than 20 records that both measure."""
-        one, two = (_variance(*_both(half, slice(None))) for half in (choose, report))
+        """Fit on two halves of the models; None with fewer than 20 records measured by both."""
+        first, second = (_variance(*_both(half, slice(None))) for half in (choose, report))
         with np.errstate(divide="ignore", invalid="ignore"):
-            logs = np.log(one), np.log(two)
+            logs = np.log(first), np.log(second)
         known = np.isfinite(logs[0]) & np.isfinite(logs[1])
         if known.sum() < FEWEST_RECORDS:
             return None
@@ -149,7 +149,7 @@ class Spreads:
 
     @property
     def error(self) -> float:
-        """Variance of a log-variance that is left."""
+        """Remaining variance of a log-variance."""
         return self.between * (1 - self.share)
 
     def t(self, inside: Moments, outside: Moments) -> Float:
@@ -194,7 +194,7 @@ class Exposure:
     second: tuple[Float, Float] | None = None
 
     def ranked(self, confidence: float) -> Ranked:
-        """The records from the most exposed down, with limits that allow for the ranking.
+        """Rank the records, the most exposed first, with limits that allow for the ranking.
 
         From 16 models on records are ranked on one half of the models and t is that of the other;
         with fewer the limits hold for all records at once (Bonferroni), and so for any choice of
@@ -222,7 +222,7 @@ class Exposure:
         return self.top_t.mapped(lambda t: float(ndtr(t)), method)
 
     def row(self, tracked: Measured | None = None) -> MostExposed:
-        """Its part of the findings; `tracked` is of the records most exposed at baseline."""
+        """The row of the findings; `tracked`: t of the records most exposed at baseline."""
         t = self.all_models.t
         counts, _ = np.histogram(np.clip(t[np.isfinite(t)], _EDGES[0], _EDGES[-1]), _EDGES)
         how = "records chosen on one half of the shadow models, reported on the other"
@@ -292,7 +292,7 @@ def expose(
 def mean_change(
     after: Shadows, before: Shadows, rows: NDArray[np.intp], confidence: float
 ) -> Measured:
-    """Mean change of t over some records, paired over the same splits; positive = more exposed."""
+    """Paired mean change of t over some records on the same splits; positive = more exposed."""
     rows = rows[_steady(after, rows) & _steady(before, rows)]
     if len(rows) == 0:
         return Refusal("no record has a t-score whichever pair of models is left out")
@@ -336,7 +336,7 @@ def _mean_t(shadows: Shadows, rows: NDArray[np.intp], spreads: Spreads | None) -
 
 
 def _plain_mean(inside: Moments, outside: Moments) -> float:
-    """Mean t from each record's own variances, less their bias for normal signals (Hedges 1981)."""
+    """Mean t from the variances of each record, corrected for bias (Hedges 1981)."""
     if min(inside.count.min(), outside.count.min()) < 2:
         return float("nan")
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -345,7 +345,7 @@ def _plain_mean(inside: Moments, outside: Moments) -> float:
 
 
 def _steady(shadows: Shadows, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Which of `rows` have a t-score whichever pair of models is left out."""
+    """Those of `rows` that have a t-score when any pair of models is left out."""
     steady = np.ones(len(rows), dtype=bool)
     left = without_groups(shadows.signals[:, rows], shadows.members[:, rows], shadows.pairs)
     for inside, outside in left:

@@ -1,4 +1,4 @@
-"""Has this person been forgotten? Three possible answers, each with its error held down.
+"""Test whether a person has been forgotten: three possible answers with controlled errors.
 
 Of each complementary pair one model trained with the person and the other without. If no attack
 tells the two apart, a model trained with the person says no more about them.
@@ -70,7 +70,7 @@ def redrawn(
     rng: np.random.Generator,
     people: NDArray[np.integer] | None = None,
 ) -> Bool:
-    """(K, N) membership with the coins of every person thrown again.
+    """(K, N) membership with a new coin for every person.
 
     The models of a pair change places with chance 1/2; models without partner permute theirs.
 
@@ -114,28 +114,28 @@ def redraw_p(
     Returns: For each attack the p-value, at least 1/(draws + 1).
     """
     check_at_least("draws", draws, 1)
-    models, own = len(signals), len(rows)
-    draws = max(1, min(draws, _MOST_CELLS // (models * own)))
+    models, count = len(signals), len(rows)
+    draws = max(1, min(draws, _MOST_CELLS // (models * count)))
     rng = np.random.default_rng([seed, 11, *(int(row) for row in rows[:1])])
     copies = np.tile(rows, draws)
-    whose = np.repeat(np.arange(draws), own)
+    whose = np.repeat(np.arange(draws), count)
     rest = np.setdiff1d(np.arange(signals.shape[1]), rows)
     beside = np.sort(rng.permutation(rest)[:_BACKGROUND])
     columns = np.concatenate([rows, copies, beside])
     drawn = redrawn(members[:, copies], pairs, rng, whose)
     table = np.concatenate([members[:, rows], drawn, members[:, beside]], axis=1)
-    found = {}
+    p_values = {}
     for name, score in scorer(signals[:, columns], table).items():
-        sums = score[:, : own * (draws + 1)].reshape(models, draws + 1, own).sum(axis=2)
-        auc = pair_auc(sums, table[:, : own * (draws + 1) : own], pairs).auc
-        found[name] = (1 + int(np.sum(auc[1:] >= auc[0] - 1e-12))) / (draws + 1)
-    return found
+        sums = score[:, : count * (draws + 1)].reshape(models, draws + 1, count).sum(axis=2)
+        auc = pair_auc(sums, table[:, : count * (draws + 1) : count], pairs).auc
+        p_values[name] = (1 + int(np.sum(auc[1:] >= auc[0] - 1e-12))) / (draws + 1)
+    return p_values
 
 
 DISTINGUISHABLE, NOT, INCONCLUSIVE = "distinguishable", "not distinguishable", "inconclusive"
 MARGIN = 0.6
 TURNED = ", turned"
-"""Ends the name of an attack whose scores are taken with the other sign."""
+"""Suffix of the name of an attack whose scores are negated."""
 _DRAWS_PER_CLAIM = 2
 _MOST_DRAWS = 50_000
 _LIKELY = 0.05  # p of a single attack, from which on a trace is taken to be as large as it looks
@@ -144,7 +144,7 @@ _USELESS = 1e12  # design effect of an attack that chance alone brings as far
 
 @dataclass(frozen=True)
 class Verdict:
-    """The answer on one person, or on the mean over several.
+    """The verdict on a person, or on the mean over several.
 
     Attributes:
         power: chance that these models decide, at the AUCs 0.5 and margin (the smaller one).
@@ -174,7 +174,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """Answers on all who asked."""
+    """Verdicts on all requests."""
 
     persons: tuple[Verdict, ...]  # one for each, in the order asked
     group: Verdict | Refusal  # on the mean AUC over them; a refusal for a single person
@@ -194,7 +194,7 @@ def judge_people(
     chance: float = 0.8,
     seed: int = 0,
 ) -> Forgotten:
-    """A verdict on each person and on all of them together.
+    """Decide on each person and on all of them together.
 
     Guarantee: with `confidence` no person whose AUC is 0.5 or less is called distinguishable,
     and none whose AUC is the margin or more, or 1 - margin or less, not distinguishable.
@@ -256,7 +256,7 @@ def _doubts(
     level: float,
     seed: int,
 ) -> list[str]:
-    """Why a trace beyond the margin may have been overlooked, by person and of their mean.
+    """Reasons why a trace beyond the margin may have been missed, by person and for their mean.
 
     Models trained with a person answer with the largest of several draws of what the others say of
     the same records, so that an attacker who knows the draws is right in `forbidden(margin)` of
@@ -268,8 +268,8 @@ def _doubts(
     wanted, odds = float(ndtri(forbidden(margin))), np.ones(shadows.records)
     for rows in people:
         # The evidence of several records adds up: each needs a smaller trace.
-        each = float(ndtr(wanted / np.sqrt(len(rows))))
-        odds[rows] = each / (1 - each)
+        chance_of_each = float(ndtr(wanted / np.sqrt(len(rows))))
+        odds[rows] = chance_of_each / (1 - chance_of_each)
     models, rank = twin(shadows, Values(shadows), odds, seed)
     summed = np.stack([rank[:, rows].sum(axis=1) for rows in people], axis=1)
     members = shadows.members[:, [rows[0] for rows in people]]
@@ -285,11 +285,11 @@ def _doubts(
         return blindness([planted], "auc", margin)
 
     known = np.flatnonzero(np.isfinite(size.auc))
-    found = [doubt(size, list(tables.values()), at) for at in range(len(people))]
+    doubts = [doubt(size, list(tables.values()), at) for at in range(len(people))]
     if len(known) < 2:
-        return [*found, ""]
+        return [*doubts, ""]
     means = [mean_auc(table.columns(known)) for table in tables.values()]
-    return [*found, doubt(mean_auc(size.columns(known)), means, 0)]
+    return [*doubts, doubt(mean_auc(size.columns(known)), means, 0)]
 
 
 def _asks_no_model(name: str) -> bool:
@@ -301,18 +301,18 @@ def _tables(
     shadows: Shadows, scorer: Scorer, people: Sequence[NDArray[np.intp]]
 ) -> dict[str, PairAuc]:
     """For each attack, in each direction if it does not learn its own, the AUC of every person."""
-    own = np.concatenate(people)
+    columns = np.concatenate(people)
     whose = np.repeat(np.arange(len(people)), [len(rows) for rows in people])
-    found = {}
+    tables = {}
     for name, score in scorer(shadows.signals, shadows.members).items():
         how = "standardised" if _asks_no_model(name) else "sum"
-        table = person_scores({name: score[:, own]}, shadows.members[:, own], whose, how)
-        found[name] = pair_auc(table.scores[name], table.members, shadows.pairs)
+        table = person_scores({name: score[:, columns]}, shadows.members[:, columns], whose, how)
+        tables[name] = pair_auc(table.scores[name], table.members, shadows.pairs)
         if _asks_no_model(name):
-            found[name + TURNED] = found[name].turned()
-    if not found:
+            tables[name + TURNED] = tables[name].turned()
+    if not tables:
         raise InputError("at least one attack is needed to judge anybody, got none.")
-    return found
+    return tables
 
 
 def _checked_by_chance(
@@ -337,18 +337,18 @@ def _checked_by_chance(
     def only(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> Mapping[str, Float]:
         return {k: v for k, v in scorer(signals, members).items() if k in learned}
 
-    for at, rows in enumerate(people):
-        if not any(near[name][at] for name in learned):
+    for place, rows in enumerate(people):
+        if not any(near[name][place] for name in learned):
             continue
-        if plain[at] * len(tables) * len(people) <= level:
+        if plain[place] * len(tables) * len(people) <= level:
             # Decided already, so that the long way would change nothing but the p.
-            chance = dict.fromkeys(learned, float(plain[at]))
+            chance = dict.fromkeys(learned, float(plain[place]))
         else:
             chance = redraw_p(
                 only, shadows.signals, shadows.members, shadows.pairs, rows, draws, seed
             )
         for name, p in chance.items():
-            effect[name][at] = _widened(tables[name], at, p)
+            effect[name][place] = _widened(tables[name], place, p)
     return {
         name: replace(table, effect=effect[name]) if name in effect else table
         for name, table in tables.items()
@@ -382,7 +382,7 @@ def _verdicts(
     above[:, flat], below[:, flat] = 1.0, 1.0
     p_above = np.minimum(1.0, len(names) * above.min(axis=0))
     p_below = below.max(axis=0)  # every attack must fail: the largest p needs no correction
-    told, lower_level = holm_levels(p_above, level)
+    above_chance, lower_level = holm_levels(p_above, level)
     equal, upper_level = holm_levels(p_below, level)
     adjusted = holm_adjusted(p_above), holm_adjusted(p_below)
     lows = {name: tables[name].low(lower_level / len(names)) for name in names}
@@ -396,7 +396,7 @@ def _verdicts(
         name = names[int(above[:, at].argmin())]
         table = tables[name]
         value = float(table.auc[at])
-        verdict = DISTINGUISHABLE if told[at] else NOT if equal[at] else INCONCLUSIVE
+        verdict = DISTINGUISHABLE if above_chance[at] else NOT if equal[at] else INCONCLUSIVE
         split = level / (len(names) * count), level / count
         needed, as_seen = None, False
         if verdict == INCONCLUSIVE:
@@ -440,7 +440,7 @@ def _needed(
     split: tuple[float, float],
     chance: float,
 ) -> tuple[int | None, bool]:
-    """Models that would decide on a person, and whether that rests on the AUC that was seen."""
+    """Number of models that would decide on a person, and whether it uses the observed AUC."""
     finite = [table.effect[at] for table in tables.values() if table.effect[at] < _USELESS]
     effect = float(max(finite, default=1.0))
     needed = models_needed(margin, effect, *split, chance)
@@ -455,7 +455,7 @@ def _needed(
 def _as_seen(
     value: float, margin: float, effect: float, lower: float, upper: float, chance: float
 ) -> int:
-    """Models that would tell an AUC between 0.5 and the margin from the farther of the two."""
+    """Models needed to distinguish an AUC between 0.5 and the margin from the farther."""
     inside = min(max(value, 0.501), 0.999)
     if inside - 0.5 >= margin - inside:
         return models_to_tell(inside, 0.5, effect, lower, chance)
@@ -482,26 +482,26 @@ def _group(
 ) -> Verdict | Refusal:
     if len(flat) < 2:
         return Refusal("one request is no group; the person's own verdict stands alone")
-    known = np.array([one.attack is not None for one in persons])
+    known = np.array([person.attack is not None for person in persons])
     if int(known.sum()) < 2:
         return Refusal("fewer than two of the persons could be measured")
     means = {name: mean_auc(table.columns(np.flatnonzero(known))) for name, table in tables.items()}
     only = _verdicts(means, np.zeros(1, bool), margin, level, confidence, chance)[0]
-    measured = [one for one in persons if one.attack is not None]
+    measured = [person for person in persons if person.attack is not None]
 
     def mean(name: str) -> float:
-        return float(np.mean([getattr(one, name) for one in measured]))
+        return float(np.mean([getattr(person, name) for person in measured]))
 
     return replace(
         only,
-        records=sum(one.records for one in measured),
+        records=sum(person.records for person in measured),
         signal_with=mean("signal_with"),
         signal_without=mean("signal_without"),
     )
 
 
 def _seen(shadows: Shadows, rows: NDArray[np.intp]) -> dict[str, Any]:
-    """What the two kinds of models say about the person, on average."""
+    """Mean answers about the person by models with and without the person."""
     signals = np.asarray(shadows.signals[:, rows], np.float64).mean(axis=1)
     inside = shadows.members[:, rows[0]]
 

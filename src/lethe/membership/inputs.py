@@ -78,7 +78,7 @@ def ordered(signals: NDArray[np.floating]) -> str:
 
 
 def misplaced(shadows: Shadows, seed: int = 0) -> str:
-    """Which other order of models or records membership fits far better; empty where none does.
+    """The order of models or records that fits membership far better; empty if none does.
 
     Scores of a model rise where it trained on the record. So their ranks, less each record's mean,
     are compared with membership in every other order of a family: all cyclic shifts of records,
@@ -136,7 +136,7 @@ def shifted(residual: Float, inside: Float) -> str:
 
 
 def _of_people(residual: Float, inside: Float, people: NDArray[np.generic]) -> tuple[Float, Float]:
-    """(K, P) of each model: what the records of each person add up to."""
+    """(K, P) sum over the records of each person, for each model."""
     _, person = np.unique(people, return_inverse=True)
 
     def added(table: Float) -> Float:
@@ -158,11 +158,11 @@ def _matched(residual: Float, inside: Float, what: str, seed: int) -> str:
 
     def gained(order: NDArray[np.intp]) -> tuple[float, float]:
         fit = unit @ scaled[:, order].T
-        own, best = fit[np.arange(len(rows)), rows], fit.max(axis=1)
-        clear = float(np.max(best, initial=0.0, where=own < best / 3))
+        right, best = fit[np.arange(len(rows)), rows], fit.max(axis=1)
+        clear = float(np.max(best, initial=0.0, where=right < best / 3))
         if len(rows) == len(residual):
             best = fit[linear_sum_assignment(fit, maximize=True)]
-        return float(best.sum() - own.sum()), clear
+        return float(best.sum() - right.sum()), clear
 
     def moved() -> NDArray[np.intp]:
         if what == "records":
@@ -180,7 +180,7 @@ def _matched(residual: Float, inside: Float, what: str, seed: int) -> str:
 def drawn_alike(
     shadows: Shadows, features: NDArray[np.floating] | None = None, seed: int = 0
 ) -> InputCheck | None:
-    """Whether features and labels alone tell members from others, who were then not drawn alike.
+    """Check whether features and labels alone distinguish members from others.
 
     Two blind classifiers, by single columns and by all together (200 random cosines: Rahimi and
     Recht 2007), see `told_by`. Of several models the first four are looked at, of which two must
@@ -207,10 +207,10 @@ def drawn_alike(
             told.append(told_by(views, People(member, person, seed), seed=seed))
         except (InputError, NotMeasurable):  # too few of a side
             continue
-    telling = [one for one in told if one.tells]
+    telling = [result for result in told if result.tells]
     if len(telling) < min(2, shadows.models) or not telling:
         return None
-    strongest = max((one.rates for one in telling), key=lambda rates: rates.auc.value or 0.0)
+    strongest = max((result.rates for result in telling), key=lambda rates: rates.auc.value or 0.0)
     return InputCheck(
         "members-drawn-alike",
         "stops",
@@ -300,7 +300,7 @@ def split_copies(
 
 
 def own_rows(plain: Shadows, spec: Spec, folder: Path) -> Iterator[InputCheck]:
-    """Whether a training function trains on the rows that it is given.
+    """Check that a training function trains on the given rows.
 
     One that reads other rows, or draws rows of its own, gives models that no attack can tell by
     membership. So further models train on mostly one half of the labels, and on mostly the other:

@@ -34,9 +34,9 @@ class Moments:
     def variance(self) -> Float:
         """(N,) unbiased variance of each record; NaN where `count` < 2."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            own = np.asarray(self.squares / (self.count - 1))
-        own[self.count < 2] = np.nan
-        return own
+            variance = np.asarray(self.squares / (self.count - 1))
+        variance[self.count < 2] = np.nan
+        return variance
 
     def within(self) -> float:
         """Variance within records, pooled over all of them; NaN without a record of count 2."""
@@ -56,7 +56,7 @@ class Moments:
 
 @dataclass(frozen=True)
 class References:
-    """What the other models say about every record, for one target."""
+    """Statistics of the other models on every record, for a target."""
 
     target: int  # number of the target model
     inside: Moments  # moments over reference models that trained on the record
@@ -114,7 +114,7 @@ def leave_one_out(
 
 
 def check_signals(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> None:
-    """Refuse tables that do not belong together, and signals that are not finite.
+    """Refuse tables of different shapes, and signals that are not finite.
 
     Raises InputError: shapes differ, or a signal is not finite.
     """
@@ -183,7 +183,7 @@ class _Centred:
 
 @dataclass(frozen=True)
 class Design:
-    """What is left out with each target: its complement, or a model of the other side."""
+    """The model left out with each target: its complement, or a model of the other side."""
 
     members: NDArray[np.bool_]  # (K, N) membership
     counted: NDArray[np.bool_]  # (K, N) False where a record is not looked at
@@ -231,14 +231,14 @@ class _Sums:
                 row = np.where(use, row, 0.0)
             kept = row * member
             rest = row - kept  # exactly the row or 0
-            for sums, side, own in ((inside, member & use, kept), (outside, ~member & use, rest)):
+            for sums, side, part in ((inside, member & use, kept), (outside, ~member & use, rest)):
                 sums[0] += side
-                sums[1] += own
-                sums[2] += np.square(own, out=own)
+                sums[1] += part
+                sums[2] += np.square(part, out=part)
         return _Sums(*parts)
 
     def minus(self, other: _Sums) -> _Sums:
-        """Without the models behind other sums."""
+        """Subtract the models behind other sums."""
         return _Sums(*(getattr(self, f.name) - getattr(other, f.name) for f in fields(self)))
 
     def both(self, centre: Float) -> tuple[Moments, Moments]:
@@ -315,14 +315,14 @@ class _Counterparts:
         order = np.empty(members.shape, np.min_scalar_type(models))
         for start in range(0, members.shape[1], _BLOCK):
             block = slice(start, start + _BLOCK)
-            own, count = members[:, block], inside[block]
-            place = np.argsort(rng.random(own.shape) + own, axis=0)
+            flags, count = members[:, block], inside[block]
+            place = np.argsort(rng.random(flags.shape) + flags, axis=0)
             order[:, block] = place
             if alike:
                 continue
-            rank = np.empty(own.shape, np.intp)
+            rank = np.empty(flags.shape, np.intp)
             np.put_along_axis(rank, place, np.arange(models)[:, None], axis=0)
-            rank -= np.where(own, models - count, 0)
+            rank -= np.where(flags, models - count, 0)
             attacked[:, block] &= rank < np.minimum(count, models - count)
         return _Counterparts(order, inside, rng), attacked
 

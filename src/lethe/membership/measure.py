@@ -1,4 +1,4 @@
-"""From shadow models to numbers: every rate with its interval, every change paired."""
+"""From shadow models to rates with intervals (`Meter.rates`), and to paired changes."""
 
 from __future__ import annotations
 
@@ -47,17 +47,17 @@ from lethe.training.shadows import Shadows
 
 FPRS = (0.1, 0.01, 0.001)
 FEWEST_RECORDS = 20
-"""Distinct records (or persons) without which no rate is given: two of them tell nothing."""
+"""Fewest distinct records (or persons) for a rate: two of them would show nothing."""
 
 _CURVE_POINTS = 40
 _MOST_CELLS = 1 << 22
-"""Scores of an attack, up to which several attacks are measured at once."""
+"""Largest table of scores for which several attacks are measured at once."""
 
 References = Callable[[str, NDArray[np.float64]], Rescored | None]
 
 
 def labelled_as_family(estimate: Estimate, confidence: float, size: int, what: str) -> Estimate:
-    """An estimate made at `family_confidence(confidence, size)`, labelled with `confidence`."""
+    """Label an estimate at `family_confidence(confidence, size)` with `confidence`."""
     if size < 2:
         return estimate
     method = f"{estimate.method.partition('; Bonferroni')[0]}; Bonferroni over {size} {what}"
@@ -66,25 +66,25 @@ def labelled_as_family(estimate: Estimate, confidence: float, size: int, what: s
 
 @dataclass(frozen=True)
 class AttackRates:
-    """What one attack achieved.
+    """Rates of an attack, with intervals.
 
     Attributes:
         curve: the ROC curve on a log-spaced grid, with limits for each point and a band
             that holds all of them at once.
-        failed: the self-check that failed, and what it saw; then these numbers decide nothing.
-        turned: whether the scores pointed the wrong way, so that these numbers are those of their
-            negatives; then the AUC of the scores themselves, else None.
-        alone: whether one model was attacked without any to compare it with: then the upper limits
-            settle nothing, because an attacker who trains some finds more.
+        failed: the self-check that failed and its result; then these numbers decide nothing.
+        turned: AUC of the original scores if they pointed the wrong way, so that these numbers
+            are of their negatives; else None.
+        alone: whether the model was attacked without reference models: then the upper limits
+            decide nothing, because an attacker who trains some finds more.
     """
 
     name: str  # of the attack
     auc: Estimate  # area under the ROC curve
-    tpr: dict[float, Measured]  # true positive rate at each FPR, or why it cannot be given
-    realised_fpr: dict[float, float]  # the FPR that the threshold really had, where measurable
+    tpr: dict[float, Measured]  # true positive rate at each FPR, or a refusal with the reason
+    realised_fpr: dict[float, float]  # FPR of the threshold without its lottery, where measurable
     curve: dict[str, list[float]]
     replicates: Replicates  # bootstrap replicates of AUC and of the TPR at each of `fprs`
-    fprs: tuple[float, ...]  # the rates asked for, ascending place in `replicates` from 1
+    fprs: tuple[float, ...]  # the requested FPRs, in the order of `replicates` from 1
     failed: str = ""
     turned: Estimate | None = None
     alone: bool = False
@@ -99,11 +99,11 @@ class AttackRates:
         return self.auc if fpr is None else self.tpr[fpr]
 
     def place(self, fpr: float | None) -> int:
-        """Where a metric stands in `replicates`."""
+        """Index of a metric in `replicates`."""
         return 0 if fpr is None else 1 + self.fprs.index(fpr)
 
     def row(self) -> Rates:
-        """Its part of the findings."""
+        """The rates as a row of the findings."""
         return Rates(
             valid=not self.failed,
             why=self.failed,
@@ -125,13 +125,13 @@ def run_attacks(
     targets: Shadows | None = None,
     among: int = 1,
 ) -> dict[str, AttackRates]:
-    """Attack every model with the others, or given ones with all, and measure each attack.
+    """Attack every shadow model with the others, or `targets` with all; measure each attack.
 
     Args:
         confidence: of all intervals; limits of AUC and TPR hold for all attacks at once.
-        targets: T models on the same records to attack, if these are not the shadow models.
-        among: sets of models that this one was chosen from for its results; limits of AUC and TPR
-            then hold for all attacks on all of them at once.
+        targets: T models on the same records to attack instead of the shadow models.
+        among: number of sets of models that this one was chosen from by its results; limits of
+            AUC and TPR then hold for all attacks on all of them at once.
 
     Raises NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
@@ -159,7 +159,7 @@ def run_attacks(
 def _attacked(
     shadows: Shadows, targets: Shadows | None, seed: int = 0
 ) -> tuple[Shadows, NDArray[np.bool_]]:
-    """The models that are attacked, and which of their cells are scored."""
+    """The attacked models, and the mask of their scored cells."""
     if targets is None:
         return shadows, scored_cells(shadows.members, seed)
     return targets, able_cells(shadows, targets)
@@ -180,13 +180,13 @@ def measure_scores(
 
     Args:
         targets: K attacked models on N records; only membership, pairs and persons are used.
-        names: of the attacks.
-        scores_of: from a name (K, N) scores, higher = member; called from several threads at once
-            where the tables are small, else one after the other.
+        names: names of the attacks.
+        scores_of: function of a name that returns (K, N) scores, higher = member; called from
+            several threads at once where the tables are small.
         scored: (K, N) cells to measure; every table must have a score there.
-        family: results whose limits shall hold at once (Bonferroni).
-        references: from an attack's name and its scores what models do as references; by default
-            these are taken as they are.
+        family: number of results whose limits hold at once (Bonferroni).
+        references: function of a name and its scores that returns the scores with references left
+            out; by default references count as fixed.
 
     Raises NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
@@ -207,16 +207,16 @@ def measure_scores(
     if scored.size > _MOST_CELLS:  # all tables of scores at once may not fit
         return {name: measured(name) for name in names}
     with ThreadPoolExecutor(default_workers()) as pool:
-        # Those that learn take longest, and begin first.
+        # Attacks that learn take longest, so they start first.
         first = sorted(names, key=lambda name: name in ATTACKS and not ATTACKS[name].learns)
         results = dict(zip(first, pool.map(measured, first), strict=True))
     return {name: results[name] for name in names}
 
 
 class Meter:
-    """Measures scores of one set of targets, all of them with the same bootstrap draws.
+    """Measures scores of a set of targets, always with the same bootstrap draws.
 
-    Several targets: models and persons vary, a two-way bootstrap. One target: persons alone vary.
+    Several targets: models and persons vary, a two-way bootstrap. One target: only persons vary.
 
     Args:
         members: (K, N) true membership of the attacked models.
@@ -226,8 +226,8 @@ class Meter:
         draws: of the bootstrap.
 
     Attributes:
-        records: distinct records (or persons).
-        sides: of one target, persons with records of members and with other records.
+        records: number of distinct records (or persons).
+        sides: if `single`, the numbers of persons with member and with other records.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class Meter:
         seed: int = 0,
         draws: int = DRAWS,
     ) -> None:
-        # Models and records without any score are no clusters: drawn for nothing.
+        # Models and records without any score are not clusters.
         rows, columns = scored.any(axis=1), scored.any(axis=0)
         self.person = np.unique(people[columns], return_inverse=True)[1]
         self.records = int(self.person.max(initial=-1)) + 1
@@ -248,8 +248,8 @@ class Meter:
         clusters = clusters_of(pairs[rows], self.person, seed)
         self.boot = TwoWayBootstrap(members[table], clusters, scored[table], draws, seed)
         self.member = self.boot.member[self.boot.scored]  # of each scored cell
-        self.one = clusters.counts[0] == 1
-        if self.one:
+        self.single = clusters.counts[0] == 1
+        if self.single:
             self.sides = tuple(
                 len(np.unique(self.person[(self.boot.member == side).any(axis=0)]))
                 for side in (True, False)
@@ -267,11 +267,11 @@ class Meter:
         references: Rescored | None = None,
         curve: bool = True,
     ) -> AttackRates:
-        """`rates`, of the negatives where the scores point the wrong way beyond doubt."""
+        """Compute `rates`, of the negatives if the scores surely point the wrong way."""
         rates = self.rates(name, score, fprs, confidence, family, references, curve=curve)
         if rates.auc.high is None or rates.auc.high >= 0.5:
             return rates
-        # Which of two directions speaks is a choice: each has half of the level.
+        # The direction was chosen from two, so each gets half of the level.
         others = _turned(references)
         again = self.rates(name, -score, fprs, confidence, 2 * family, others, curve=curve)
         return replace(again, turned=rates.auc)
@@ -288,25 +288,25 @@ class Meter:
         share: float = 1.0,
         curve: bool = False,
     ) -> AttackRates:
-        """AUC, TPRs and curve of a score.
+        """Measure AUC, TPRs and curve of a score, each with its interval.
 
         Args:
             name: of the attack.
             score: of each scored cell, in row-major order, higher = member.
-            family: results whose limits shall hold at once at `confidence` (Bonferroni).
-            references: what models do as references; by default these are taken as they are.
-            least: (1 + fprs) variances that AUC and TPRs have at least.
-            share: of the records of an audit that these are: limits are as of all of them.
-            curve: whether the ROC curve is wanted, with limits and band.
+            family: number of results whose limits hold at once at `confidence` (Bonferroni).
+            references: scores with references left out; by default references count as fixed.
+            least: (1 + fprs) smallest variances of AUC and TPRs.
+            share: share of the audit's records that these are; limits are as of all of them.
+            curve: whether to compute the ROC curve, with limits and band.
         """
         level = family_confidence(confidence, family)
         whole = roc(self.member, score)
         grid = _grid(whole.non_members, self.records) if curve else []
-        asked = np.array([*fprs, *grid])
-        drawn = self.boot.replicate(score, asked, whole.outside, references)
-        if self.one or len(least) or share < 1:
-            spreads = self._spreads(score, whole, asked, drawn, least, share)
-            drawn = replace(drawn, spreads=spreads, paired=self._paired(asked))
+        rates_read = np.array([*fprs, *grid])
+        drawn = self.boot.replicate(score, rates_read, whole.outside, references)
+        if self.single or len(least) or share < 1:
+            spreads = self._spreads(score, whole, rates_read, drawn, least, share)
+            drawn = replace(drawn, spreads=spreads, paired=self._paired(rates_read))
         method, people = boot_name(drawn), math.ceil(min(self.sides) / share)
 
         def rate_of(place: int, point: RatePoint, level: float) -> Estimate:
@@ -323,7 +323,7 @@ class Meter:
                 tpr[fpr] = Refusal(str(error))
                 continue
             rate = labelled_as_family(rate_of(place, point, level), confidence, family, "results")
-            # Whoever accuses at random reaches the FPR: no attacker has to do worse.
+            # Accusing at random reaches the FPR, so no upper limit lies below it.
             tpr[fpr] = replace(rate, high=max(rate.high or 0.0, fpr))
             realised[fpr] = point.realised_fpr
         scores = whole.members + whole.non_members
@@ -360,35 +360,35 @@ class Meter:
         least: Sequence[float] | NDArray[np.float64],
         share: float,
     ) -> list[Spread]:
-        """Spread of the AUC and of each TPR, with what the bootstrap alone does not know."""
+        """Spread of the AUC and of each TPR, with corrections to that of the bootstrap."""
         spreads = []
         for place in range(1 + len(fprs)):
             spread = drawn.spread(place)
             variance = max(spread.variance, least[place] if place < len(least) else 0.0)
             spread = Spread(variance * share, spread.degrees)
-            if self.one and place == 0:
+            if self.single and place == 0:
                 spread = replace(spread, degrees=float(max(1, min(self.sides) - 1)))
-            elif self.one and smallest_fpr(curve.non_members) <= fprs[place - 1] * (1 + 1e-9):
-                spread = self._of_one(score, float(fprs[place - 1]), curve, spread.variance, share)
+            elif self.single and smallest_fpr(curve.non_members) <= fprs[place - 1] * (1 + 1e-9):
+                spread = self._at_fpr(score, float(fprs[place - 1]), curve, spread.variance, share)
             spreads.append(spread)
         return spreads
 
     def _alarms(self, fpr: float) -> float:
-        """Degrees of freedom of the threshold at an FPR of one target."""
+        """Degrees of freedom of the threshold at an FPR, for a single target."""
         return max(1.0, math.floor(fpr * self.sides[1] + 1e-9) - 1)
 
     def _paired(self, fprs: NDArray[np.float64]) -> list[float]:
-        """Degrees of freedom of differences of the AUC and of the TPRs of one target."""
+        """Degrees of freedom of differences of the AUC and the TPRs, for a single target."""
         members = float(max(1, min(self.sides) - 1))
-        return [members, *(min(self._alarms(fpr), members) for fpr in fprs)] if self.one else []
+        return [members, *(min(self._alarms(fpr), members) for fpr in fprs)] if self.single else []
 
-    def _of_one(
+    def _at_fpr(
         self, score: NDArray[np.float64], fpr: float, curve: Roc, variance: float, share: float
     ) -> Spread:
-        """Spread of a TPR of one target: its degrees come from members and from false alarms.
+        """Spread of a TPR of a single target, with degrees from members and false alarms.
 
-        What members alone vary is known with one degree a person; the rest of the bootstrap's
-        variance is that of the threshold, which few false alarms set (Satterthwaite).
+        The variance over members has one degree a person. The rest of the bootstrap's variance
+        belongs to the threshold, which few false alarms set (Satterthwaite).
         """
         inside = self.sides[0]
         hit = np.where(self.member, rate_at(curve, fpr).accused(score), 0.0)
@@ -405,7 +405,7 @@ class Meter:
 
 
 def _turned(rescored: Rescored | None) -> Rescored | None:
-    """The same of scores with the opposite sign."""
+    """Negate all scores."""
     if rescored is None:
         return None
     after = [(left, rows, -score) for left, rows, score in rescored.after]
@@ -413,7 +413,7 @@ def _turned(rescored: Rescored | None) -> Rescored | None:
 
 
 def boot_name(replicates: Replicates) -> str:
-    """What was redrawn, for the method of an estimate."""
+    """Name of the bootstrap for the method of an estimate."""
     if replicates.clusters[0] == 1:
         return "bootstrap (people or records, of this one target)"
     if replicates.influence is not None:
@@ -422,7 +422,7 @@ def boot_name(replicates: Replicates) -> str:
 
 
 def _grid(non_members: int, records: int) -> list[float]:
-    """Log-spaced FPRs from the smallest that the sample resolves."""
+    """Log-spaced FPRs, starting at the smallest that the sample resolves."""
     start = smallest_fpr(non_members, records)
     if start >= 0.9:
         return []
@@ -445,12 +445,12 @@ def risk_rate(shadows: Shadows, targets: Shadows | None = None) -> float | None:
 
 
 def chance_of(fpr: float | None) -> float:
-    """What a random guess reaches: the FPR itself, or an AUC of one half."""
+    """The value of a random guess: the FPR itself, or an AUC of one half."""
     return 0.5 if fpr is None else fpr
 
 
 Results = Mapping[str, AttackRates]
-"""What each attack achieved, by its name."""
+"""Rates of each attack by name."""
 
 
 def judged(
@@ -460,15 +460,15 @@ def judged(
     views: Mapping[str, Results] = MappingProxyType({}),
     family: int = 0,
 ) -> list[risks.AttackResult]:
-    """What `risk_of` is asked about: one metric of every attack, with what its checks found.
+    """Collect the input of `risk_of`: a metric of every attack, with failed self-checks.
 
     Args:
         results: of one candidate.
-        among: candidates that this one was chosen from for its risk: limits then hold for all of
-            them at once.
-        views: results on functions of what it answers; limits hold for these, too.
-        family: results whose limits shall hold at once, where there are more of them: those on a
-            view hold together with those on what it is a function of.
+        among: number of candidates that this one was chosen from by its risk: limits then hold
+            for all of them at once.
+        views: results on functions of its answers, whose limits hold at once with the others.
+        family: number of results whose limits hold at once, if there are more than these: those
+            on a view hold together with those on the original answers.
     """
     family = max(len(results) + sum(map(len, views.values())), family) * among
     listed = []
@@ -479,7 +479,7 @@ def judged(
                 metric = _among(result, fpr, family)
             knows = ATTACKS[name].threat if name in ATTACKS else ""
             if result.alone and isinstance(metric, Estimate):
-                # Of one model alone without an upper limit: stronger attacks were not run.
+                # A model attacked alone has no upper limit: stronger attacks were not run.
                 open_above = "no upper limit, for attacks with reference models were not run"
                 metric = replace(metric, high=1.0, method=f"{metric.method}; {open_above}")
             why = result.failed
@@ -490,9 +490,9 @@ def judged(
 
 
 def strongest(results: Mapping[str, AttackRates], fpr: float | None) -> str:
-    """The attack that `evidence.risk.risk_of` takes, of those whose self-checks passed.
+    """The attack that `evidence.risk.risk_of` takes among those whose self-checks passed.
 
-    The highest point estimate where none is left or no rate can be given: it decides nothing.
+    Where there is none, or no rate can be given, the highest point estimate, which decides nothing.
     """
     worst = risks.risk_of(judged(results, fpr), chance_of(fpr))
     if isinstance(worst, risks.Risk):
@@ -511,7 +511,7 @@ def strongest_metric(
     views: Mapping[str, Results] = MappingProxyType({}),
     family: int = 0,
 ) -> Measured:
-    """The worst of all attacks whose self-checks passed; see `evidence.risk.risk_of`."""
+    """The worst result among attacks that passed their self-checks; see `evidence.risk.risk_of`."""
     worst = risks.risk_of(judged(results, fpr, 1, views, family), chance_of(fpr))
     return worst if isinstance(worst, Refusal) else worst.estimate
 
@@ -522,22 +522,22 @@ def shown(
     views: Mapping[str, Results] = MappingProxyType({}),
     family: int = 0,
 ) -> Iterator[tuple[float | None, Estimate]]:
-    """What lies above chance, with limits that hold for every attack and quantity at once.
+    """Quantities shown above chance, with limits that hold for all attacks and quantities at once.
 
-    "Not shown above chance" may be said only where this is empty. Rates come before the AUC, which
-    has no FPR; the strictest first.
+    "Not shown above chance" is true only if this is empty. Rates come first, the strictest first,
+    then the AUC, which has no FPR.
     """
     rates = next(iter(results.values())).tpr
     quantities = [fpr for fpr, rate in sorted(rates.items()) if isinstance(rate, Estimate)]
     for fpr in (*quantities, None):
         listed = judged(results, fpr, among * (len(quantities) + 1), views, family)
-        found = risks.risk_of(listed, chance_of(fpr))
-        if isinstance(found, risks.Risk) and (found.estimate.low or 0.0) > chance_of(fpr):
-            yield fpr, found.estimate
+        risk = risks.risk_of(listed, chance_of(fpr))
+        if isinstance(risk, risks.Risk) and (risk.estimate.low or 0.0) > chance_of(fpr):
+            yield fpr, risk.estimate
 
 
 def _among(result: AttackRates, fpr: float | None, family: int) -> Measured:
-    """A metric with limits that hold together with those of `family` others (Bonferroni)."""
+    """A metric with limits that hold at once with those of `family` results (Bonferroni)."""
     metric = result.metric(fpr)
     if isinstance(metric, Refusal) or metric.value is None:
         return metric
@@ -550,7 +550,7 @@ def _among(result: AttackRates, fpr: float | None, family: int) -> Measured:
 def limits_of(
     metric: Estimate, fpr: float | None, spread: Spread, records: int, confidence: float
 ) -> Estimate:
-    """A TPR, or for None the AUC, with the limits of another spread or confidence."""
+    """Recompute the limits of a TPR (or of the AUC, if `fpr` is None) for another spread."""
     assert metric.value is not None
     if fpr is None:
         return symmetric_estimate(metric.value, spread, metric.n, confidence, "", 0.0, 1.0)
@@ -567,10 +567,10 @@ def risk_change(
 
     Negative = safer. Each side uses its own strongest attack.
     """
-    ours, theirs = after[strongest(after, fpr)], before[strongest(before, fpr)]
-    if ours.failed or theirs.failed or ours.replicates is theirs.replicates:
+    new, old = after[strongest(after, fpr)], before[strongest(before, fpr)]
+    if new.failed or old.failed or new.replicates is old.replicates:
         return None
-    change = paired(ours, theirs, fpr, confidence)
+    change = paired(new, old, fpr, confidence)
     return change if isinstance(change, Estimate) else None
 
 

@@ -57,16 +57,16 @@ def checked_records(features: ArrayLike, labels: ArrayLike) -> tuple[Array, Arra
 
     Raises InputError: other shapes, no records, no numbers, or NaN features.
     """
-    own, targets = np.asarray(features), np.asarray(labels)
-    if own.ndim < 2 or targets.shape != own.shape[:1] or not len(own):
+    table, targets = np.asarray(features), np.asarray(labels)
+    if table.ndim < 2 or targets.shape != table.shape[:1] or not len(table):
         raise InputError(
-            f"features have shape {own.shape} and labels {targets.shape}; they must be "
+            f"features have shape {table.shape} and labels {targets.shape}; they must be "
             "(records, ...) and (records,)."
         )
-    if own.dtype.kind not in "iuf" or targets.dtype.kind not in "iuf":
-        raise InputError(f"features are {own.dtype} and labels {targets.dtype}; give numbers.")
-    _no_nan("features", own)
-    return own, targets
+    if table.dtype.kind not in "iuf" or targets.dtype.kind not in "iuf":
+        raise InputError(f"features are {table.dtype} and labels {targets.dtype}; give numbers.")
+    _no_nan("features", table)
+    return table, targets
 
 
 def _random_label(
@@ -199,10 +199,10 @@ class Canaries:
 
         Returns: Features and labels of n records and of the canaries whose coin fell on IN.
         """
-        own, targets = checked_records(features, labels)
-        if own.shape[1:] != self.features.shape[1:] or own.dtype != self.features.dtype:
+        table, targets = checked_records(features, labels)
+        if table.shape[1:] != self.features.shape[1:] or table.dtype != self.features.dtype:
             raise InputError(
-                f"features are {own.dtype} {own.shape[1:]} a record, the canaries "
+                f"features are {table.dtype} {table.shape[1:]} a record, the canaries "
                 f"{self.features.dtype} {self.features.shape[1:]}; insert them into data like "
                 "those that they were planned for."
             )
@@ -211,7 +211,7 @@ class Canaries:
                 f"labels are {targets.dtype}, those of the canaries {self.labels.dtype}; use the "
                 "dtype of the plan."
             )
-        mixed = np.concatenate([own, self.features[self.inserted]])
+        mixed = np.concatenate([table, self.features[self.inserted]])
         with_labels = np.concatenate([targets, self.labels[self.inserted]])
         order = np.random.default_rng([self.seed, _SHUFFLE]).permutation(len(mixed))
         return mixed[order], with_labels[order]
@@ -235,16 +235,16 @@ class Canaries:
         Args:
             batches: features and labels of one epoch, as the training step gets them.
         """
-        own = zip(self.features, self.labels, strict=True)
+        pairs = zip(self.features, self.labels, strict=True)
         wanted, seen = (
-            {_record(*pair): at for at, pair in enumerate(own)},
+            {_record(*pair): place for place, pair in enumerate(pairs)},
             np.zeros(len(self), bool),
         )
         for features, labels in batches:
             rows = np.asarray(features).astype(self.features.dtype)
             marks = np.asarray(labels).astype(self.labels.dtype)
             there = (wanted.get(_record(*pair)) for pair in zip(rows, marks, strict=True))
-            seen[[at for at in there if at is not None]] = True
+            seen[[place for place in there if place is not None]] = True
         return {
             "plan": self.digest,
             "planted": int(self.inserted.sum()),
@@ -304,29 +304,29 @@ class Canaries:
                 [0, 1).
             NotMeasurable: too few canaries for any bound above 0.
         """
-        at = delta if delta is not None else claimed[1] if claimed is not None else 0.0
-        check_delta(at)
+        bound_delta = delta if delta is not None else claimed[1] if claimed is not None else 0.0
+        check_delta(bound_delta)
         decides = "gdp" if gdp else check_choice("form", form, FORMS[:2])
         # Without a delta above 0 the Gaussian form has no epsilon.
-        forms = FORMS if at > 0 else FORMS[:2]
+        forms = FORMS if bound_delta > 0 else FORMS[:2]
         if decides not in forms:
             raise InputError("gdp=True needs delta > 0: no Gaussian mechanism is (epsilon, 0)-DP.")
         bounds = {
-            each: one_run_bound(
+            name: one_run_bound(
                 scores,
                 self.inserted,
-                at,
+                bound_delta,
                 guesses=guesses,
                 confidence=confidence,
-                form=each,
+                form=name,
                 seed=self.seed,
             )
-            for each in forms
+            for name in forms
         }
         if claimed is None:
             return CanaryAudit(bounds, decides, None, f"{bounds[decides]}.", self.digest)
         how: Any = {"guesses": guesses, "confidence": confidence, "form": decides}
-        planted = score_plant(scores, self.inserted, at, seed=self.seed, **how)
+        planted = score_plant(scores, self.inserted, bound_delta, seed=self.seed, **how)
         doubt = self._unmet(scores, seen)
         doubt = doubt or blindness([planted], "epsilon-lower", claimed[0], math.inf)
         verdict, words = judged_claim(bounds[decides], *claimed, doubt, gdp)
@@ -339,8 +339,8 @@ class Canaries:
             "labels": np.ascontiguousarray(self.labels),
             "inserted": np.ascontiguousarray(self.inserted),
         }
-        told = {"kind": self.kind, "seed": self.seed, "digest": self.digest}
-        write_whole(Path(path), save(arrays, metadata=_header("canaries", told)))
+        metadata = {"kind": self.kind, "seed": self.seed, "digest": self.digest}
+        write_whole(Path(path), save(arrays, metadata=_header("canaries", metadata)))
 
     def save_scores(self, path: str | Path, scores: ArrayLike) -> None:
         """Write the scores of these canaries, with the plan's digest, as .safetensors."""
@@ -353,8 +353,8 @@ class Canaries:
 
         Raises InputError: the file is damaged, or its scores are of other canaries.
         """
-        arrays, told = _read(Path(path), "canary scores", ("scores",))
-        if told.get("digest") != self.digest:
+        arrays, metadata = _read(Path(path), "canary scores", ("scores",))
+        if metadata.get("digest") != self.digest:
             raise InputError(
                 f"{path} holds scores of other canaries; take the scores that were saved with "
                 "this plan, or the plan that they were saved with."
@@ -400,12 +400,12 @@ def plan_canaries(
     check_at_least("count", count, MIN_CANARIES)
     check_at_least("seed", seed, 0)
     rng = np.random.default_rng([seed, _CONTENT])
-    own, targets = checked_records(features, labels)
+    records, targets = checked_records(features, labels)
     check_choice("kind", kind, KINDS)
     if (kind == "given") != (given is not None):
         raise InputError('canaries of your own take kind="given" and given=(features, labels).')
     if given is not None:
-        planted, their_labels = _given(own, targets, count, given)
+        planted, their_labels = _given(records, targets, count, given)
     elif targets.dtype.kind not in "iu":
         raise InputError(
             f"labels are {targets.dtype}; kind={kind!r} needs integer class codes. For other "
@@ -413,7 +413,7 @@ def plan_canaries(
         )
     else:
         make = _random_label if kind == "random-label" else _unlike
-        planted, their_labels = make(own, targets, count, rng)
+        planted, their_labels = make(records, targets, count, rng)
     coins = np.random.default_rng([seed, _COINS]).random(count) < 0.5
     return Canaries(planted, their_labels, coins, kind, seed)
 
@@ -424,12 +424,12 @@ def load_canaries(path: str | Path) -> Canaries:
     Raises:
         InputError: the file is damaged, no plan, or its content is not what its digest says.
     """
-    arrays, told = _read(Path(path), "canaries", ("features", "labels", "inserted"))
+    arrays, metadata = _read(Path(path), "canaries", ("features", "labels", "inserted"))
     try:
-        plan = Canaries(**arrays, kind=str(told["kind"]), seed=int(told["seed"]))
+        plan = Canaries(**arrays, kind=str(metadata["kind"]), seed=int(metadata["seed"]))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path} is no plan of canaries: {error}. Save the plan again.") from error
-    if plan.digest != told.get("digest"):
+    if plan.digest != metadata.get("digest"):
         raise InputError(f"{path} was altered: its content is not what its digest says.")
     return plan
 
@@ -438,18 +438,18 @@ def _record(features: Array, label: Any) -> bytes:
     return np.ascontiguousarray(features).tobytes() + np.asarray(label).tobytes()
 
 
-def _header(what: str, told: dict[str, Any]) -> dict[str, str]:
+def _header(what: str, metadata: dict[str, Any]) -> dict[str, str]:
     # One entry: safetensors writes several in any order, and equal plans give equal bytes.
-    return {"lethe": json.dumps({"what": what, **told}, sort_keys=True)}
+    return {"lethe": json.dumps({"what": what, **metadata}, sort_keys=True)}
 
 
 def _read(path: Path, what: str, names: tuple[str, ...]) -> tuple[dict[str, Array], dict[str, Any]]:
     try:
         with safe_open(path, framework="numpy") as file:
-            told = json.loads((file.metadata() or {}).get("lethe", "{}"))
+            metadata = json.loads((file.metadata() or {}).get("lethe", "{}"))
             arrays = {name: file.get_tensor(name) for name in file.keys()}
     except (OSError, ValueError, SafetensorError) as error:
         raise InputError(f"{path} is not readable: {error}. Save it again.") from error
-    if told.get("what") != what or set(arrays) != set(names):
+    if metadata.get("what") != what or set(arrays) != set(names):
         raise InputError(f"{path} holds no {what}; take the file that Lethe wrote for them.")
-    return arrays, told
+    return arrays, metadata

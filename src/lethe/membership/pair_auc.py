@@ -114,7 +114,7 @@ def pair_auc(
     step = max(1, _BLOCK // max(len(score), 1))
     parts = [
         _block(np.asarray(score[:, s], np.float64), members[:, s], pair_of)
-        for s in (slice(at, at + step) for at in range(0, score.shape[1], step))
+        for s in (slice(start, start + step) for start in range(0, score.shape[1], step))
     ]
     if not parts:
         raise InputError("an AUC for each record needs at least one record, got 0.")
@@ -134,8 +134,8 @@ def _block(
     below = np.zeros_like(score)  # models of the other side that score less, ties half
     everyone = rankdata(top, axis=0)
     for side in (inside, outside):
-        own = rankdata(np.where(side, top, np.inf), axis=0)
-        below = np.where(side, everyone - own, below)
+        rank = rankdata(np.where(side, top, np.inf), axis=0)
+        below = np.where(side, everyone - rank, below)
     with np.errstate(invalid="ignore", divide="ignore"):
         auc = np.where(inside, below, 0.0).sum(axis=0) / (m * n)
         share = np.where(inside, (below / n - auc) / m, 0.0)
@@ -207,7 +207,7 @@ def models_to_tell(true: float, tested: float, effect: float, level: float, chan
     def enough(models: int) -> bool:
         side = models / 2
         tests, truth = (
-            float(np.sqrt(effect * base_variance(at, side, side))) for at in (tested, true)
+            float(np.sqrt(effect * base_variance(area, side, side))) for area in (tested, true)
         )
         quantile = float(stdtrit(max(side - 1, 1), 1 - level))
         return quantile * tests + float(ndtri(chance)) * truth <= abs(true - tested)

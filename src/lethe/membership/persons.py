@@ -145,7 +145,7 @@ def person_level(
     targets = Shadows(
         added.scores[attack].astype(np.float32), added.members, np.arange(len(people)).astype(str)
     )
-    found = measure_scores(
+    results = measure_scores(
         targets,
         [attack],
         lambda name: np.asarray(added.scores[name], np.float64),
@@ -155,4 +155,4 @@ def person_level(
         seed,
     )[attack]
     several, most = int((sizes > 1).sum()), int(sizes.max())
-    return Persons(attack, len(sizes), several, most, found.auc, found.tpr)
+    return Persons(attack, len(sizes), several, most, results.auc, results.tpr)

@@ -72,9 +72,9 @@ class Cost:
 
     def disk(self, models: int, further: int = 0) -> int:
         """Bytes of the shards of the plain models and of so many further candidates."""
-        each = models * (self.model_bytes - self.stop_bytes)
-        each += -(-models // self.width) * self.chunk_bytes
-        return (1 + further) * each + models * self.stop_bytes
+        size = models * (self.model_bytes - self.stop_bytes)
+        size += -(-models // self.width) * self.chunk_bytes
+        return (1 + further) * size + models * self.stop_bytes
 
     def train(self, models: int) -> float | None:
         """Wall seconds to train so many models; whole chunks, spread over the workers."""
@@ -232,7 +232,7 @@ def plan_of_estimate(
         tuple((models, tuple(end.limits(models) for end in ends)) for models in _GRID[1:]),
         (
             *dict.fromkeys(end.settle(rule) for rule in rules for end in ends),
-            *(answer(ends[1], one) for one in check_asked(None, precision)),
+            *(answer(ends[1], goal) for goal in check_asked(None, precision)),
         ),
     )
 
@@ -259,12 +259,12 @@ class Plan:
         least 64, from which on LiRA gives each record its own variance; or what a precision that
         was asked for takes.
         """
-        wanted = [one.sure or one.models for one in self.answers]
+        wanted = [reply.sure or reply.models for reply in self.answers]
         if known := [models for models in wanted if models is not None]:
             return max(known), "what the precision takes"
         rows = [row for row in self.rows if row.models >= _ENOUGH]
         for row, more in zip(rows, rows[1:], strict=False):
-            fpr = next((at for at in RATES if isinstance(row.widths[at], Width)), None)
+            fpr = next((rate for rate in RATES if isinstance(row.widths[rate], Width)), None)
             if fpr is None:
                 return row.models, "no rate is resolved with these records"
             now, then = row.widths[fpr], more.widths[fpr]
@@ -320,9 +320,9 @@ def plan(
     >>> found.recommended()[0] >= 64
     True
     """
-    asked = check_asked(pilot, precision)
+    wanted = check_asked(pilot, precision)
     # As rules of the audit, so that the rates they name are measured.
-    wide = replace(settings, rule=(*settings.rule, *(str(one.rule) for one in asked)))
+    wide = replace(settings, rule=(*settings.rule, *(str(goal.rule) for goal in wanted)))
     built, _ = build_candidates(settings, recipe)
     trained = sum(not isinstance(mitigation, EarlyStopping) for mitigation in built)
     how = show or Silent(), workers or default_workers(), check_models(pilot)
@@ -332,7 +332,7 @@ def plan(
     sizes = sorted({*_GRID, settings.models})
 
     def row(models: int) -> Row:
-        one = cost.train(models)
+        train = cost.train(models)
         # Comparing the stops takes about as long as measuring a candidate.
         score = cost.scoring * models / shadows.models * (2 * len(built) - trained)
         # Per cell: signal, membership and correctness of each candidate; scores of three attacks.
@@ -341,8 +341,8 @@ def plan(
         there = cost.worker_bytes and cost.worker_bytes * cost.workers
         return Row(
             models,
-            one,
-            None if one is None else one * trained + score,
+            train,
+            None if train is None else train * trained + score,
             cost.disk(models, trained - 1),
             there and there + here,
             {fpr: widths.of(Rule("tpr", fpr, 1.0, True), models) for fpr in RATES},
@@ -356,7 +356,7 @@ def plan(
         len(built),
         cost,
         tuple(row(models) for models in sizes),
-        tuple(answer(widths, one) for one in asked),
+        tuple(answer(widths, goal) for goal in wanted),
         tuple(_notes(measured, settings, cost)),
     )
 
@@ -367,13 +367,13 @@ def check_asked(pilot: int | None, precision: Sequence[str]) -> list[Precision]:
     Raises InputError: a pilot of fewer than 8, or a precision of a metric that cannot be foreseen.
     """
     check_at_least("pilot", PILOT if pilot is None else pilot, MINIMUM_PILOT)
-    asked = [parse_precision(text) for text in precision]
-    for one in asked:
-        if one.rule.metric not in ("tpr", "tau", "auc"):
+    listed = [parse_precision(text) for text in precision]
+    for goal in listed:
+        if goal.rule.metric not in ("tpr", "tau", "auc"):
             raise InputError(
-                f"{str(one)!r}: a plan foresees the widths of tpr, tau and auc; ask for one."
+                f"{str(goal)!r}: a plan foresees the widths of tpr, tau and auc; ask for one."
             )
-    return asked
+    return listed
 
 
 def _notes(measured: Measurement, settings: AuditSettings, cost: Cost) -> list[str]:

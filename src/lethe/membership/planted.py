@@ -41,7 +41,7 @@ _DRAWS = 100  # of the bootstrap: a plant needs limits, not their second digit
 
 
 def exchanged(shadows: Shadows, seed: int) -> Shadows:
-    """The same models with a membership that their answers know nothing of.
+    """Exchange membership at random, so that answers do not depend on it.
 
     Within each complementary pair a coin for every record decides which model is said to have
     trained on it, where the two differ; without pairs a record's membership is shuffled over the
@@ -67,7 +67,7 @@ def exchanged(shadows: Shadows, seed: int) -> Shadows:
 
 
 def part_of(shadows: Shadows, seed: int, most: int) -> Shadows:
-    """So many records, of whole persons, that scoring them again and again takes little time.
+    """A sample of records, of whole persons, that is quick to score repeatedly.
 
     Args:
         most: cells to keep of small audits; of large ones 1/32, and never below 200 records.
@@ -83,7 +83,7 @@ def part_of(shadows: Shadows, seed: int, most: int) -> Shadows:
 
 
 class Values:
-    """The values that models give records they did not train on, to draw from.
+    """Draws values that models give to records outside their training set.
 
     A record keeps its own level and spread (of one model alone: those of its class); each model
     keeps its level, its scale and whatever moves many records together, so that an attack which
@@ -175,7 +175,7 @@ def _shared(table: Float) -> Float:
 
 
 def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Shadows, Float]:
-    """The models with a planted leak, and how surely each answer gives its membership away.
+    """Plant a leak; returns the models, and how surely each answer reveals membership.
 
     Args:
         shadows: the models that carry the leak, references or targets.
@@ -195,17 +195,17 @@ def twin(shadows: Shadows, values: Values, chosen: Float, seed: int) -> tuple[Sh
     queries = None
     if shadows.queries is not None:
         queries = shadows.queries + (moved - shadows.signals)[:, :, None]
-    made = replace(shadows, signals=moved, queries=queries)
+    copy = replace(shadows, signals=moved, queries=queries)
     if correct is not None:
-        made = replace(made, correct=correct)
+        copy = replace(copy, correct=correct)
     if shadows.alone:  # equal answers of the model, whatever the record
-        return made, _mean_over_ties(rank.T, moved.T).T
-    return made, _mean_over_ties(rank, moved)
+        return copy, _mean_over_ties(rank.T, moved.T).T
+    return copy, _mean_over_ties(rank, moved)
 
 
 def _mean_over_ties(rank: Float, value: NDArray[np.float32]) -> Float:
-    """(T, N) mean rank of the answers that equal an answer, record by record."""
-    found = np.empty(rank.shape)
+    """(T, N) mean rank of all answers equal to each answer, by record."""
+    means = np.empty(rank.shape)
     order = np.argsort(value, axis=0, kind="stable")
     ordered = np.take_along_axis(value, order, 0)
     fresh = np.ones(value.shape, bool)
@@ -214,8 +214,8 @@ def _mean_over_ties(rank: Float, value: NDArray[np.float32]) -> Float:
     ranks = np.take_along_axis(rank, order, 0)
     size = np.bincount(group.ravel())
     mean = np.bincount(group.ravel(), ranks.ravel()) / size
-    np.put_along_axis(found, order, mean[group], 0)
-    return found
+    np.put_along_axis(means, order, mean[group], 0)
+    return means
 
 
 def leaks(
@@ -245,7 +245,7 @@ def plants(
     variance: str = "auto",
     seed: int = 0,
 ) -> list[Plant]:
-    """Leaks of known sizes in the audit's own values, with what its attacks measure on them.
+    """Plant leaks of known sizes into the audit's own values, and measure its attacks on them.
 
     Args:
         shadows: the reference models.
@@ -266,7 +266,7 @@ def plants(
         attacked = targets.of_records(np.flatnonzero(np.isin(targets.ids, part.ids)))
     values, level = Values(part), family_confidence(confidence, family)
     order = np.random.default_rng([seed, 37]).permutation(part.records)
-    found, meter = [], None
+    listed, meter = [], None
     for place, (kind, chosen) in enumerate(leaks(part.records, order, ODDS, SHARES)):
         models, oracle = twin(part, values, chosen, seed)
         victims = models
@@ -291,8 +291,8 @@ def plants(
             carriers = exposed.all_models.t[chosen > 1]
             carriers = carriers[np.isfinite(carriers)]
             leak["top-t"] = float(carriers.mean()) if len(carriers) else 0.0
-        found.append(Plant(kind, leak, best))
-    return found
+        listed.append(Plant(kind, leak, best))
+    return listed
 
 
 def keep_strongest(best: dict[str, Estimate], read: AttackRates) -> None:
@@ -308,10 +308,10 @@ def keep_strongest(best: dict[str, Estimate], read: AttackRates) -> None:
 def _sizes(
     shadows: Shadows, scored: NDArray[np.bool_], oracle: Float, read: dict[str, Estimate]
 ) -> dict[str, float]:
-    """What an attacker who knows the values of every record would reach, by quantity."""
+    """Result of an attacker who knows the values of every record, by quantity."""
     curve = roc(shadows.members[scored], oracle[scored])
-    found = {"auc": auc_of(curve)}
+    sizes = {"auc": auc_of(curve)}
     for quantity in read:
         if quantity.startswith("tpr@"):
-            found[quantity] = rate_at(curve, float(quantity.removeprefix("tpr@"))).tpr
-    return found
+            sizes[quantity] = rate_at(curve, float(quantity.removeprefix("tpr@"))).tpr
+    return sizes

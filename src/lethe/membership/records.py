@@ -33,7 +33,7 @@ Float = NDArray[np.float64]
 
 
 def holm_levels(p: Float, level: float) -> tuple[NDArray[np.bool_], Float]:
-    """Step-down test of many hypotheses (Holm 1979), and the level that each one was tested at.
+    """Step-down test of many hypotheses (Holm 1979), with the level of each test.
 
     Guarantee: the chance of rejecting any true hypothesis is at most `level`.
     Assumes: each p is valid by itself; nothing about their dependence.
@@ -87,20 +87,20 @@ def discoveries(p: Float, rate: float = 0.05) -> NDArray[np.bool_]:
     [True, False, False]
     """
     check_between("rate", rate, 0, 1, open_low=True, open_high=True)
-    found = np.zeros(len(p), bool)
+    flags = np.zeros(len(p), bool)
     known = np.flatnonzero(np.isfinite(p))
     if len(known) == 0:
-        return found
+        return flags
     places = np.arange(1, len(known) + 1)
     order = known[np.argsort(p[known], kind="stable")]
     passed = np.flatnonzero(p[order] <= rate * places / len(known))
     if len(passed):
-        found[order[: passed[-1] + 1]] = True
-    return found
+        flags[order[: passed[-1] + 1]] = True
+    return flags
 
 
 def newly_exposed(after: Vulnerability, before: Vulnerability, rows: NDArray[np.intp]) -> int:
-    """How many of some records became more exposed, false discoveries held at 5 %.
+    """Number of records that became more exposed, at a false discovery rate of 5 %.
 
     One-sided tests with standard errors taken as independent (cautious: the two share their
     splits).
@@ -122,7 +122,7 @@ _MOST_COMPARED = 20_000
 
 @dataclass(frozen=True)
 class Surroundings:
-    """Where each record stands among the others.
+    """The surroundings of each record among the others.
 
     Attributes:
         own: (N,) distance to the nearest other record of its class, in standardised features;
@@ -167,13 +167,13 @@ def surroundings(
     kept = np.arange(len(points))
     if len(points) > MOST_REFERENCES:
         kept = np.sort(np.random.default_rng([seed, 12]).permutation(kept)[:MOST_REFERENCES])
-    own, other = np.full(len(points), np.inf), np.full(len(points), np.inf)
+    near, other = np.full(len(points), np.inf), np.full(len(points), np.inf)
     for code in range(int(classes.max()) + 1):
         rows = kept[classes[kept] == code]
         if len(rows) == 0:
             continue
         inside = np.flatnonzero(classes == code)
-        own[inside] = _nearest(points, inside, points, rows)
+        near[inside] = _nearest(points, inside, points, rows)
         if several:
             outside = np.flatnonzero(classes != code)
             other[outside] = np.minimum(other[outside], _nearest(points, outside, points, rows))
@@ -184,11 +184,11 @@ def surroundings(
         codes = np.unique(labels, return_inverse=True)[1].astype(float)
         np.minimum.at(low, same, codes)
         np.maximum.at(high, same, codes)
-    nearest = np.minimum(own, other)
+    nearest = np.minimum(near, other)
     apart = nearest[np.isfinite(nearest) & (nearest > 0)]
     usual = float(np.median(apart)) if len(apart) else 0.0
     return Surroundings(
-        np.where(np.isfinite(own), own, np.nan),
+        np.where(np.isfinite(near), near, np.nan),
         np.where(np.isfinite(other), other, np.nan),
         twins.astype(np.intp),
         (low < high)[same],
@@ -212,21 +212,21 @@ def _points(flat: NDArray[np.floating]) -> NDArray[np.float32]:
 
 def _nearest(
     points: NDArray[np.float32],
-    asked: NDArray[np.intp],
+    records: NDArray[np.intp],
     table: NDArray[np.float32],
     rows: NDArray[np.intp],
 ) -> Float:
-    """(len(asked),) distance of each asked record to the nearest of `rows` that is not itself."""
+    """(len(records),) distance of each record to the nearest of `rows` that is not itself."""
     from sklearn.neighbors import NearestNeighbors
 
     count = min(2, len(rows))
     search = NearestNeighbors(n_neighbors=count).fit(table[rows])
-    distance, place = np.empty((len(asked), count)), np.empty((len(asked), count), np.intp)
+    distance, place = np.empty((len(records), count)), np.empty((len(records), count), np.intp)
     step = max(1, _CELLS // len(rows))
-    for at in range(0, len(asked), step):
-        part = slice(at, at + step)
-        distance[part], place[part] = search.kneighbors(points[asked[part]])
-    itself = rows[place] == asked[:, None]
+    for start in range(0, len(records), step):
+        part = slice(start, start + step)
+        distance[part], place[part] = search.kneighbors(points[records[part]])
+    itself = rows[place] == records[:, None]
     # With twins the record itself may come second or not at all; then the first is a twin.
     return np.asarray(np.where(itself, np.inf, distance).min(axis=1))
 
@@ -275,7 +275,7 @@ Columns = dict[str, NDArray[Any]]
 def record_table(
     shadows: Shadows, scores: Mapping[str, Float], around: Surroundings | None = None
 ) -> Columns:
-    """What is known of each record beside its exposure, as columns of N entries in its order.
+    """Facts on each record beside its exposure, as columns of N entries in record order.
 
     Args:
         scores: for each attack (K, N), NaN where not scored, see `scoring.score`.
@@ -333,7 +333,7 @@ def flags(
     members: NDArray[np.bool_],
     pairs: NDArray[np.integer],
 ) -> Columns:
-    """Which attacks tell a record's members from non-members better than chance.
+    """Attacks that recognise the membership of each record better than chance.
 
     The AUC of each record's scores over the target models is tested one-sidedly against 0.5 (see
     `pair_auc`). An attack flags at a false discovery rate of 5 %; `flagged` does so over the
@@ -364,7 +364,7 @@ def flags(
 
 
 def reasons(shadows: Shadows, around: Surroundings | None = None) -> Columns:
-    """What sets a record apart, in numbers and in words.
+    """Possible reasons for the exposure of each record, in numbers and in words.
 
     A reason is a coincidence of the kind that often goes with exposure, not a proven cause.
 
@@ -464,5 +464,5 @@ def write_records(
 
 
 def _plain(value: np.generic) -> Any:
-    """No NaN in a table that other programs read: an empty cell instead."""
+    """Replace NaN by an empty cell, for other programs that read the table."""
     return None if isinstance(value, np.floating) and not np.isfinite(value) else value.item()

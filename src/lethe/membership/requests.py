@@ -142,8 +142,8 @@ def sheet(name: str, one: Verdict, found: Forgotten, candidate: str, task: str |
         f'<tr><th scope="row">{html.escape(head)}</th><td>{html.escape(text)}</td></tr>'
         for head, text in rows
     )
-    told = {DISTINGUISHABLE: "Distinguishable", NOT: "Not distinguishable"}
-    title = told.get(one.verdict, INCONCLUSIVE.capitalize())
+    titles = {DISTINGUISHABLE: "Distinguishable", NOT: "Not distinguishable"}
+    title = titles.get(one.verdict, INCONCLUSIVE.capitalize())
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -219,21 +219,21 @@ def read_names(
     kinds = {name: "person" for name in (*_PERSON, group) if name} | {"id": "either"}
     if id_column is not None and id_column != group:
         kinds.setdefault(id_column, "record")
-    found = [name for name in kinds if name in columns]
+    matches = [name for name in kinds if name in columns]
     wanted = ", ".join(repr(name) for name in sorted(kinds))
-    if len(found) != 1:
-        what = "none" if not found else ", ".join(map(repr, found))
+    if len(matches) != 1:
+        what = "none" if not matches else ", ".join(map(repr, matches))
         raise InputError(f"{path} must have exactly one of the columns {wanted}, it has {what}.")
-    column = columns[found[0]]
+    column = columns[matches[0]]
     if column.ndim != 1 or len(column) == 0:
-        raise InputError(f"{path}: column {found[0]!r} must hold one name a line, at least one.")
+        raise InputError(f"{path}: column {matches[0]!r} must hold one name a line, at least one.")
     gaps = missing(column)
     if gaps.any():
         raise InputError(
-            f"{path}: {found[0]!r} is empty in {int(gaps.sum())} lines, the first is "
+            f"{path}: {matches[0]!r} is empty in {int(gaps.sum())} lines, the first is "
             f"line {int(np.argmax(gaps)) + 2}. Fill it or remove the line."
         )
-    return as_text(column).tolist(), kinds[found[0]]
+    return as_text(column).tolist(), kinds[matches[0]]
 
 
 def find_people(
@@ -258,7 +258,7 @@ def find_people(
     Raises InputError: a name is not in the audit, means a record and another person as well, or was
         held out of all training.
     """
-    rows_of_record = {str(name): at for at, name in enumerate(ids)} if kind != "person" else {}
+    rows_of_record = {str(name): row for row, name in enumerate(ids)} if kind != "person" else {}
     rows_of_person: dict[str, NDArray[np.intp]] = {}
     person_of: NDArray[np.intp] | None = None
     whole: list[NDArray[np.intp]] = []
@@ -275,12 +275,12 @@ def find_people(
         )
     place = np.cumsum(pool) - 1
     unknown, unclear, outside = [], [], []
-    found: dict[int, Request] = {}
+    requests: dict[int, Request] = {}
     for line, name in enumerate(names):
-        rows, at = rows_of_person.get(name), rows_of_record.get(name)
+        rows, row = rows_of_person.get(name), rows_of_record.get(name)
         behind = None
-        if at is not None:
-            behind = np.array([at]) if person_of is None else whole[int(person_of[at])]
+        if row is not None:
+            behind = np.array([row]) if person_of is None else whole[int(person_of[row])]
         if rows is None and behind is None:
             unknown.append(line)
             continue
@@ -292,7 +292,7 @@ def find_people(
         if not pool[taken].all():
             outside.append(line)
             continue
-        found.setdefault(int(taken[0]), Request(name, place[taken].astype(np.intp)))
+        requests.setdefault(int(taken[0]), Request(name, place[taken].astype(np.intp)))
     for lines, words in (
         (unknown, "not in the audit. Remove them, and tell them that no record was found"),
         (unclear, "both a record's name and another person's. Name the column 'person'"),
@@ -300,11 +300,11 @@ def find_people(
     ):
         if lines:
             raise InputError(f"{where}: {_lines(lines)} {words}.")
-    return Requests(tuple(found.values()), len(names) - len(found))
+    return Requests(tuple(requests.values()), len(names) - len(requests))
 
 
-def _lines(at: list[int]) -> str:
+def _lines(lines: list[int]) -> str:
     """Lines as an editor counts them, the header being the first."""
-    shown = ", ".join(str(one + 2) for one in at[:12])
-    more = f" and {len(at) - 12} more" if len(at) > 12 else ""
-    return f"line {shown} is" if len(at) == 1 else f"lines {shown}{more} are"
+    shown = ", ".join(str(line + 2) for line in lines[:12])
+    more = f" and {len(lines) - 12} more" if len(lines) > 12 else ""
+    return f"line {shown} is" if len(lines) == 1 else f"lines {shown}{more} are"

@@ -53,7 +53,7 @@ Bool = NDArray[np.bool_]
 
 
 def columns_of(data: Dataset, spec: Spec) -> dict[str, NDArray[Any]]:
-    """What the risk is reported by: the class, and the columns that were asked for."""
+    """Columns that the risk is reported by: the class, and the requested columns."""
     columns: dict[str, NDArray[Any]] = {}
     if data.classes:
         columns["class"] = np.array(data.classes)[data.labels.astype(np.int64)][spec.pool]
@@ -112,7 +112,7 @@ def slice_metrics(
         rest = _Part(score, members, pairs, everyone, ~rows, seed)
         rates = part.rates(fpr, joint)
         difference, p = _difference(rates, rest.rates(fpr, joint))
-        found = Slice(
+        result = Slice(
             name,
             count,
             rates.auc,
@@ -123,7 +123,7 @@ def slice_metrics(
             difference,
             None,
         )
-        return found, p
+        return result, p
 
     with ThreadPoolExecutor(default_workers()) as pool:
         found, raw = zip(*pool.map(measured, range(len(names))), strict=True)
@@ -155,7 +155,7 @@ def _cut(
 
 
 class _Part:
-    """The scores of some records, and their bootstrap."""
+    """Scores of some records, and their bootstrap."""
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ def who_bears(
     if not columns:
         return []
     scores, fpr = score(shadows, (attack,), variance, seed)[attack], fpr or 0.1
-    found = []
+    listed = []
     for name, values in columns.items():
         try:
             cut = slice_metrics(
@@ -290,11 +290,11 @@ def who_bears(
                 seed,
             )
         except (InputError, NotMeasurable) as error:
-            found.append(SlicesBy(name, attack, fpr, refused=str(error)))
+            listed.append(SlicesBy(name, attack, fpr, refused=str(error)))
             continue
-        ordered = tuple(sorted(cut, key=lambda one: by_number(one.name)))
-        found.append(SlicesBy(name, attack, fpr, ordered))
-    return found
+        ordered = tuple(sorted(cut, key=lambda group: by_number(group.name)))
+        listed.append(SlicesBy(name, attack, fpr, ordered))
+    return listed
 
 
 @on_one_thread
@@ -307,7 +307,7 @@ def group_evidence(
     variance: str = "auto",
     seed: int = 0,
 ) -> dict[str, Measured]:
-    """What rules on groups judge: the worst of all attacks, each with a threshold of the group.
+    """Evidence of rules on groups: the worst attack, each with a threshold of the group.
 
     Limits hold for all attacks, and for ``every`` for all groups of the column, at once.
 
@@ -320,7 +320,7 @@ def group_evidence(
     Raises InputError: an unknown column or group.
     """
     scores: dict[str, Float] = {}
-    found: dict[str, Measured] = {}
+    evidence: dict[str, Measured] = {}
     for rule in (rule for rule in rules if rule.group):
         column, names = groups_of(rule, columns)
         listed = [results[name] for name in results if not results[name].failed]
@@ -341,16 +341,16 @@ def group_evidence(
                     if isinstance(estimate, Estimate):
                         estimate = replace(estimate, confidence=confidence)
                 if isinstance(estimate, Refusal):  # one group that is not measured leaves all open
-                    found[rule.quantity] = Refusal(f"{rule.group}: {estimate.reason}")
+                    evidence[rule.quantity] = Refusal(f"{rule.group}: {estimate.reason}")
                 worst.append(
                     risks.AttackResult(
                         name, estimate, view=group, valid=not rates.failed, why=rates.failed
                     )
                 )
         risk = risks.risk_of(worst, 0.5 if rule.fpr is None else rule.fpr)
-        if rule.quantity not in found:
-            found[rule.quantity] = risk if isinstance(risk, Refusal) else risk.estimate
-    return found
+        if rule.quantity not in evidence:
+            evidence[rule.quantity] = risk if isinstance(risk, Refusal) else risk.estimate
+    return evidence
 
 
 def check_groups(rules: Sequence[Rule], columns: Mapping[str, NDArray[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""What lies in a model file itself, found without an attack: rows, leaves, words of one person."""
+"""Data of people stored in a model file, which needs no attack: rows, leaves, rare words."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lethe.training.recipe import SklearnRecipe, TorchRecipe, take
 from lethe.training.users_code import build_module, seeded, users_code
 
 FEW = 5
-"""People below which a leaf of a tree speaks about persons rather than about a group."""
+"""Fewest people in a leaf of a tree for it to describe a group rather than persons."""
 _ROWS = (
     *("_fit_X", "support_vectors_", "X_train_", "X_fit_", "_X_fit", "X_", "training_data_"),
     "_x_scores",
@@ -29,16 +29,16 @@ _ROWS = (
 _WRAPPED = ("best_estimator_", "estimator_", "regressor_")
 _DEPTH, _OBJECTS, _CELLS = 20, 200_000, 10**8
 _SAMPLE = 500
-"""Records that a training function is given, to look at what its model keeps of them."""
+"""Records that a training function gets here, to see what its model keeps of them."""
 
 
 def stored_by(spec: Spec) -> list[InputCheck]:
-    """What a model that the audit's recipe trains keeps of its training; see `stored`.
+    """Check what a model trained by the audit's recipe stores of its training data; see `stored`.
 
-    An estimator is fitted once more, on all records that can be members. A torch module is looked
-    at as it is built: training changes its numbers and adds none. Of a training function one model
-    of 500 records is made, and the estimators and modules that it answers from are opened; of the
-    adapters for Lightning and transformers none is.
+    Fits an estimator once more, on all records that can be members. Inspects a torch module as
+    built, since training changes its numbers and adds none. Trains one model of 500 records by a
+    training function and inspects the estimators and modules behind its predictions. Does not
+    inspect the adapters for Lightning and transformers.
 
     Guarantee: as `stored`, of estimators.
     Assumes: the release is made by this recipe.
@@ -72,22 +72,22 @@ def _is_model(part: Any) -> bool:
 def stored(
     model: Any, inputs: Any, members: NDArray[np.bool_], people: NDArray[Any]
 ) -> Iterator[InputCheck]:
-    """What a fitted model keeps of its training, the gravest first.
+    """Check what a fitted model stores of its training data, the gravest first.
 
-    Rows are those of nearest neighbours, support vectors, kernels, Gaussian processes and search
+    Finds the rows of nearest neighbours, support vectors, kernels, Gaussian processes and search
     trees, and any other table in the model that holds training rows exactly, as the model or one
-    of its steps saw them. A function that answers is asked, not opened: hand over
-    `model.predict_proba` where the file stays at home.
+    of its steps saw them. Functions are not inspected: pass `model.predict_proba` if the model
+    file will not be released.
 
     Guarantee: A model that keeps training rows under one of the names above, or of tables whose
         rows equal records of X, passes a rule only where this check is waived by name.
-    Assumes: nothing about rows that a model keeps encoded, compressed or in memory of another
-        process, that five or more records share, or beyond the first 10^8 numbers of a table.
+    Assumes: nothing about rows that are encoded, compressed, in the memory of another process,
+        shared by five or more records, or beyond the first 10^8 numbers of a table.
 
     Args:
         model: fitted; an estimator, pipeline or torch module.
         inputs: (N, ...) records as the model takes them.
-        members: (N,) the records that it was trained on.
+        members: (N,) whether the model was trained on each record.
         people: (N,) the person of each record.
     """
     if callable(model) and not any(hasattr(model, name) for name in ("predict", "state_dict")):
@@ -106,7 +106,7 @@ def stored(
 
 
 def _rows_and_leaves(parts: Sequence[tuple[str, Any]], seen: Iterable[Any]) -> Iterator[InputCheck]:
-    """Rows and small leaves among the parts of a model; `seen` are its records, step by step."""
+    """Check the parts of a model for rows and small leaves; `seen` holds its records by step."""
     rows = [f"{count:,} rows in {name}" for name, count in _row_tables(parts, seen)]
     if rows:
         yield InputCheck(
@@ -131,9 +131,9 @@ def _rows_and_leaves(parts: Sequence[tuple[str, Any]], seen: Iterable[Any]) -> I
 
 
 def _parts(model: Any) -> Iterator[tuple[str, Any]]:
-    """The model and all that it holds, the least deep first."""
+    """Name and value of the model and of everything in it, breadth first."""
     waiting: deque[tuple[str, Any, int]] = deque([(type(model).__name__, model, 0)])
-    seen: dict[int, Any] = {}  # held, or the id of a table made on the way would be used again
+    seen: dict[int, Any] = {}  # keeps temporary tables alive, so that no id is reused
     while waiting and len(seen) < _OBJECTS:
         name, part, depth = waiting.popleft()
         if hasattr(part, "detach"):
@@ -150,7 +150,7 @@ def _parts(model: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _inside(part: Any) -> Mapping[str, Any]:
-    """What a part holds, by name."""
+    """The attributes or items of a part, by name."""
     if isinstance(part, Mapping):
         return {str(key): value for key, value in part.items()}
     if isinstance(part, list | tuple | set) or getattr(part, "dtype", "") == "O":
@@ -167,7 +167,7 @@ def _inside(part: Any) -> Mapping[str, Any]:
 
 
 def _row_tables(parts: Iterable[tuple[str, Any]], seen: Iterable[Any]) -> Iterator[tuple[str, int]]:
-    """Tables in a model and how many rows they hold: by scikit-learn's names, or equal records."""
+    """Names of tables that hold training rows, by name in scikit-learn or by value, with counts."""
     known: set[Any] = set()
     for records in {id(records): records for records in seen}.values():
         counts = Counter(_rows(records))
@@ -182,9 +182,9 @@ def _row_tables(parts: Iterable[tuple[str, Any]], seen: Iterable[Any]) -> Iterat
 
 
 def _rows(table: Any) -> list[Any]:
-    """Rows of a table of two or more columns, such that equal rows are equal; 0 if all cells are.
+    """Hashable rows of a table of two or more columns; 0 for a row whose cells are all equal.
 
-    Vectors of one length in a list or a mapping are a table too.
+    A list or a mapping of vectors of equal length counts as a table.
     """
     table = list(table.values()) if isinstance(table, Mapping) else table
     if isinstance(table, list | tuple):
@@ -209,7 +209,7 @@ def _rows(table: Any) -> list[Any]:
 
 
 def _leaves(part: Any) -> Iterator[float]:
-    """Training records behind each leaf of a tree of scikit-learn."""
+    """Number of training records in each leaf of a scikit-learn tree."""
     if hasattr(part, "n_node_samples") and hasattr(part, "children_left"):
         yield from part.n_node_samples[part.children_left == -1].tolist()
     elif type(part).__name__ == "TreePredictor":
@@ -219,7 +219,7 @@ def _leaves(part: Any) -> Iterator[float]:
 def _single(
     model: Any, steps: Iterable[tuple[Any, Any]], inputs: Any, people: NDArray[Any]
 ) -> Iterator[str]:
-    """Words, categories and embedding rows that one person of the training alone uses."""
+    """Words, categories and embedding rows that a single training person uses."""
     for part, records in steps:
         name = type(part).__name__
         if hasattr(part, "vocabulary_") and hasattr(part, "transform"):
@@ -238,7 +238,7 @@ def _single(
 
 
 def _of_one(entries: NDArray[Any], people: NDArray[Any]) -> int:
-    """How many entries belong to one person alone."""
+    """Number of distinct entries that belong to a single person."""
     code = np.unique(entries, return_inverse=True)[1]
     person = np.unique(people, return_inverse=True)[1]
     pairs = np.unique(np.stack([code, person], axis=1), axis=0)
@@ -246,7 +246,7 @@ def _of_one(entries: NDArray[Any], people: NDArray[Any]) -> int:
 
 
 def _steps(model: Any, inputs: Any) -> Iterator[tuple[Any, Any]]:
-    """Each fitted part of pipelines, column transformers and wrappers, with what it is given."""
+    """Each fitted part of pipelines, column transformers and wrappers, with its input."""
     if isinstance(getattr(model, "steps", None), list):
         for _, step in model.steps:
             yield from _steps(step, inputs)
@@ -263,19 +263,19 @@ def _steps(model: Any, inputs: Any) -> Iterator[tuple[Any, Any]]:
         wrapped += [part.estimator for part in getattr(model, "calibrated_classifiers_", ())]
         wrapped += [getattr(model, name, None) for name in _WRAPPED]
         for part in filter(_is_model, wrapped):
-            # Of some columns, or of more than the records have, the part sees other records.
+            # With another number of columns the part was fitted on other records.
             if getattr(part, "n_features_in_", None) in (None, np.shape(inputs)[-1]):
                 yield from _steps(part, inputs)
 
 
 def _embedded(model: Any, inputs: Any, people: NDArray[Any]) -> Iterator[str]:
-    """Rows of embeddings that records of one person alone look up."""
+    """Rows of embeddings that only records of a single person look up."""
     import torch
 
     used: dict[str, Any] = {}
     hooks = [
         part.register_forward_pre_hook(
-            lambda _, given, name=name: used.update({name: given[0].reshape(len(people), -1)})
+            lambda _, args, name=name: used.update({name: args[0].reshape(len(people), -1)})
         )
         for name, part in model.named_modules()
         if isinstance(part, torch.nn.Embedding)

@@ -36,11 +36,11 @@ def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> F1
     Returns: None where predictions were not kept or nothing is held out.
     """
     shadows, before = shadows.judged, None if before is None else before.judged
-    found, truth = shadows.population_predicted, shadows.population_labels
-    if found is None or truth is None or shadows.labels is None or not len(truth):
+    predicted, truth = shadows.population_predicted, shadows.population_labels
+    if predicted is None or truth is None or shadows.labels is None or not len(truth):
         return None
     labels, inside = truth.astype(np.int64), shadows.labels.astype(np.int64)
-    classes = 1 + int(max(labels.max(), inside.max(), found.max()))
+    classes = 1 + int(max(labels.max(), inside.max(), predicted.max()))
     size = np.bincount(np.concatenate([labels, inside]), minlength=classes)
     held = np.bincount(labels, minlength=classes)
     measured = held > 0
@@ -49,13 +49,13 @@ def f1_tables(shadows: Shadows, before: Shadows | None, confidence: float) -> F1
 
     parts = quarters(size, measured)
     masks = np.array([measured, *(chosen for _, chosen in parts)])
-    rows = _rows(labels, found, old, masks, shadows.pairs, people, confidence)
+    rows = _rows(labels, predicted, old, masks, shadows.pairs, people, confidence)
     blind: list[F1Row] = []
     if before is None:
         share = np.bincount(inside, minlength=classes) / len(inside)
-        for name, said in _blind(share, len(labels)):
-            each = np.arange(len(said))
-            (row,) = _rows(labels, said, None, masks[:1], each, people, confidence)
+        for name, guess in _blind(share, len(labels)):
+            persons = np.arange(len(guess))
+            (row,) = _rows(labels, guess, None, masks[:1], persons, people, confidence)
             blind.append(F1Row(name=name, weighted=row["weighted"], macro=row["macro"]))
     return F1Table(
         **rows[0],
@@ -96,8 +96,8 @@ def quarters(
     """
     limits = np.quantile(size[measured], [0.25, 0.5, 0.75])
     place = np.searchsorted(limits, size, side="left")
-    found = [(name, measured & (place == at)) for at, name in enumerate(QUARTERS)]
-    return [(name, chosen) for name, chosen in found if chosen.any()]
+    groups = [(name, measured & (place == at)) for at, name in enumerate(QUARTERS)]
+    return [(name, chosen) for name, chosen in groups if chosen.any()]
 
 
 def f1_and_pulls(
@@ -144,12 +144,12 @@ def _averages(
     nothing: NDArray[np.float64] | None,
 ) -> NDArray[np.float64]:
     """(2, Q, rows) weighted and macro F1 of (rows, C) counts; `nothing` where no class is left."""
-    each = 2 * right / np.maximum(size + named, 1)
-    found = []
+    f1 = 2 * right / np.maximum(size + named, 1)
+    means = []
     for weight in (size, (size > 0).astype(np.float64)):
         total = weight @ chosen.T
-        found.append((((each * weight) @ chosen.T) / np.maximum(total, 1)).T)
-    averages = np.array(found)
+        means.append((((f1 * weight) @ chosen.T) / np.maximum(total, 1)).T)
+    averages = np.array(means)
     if nothing is None:
         return averages
     return np.where((size @ chosen.T).T > 0, averages, nothing)
@@ -169,7 +169,7 @@ def _rows(
     after = _table(labels, predicted, persons, chosen)
     gap = None if before is None else _table(labels, before, persons, chosen) - after
     rows: list[dict[str, Measured]] = [{} for _ in chosen]
-    for row, classes, at in zip(rows, chosen, range(len(chosen)), strict=True):
+    for row, classes, place in zip(rows, chosen, range(len(chosen)), strict=True):
         there = classes[labels]
         held, several = int(there.sum()), len(np.unique(persons[there]))
         for kind, average in enumerate(AVERAGES):
@@ -177,7 +177,7 @@ def _rows(
                 [] if gap is None else [(f"{average}_lost", gap, -1.0)]
             )
             for name, table, low in sides:
-                row[name] = _mean(table[kind, at], held, several, models, confidence, low)
+                row[name] = _mean(table[kind, place], held, several, models, confidence, low)
     return rows
 
 
@@ -189,9 +189,9 @@ def _table(
 ) -> NDArray[np.float64]:
     """(2, Q, K, P) whose mean over P and K is the models' mean F1, and whose spread its spread."""
     table = np.empty((2, len(chosen), len(predicted), int(persons.max()) + 1))
-    for at, said in enumerate(predicted):
-        value, pull = f1_and_pulls(labels, said, persons, chosen)
-        table[:, :, at] = value[:, :, None] + pull
+    for place, guess in enumerate(predicted):
+        value, pull = f1_and_pulls(labels, guess, persons, chosen)
+        table[:, :, place] = value[:, :, None] + pull
     return table
 
 

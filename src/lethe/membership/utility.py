@@ -1,4 +1,4 @@
-"""How good the models are, with intervals: accuracy, or R² where they predict a number."""
+"""Utility of models with intervals: accuracy, or R² where they predict a number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Merit = NDArray[np.bool_] | NDArray[np.floating]
 
 
 def utility_name(task: str | None) -> str:
-    """What utility is called: ``R²`` in regression, else ``accuracy``."""
+    """Name of the utility: ``R²`` in regression, else ``accuracy``."""
     return "R²" if task == "regression" else "accuracy"
 
 
@@ -33,7 +33,7 @@ def utility(shadows: Shadows, confidence: float) -> Estimate | None:
 
 
 def drift(shadows: Shadows, confidence: float) -> Drift | None:
-    """What the models lose on records of another time, site or group; None without such records.
+    """Utility lost on records of another time, site or group; None without such records.
 
     Records of both kinds are judged by the same models, and no model trained on either: so the
     difference holds what the models share, and a person with records of both kinds counts once.
@@ -41,27 +41,27 @@ def drift(shadows: Shadows, confidence: float) -> Drift | None:
     if shadows.external is None:
         return None
     near, far = _held_out(shadows), _held_out(shadows.external)
-    own = utility(replace(shadows, external=None), confidence)
-    if near is None or far is None or own is None:
+    value = utility(replace(shadows, external=None), confidence)
+    if near is None or far is None or value is None:
         return None
-    both = near.shape[1] + far.shape[1]
+    width = near.shape[1] + far.shape[1]
     # The mean of this table is the difference of the two means, and its spread the difference's.
     means = float(near.mean(dtype=np.float64)), float(far.mean(dtype=np.float64))
     table = np.concatenate(
         [
-            (near - means[0]) * (both / near.shape[1]),
-            (means[1] - far) * (both / far.shape[1]),
+            (near - means[0]) * (width / near.shape[1]),
+            (means[1] - far) * (width / far.shape[1]),
         ],
         axis=1,
     )
     table += means[0] - means[1]
-    people = np.arange(both)
+    people = np.arange(width)
     here, there = shadows.population_groups, shadows.external.population_groups
     if here is not None and there is not None:
         people = np.concatenate([here, there])
     most = 1.0 if near.dtype == np.bool_ else np.inf
     lost = mean_estimate(table, shadows.pairs, people, confidence, -most, most)
-    return Drift(own, lost)
+    return Drift(value, lost)
 
 
 def train_utility(shadows: Shadows, confidence: float) -> Estimate | None:
@@ -74,9 +74,9 @@ def train_utility(shadows: Shadows, confidence: float) -> Estimate | None:
     if merit is None or not (shadows.partner >= 0).all():
         return None
     # Of a complementary pair exactly one model trained on the record.
-    own = np.where(shadows.members, merit, np.zeros((), merit.dtype))
+    inside = np.where(shadows.members, merit, np.zeros((), merit.dtype))
     pairs = shadows.pairs
-    table = np.stack([own[pairs == pair].sum(axis=0) for pair in np.unique(pairs)])
+    table = np.stack([inside[pairs == pair].sum(axis=0) for pair in np.unique(pairs)])
     people = people_of(shadows.groups, shadows.records)
     return _mean(table.astype(merit.dtype), np.arange(len(table)), people, confidence)
 
@@ -113,7 +113,7 @@ def class_utility(shadows: Shadows, rows: NDArray[np.bool_], confidence: float) 
 def per_class(
     shadows: Shadows, before: Shadows | None, classes: tuple[str, ...], confidence: float
 ) -> list[ClassRow]:
-    """Utility of each class, and what it lost; empty where labels are unknown.
+    """Utility of each class, and its loss; empty where labels are unknown.
 
     Args:
         before: of the baseline; None for the baseline itself.
@@ -124,11 +124,11 @@ def per_class(
     rows: list[ClassRow] = []
     for code, name in enumerate(classes):
         held, size = labels == code, int((members == code).sum())
-        found = name, size, class_utility(shadows, held, confidence)
+        fields = name, size, class_utility(shadows, held, confidence)
         if before is None:
-            rows.append(ClassRow(*found))
+            rows.append(ClassRow(*fields))
         else:
-            rows.append(ComparedClass(*found, utility_loss(shadows, before, confidence, held)))
+            rows.append(ComparedClass(*fields, utility_loss(shadows, before, confidence, held)))
     return rows
 
 
@@ -161,7 +161,7 @@ def _held_out(shadows: Shadows) -> Merit | None:
 def _mean(
     table: NDArray[Any], models: NDArray[np.intp], people: NDArray[Any], confidence: float
 ) -> Estimate:
-    """Mean of a (models, records) table with the interval that suits it."""
+    """Mean of a (models, records) table with its interval."""
     if table.dtype != np.bool_:
         numbers = np.asarray(table, np.float64)
         return mean_estimate(numbers, models, people, confidence, high=1.0)

@@ -1,4 +1,4 @@
-"""Widths of the intervals that an audit of another size would give, foreseen from a pilot."""
+"""Forecast the widths of intervals for audits of other sizes from a pilot."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ from lethe.membership.measure import chance_of, judged, limits_of, strongest
 # Tukey 1956). More models never remove b/N.
 
 SURE = 0.8
-"""Share of audits whose width should lie within the limits that a forecast gives."""
+"""Share of audits whose width should lie within the limits of a forecast."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Parts of the variance of one rate in a pilot."""
+    """Parts of the variance of a rate in a pilot."""
 
     targets: float  # a/P, from models alone
     records: float  # b/N, from records alone
@@ -47,30 +47,30 @@ class Forecast:
 
     @classmethod
     def of(cls, replicates: Replicates, at: int) -> Forecast:
-        """Parts of one statistic of a bootstrap."""
+        """Parts of a statistic of a bootstrap."""
         parts = replicates.parts(at)
         targets, records, _ = parts
-        both = min(interaction_of(parts, replicates.clusters), targets, records)
+        interaction = min(interaction_of(parts, replicates.clusters), targets, records)
         pairs, clusters, _ = replicates.clusters
-        models = targets - both
+        models = targets - interaction
         fixed, whole = combine(parts, replicates.clusters), replicates.spread(at)
         if whole.variance > fixed.variance:
             # What models do as references shrinks with their number as what they do as targets.
             models = whole.variance - records
-        return cls(models, records - both, both, pairs, clusters)
+        return cls(models, records - interaction, interaction, pairs, clusters)
 
     def spread(self, models: float = 1.0, records: float = 1.0) -> Spread:
         """The two-way variance with `models` times the models and `records` times the records."""
-        both = self.interaction / (models * records)
+        interaction = self.interaction / (models * records)
         return combined(
-            self.targets / models + both,
-            self.records / records + both,
-            both,
+            self.targets / models + interaction,
+            self.records / records + interaction,
+            interaction,
             (max(2, round(self.pairs * models)), max(2, round(self.clusters * records))),
         )
 
     def limits(self, models: float = 1.0, records: float = 1.0) -> tuple[Spread, Spread]:
-        """The spread that an audit of that size may find, 10th and 90th percentile.
+        """10th and 90th percentile of the spread in an audit of that size.
 
         The ratio of the pilot's and the audit's variance is taken as F with the degrees of freedom
         behind each (Satterthwaite).
@@ -98,7 +98,7 @@ MOST_MODELS = 4096
 
 @dataclass(frozen=True)
 class Width:
-    """An interval's width, foreseen."""
+    """Forecast width of an interval."""
 
     value: float  # of the metric in the pilot; it moves as attacks gain from more models
     width: float  # expected distance of the limits
@@ -110,7 +110,7 @@ Foreseen = Width | Refusal
 
 
 class Widths:
-    """Foresees the width of the strongest attack's interval for audits of other sizes."""
+    """Forecasts the width of the strongest attack's interval for audits of other sizes."""
 
     def __init__(self, pilot: Measurement, confidence: float) -> None:
         self.pilot, self.confidence = pilot, confidence
@@ -121,7 +121,7 @@ class Widths:
         self.outside = int((~shadows.members & scored).sum())
 
     def of(self, rule: Rule, models: float, records: float = 1.0) -> Foreseen:
-        """The width of a rule's metric.
+        """Forecast the width of a rule's metric.
 
         Args:
             rule: of `tpr`, `tau` or `auc`.
@@ -134,27 +134,27 @@ class Widths:
         best = self.pilot.results[strongest(self.pilot.results, fpr)].metric(fpr)
         assert isinstance(best, Estimate) and best.value is not None
         more = models / self.models
-        found = [
-            self._width(rule, best.value, at, more, records) for at in ("low", "middle", "high")
+        widths = [
+            self._width(rule, best.value, end, more, records) for end in ("low", "middle", "high")
         ]
-        if None in found:
+        if None in widths:
             return Refusal(
                 f"the pilot's limits of {rule.quantity} reach 0, where it has no lower limit"
             )
-        low, middle, high = (float(width) for width in found if width is not None)
+        low, middle, high = (float(width) for width in widths if width is not None)
         value = tau_of(best, fpr).value if rule.metric == "tau" and fpr is not None else best.value
         assert value is not None
         return Width(value, middle, min(low, middle), max(high, middle))
 
     def _width(
-        self, rule: Rule, best: float, at: str, models: float, records: float
+        self, rule: Rule, best: float, end: str, models: float, records: float
     ) -> float | None:
-        """Width of the strongest attack's interval; with a spread at one end of what may be."""
+        """Width of the strongest attack's interval, with a low, middle or high spread."""
         results, fpr = self.pilot.results, rule.fpr
         level = family_confidence(self.confidence, len(results))
         foreseen = []
-        for one in judged(results, fpr):
-            result = results[one.attack]
+        for row in judged(results, fpr):
+            result = results[row.attack]
             metric = result.metric(fpr)
             assert isinstance(metric, Estimate)
             forecast = Forecast.of(result.replicates, result.place(fpr))
@@ -162,8 +162,8 @@ class Widths:
             spread = {"low": ends[0], "middle": forecast.spread(models, records), "high": ends[1]}
             more = replace(metric, n=max(2, round(metric.n * models * records)))
             people = max(2, round(self.people * records))
-            estimate = limits_of(more, fpr, spread[at], people, level)
-            foreseen.append(replace(one, estimate=estimate))
+            estimate = limits_of(more, fpr, spread[end], people, level)
+            foreseen.append(replace(row, estimate=estimate))
         worst = risk_of(foreseen, chance_of(fpr))
         if isinstance(worst, Refusal):
             return None
@@ -171,7 +171,7 @@ class Widths:
         return tau_of(whole, fpr).width if rule.metric == "tau" and fpr is not None else whole.width
 
     def _why_not(self, rule: Rule, models: float, records: float) -> Refusal | None:
-        """A rate that the pilot or the audit cannot resolve is refused rather than guessed."""
+        """Refuse a rate that the pilot or the audit cannot resolve."""
         if rule.fpr is None:
             return None
         needed = needed_models(rule.fpr, self.outside / self.models)
@@ -184,13 +184,13 @@ class Widths:
                     f"{error} No number of models helps: it takes more records".rstrip(".")
                 )
             return Refusal(f"{error} With these records that takes {needed} models")
-        found = [result.metric(rule.fpr) for result in self.pilot.results.values()]
-        if any(isinstance(metric, Refusal) for metric in found):
+        metrics = [result.metric(rule.fpr) for result in self.pilot.results.values()]
+        if any(isinstance(metric, Refusal) for metric in metrics):
             return Refusal(
                 f"the pilot's {self.models} models do not resolve FPR {rule.fpr:g}; a pilot of "
                 f"{needed} would"
             )
-        if max(metric.value or 0.0 for metric in found if isinstance(metric, Estimate)) == 0:
+        if max(metric.value or 0.0 for metric in metrics if isinstance(metric, Estimate)) == 0:
             return Refusal(
                 f"the pilot named no member at FPR {rule.fpr:g}, so nothing is known of the spread"
             )
@@ -198,7 +198,7 @@ class Widths:
 
 
 def needed_models(fpr: float, outside: float) -> int:
-    """Even number of models for 10/fpr non-member scores, with so many of them a model."""
+    """Even number of models for 10/fpr non-member scores; `outside` is their number in a model."""
     models = int(np.ceil(10 / fpr / outside - 1e-9))
     return models + models % 2
 
@@ -212,7 +212,7 @@ _WEAKER = 4.0
 
 @dataclass(frozen=True)
 class Supposed:
-    """What an audit of some size would say if a rate were so high; asked as `Widths` is.
+    """Forecast the result of an audit for a supposed rate; has the interface of `Widths`.
 
     Its variance is a cautious guess, fitted on audits of 69 pairs of data set and recipe with 16,
     32 and 64 models at a false positive rate of 1 %: 87 % were as narrow as foreseen. The part of
@@ -232,11 +232,11 @@ class Supposed:
     level: float
 
     def limits(self, models: float, records: float = 1.0, luck: float = 0.0) -> Estimate:
-        """The interval to be expected, of a value so many deviations above the rate."""
+        """Expected interval of a value that lies `luck` deviations above the rate."""
         answer, pairs = min(self.rate, 0.5) * (1 - min(self.rate, 0.5)), _PRIOR_MODELS // 2
         parts = ((0.3 + 3 * answer) * answer, (5 + 50 * answer) * answer / pairs)
-        own, both = (part / self.people for part in parts)
-        prior = Forecast(0.0, own, both, pairs, self.people)
+        targets, interaction = (part / self.people for part in parts)
+        prior = Forecast(0.0, targets, interaction, pairs, self.people)
         spread = prior.spread(models / _PRIOR_MODELS, records)
         value = min(max(self.rate + luck * spread.deviation, 0.0), 1.0)
         trials = max(2, round(self.outside * models * records))
@@ -261,10 +261,10 @@ class Supposed:
         `sure` is the number with which an audit that is 1.28 deviations unlucky does.
         """
         broken = self.rate > rule.limit
-        asked = f"{rule}, to {'fail' if broken else 'pass'} at {self.rate:.1%}"
+        goal = f"{rule}, to {'fail' if broken else 'pass'} at {self.rate:.1%}"
         if isinstance(refused := self.of(rule, MOST_MODELS), Refusal):
             return Answer(str(rule), None, None, refused.reason)
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         for models in _even_numbers():
             if models < FEWEST_MODELS or isinstance(self.of(rule, models), Refusal):
                 continue
@@ -272,13 +272,13 @@ class Supposed:
             shown = replace(self, rate=self.rate - missed)
             for name, luck in (("models", 0.0), ("sure", -1.28 if broken else 1.28)):
                 if judge(rule, shown.limits(models, luck=luck)) != UNDECIDED:
-                    found.setdefault(name, models)
-            if "sure" in found:
+                    sizes.setdefault(name, models)
+            if "sure" in sizes:
                 break
         most = self.limits(MOST_MODELS)
         why = f"even {MOST_MODELS} leave {most.low:.2%} to {most.high:.2%}"
         why += ", because records differ from each other"
-        return Answer(asked, found.get("models"), found.get("sure"), why * (not found))
+        return Answer(goal, sizes.get("models"), sizes.get("sure"), why * (not sizes))
 
 
 @dataclass(frozen=True)
@@ -298,7 +298,7 @@ class Answer:
 def answer(widths: Widths | Supposed, asked: Precision) -> Answer:
     """The fewest models that give a precision, by trying all even numbers up to 4096."""
     rule = asked.rule
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     last: Foreseen = Refusal("")
     for models in _even_numbers():
         last = widths.of(rule, models)
@@ -306,31 +306,31 @@ def answer(widths: Widths | Supposed, asked: Precision) -> Answer:
             continue
         allowed = asked.allowed(last.value) or 0.0
         if last.width <= allowed:
-            found.setdefault("models", models)
+            sizes.setdefault("models", models)
         if last.high <= allowed:
-            found.setdefault("sure", models)
+            sizes.setdefault("sure", models)
             break
     why = ""
     if isinstance(last, Refusal):
         why = last.reason
-    elif "models" not in found:
+    elif "models" not in sizes:
         why = _records_needed(widths, asked, last)
-    return Answer(str(asked), found.get("models"), found.get("sure"), why)
+    return Answer(str(asked), sizes.get("models"), sizes.get("sure"), why)
 
 
 def _even_numbers() -> Iterable[int]:
     """Even numbers up to 4096, every one of them up to 256 and then in steps of under 1 %."""
-    at = 4
-    while at <= MOST_MODELS:
-        yield at
-        at += max(2, at // 256 * 2)
+    number = 4
+    while number <= MOST_MODELS:
+        yield number
+        number += max(2, number // 256 * 2)
 
 
-def _records_needed(widths: Widths | Supposed, asked: Precision, last: Width) -> str:
+def _records_needed(widths: Widths | Supposed, goal: Precision, last: Width) -> str:
     floor = f"even {MOST_MODELS} models leave a width of {last.width:.3g}"
     for percent in range(105, 10_000, 5):
-        there = widths.of(asked.rule, MOST_MODELS / 8, percent / 100)
-        if isinstance(there, Width) and there.width <= (asked.allowed(there.value) or 0.0):
+        there = widths.of(goal.rule, MOST_MODELS / 8, percent / 100)
+        if isinstance(there, Width) and there.width <= (goal.allowed(there.value) or 0.0):
             return (
                 f"{floor}, because records differ from each other; about {percent / 100:.3g} times "
                 f"as many records would do, with {MOST_MODELS // 8} models"
@@ -362,7 +362,7 @@ class Stop:
     @property
     def met(self) -> bool:
         """Whether every interval is as narrow as was asked."""
-        return all(rule.met(one) for rule, one in zip(self.rules, self.evidence, strict=True))
+        return all(rule.met(value) for rule, value in zip(self.rules, self.evidence, strict=True))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `findings.json`."""
@@ -377,7 +377,7 @@ class Stop:
     def words(self) -> str:
         """One line for the reader."""
         listed = "; ".join(
-            f"{rule}: {_seen(one)}" for rule, one in zip(self.rules, self.evidence, strict=True)
+            f"{rule}: {_seen(value)}" for rule, value in zip(self.rules, self.evidence, strict=True)
         )
         if self.met:
             return f"narrow enough with {self.reached} of at most {self.asked} models ({listed})"
@@ -406,11 +406,11 @@ def looks(most: int, width: int) -> list[int]:
     >>> looks(100, 8)
     [16, 32, 48, 64, 80, 100]
     """
-    found, at = [], -(-FIRST_LOOK // width) * width
-    while at < most:
-        found.append(at)
-        at = max(at + 2 * width, -(-5 * at // (4 * width)) * width)
-    return [*found, most]
+    numbers, number = [], -(-FIRST_LOOK // width) * width
+    while number < most:
+        numbers.append(number)
+        number = max(number + 2 * width, -(-5 * number // (4 * width)) * width)
+    return [*numbers, most]
 
 
 def grow(
@@ -431,10 +431,10 @@ def grow(
         evidence: the interval that a rule is judged on.
     """
     planned = looks(most, width) if rules else [most]
-    there = [at for at in planned if at <= finished]
+    there = [number for number in planned if number <= finished]
     for models in planned[max(0, len(there) - 1) :]:
         taken = take(models)
-        stop = Stop(most, models, tuple(rules), tuple(evidence(taken, one.rule) for one in rules))
+        stop = Stop(most, models, tuple(rules), tuple(evidence(taken, rule.rule) for rule in rules))
         if rules and stop.met:
             break
     return taken, stop

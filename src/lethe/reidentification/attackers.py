@@ -1,6 +1,6 @@
-"""Attackers at work on released vectors: what they learn, whom they name, and how often rightly.
+"""Run attackers on released vectors: learn their metrics, rank people, count right answers.
 
-Who they are is in `family`; a function of the release that they look at is a view. Metrics are
+`family` lists the attackers. A view is a function of the release that they attack. Metrics are
 learned in two person-disjoint folds, on the release as the adversary sees it.
 """
 
@@ -54,24 +54,24 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Fits = tuple[Learned | Enrolment, ...]
-"""What an attacker learned: nothing, one for all probes, or one for each fold."""
+"""What an attacker learned: nothing, a fit for all probes, or a fit for each fold."""
 View = Callable[[Float], Float]
-"""A function of released rows (n, d) to (n, c), affine: of a mean it is the mean."""
+"""An affine function of released rows, (n, d) to (n, c): it maps means to means."""
 
 COHORT = 200
 """The nearest other people by whose scores a score is normalised."""
 _CHANCE_HITS = 50  # expected of a permuted control: enough to see a lift of 2
 _CONTROL_PAIRS = 4e9  # of probes and people in all permutations of a control
-_AT_ONCE = 1_000_000  # numbers of a table of scores
-_SOME_PEOPLE = (128, 512)  # whom pilots are asked about first
+_AT_ONCE = 1_000_000  # numbers in a block of a table of scores
+_SOME_PEOPLE = (128, 512)  # numbers of people that pilots are tried on first
 _SLACK = 1e-9  # relative difference of scores that rounding may explain
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Attackers that look at the same people."""
+    """Attackers that run on the same people."""
 
-    attackers: tuple[Attacker, ...]  # which
+    attackers: tuple[Attacker, ...]
     fold: NDArray[np.bool_]  # (G,) see `folds`
     backend: str = "auto"  # see `ranks`
     workers: int = 1  # attackers that run at the same time
@@ -80,7 +80,7 @@ class Panel:
     unsound: frozenset[str] = frozenset()  # names of those whose self-check failed
 
     def seen(self, attacker: Attacker, sight: Sight, clean: Sight) -> Sight:
-        """The release with what this attacker holds beside it."""
+        """The release together with the other data that this attacker has."""
         if attacker.metric == HISTOGRAM and sight is not clean:
             sight = onto_values(sight, clean.rows)
         if attacker.clean_gallery:
@@ -102,20 +102,20 @@ class Panel:
         return replace(sight, probes=probes, owner=owner)
 
     def each(self, work: Callable[[T], R], items: Iterable[T]) -> list[R]:
-        """What `work` gives for every item, in their order, on the panel's threads."""
+        """Results of `work` on every item, in their order, computed on the panel's threads."""
         if self.workers == 1:
             return [work(item) for item in items]
         with one_blas_thread(), ThreadPoolExecutor(self.workers) as threads:
             return list(threads.map(work, items))
 
     def fits(self, attacker: Attacker, seen: Sight) -> Fits:
-        """Metrics to attack fold False and fold True with, each learned on the other.
+        """Learn metrics for attacks on fold False and on fold True, each on the other fold.
 
         Raises NotMeasurable: too few people, or nothing to learn from.
         """
         if attacker.metric in PLAIN:
             return ()
-        if attacker.metric == SOFTMAX:  # reads the enrolled rows alone, and they are often the same
+        if attacker.metric == SOFTMAX:  # depends on the enrolled rows alone, often the same
             key = hash_array(seen.rows)
             if key not in self.fitted:
                 self.fitted.clear()
@@ -128,7 +128,7 @@ class Panel:
         return tuple(learn(attacker.metric, seen, self.fold != half) for half in (False, True))
 
     def rank(self, attacker: Attacker, seen: Sight, fits: Fits) -> Ranks:
-        """Rank of the owner for every probe of what an attacker sees."""
+        """Rank of the owner of every probe that an attacker sees."""
         closer, tied = (np.zeros(len(seen.owner), np.int64) for _ in range(2))
         if attacker.dense:
             for rows, scores in self.tables(attacker, seen, fits):
@@ -137,9 +137,9 @@ class Panel:
                 closer[rows] = (scores > true + slack).sum(axis=1)
                 tied[rows] = (scores >= true - slack).sum(axis=1) - closer[rows] - 1
             return Ranks(closer, tied, len(seen.gallery))
-        for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
-            found = ranks(probes, gallery, seen.owner[mine], metric, backend=self.backend)
-            closer[mine], tied[mine] = found.closer, found.tied
+        for chosen, probes, gallery, metric in self._mapped(attacker, seen, fits):
+            owner_ranks = ranks(probes, gallery, seen.owner[chosen], metric, backend=self.backend)
+            closer[chosen], tied[chosen] = owner_ranks.closer, owner_ranks.tied
         return Ranks(closer, tied, len(seen.gallery))
 
     def credit(
@@ -148,7 +148,7 @@ class Panel:
         """(P,) chance that the owner is named first, ties broken at random.
 
         Args:
-            guess: (P,) filled with whom the attacker names; of several at one distance the first.
+            guess: (P,) filled with the person that the attacker names; the first of tied people.
         """
         if not attacker.dense:
             if guess is not None:
@@ -156,16 +156,16 @@ class Panel:
                     guess[mine] = nearest(probes, gallery, metric).user
             return first_credit(self.rank(attacker, seen, fits))
         credit, rest = np.zeros(len(seen.owner)), seen
-        still = np.arange(len(seen.owner))
+        waiting = np.arange(len(seen.owner))
         if attacker.metric == NEAREST and seen.sizes is None and guess is None:
             (enrolment,) = fits
             assert isinstance(enrolment, Enrolment)
-            probes, rows, own = enrolment.pairs(seen)
-            found = ranks(probes, rows, own, "l2", backend=self.backend)
-            credit[(found.closer == 0) & (found.tied == 0)] = 1.0
-            still = np.flatnonzero((found.closer == 0) & (found.tied > 0))
-            rest = seen.asking((found.closer == 0) & (found.tied > 0))
-        for part, scores in self.tables(attacker, rest, fits) if len(still) else ():
+            probes, rows, owner = enrolment.pairs(seen)
+            order = ranks(probes, rows, owner, "l2", backend=self.backend)
+            credit[(order.closer == 0) & (order.tied == 0)] = 1.0
+            waiting = np.flatnonzero((order.closer == 0) & (order.tied > 0))
+            rest = seen.asking((order.closer == 0) & (order.tied > 0))
+        for part, scores in self.tables(attacker, rest, fits) if len(waiting) else ():
             place, named = np.arange(len(part)), scores.argmax(axis=1)
             if guess is not None:
                 guess[part] = named
@@ -173,7 +173,7 @@ class Panel:
             slack = _SLACK * (1 + np.abs(true))
             first = np.flatnonzero(true >= scores[place, named] - slack)
             near = scores[first] >= (true - slack)[first, None]
-            credit[still[part[first]]] = 1 / near.sum(axis=1)
+            credit[waiting[part[first]]] = 1 / near.sum(axis=1)
         return credit
 
     def scores(self, attacker: Attacker, seen: Sight, fits: Fits, whom: Index) -> Float:
@@ -181,25 +181,25 @@ class Panel:
 
         Raises InputError: zero vectors under cosine.
         """
-        found = np.empty(whom.shape)
+        scores = np.empty(whom.shape)
         if attacker.dense:
             for rows, table in self.tables(attacker, seen, fits):
-                found[rows] = np.take_along_axis(table, whom[rows], axis=1)
-            return found
+                scores[rows] = np.take_along_axis(table, whom[rows], axis=1)
+            return scores
         for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
             rows, step = np.flatnonzero(mine), max(1, _AT_ONCE // (whom.shape[1] * len(gallery[0])))
             probes, gallery = _directions(metric, probes, gallery)
             for first in range(0, len(rows), step):
-                some = rows[first : first + step]
-                left, right = probes[first : first + step, None], gallery[whom[some]]
+                part = rows[first : first + step]
+                left, right = probes[first : first + step, None], gallery[whom[part]]
                 if metric == "cosine":
-                    found[some] = (left * right).sum(axis=2)
+                    scores[part] = (left * right).sum(axis=2)
                 else:
-                    found[some] = -((left - right) ** 2).sum(axis=2)
-        return found
+                    scores[part] = -((left - right) ** 2).sum(axis=2)
+        return scores
 
     def tables(self, attacker: Attacker, seen: Sight, fits: Fits) -> Iterator[tuple[Index, Float]]:
-        """Probes (rows,) and their scores with everybody (rows, G), higher = nearer."""
+        """Blocks of probes (rows,) and their scores with all people (rows, G), higher = nearer."""
         if attacker.normalised:
             yield from self._normalised(attacker, seen, fits)
         elif fits and isinstance(fits[0], Enrolment):
@@ -215,10 +215,10 @@ class Panel:
     def _normalised(
         self, attacker: Attacker, seen: Sight, fits: Fits
     ) -> Iterator[tuple[Index, Float]]:
-        """Rows of probes and their normalised scores (rows, G): adaptive symmetric norm.
+        """Blocks of probes and their normalised scores (rows, G): adaptive symmetric norm.
 
-        Probes of one fold are normalised by enrolled people of the other, each enrolled person by
-        the same without itself.
+        Probes of a fold are normalised by the enrolled people of the other fold, and each enrolled
+        person by these people except itself.
 
         Raises NotMeasurable: fewer than 20 people in a fold.
         """
@@ -241,14 +241,14 @@ class Panel:
             step = max(1, _AT_ONCE // len(gallery))
             for first in range(0, len(mine), step):
                 table = _table(probes[first : first + step], gallery, metric)
-                own_mean, own = _of_nearest(table[:, cohort], top)
-                scores = (table - own_mean[:, None]) / own[:, None] + (table - mean) / deviation
+                row_mean, row_sd = _of_nearest(table[:, cohort], top)
+                scores = (table - row_mean[:, None]) / row_sd[:, None] + (table - mean) / deviation
                 yield mine[first : first + step], scores / 2
 
     def _mapped(
         self, attacker: Attacker, seen: Sight, fits: Fits
     ) -> Iterator[tuple[NDArray[np.bool_], Float, Float, str]]:
-        """Which probes, these and the gallery in the coordinates of a metric, and its name."""
+        """Mask of probes, probes and gallery in the coordinates of a metric, and its name."""
         every = np.ones(len(seen.owner), bool)
         if not fits:
             yield every, seen.probes, seen.gallery, attacker.metric
@@ -261,11 +261,11 @@ class Panel:
 
 
 def _enrolled_tables(enrolment: Enrolment, seen: Sight) -> Iterator[tuple[Index, Float]]:
-    """Scores of single probes, or of those that are known to be of one person together."""
+    """Scores of single probes, or of groups of probes known to be of the same person."""
     sizes = np.ones(len(seen.owner), np.intp) if seen.sizes is None else seen.sizes
     ends = np.cumsum(sizes)
-    each = float(sizes.mean()) if enrolment.linear else 1.0  # summed before they are scored
-    starts, step = ends - sizes, max(1, int(_AT_ONCE * each) // enrolment.width)
+    mean_size = float(sizes.mean()) if enrolment.linear else 1.0  # summed before they are scored
+    starts, step = ends - sizes, max(1, int(_AT_ONCE * mean_size) // enrolment.width)
     first = 0
     while first < len(sizes):
         last = max(first + 1, int(np.searchsorted(ends, starts[first] + step, "right")))
@@ -276,7 +276,7 @@ def _enrolled_tables(enrolment: Enrolment, seen: Sight) -> Iterator[tuple[Index,
 
 
 def _directions(metric: str, *tables: Float) -> list[Float]:
-    """Under cosine the vectors of tables at length 1, else as they are."""
+    """Scale the vectors of tables to length 1 for cosine; else return them unchanged."""
     if metric != "cosine":
         return [*tables]
     lengths = [np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in tables]
@@ -295,7 +295,7 @@ def _table(left: Float, right: Float, metric: str) -> Float:
 
 
 def _of_nearest(scores: Float, top: int) -> tuple[Float, Float]:
-    """Mean and deviation of the highest scores of each row."""
+    """Mean and standard deviation of the `top` highest scores of each row."""
     best = -np.partition(-scores, top - 1, axis=1)[:, :top]
     return best.mean(axis=1), np.maximum(best.std(axis=1), 1e-12)
 
@@ -310,27 +310,27 @@ def tallies(
     skipped: dict[str, str] | None = None,
     known: Mapping[str, Tally] = MappingProxyType({}),
 ) -> list[Tally]:
-    """Every attacker of a panel on some draws of one release and on its views.
+    """Run every attacker of a panel on draws of a release and on its views.
 
-    An attacker whose interval is within 1 % of its lift, or hardly hangs on the noise, draws no
-    more; looking in between moves the estimate by less than that. Nor does one whose upper limit is
-    below the lower limit of another: neither its value nor its limits can be those of the risk.
-    Pilots of a panel are asked about some people first, and go on where that leaves open whether
-    they find more than all others; the tallies of those that stop count like any other's. While
-    another attacker names everybody they wait.
+    An attacker stops drawing when its interval is within 1 % of its lift or hardly depends on the
+    noise (stopping early moves the estimate by less than that), or when its upper limit is below
+    the lower limit of another: then neither its value nor its limits can be those of the risk.
+    Pilots of a panel run on some people first, and continue only if they may still find more than
+    all others; the tallies of those that stop count like any other. They do not start while
+    another attacker names all people rightly.
 
     Args:
-        draws: of each draw the sight that metrics are learned on (the same object for several
-            draws learns once) and the one that is attacked.
-        clean: the release without noise, for those who hold it.
-        views: further functions of the release, affine in a row; on them only attackers that are
-            `projected` run.
-        single: draws that attackers of single vectors get, who have more probes; all by default.
-            They, and those that score every pair, get no more than give 20 hits by chance.
-        skipped: filled with name and reason of attackers who cannot run.
-        known: by name what attackers found on the first draw of the release, if that is known.
+        draws: for each draw the sight to learn metrics on (reused without learning again if it is
+            the same object) and the sight to attack.
+        clean: the release without noise, for attackers who have it.
+        views: further functions of the release, affine in a row; only attackers that are
+            `projected` run on them.
+        single: draws for attackers of single vectors, which have more probes; all by default.
+            They, and those that score every pair, stop at the draws that give 20 hits by chance.
+        skipped: filled with the reason by name of each attacker that cannot run.
+        known: tallies of attackers on the first draw of the release by name, if known.
 
-    Returns: One tally an attacker and view, the release's first, in their order.
+    Returns: A tally of each attacker and view in their order, those of the release first.
     """
     users = len(clean.gallery)
     trials = len(np.unique(clean.owner)), len(clean.owner)
@@ -372,7 +372,7 @@ def tallies(
             and (run.attacker.vectors != 1 or run.tally.draws < enough[True])
             and run.tally.draws <= number
         ]
-        asked = [
+        running = [
             run
             for run in able
             if (run.whole or not run.pilot)
@@ -381,7 +381,7 @@ def tallies(
             and not (run.pilot and not run.may_exceed(best))
         ]
         pilots = [run for run in able if run.pilot and not run.whole]
-        if not asked and (best == 1 or not any(run.may_exceed(best) for run in pilots)):
+        if not running and (best == 1 or not any(run.may_exceed(best) for run in pilots)):
             break
         work = functools.partial(_attack_once, source=source, looked=through(sight))
 
@@ -390,9 +390,9 @@ def tallies(
                 if why is not None:
                     leave(run, why)
 
-        attack(asked)
+        attack(running)
         best = max((run.tally.share for run in runs if run.counts and run.whole), default=0.0)
-        # Most pilots find far less than the best: of few people as well.
+        # Most pilots find far less than the best attacker, which few people already show.
         for most in (*(most for most in _SOME_PEOPLE if 2 * most < len(order)), users):
             pilots = [run for run in pilots if run in runs and run.may_exceed(best)]
             if best == 1 or not pilots:
@@ -407,13 +407,13 @@ def tallies(
 
 @dataclass(eq=False)
 class _Run:
-    """One attacker in one view, draw after draw.
+    """An attacker on a view, draw after draw.
 
     Attributes:
-        source: what `fits` were learned on.
-        guess: (P,) whom it named in the first draw, where that is looked at.
-        some: (G,) people whose probes it is asked about; None asks about all.
-        seen: what it looked at, where it is asked about more of it next.
+        source: the sight that `fits` were learned on.
+        guess: (P,) people named in the first draw, where draws are compared.
+        some: (G,) people whose probes it attacks; None for all.
+        seen: the last sight, where the next run attacks more people of it.
     """
 
     panel: Panel
@@ -431,32 +431,32 @@ class _Run:
 
     @property
     def counts(self) -> bool:
-        """Whether others may be compared with it: its self-check found nothing wrong."""
+        """Whether other attackers may be compared with it: its self-check passed."""
         return self.attacker.name not in self.panel.unsound
 
     def asks_about(self, people: NDArray[np.bool_] | None) -> None:
-        """Begin again with the probes of some people (G,), or of all."""
+        """Restart with the probes of some people (G,), or of all."""
         nothing = np.zeros_like(self.tally.hits)
         self.tally = replace(self.tally, hits=nothing, tries=nothing, draws=0)
         self.some, self.guess = people, None
 
     @property
     def whole(self) -> bool:
-        """Whether it was asked about all people."""
+        """Whether it has attacked all people."""
         return self.some is None and self.tally.draws > 0
 
     @property
     def pilot(self) -> bool:
-        """Whether it is asked about some people first."""
+        """Whether it is tried on some people first."""
         return self.attacker.name in self.panel.pilots
 
     def may_exceed(self, best: float) -> bool:
-        """Whether the limit that surely holds its Top-1 reaches the most that others found."""
+        """Whether the upper limit of its Top-1 reaches the best share of the others."""
         return self.tally.limits[1] >= best
 
 
 def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Sight]) -> str | None:
-    """Attack one more draw; why that cannot be, if it cannot."""
+    """Attack a further draw; returns the reason if that is impossible, else None."""
     panel, attacker, tally = run.panel, run.attacker, run.tally
     view, users = tally.view, len(tally.hits)
     try:
@@ -464,7 +464,7 @@ def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Si
         run.seen = None
         if run.source is not source[view]:
             run.source = source[view]
-            # What is read of enrolled rows has means of its own, those of all draws alike.
+            # Readings of enrolled rows have means of their own, the same in all draws.
             same = attacker.reads and looked[view].rows is source[view].rows
             learned_on = seen if same else panel.seen(attacker, source[view], run.held)
             run.fits = panel.fits(attacker, learned_on)
@@ -491,7 +491,7 @@ def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Si
 
 
 def _through(view: View | None, sight: Sight) -> Sight:
-    """The sight of one who looks at a function of the release alone."""
+    """The sight of an attacker who sees only a view of the release."""
     if view is None:
         return sight
     return replace(
@@ -512,12 +512,12 @@ def permuted_lift(
     confidence: float = 0.95,
     fits: Fits | None = None,
 ) -> Estimate:
-    """Lift where every person's probes are those of another, by chance: it must be 1.
+    """Lift after a random permutation of the owners of probes: it must be 1.
 
-    Whatever is learned is learned on the permuted pairs. Top-1 is 1 / G in expectation for a fixed
-    metric; permutations are as many as give 50 hits by chance, so that a lift of 2 would be seen.
-    Among very many people it is tried on some of them, drawn by chance. `fits` are those of the
-    attacker on the people as they are, if they were learned before.
+    Metrics are learned on the permuted pairs. The expected Top-1 of a fixed metric is 1 / G; there
+    are as many permutations as give 50 hits by chance, so that a lift of 2 would be seen. Among
+    very many people a random sample is used. `fits` are those of the attacker on the true owners,
+    if known.
     """
     users, trials = len(seen.gallery), len(seen.owner)
     number = max(10, -(-_CHANCE_HITS * users // trials))
@@ -545,7 +545,7 @@ def _credit_of_others(
 ) -> Float:
     """(m, P) `first_credit` of a fixed metric with each of m owners (P,) of the probes.
 
-    Whom it names does not hang on who the owner is.
+    The person named does not depend on the owner.
     """
     credit = np.empty((len(others), len(seen.owner)))
     for rows, scores in panel.tables(attacker, seen, fits):

@@ -1,4 +1,4 @@
-"""What released vectors give away of an attribute: inferred person by person, people disjoint.
+"""Attribute inference from released vectors, by person, with disjoint people.
 
 Each person is the mean of all released rows of theirs, and for one attack how they spread about
 it. Attacks are learned on the people of other folds: regularised logistic regression, a small
@@ -25,7 +25,7 @@ from lethe.reidentification.vectors import Float
 
 FOLDS = 5
 SEEN = 0.1
-"""The gain over a guess that the people must be able to show, or the attack is refused."""
+"""Smallest gain over a guess that the sample must be able to show; else refused."""
 _LEAST = 10  # people of a class
 _STRENGTHS = (0.01, 0.1, 1.0, 10.0)
 LOGISTIC, NETWORK, BALANCE = "logistic regression", "small network", "balance of the erased"
@@ -35,7 +35,7 @@ _INPUT = 0.995
 
 @dataclass(frozen=True, eq=False)
 class People:
-    """People with an attribute that is known.
+    """People whose value of an attribute is known.
 
     Attributes:
         owner: (n,) place of each row's person in `people`, -1 of those without a value.
@@ -69,9 +69,9 @@ class People:
     def apart(self, rows: NDArray[Any]) -> Float:
         """(n, c) distance of each coordinate to the mean of the person's rows; 0 of nobody's."""
         table, known = np.asarray(rows, np.float64).reshape(len(rows), -1), self.owner >= 0
-        owner, found = self.owner[known], np.zeros_like(table)
-        found[known] = np.abs(table[known] - means(table[known], owner, len(self.place))[owner])
-        return found
+        owner, apart = self.owner[known], np.zeros_like(table)
+        apart[known] = np.abs(table[known] - means(table[known], owner, len(self.place))[owner])
+        return apart
 
     def means(self, rows: NDArray[Any]) -> Float:
         """(p, c) mean of the rows (n, c) of each person, in units of its spread over people."""
@@ -89,7 +89,7 @@ def people_of(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> People:
-    """Who has which value.
+    """People by value.
 
     A person's value is that of most rows; empty values count for nobody.
 
@@ -98,12 +98,12 @@ def people_of(
         NotMeasurable: one class, a class of too few people, or too few people to see a gain of 10
             points; the message says how many it takes.
     """
-    given = np.asarray(values).astype(str)
-    if given.shape != user_ids.shape:
-        raise InputError(f"attribute {name!r} has {len(given)} values for {len(user_ids)} rows.")
+    column = np.asarray(values).astype(str)
+    if column.shape != user_ids.shape:
+        raise InputError(f"attribute {name!r} has {len(column)} values for {len(user_ids)} rows.")
     everybody, who = np.unique(user_ids, return_inverse=True)
-    filled = ~np.isin(given, ("", "nan", "None", "NaN", "<NA>"))
-    kinds, kind = np.unique(given[filled], return_inverse=True)
+    filled = ~np.isin(column, ("", "nan", "None", "NaN", "<NA>"))
+    kinds, kind = np.unique(column[filled], return_inverse=True)
     counts = np.zeros((len(everybody), max(len(kinds), 1)), np.int64)
     np.add.at(counts, (who[filled], kind), 1)
     has = counts.sum(axis=1) > 0
@@ -137,7 +137,7 @@ def people_of(
     fold[order] = np.arange(len(place)) % FOLDS
     return People(
         name,
-        tuple(str(kinds[at]) for at in used),
+        tuple(str(kinds[place_of]) for place_of in used),
         np.asarray(number[who], np.intp),
         np.asarray(place, np.intp),
         fold,
@@ -175,13 +175,13 @@ def _balanced(x: Float, y: Index, new: Float, classes: int, seed: int) -> Float:
     LEACE leaves sum over all rows of (row less mean) (value less its mean) at 0; the known part of
     the sum is known, so the others must cancel it (least squares with a ridge).
     """
-    found = np.zeros((len(new), classes))
+    scores = np.zeros((len(new), classes))
     share = np.bincount(y, minlength=classes) / len(y)  # of people; sums of all rows are 0
     gram = new @ new.T + 0.05 * float(np.trace(new @ new.T)) / len(new) * np.eye(len(new))
     for kind in range(classes):
         owed = -x.T @ ((y == kind) - share[kind])
-        found[:, kind] = share[kind] + np.linalg.solve(gram, new @ owed)
-    return np.clip(found, 1e-6, 1)
+        scores[:, kind] = share[kind] + np.linalg.solve(gram, new @ owed)
+    return np.clip(scores, 1e-6, 1)
 
 
 _ATTACKS = {LOGISTIC: _logistic, NETWORK: _network, SPREAD: _logistic, BALANCE: _balanced}
@@ -191,25 +191,25 @@ def predicted(table: Float, people: People, attack: str, seed: int = 0) -> Float
     """(p, classes) chances that an attack gives each person, learned on the other folds."""
     chances = np.zeros((len(people.place), len(people.classes)))
     for fold in range(FOLDS):
-        known, asked = people.fold != fold, people.fold == fold
+        known, held_out = people.fold != fold, people.fold == fold
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # more rounds would change nothing that matters
-            chances[asked] = _ATTACKS[attack](
-                table[known], people.place[known], table[asked], len(people.classes), seed
+            chances[held_out] = _ATTACKS[attack](
+                table[known], people.place[known], table[held_out], len(people.classes), seed
             )
     return chances
 
 
 def _table_of(rows: NDArray[Any], people: People, attack: str) -> Float:
-    """(p, c) what an attack reads of each person."""
+    """(p, c) features of each person for an attack."""
     if attack == BALANCE:
         return people.sums(rows)
-    found = people.means(rows)
-    return np.hstack([found, people.means(people.apart(rows))]) if attack == SPREAD else found
+    table = people.means(rows)
+    return np.hstack([table, people.means(people.apart(rows))]) if attack == SPREAD else table
 
 
 def outcome(attack: str, chances: Float, people: People, confidence: float) -> Inferred:
-    """The metrics of chances (p, classes)."""
+    """Metrics of the predicted chances (p, classes)."""
     place, classes = people.place, len(people.classes)
     share = np.bincount(place, minlength=classes) / len(place)
     right = chances.argmax(axis=1) == place
@@ -234,7 +234,7 @@ def outcome(attack: str, chances: Float, people: People, confidence: float) -> I
 def paired_gain(
     right: NDArray[np.bool_], guess: NDArray[np.bool_], confidence: float = 0.95
 ) -> Estimate:
-    """Share right less the share that a guess is right about, paired (Bonett and Price 2012).
+    """Accuracy minus that of a guess, paired (Bonett and Price 2012).
 
     >>> print(paired_gain(np.array([True] * 60 + [False] * 40), np.zeros(100, bool)))
     0.6 [0.4889, 0.6875]
@@ -295,11 +295,11 @@ def infer(
     sure = family_confidence(confidence, 2 * len(names))
     table = people.means(rows)
     chances = {name: predicted(_table_of(rows, people, name), people, name, seed) for name in names}
-    found = [outcome(name, chances[name], people, sure) for name in names]
+    outcomes = [outcome(name, chances[name], people, sure) for name in names]
     results = [
-        AttackResult(f"{one.attack}{what}", estimate)
-        for one in found
-        for what, estimate in (("", one.gain), (", values weighed alike", one.balanced))
+        AttackResult(f"{result.attack}{what}", estimate)
+        for result in outcomes
+        for what, estimate in (("", result.gain), (", values weighed alike", result.balanced))
     ]
     risk = risk_of(results)
     assert isinstance(risk, Risk)
@@ -330,7 +330,7 @@ def infer(
         people.left_out,
         len(people.classes),
         people.majority,
-        tuple(found),
+        tuple(outcomes),
         gain,
         risk.attack,
         raw,
@@ -350,11 +350,11 @@ def is_input(people: People, features: NDArray[Any]) -> bool:
     values = np.take_along_axis(table, order, axis=0)
     edge = np.ones_like(values, bool)
     edge[:-1] = values[1:] > values[:-1]
-    found = []
+    listed = []
     for kind in range(len(people.classes)):
         mine = people.place == kind
         inside = np.cumsum(mine[order], axis=0) / mine.sum()
         outside = np.cumsum(~mine[order], axis=0) / (~mine).sum()
         apart = np.where(edge, np.abs(inside - outside), 0.0)
-        found.append(float(apart.max()) >= 2 * _INPUT - 1)
-    return all(found)
+        listed.append(float(apart.max()) >= 2 * _INPUT - 1)
+    return all(listed)

@@ -101,10 +101,10 @@ class VectorsSubject(Subject):
         ]
 
     def recommended(self, frontier: Frontier) -> str | None:
-        """Of the models that have an operating point, the one that keeps the most utility."""
+        """Among models with an operating point, the one with the highest utility."""
         known = [
-            (candidate.utility.value, -at, candidate.name)
-            for at, candidate in enumerate(frontier.candidates)
+            (candidate.utility.value, -place, candidate.name)
+            for place, candidate in enumerate(frontier.candidates)
             if candidate.short_name == RECOMMENDED and candidate.utility.value is not None
         ]
         return max(known)[2] if known else None
@@ -177,7 +177,7 @@ def _label(audit: ModelAudit, name: str, several: bool) -> str:
 def _needs(
     named: Mapping[str, tuple[ModelAudit, Evaluated]], rulings: Sequence[Ruling]
 ) -> list[str]:
-    """Of rules on identification that stay open: how many people would settle them at the best."""
+    """Sentences on open rules on identification: the fewest people that would settle them."""
     words = []
     for ruling in rulings:
         rule = ruling.rule
@@ -193,10 +193,10 @@ def _needs(
         needed = math.ceil(math.log((1 - sure) / 2) / math.log1p(-share))
         if least <= share:
             continue
-        said = least * people if rule.metric == "lift" else least
+        least_shown = least * people if rule.metric == "lift" else least
         text = (
             f"{rule} on {ruling.candidate} is open: even no hit among {looked_for:,} people allows "
-            f"{said:.2g}; it needs {needed:,} people or as many independent trials."
+            f"{least_shown:.2g}; it needs {needed:,} people or as many independent trials."
         )
         if rule.metric == "lift":
             text += (
@@ -227,7 +227,7 @@ def _data(measured: Sequence[ModelAudit]) -> VectorData:
 
 
 def people(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[ExposedPerson]:
-    """Everybody in the clean attack with their own id, the most exposed of each model first.
+    """All people of the clean attack with their id, the most exposed of each model first.
 
     It is personal data: it says who is recognised. `named` is of the attacker that decides; ranks
     and bits are of one who looks up the nearest mean.
@@ -262,11 +262,11 @@ def _exposed(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> lis
 
 _FAR = 0.55  # mean percentile of the owner, from which on vectors point the wrong way; chance 0.5
 _SEEN = 2.0
-"""Lift that a permuted control must be able to see before it says that an attack is sound."""
+"""Lift that a permuted control must be able to see for its attack to be sound."""
 
 
 def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[CheckRow]:
-    """The control of each attacker: its lift under permuted identities is 1, and could be seen."""
+    """Check that the lift of each attacker is 1 under permuted identities, with power."""
     rows: list[CheckRow] = []
     sound: dict[str, Estimate] = {}
     for name, lift in lifts.items():
@@ -293,7 +293,7 @@ def _permuted(on: str, lifts: Mapping[str, Estimate]) -> list[CheckRow]:
 
 
 def _power(on: str, plants: Sequence[Plant], users: int) -> CheckRow:
-    """What the audit could have seen of leaks planted into its own vectors."""
+    """Check which leaks, planted into the audit's own vectors, were seen."""
     seen = smallest_seen(plants, "top-1", 1 / users)
     if seen is None:
         unseen = (
@@ -306,7 +306,7 @@ def _power(on: str, plants: Sequence[Plant], users: int) -> CheckRow:
 
 
 def _useful(on: str | None, task: Task, level: TaskLevel) -> CheckRow:
-    """Vectors that do not serve the labels they come with may be those of other rows."""
+    """Check that vectors predict their labels; if not, they may belong to other rows."""
     commonest = np.unique(task.labels, return_counts=True)[1].max() / len(task.labels)
     chance = 0.5 if task.logits.ndim == 1 else float(commonest)
     fails = level.value.low is None or level.value.low <= chance

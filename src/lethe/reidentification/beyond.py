@@ -1,4 +1,4 @@
-"""What an audit of vectors measures beyond identification, where it was asked for."""
+"""Optional measurements of an audit of vectors beyond identification."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ def by_person(
 
     Raises NotMeasurable: fewer than 10 of them.
     """
-    both = np.intersect1d(user_ids.astype(str), other_ids.astype(str))
-    if len(both) < 10:
-        raise NotMeasurable(f"{len(both)} people are in both releases; linkage needs 10.")
-    found = []
+    shared = np.intersect1d(user_ids.astype(str), other_ids.astype(str))
+    if len(shared) < 10:
+        raise NotMeasurable(f"{len(shared)} people are in both releases; linkage needs 10.")
+    tables = []
     for table, ids in ((vectors, user_ids), (other, other_ids)):
         rows = check_vectors("vectors", table)
         names = ids.astype(str)
-        mine = np.isin(names, both)
-        found.append(means(rows[mine], np.searchsorted(both, names[mine]), len(both)))
-    return found[0], found[1]
+        mine = np.isin(names, shared)
+        tables.append(means(rows[mine], np.searchsorted(shared, names[mine]), len(shared)))
+    return tables[0], tables[1]
 
 
 def aligned(
@@ -89,7 +89,7 @@ def aligned(
         raise NotMeasurable(f"{number} people are known in both releases; alignment needs 5.")
     if method == PROCRUSTES:
         size = min(first.shape[1], second.shape[1], number - 1)
-        a, b = (_components(one, size) for one in (first, second))
+        a, b = (_components(table, size) for table in (first, second))
         left, _, right = np.linalg.svd(b[known].T @ a[known])
         return a, b @ left @ right
     return _mapped(first, second, known)
@@ -152,8 +152,8 @@ def linked(
     known[drawn[: round(share * people)]] = True
     a, b = aligned(first, second, known, method)
     gallery, probes = a[~known], b[~known]
-    asked = np.arange(len(gallery))
-    if len(asked) < 2:
+    owner = np.arange(len(gallery))
+    if len(owner) < 2:
         raise NotMeasurable("linkage needs 2 people who are not known in both.")
     metric = "l2" if method == MAPPED else "cosine"
 
@@ -161,11 +161,11 @@ def linked(
         credit = first_credit(ranks(probes, gallery, names, metric))
         return share_of_users(credit, np.ones(len(credit)), sure)
 
-    top = found(asked, confidence)
+    top = found(owner, confidence)
     # A control of many results must not fail by chance: a tenth of the error.
-    other_names = np.random.default_rng([seed, 101]).permutation(len(asked))
+    other_names = np.random.default_rng([seed, 101]).permutation(len(owner))
     shuffled = found(other_names, family_confidence(confidence, 10))
-    users = len(asked)
+    users = len(owner)
     return Linked(
         method, share, int(known.sum()), users, top, scaled(top, users), scaled(shuffled, users)
     )
@@ -179,7 +179,7 @@ def link_all(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> tuple[list[Linked], dict[str, str]]:
-    """Every method at every share, limits for all methods of one at once; and what could not."""
+    """Run all methods at all shares (limits hold at once for the methods); and list failures."""
     sure = family_confidence(confidence, len(PAPERS))
     done, skipped = [], {}
     for share in shares:
@@ -197,7 +197,7 @@ Json = dict[str, Any]
 def attributes_of(
     model: Released, settings: EmbeddingSettings
 ) -> tuple[tuple[People, ...], tuple[Unattacked, ...]]:
-    """Who has which value of each attribute, and what is said of those that cannot be attacked."""
+    """People by value of each attribute, and reasons for attributes that cannot be attacked."""
     ready, refusals = [], []
     for name, values in model.attributes.items():
         try:
@@ -212,19 +212,19 @@ def attributes_of(
 def verification_controls(
     battery: Battery, settings: EmbeddingSettings, say: Say
 ) -> tuple[dict[str, str], tuple[NameControl, ...]]:
-    """Attackers who verify people under other names, with why; and what all gave there."""
+    """Attackers that verify permuted people, with reasons; and the results of all attackers."""
     if not settings.verification:
         return {}, ()
     say(f"{battery.model.name}: verification, its control under other names")
-    found = Scorer(battery.panel(noise=False), settings.confidence, settings.seed).controls(
+    controls = Scorer(battery.panel(noise=False), settings.confidence, settings.seed).controls(
         battery.clean
     )
     failed = {
         name: f"people claimed to be others are verified: EER {value:.3g}, below 0.5"
-        for name, (value, _, high) in found.items()
+        for name, (value, _, high) in controls.items()
         if high < 0.5
     }
-    return failed, tuple(NameControl(name, *limits) for name, limits in found.items())
+    return failed, tuple(NameControl(name, *limits) for name, limits in controls.items())
 
 
 def beyond(
@@ -235,7 +235,7 @@ def beyond(
     say: Say,
     asked: Beyond,
 ) -> Beyond:
-    """With singling out by size, clusters, a second release, and texts: where asked for."""
+    """Add singling out by size, clusters, a second release, and texts, as requested."""
     sure = settings.confidence
     if settings.verification:
         say(f"{model.name}: singling out by number of people and of vectors")
@@ -250,13 +250,13 @@ def beyond(
     if other is not None:
         say(f"{model.name} and {other.name}: linking two releases")
         try:
-            both = by_person(
+            shared = by_person(
                 model.representations, model.user_ids, other.representations, other.user_ids
             )
             done, skipped = link_all(
-                *both, settings.known_share, confidence=sure, seed=settings.seed
+                *shared, settings.known_share, confidence=sure, seed=settings.seed
             )
-            releases = TwoReleases(other.name, len(both[0]), done, skipped)
+            releases = TwoReleases(other.name, len(shared[0]), done, skipped)
         except NotMeasurable as error:
             releases = TwoReleases(other.name, refused=str(error))
         asked = replace(asked, two_releases=releases)
@@ -274,7 +274,7 @@ def beyond(
 
 
 def further_checks(on: str, further: Beyond) -> list[CheckRow]:
-    """Self-checks of what was asked for: chance where names are those of others."""
+    """Self-checks of the optional measurements: chance with permuted people."""
     rows: list[CheckRow] = []
     if controls := further.verification_controls:
         bad = [control.name for control in controls if control.high < 0.5]
@@ -302,12 +302,12 @@ def further_checks(on: str, further: Beyond) -> list[CheckRow]:
 
 
 def asked_further(settings: EmbeddingSettings) -> Json:
-    """Settings of what is not always measured, where it was asked for."""
-    found: Json = {}
+    """Settings of the optional measurements that were requested."""
+    listed: Json = {}
     if settings.verification:
-        found["verification"] = True
+        listed["verification"] = True
     if settings.score_norm:
-        found["score_norm"] = True
+        listed["score_norm"] = True
     if settings.mitigations:
-        found["mitigations"] = list(settings.mitigations)
-    return found
+        listed["mitigations"] = list(settings.mitigations)
+    return listed

@@ -60,7 +60,7 @@ def share_of_users(
     error = (hit - share * tried) / (1 - weight)
     variance = float((error**2).sum()) / total**2 * (users - 1) / users
     degrees = float((weight**2).sum()) ** 2 / float((weight**4).sum())
-    found = clustered_share(
+    estimate = clustered_share(
         share,
         variance,
         max(degrees, 1.0),
@@ -69,7 +69,7 @@ def share_of_users(
         confidence,
         method=f"Korn-Graubard by {users} users; n counts trials",
     )
-    return replace(found, n=int(total))
+    return replace(estimate, n=int(total))
 
 
 def mean_by_user(values: ArrayLike, users: ArrayLike, confidence: float = 0.95) -> Estimate:

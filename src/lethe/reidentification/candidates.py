@@ -66,46 +66,46 @@ _FEW = 3  # logits below which a learned metric has nothing to turn
 
 @dataclass(frozen=True, eq=False)
 class Evaluated:
-    """A candidate of one model, with what the model's section says of it beside the frontier.
+    """A candidate of a model, with its measurements for the section of the model.
 
     Attributes:
         limit: upper limit on Top-1 of every attacker who sees one released vector; None where
-            nothing limits it.
-        release: how it is made again, for what looks further than the lift.
+            there is no limit.
+        release: its rows, for measurements beyond the lift.
     """
 
-    candidate: Candidate  # named within its model; compared to the model's release as it is
-    judged: Judged  # what all attackers find on it, and the strongest of them
-    task: TaskLevel | None  # what a head gets out of it; None without head or labels
+    candidate: Candidate  # named within its model; compared to the baseline of the model
+    judged: Judged  # results of all attackers, and the strongest of them
+    task: TaskLevel | None  # utility of a head; None without head or labels
     limit: Limit | None
-    sigma: float | None  # of isotropic noise; None of other mechanisms
+    sigma: float | None  # of isotropic noise; None for other mechanisms
     release: Release | None = None
 
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """How the rows of a candidate are made.
+    """The rows of a candidate.
 
     Attributes:
-        clean: (n, c) what they are without noise, or what an adversary with unchanged vectors
-            holds; None where there is nothing of the kind.
+        clean: (n, c) the rows without noise, or the unchanged vectors that an adversary has; None
+            where there are none.
     """
 
     rows: Callable[[int], Float]  # from a seed to (n, c)
     clean: Float | None = None
-    projected: bool = False  # only attackers who can use few dimensions
+    projected: bool = False  # whether only attackers that can use few dimensions run
     erased: bool = False  # an attribute was erased
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What all candidates of one model are evaluated with.
+    """Everything that the evaluation of a model's candidates has in common.
 
     Attributes:
-        skipped: name and reason of mechanisms that could not be evaluated; filled by `evaluate`.
-        people: who has which value of each attribute that can be attacked.
-        untested: why other attributes cannot be: a rule on them cannot pass.
-        unsound: attackers whose verification under permuted names is not chance, and why.
+        skipped: reason by name of mechanisms that could not be evaluated; filled by `evaluate`.
+        people: people and their values of each attribute that can be attacked.
+        untested: reasons why other attributes cannot be: a rule on them cannot pass.
+        unsound: reason by name of attackers whose verification of permuted names beats chance.
     """
 
     battery: Battery  # all attackers on its vectors
@@ -171,8 +171,8 @@ class Evaluation:
     def compared(self, other: Evaluated, base: Evaluated) -> Evaluated:
         """`other` with its utility and risk against those of `base`, paired."""
         # The strongest of each was chosen: the interval allows for that.
-        both = family_confidence(self.settings.confidence, len(other.judged.attacks))
-        change = other.judged.strongest.less(base.judged.strongest, None, both)
+        joint = family_confidence(self.settings.confidence, len(other.judged.attacks))
+        change = other.judged.strongest.less(base.judged.strongest, None, joint)
         loss = None
         if other.task is not None and base.task is not None and self.task is not None:
             loss = base.task.merit.less(other.task.merit, self.task.users, self.settings.confidence)
@@ -253,8 +253,8 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
     """A candidate with verification and attribute inference, where they were asked for."""
     release, settings = evaluated.release, context.settings
     shown = evaluated.candidate.name in (BASELINE, RECOMMENDED, settings.release)
-    asked = settings.verification or context.people or context.untested
-    if release is None or not (shown or asked):
+    wanted = settings.verification or context.people or context.untested
+    if release is None or not (shown or wanted):
         return evaluated
     rows = release.rows(settings.seed)
     details, measures = evaluated.candidate.details, dict(evaluated.candidate.measures)
@@ -270,9 +270,9 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
             context.skipped[f"closed world, {evaluated.candidate.name}"] = str(error)
     if settings.verification:
         scorer = Scorer(panel, settings.confidence, settings.seed, context.unsound)
-        found = scorer.scored(sight, clean, curve=evaluated.sigma == 0)
-        details = replace(details, verification=found)
-        measures |= {quantity: worst.measured for quantity, worst in found.worst.items()}
+        verification = scorer.scored(sight, clean, curve=evaluated.sigma == 0)
+        details = replace(details, verification=verification)
+        measures |= {quantity: worst.measured for quantity, worst in verification.worst.items()}
     for people in context.people:
         seen = infer(
             rows,
@@ -296,8 +296,8 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
     return replace(evaluated, candidate=candidate)
 
 
-def _upper(found: Measured | None) -> float:
-    return found.high or 0.0 if isinstance(found, Estimate) else 0.0
+def _upper(measure: Measured | None) -> float:
+    return measure.high or 0.0 if isinstance(measure, Estimate) else 0.0
 
 
 def _of_an_audit(label: Guarantee) -> Guarantee:
@@ -384,13 +384,13 @@ def _adaptive(context: Evaluation, sigma: float) -> Evaluated:
     )
     mechanism = AdaptiveNoise(levels)
     # People who are not in the attack get the uniform noise: the task is measured on all rows.
-    each = np.full(len(place), sigma)
-    each[rows] = levels[place[rows]]
+    sigmas = np.full(len(place), sigma)
+    sigmas[rows] = levels[place[rows]]
 
     def release(seed: int) -> Float:
-        made = _vectors(context).copy()
-        made[rows] = mechanism.release(made[rows], place[rows], seed)
-        return made
+        table = _vectors(context).copy()
+        table[rows] = mechanism.release(table[rows], place[rows], seed)
+        return table
 
     limit = None
     if context.settings.plays:
@@ -402,7 +402,7 @@ def _adaptive(context: Evaluation, sigma: float) -> Evaluated:
         "noise by user, more for people far from others, at the accuracy of uniform noise",
         {"uniform_sigma": sigma, "least": _short(levels.min()), "most": _short(levels.max())},
         context.battery.on_release(release, _vectors(context), draws=_DRAWS),
-        context.task.drawn(context.task.vectors, each[context.task.rows]),
+        context.task.drawn(context.task.vectors, sigmas[context.task.rows]),
         mechanism.guarantee() if limit is None else limit.guarantee,
         () if limit is None else (mechanism.guarantee(),),
         limit,
@@ -495,7 +495,7 @@ def _label(context: Evaluation, sigma: float) -> Evaluated:
 def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
     """A mitigation of `transforms`, attacked as all others are."""
     vectors, task = _vectors(context), context.task
-    made = fitted(
+    transform = fitted(
         name,
         vectors,
         context.model.user_ids,
@@ -503,43 +503,43 @@ def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
         sigma,
         context.settings.seed,
     )
-    held = vectors if made.noisy or made.keeps_clean else None
-    first = made.release(vectors, context.settings.seed)
+    held = vectors if transform.noisy or transform.keeps_clean else None
+    first = transform.release(vectors, context.settings.seed)
     release = Release(
-        lambda seed: made.release(vectors, seed),
+        lambda seed: transform.release(vectors, seed),
         held,
         first.shape[1] < _FEW,
-        isinstance(made, Erased),
+        isinstance(transform, Erased),
     )
     views = {
-        view: lambda rows, read=read: read(made.decode(rows))
+        view: lambda rows, read=read: read(transform.decode(rows))
         for view, read in context.battery.views.items()
     }
     why: dict[str, str] = {}
     judged = replace(context.battery, skipped=why).on_release(
         release.rows,
         release.clean,
-        draws=_DRAWS if made.noisy else 1,
+        draws=_DRAWS if transform.noisy else 1,
         projected=release.projected,
         views=views,
     )
     for reason in dict.fromkeys(why.values()):
-        who = [one.removesuffix(" on release") for one, told in why.items() if told == reason]
-        context.skipped[f"{made.name}: {', '.join(who)}"] = reason
-    limit, labels = None, [made.guarantee()]
-    if isinstance(made, KSame):
-        limit = made.exposed(context.game.known, context.split.users)
-    elif isinstance(made, ShapedNoise):
-        limit = _shaped_limit(context, made)
+        who = [one.removesuffix(" on release") for one, text in why.items() if text == reason]
+        context.skipped[f"{transform.name}: {', '.join(who)}"] = reason
+    limit, labels = None, [transform.guarantee()]
+    if isinstance(transform, KSame):
+        limit = transform.exposed(context.game.known, context.split.users)
+    elif isinstance(transform, ShapedNoise):
+        limit = _shaped_limit(context, transform)
     if limit is not None:
         # With the chances that the attacks have; the own claim of k-same has people equally likely.
         labels.insert(0, limit.guarantee)
     return context.evaluated(
-        made.name,
-        made.words,
-        {key: _short(value) for key, value in made.settings.items()},
+        transform.name,
+        transform.words,
+        {key: _short(value) for key, value in transform.settings.items()},
         judged,
-        None if task is None else _decoded_task(task, made, first),
+        None if task is None else _decoded_task(task, transform, first),
         labels[0],
         labels[1:],
         limit,
@@ -547,12 +547,12 @@ def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
     )
 
 
-def _shaped_limit(context: Evaluation, made: ShapedNoise) -> Limit:
+def _shaped_limit(context: Evaluation, noise: ShapedNoise) -> Limit:
     """Limits of isotropic noise on rows in the coordinates in which it is isotropic."""
     game = context.game
-    white = replace(game.known, rows=made.whitened(game.known.rows))
-    centres = tuple(made.whitened(centre[None])[0] for centre in game.centres)
-    best = Game(white, centres).proofs(made.sigma, context.settings).best
+    white = replace(game.known, rows=noise.whitened(game.known.rows))
+    centres = tuple(noise.whitened(centre[None])[0] for centre in game.centres)
+    best = Game(white, centres).proofs(noise.sigma, context.settings).best
     label = best.guarantee
     return replace(
         best,
@@ -567,11 +567,11 @@ def _shaped_limit(context: Evaluation, made: ShapedNoise) -> Limit:
     )
 
 
-def _decoded_task(task: Task, made: Transform, released: Float) -> TaskLevel:
+def _decoded_task(task: Task, transform: Transform, released: Float) -> TaskLevel:
     """What the head gets out of the released rows, as a consumer hands them to it."""
-    if isinstance(made, ShapedNoise) and isinstance(task.head, LinearHead) and task.norm:
-        return task.closed(task.logits, made.along(task.head.rows[0]) / task.norm)
-    rows = made.decode(released)[task.rows]
+    if isinstance(transform, ShapedNoise) and isinstance(task.head, LinearHead) and task.norm:
+        return task.closed(task.logits, transform.along(task.head.rows[0]) / task.norm)
+    rows = transform.decode(released)[task.rows]
     return task.drawn(rows, 0.0) if task.norm is None else task.closed(task.head.logits(rows), 0.0)
 
 

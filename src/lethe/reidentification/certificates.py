@@ -1,8 +1,8 @@
-"""Limits on every attacker: how often anybody can name the owner of a released vector.
+"""Limits on every attacker: how often anyone can name the owner of a released vector.
 
-The game: the attacker knows every clean row of each of G users; one row is picked by its weight
-and M noisy draws of it are released; the attacker names k users. No attack that plays this game
-does better than the limits here, beyond the confidence they state.
+The game: the attacker knows every clean row of each of G users; a row is picked by its weight and M
+noisy draws of it are released; the attacker names k users. No attack in this game exceeds the
+limits here, beyond the confidence they state.
 """
 
 from __future__ import annotations
@@ -25,28 +25,28 @@ from lethe.reidentification.vectors import (
     geometric_median,
 )
 
-# The best decoder there is, played: an upper limit on every attacker's success by counting.
+# An upper limit on the success of every attacker, by running the best decoder and counting.
 #
-# Under known clean rows, chances and noise nobody names the owner more often than by the largest
-# posterior chance. So its success, with an exact upper confidence limit, limits everybody's.
+# With known clean rows, chances and noise, no attacker names the owner more often than by the
+# largest posterior chance. So an exact upper confidence limit of its success limits all attackers.
 
-# What an attacker knows before the release: whose rows they are, and how likely each is.
+# The attacker's knowledge before the release: the owner and the chance of each row.
 
 _SUM = 1e-9  # how far a distribution may be from 1
 
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Every clean row of every user, sorted by user; one of them is released."""
+    """All clean rows of all users, sorted by user; one row is released."""
 
-    rows: Float  # (R, d) the exact rows, those of one user together
+    rows: Float  # (R, d) the exact rows, grouped by user
     starts: NDArray[np.intp]  # (G,) where the rows of each user begin
     owner: NDArray[np.intp]  # (R,) user 0..G-1 of each row
     weight: Float  # (R,) P(this row is the one released); they sum to 1
 
     @property
     def users(self) -> int:
-        """G, the people among whom the attacker names one."""
+        """G, the number of people that the attacker chooses from."""
         return len(self.starts)
 
     @property
@@ -81,10 +81,10 @@ def known(
     >>> known([[0.0], [1.0], [2.0]], ["a", "b", "a"]).weight
     array([0.25, 0.25, 0.5 ])
     """
-    given = check_vectors("rows", rows)
-    names = np.arange(len(given)) if users is None else np.asarray(users)
-    if names.shape != (len(given),):
-        raise InputError(f"users of shape {names.shape} must be ({len(given)},), one for each row.")
+    table = check_vectors("rows", rows)
+    names = np.arange(len(table)) if users is None else np.asarray(users)
+    if names.shape != (len(table),):
+        raise InputError(f"users of shape {names.shape} must be ({len(table)},), one for each row.")
     place = np.unique(names, return_inverse=True)[1]
     order = np.argsort(place, kind="stable")
     owner = place[order]
@@ -95,13 +95,13 @@ def known(
         weight = 1 / (len(counts) * counts[owner])
     else:
         weight = np.asarray(weights, np.float64)
-        if weight.shape != (len(given),) or not (weight >= 0).all():
+        if weight.shape != (len(table),) or not (weight >= 0).all():
             raise InputError("weights must be one number >= 0 for each row.")
         if not abs(float(weight.sum()) - 1) <= _SUM:
             raise InputError(f"weights sum to {weight.sum():g}; divide them by their sum.")
         weight = weight[order] / weight.sum()
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]]).astype(np.intp)
-    return Known(given[order], starts, np.asarray(owner, np.intp), weight)
+    return Known(table[order], starts, np.asarray(owner, np.intp), weight)
 
 
 _HALVINGS = 200
@@ -192,9 +192,9 @@ def _best_sum(shift: Float, prior: Float) -> float:
         """Sum of q at a price lambda, and the dual there."""
         price = math.exp(log_price)
         with np.errstate(over="ignore"):  # a user very near the centre: all or nothing
-            at = -(log_price - np.log(moving)) / m - m / 2
-        q = float(ndtr(at).sum() + (still > price).sum())
-        gain = float((moving * ndtr(at + m) - price * ndtr(at)).sum())
+            cut = -(log_price - np.log(moving)) / m - m / 2
+        q = float(ndtr(cut).sum() + (still > price).sum())
+        gain = float((moving * ndtr(cut + m) - price * ndtr(cut)).sum())
         return q, price + gain + float(np.maximum(still - price, 0.0).sum())
 
     # Below `low` everybody is bought, above `high` nobody; the dual is convex between.
@@ -290,18 +290,18 @@ def optimal_attacker(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Limit:
-    """Play the maximum a posteriori decoder and put a one-sided limit on its success.
+    """Run the maximum a posteriori decoder and compute a one-sided limit on its success.
 
-    Each trial picks owner, row and noise anew, so the limit is Clopper-Pearson's.
+    Trials are independent (owner, row and noise), so the limit is Clopper-Pearson's.
 
     Guarantee: with probability >= `confidence` over the trials, no attacker in the game exceeds
         `success`.
 
     Args:
-        game: see `known`; one row a user of equal chance makes it the nearest vector in L2.
+        game: see `known`; with a row a user and equal chances it names the nearest vector in L2.
         sigma: noise of the draw, >= 0; or (G,) > 0 for each user in sorted order (adaptive noise,
-            whose size gives the user away). M draws of one size are one at sigma / sqrt(M).
-        trials: plays; the limit is about z / sqrt(trials) above a middling success.
+            whose size reveals the user). M draws at sigma equal a draw at sigma / sqrt(M).
+        trials: number of runs; the limit is about z / sqrt(trials) above a success of one half.
         confidence: one-sided.
 
     Raises InputError: an argument outside its range.
@@ -322,8 +322,8 @@ def optimal_attacker(
     step = max(1, _CELLS // len(game.rows))
     # Centred, because differences of large squares lose what separates close vectors.
     rows = game.rows - game.rows.mean(axis=0)
-    for at in range(0, trials, step):
-        count = min(step, trials - at)
+    for start in range(0, trials, step):
+        count = min(step, trials - start)
         picked = play.choice(len(rows), count, p=game.weight)
         true = game.owner[picked]
         noise = play.standard_normal((count, rows.shape[1]))
@@ -352,15 +352,15 @@ def optimal_attacker(
 
 
 def exact_limit(game: Known, outputs: ArrayLike) -> Limit:
-    """What the best attacker reaches on a release without noise, exactly.
+    """Exact success of the best attacker on a release without noise.
 
-    Of the rows that give the same output only one user can be named: the sum over distinct outputs
-    of the largest chance. Outputs are the same only bit by bit: -0.0 is not 0.0.
+    It is the sum over distinct outputs of the largest chance of a user, since only one user can be
+    named for all rows with the same output. Outputs are compared bit by bit: -0.0 is not 0.0.
 
     Guarantee: no attacker in the game exceeds `success`, and the best one reaches it.
 
     Args:
-        outputs: (R,) or (R, c) what would be released for each of ``game.rows``.
+        outputs: (R,) or (R, c) the output for each of ``game.rows``.
 
     Raises InputError: another number of outputs, or objects.
 
@@ -368,15 +368,15 @@ def exact_limit(game: Known, outputs: ArrayLike) -> Limit:
     >>> exact_limit(known([[0.0], [1.0], [2.0], [3.0]]), [0, 0, 1, 1]).success
     0.5
     """
-    given = np.asarray(outputs)
-    if len(given) != len(game.rows):
-        raise InputError(f"{len(given)} outputs must be {len(game.rows)}, one for each row.")
-    if given.dtype.hasobject:
+    table = np.asarray(outputs)
+    if len(table) != len(game.rows):
+        raise InputError(f"{len(table)} outputs must be {len(game.rows)}, one for each row.")
+    if table.dtype.hasobject:
         raise InputError("outputs of Python objects cannot be compared bit by bit; give an array.")
-    rows = np.ascontiguousarray(given.reshape(len(given), -1))
+    rows = np.ascontiguousarray(table.reshape(len(table), -1))
     place = np.unique(rows.view(f"V{rows[0].nbytes}"), return_inverse=True)[1].ravel()
-    pair, at = np.unique(place * game.users + game.owner, return_inverse=True)
-    chance = np.bincount(at, game.weight)
+    pair, cell = np.unique(place * game.users + game.owner, return_inverse=True)
+    chance = np.bincount(cell, game.weight)
     output = pair // game.users
     starts = np.flatnonzero(np.diff(output, prepend=-1))  # pairs are sorted by output
     success = min(1.0, float(np.maximum.reduceat(chance, starts).sum()))
@@ -386,18 +386,18 @@ def exact_limit(game: Known, outputs: ArrayLike) -> Limit:
 
 def _levels(sigma: ArrayLike, users: int) -> Float:
     """(G,) noise of each user."""
-    given = np.asarray(sigma, np.float64)
-    if given.ndim not in (0, 1) or (given.ndim == 1 and len(given) != users):
-        raise InputError(f"sigma of shape {given.shape} must be a number or ({users},).")
-    if not (np.isfinite(given).all() and (given >= 0).all()):
+    level = np.asarray(sigma, np.float64)
+    if level.ndim not in (0, 1) or (level.ndim == 1 and len(level) != users):
+        raise InputError(f"sigma of shape {level.shape} must be a number or ({users},).")
+    if not (np.isfinite(level).all() and (level >= 0).all()):
         raise InputError("sigma must be finite and >= 0.")
-    if given.ndim == 1 and not (given > 0).all():
+    if level.ndim == 1 and not (level > 0).all():
         raise InputError("sigma of each user must be above 0: a user without noise is named.")
-    return np.broadcast_to(given, (users,))
+    return np.broadcast_to(level, (users,))
 
 
 def _log_joint(game: Known, rows: Float, seen: Float, level: Float) -> Float:
-    """(T, G) log chance of each user and what was seen, up to what all users share."""
+    """(T, G) joint log chance of each user and the observation, up to a common constant."""
     inverse = 1 / (2 * level[game.owner] ** 2)
     score = np.asarray(seen @ rows.T) * (2 * inverse)
     score -= inverse * (rows**2).sum(axis=1)
@@ -408,7 +408,7 @@ def _log_joint(game: Known, rows: Float, seen: Float, level: Float) -> Float:
         score -= length * inverse + rows.shape[1] * np.log(level[game.owner])
     if len(rows) == game.users:
         return np.asarray(score)
-    # Each user's own largest term: one for all would let the unlikely users fall together at 0.
+    # Scaled by the largest term of each user: a common scale would round unlikely users to 0.
     largest = np.maximum(game.by_user(score, np.maximum), -1e300)
     score -= largest[:, game.owner]
     with np.errstate(divide="ignore"):
@@ -416,8 +416,8 @@ def _log_joint(game: Known, rows: Float, seen: Float, level: Float) -> Float:
 
 
 def _named(score: Float, true: NDArray[np.intp], coins: np.random.Generator) -> NDArray[np.bool_]:
-    """(T,) whether the true user has the best score; ties by coin."""
-    own = score[np.arange(len(score)), true][:, None]
-    better = (score > own).any(axis=1)
-    tied = (score == own).sum(axis=1)  # with the true user
+    """(T,) whether the true user has the best score; ties are broken at random."""
+    true_score = score[np.arange(len(score)), true][:, None]
+    better = (score > true_score).any(axis=1)
+    tied = (score == true_score).sum(axis=1)  # with the true user
     return np.asarray(~better & (np.floor(coins.random(len(score)) * tied) < 1))

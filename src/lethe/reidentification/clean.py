@@ -1,4 +1,4 @@
-"""The attack on vectors as they are, with its controls: the first half of the audit."""
+"""The attack on clean vectors, with its controls: the first half of the audit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def open_set(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> OpenSet:
-    """Take some people out of the gallery and see whom their probes are taken for.
+    """Remove some people from the gallery and count how often their probes are named.
 
     The threshold is set on half of those strangers (`false_match` of their probes are named) and
     measured on the other half.
@@ -82,7 +82,7 @@ def open_set(
         gallery_user=position[split.gallery_user[inside]],
     )
     gallery = gallery_means(representations, enrolled)
-    found = nearest(representations[split.probe_rows], gallery, metric)
+    nearest_person = nearest(representations[split.probe_rows], gallery, metric)
     to_choose, to_measure = (np.isin(split.probe_user, group) for group in (chosen, measured))
     needed = int(np.ceil(1 / false_match))
     if to_choose.sum() < needed:
@@ -90,10 +90,10 @@ def open_set(
             f"false_match={false_match:g} needs at least {needed} probes of strangers to set a "
             f"threshold, got {int(to_choose.sum())}. Ask for a higher rate."
         )
-    threshold = float(np.quantile(found.distance[to_choose], false_match, method="lower"))
-    named = found.distance <= threshold
+    threshold = float(np.quantile(nearest_person.distance[to_choose], false_match, method="lower"))
+    named = nearest_person.distance <= threshold
     real = position[split.probe_user] >= 0
-    right = named & (found.user == position[split.probe_user])
+    right = named & (nearest_person.user == position[split.probe_user])
 
     def share(hit: NDArray[np.bool_], of: NDArray[np.bool_]) -> Estimate:
         return mean_by_user(hit[of].astype(float), split.probe_user[of], confidence)
@@ -169,7 +169,7 @@ BAD = 0.01
 
 @dataclass(frozen=True)
 class Conditioning:
-    """How well float32 can tell these vectors apart.
+    """How well float32 distinguishes these vectors.
 
     Attributes:
         nearest: median distance from a sampled gallery vector to its nearest other one, in the
@@ -236,7 +236,7 @@ def conditioning(
 def _plain_distances(
     probes: NDArray[Any], gallery: NDArray[Any], metric: str
 ) -> NDArray[np.float32]:
-    """The way it is usually written: (sample, G) in float32 throughout."""
+    """Distances as usually computed: (sample, G) in float32 throughout."""
     left, right = probes.astype(np.float32), gallery.astype(np.float32)
     if metric == "cosine":
         left = left / np.linalg.norm(left, axis=1, keepdims=True)
@@ -251,14 +251,14 @@ INPUTS = (
     Attacker(RAW, "The inputs of the model, Euclidean distance", "l2"),
     Attacker(f"{RAW}, plda", "The inputs of the model, PLDA of other people", "plda"),
 )
-"""Attackers on what goes into the encoder; no candidate releases it."""
+"""Attackers on the encoder's inputs; no candidate releases these."""
 _CONTROL = 0.99  # of permuted identities: an alarm by chance leaves a safe release without verdict
 _NEIGHBOURS = 4000  # users whose nearest neighbour is looked up
 
 
 @dataclass(frozen=True, eq=False)
 class Clean:
-    """What the attack finds before any noise.
+    """Results of the attack without noise.
 
     Attributes:
         permuted: by name, its lift where people are looked for under other names: it must be 1.
@@ -280,16 +280,16 @@ class Clean:
     def deciding(self) -> frozenset[str]:
         """Attackers whose upper limit of Top-1 reaches the highest lower one of all."""
         top = {name: attack.top[1] for name, attack in self.attacks.items()}
-        best = max((found.low or 0.0 for found in top.values()), default=0.0)
-        return frozenset(name for name, found in top.items() if (found.high or 0.0) >= best)
+        best = max((share.low or 0.0 for share in top.values()), default=0.0)
+        return frozenset(name for name, share in top.items() if (share.high or 0.0) >= best)
 
     @property
     def invalid(self) -> dict[str, str]:
-        """Attackers that find people under other names too often, and what their control gave."""
+        """Attackers that find permuted people too often, with the result of their control."""
         return {
-            name: f"permuted identities give a lift of {found}, which must be 1"
-            for name, found in self.permuted.items()
-            if found.low is not None and found.low > 1
+            name: f"permuted identities give a lift of {lift}, which must be 1"
+            for name, lift in self.permuted.items()
+            if lift.low is not None and lift.low > 1
         }
 
 
@@ -336,11 +336,11 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
         seen = panel.seen(attacker, sight, sight)
         try:
             fits = panel.fits(attacker, seen)
-            found = panel.rank(attacker, seen, fits)
-            attack = measure(found, seen.owner, common=common, confidence=settings.confidence)
+            order = panel.rank(attacker, seen, fits)
+            attack = measure(order, seen.owner, common=common, confidence=settings.confidence)
             if not control:
                 return attack, None
-            hits = np.bincount(seen.owner, first_credit(found), minlength=users).astype(float)
+            hits = np.bincount(seen.owner, first_credit(order), minlength=users).astype(float)
             tries = np.bincount(seen.owner, minlength=users).astype(float)
             tallies[attacker.name] = Tally(attacker, RELEASE, hits, tries, 1)
             return attack, permuted_lift(panel, attacker, seen, settings.seed, sure, fits)
@@ -368,10 +368,10 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
         run_all(INPUTS, inputs, control=False)
         shared = shared_inputs(model.features, model.user_ids)
     gallery = gallery_means(vectors, split)
-    asked: Any = {"metric": settings.metric, "seed": settings.seed}
+    options: Any = {"metric": settings.metric, "seed": settings.seed}
     strangers: OpenSet | Refusal
     try:
-        strangers = open_set(vectors, split, confidence=settings.confidence, **asked)
+        strangers = open_set(vectors, split, confidence=settings.confidence, **options)
     except NotMeasurable as error:
         strangers = Refusal(str(error))
     return Clean(
@@ -380,7 +380,7 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
         permuted,
         strangers,
         shared,
-        conditioning(vectors[split.probe_rows], gallery, split.probe_user, **asked),
+        conditioning(vectors[split.probe_rows], gallery, split.probe_user, **options),
         _neighbours(gallery, settings.seed),
         float(np.sqrt(vectors.var(axis=0, dtype=np.float64).mean())),
         tallies,
@@ -388,7 +388,7 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
 
 
 def _standardised(features: NDArray[Any]) -> Float:
-    """Columns of mean 0 and sd 1: raw inputs come in units of their own."""
+    """Scale columns to mean 0 and sd 1, because raw inputs have different units."""
     wide = features.astype(np.float64)
     deviation = wide.std(axis=0)
     return np.asarray((wide - wide.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))

@@ -224,8 +224,8 @@ def _density(held: _Rows) -> Score:
     dimensions = held.rows.shape[1]
 
     def likelihood(variance: float) -> float:
-        each = np.logaddexp.reduce(near / variance, axis=1)
-        return float(each.mean() - dimensions / 2 * np.log(variance))
+        logs = np.logaddexp.reduce(near / variance, axis=1)
+        return float(logs.mean() - dimensions / 2 * np.log(variance))
 
     variance = max((usual * width for width in _BANDWIDTHS), key=likelihood) + float(
         held.noise.mean()
@@ -319,8 +319,8 @@ def _softmax(held: _Rows) -> Score:
         return total + _PENALTY / 2 * float((flat**2).sum()), slope.ravel()
 
     start = np.zeros(held.rows.shape[1] * people)
-    found = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
-    weight = held.map @ found.x.reshape(-1, people)
+    fit = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    weight = held.map @ fit.x.reshape(-1, people)
 
     def score(probes: Float, sizes: Index | None) -> Float:
         number = 1 if sizes is None else sizes[:, None]
@@ -362,13 +362,13 @@ def _histogram(held: _Rows) -> Score:
     return score
 
 
-def _bin(values: Float, edges: Float, own: Float) -> Index:
+def _bin(values: Float, edges: Float, repeated: Float) -> Index:
     """(n,) bin of each value: first those between edges, then the values that are their own."""
     place = np.searchsorted(edges, values, "right")
-    if not len(own):
+    if not len(repeated):
         return np.asarray(place)
-    nearest = np.searchsorted(own, values).clip(0, len(own) - 1)
-    return np.asarray(np.where(own[nearest] == values, len(edges) + 1 + nearest, place))
+    nearest = np.searchsorted(repeated, values).clip(0, len(repeated) - 1)
+    return np.asarray(np.where(repeated[nearest] == values, len(edges) + 1 + nearest, place))
 
 
 def _binned(
@@ -376,20 +376,20 @@ def _binned(
 ) -> tuple[Float, Float, Any, float]:
     """Edges, values of their own, log-ratios (bins, people) without their constant, and prior."""
     distinct, often = np.unique(values, return_counts=True)
-    own, rest = distinct[often > 1], distinct[often == 1]
+    repeated, rest = distinct[often > 1], distinct[often == 1]
     share = np.linspace(0, 1, bins + 1)[1:-1]
     edges = np.unique(np.quantile(rest, share)) if len(rest) else np.zeros(0)
-    place = _bin(values, edges, own)
-    ordered, total = len(edges) + 1, len(edges) + 1 + len(own)
+    place = _bin(values, edges, repeated)
+    ordered, total = len(edges) + 1, len(edges) + 1 + len(repeated)
     base, inside = np.bincount(place, minlength=total) / len(values), place < ordered
     cells = place[inside] * people + user[inside]
     table = np.bincount(cells, minlength=ordered * people).reshape(ordered, people).astype(float)
-    apart, found = np.arange(ordered)[:, None] - np.arange(ordered), []
+    apart, costs = np.arange(ordered)[:, None] - np.arange(ordered), []
     exact, some = np.zeros(len(place)), _drawn_rows(len(place), _LEFT_OUT)
-    if len(own):
+    if len(repeated):
         bins_of, people_of = place[~inside] - ordered, user[~inside]
         ones = np.ones(len(bins_of))
-        repeats = csr_array((ones, (bins_of, people_of)), shape=(len(own), people))
+        repeats = csr_array((ones, (bins_of, people_of)), shape=(len(repeated), people))
         exact[~inside] = repeats[bins_of, people_of] - 1
     for width in _WIDTHS if len(rest) else _WIDTHS[:1]:
         kernel = np.exp(-((apart / max(width, 1e-3)) ** 2) / 2)
@@ -402,14 +402,14 @@ def _binned(
         others[where] = np.maximum(smooth[bins_of, people_of] - kernel[bins_of, bins_of], 0)
         for prior in _PRIORS:
             left_out = (others / expected[place[some]] + prior) / (counts[some] - 1 + prior)
-            found.append((float(np.log(left_out).sum()), float(prior), smooth, expected))
-    _, prior, smooth, expected = max(found, key=lambda fit: fit[0])
+            costs.append((float(np.log(left_out).sum()), float(prior), smooth, expected))
+    _, prior, smooth, expected = max(costs, key=lambda fit: fit[0])
     weight = 1 / (prior * np.maximum(expected, 1e-300))
     logs: Any = np.log1p(np.where(smooth > 1e-3, smooth, 0) * weight[:ordered, None])
-    if len(own):
+    if len(repeated):
         repeats.data = np.log1p(repeats.data * np.repeat(weight[ordered:], np.diff(repeats.indptr)))
         logs = vstack([csr_array(logs), repeats], format="csr")
-    return edges, own, logs, prior
+    return edges, repeated, logs, prior
 
 
 def _covariance(held: _Rows) -> Score:

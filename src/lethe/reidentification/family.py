@@ -1,9 +1,9 @@
-"""The registry of attackers on released vectors: what each holds, learns and is called.
+"""The registry of attackers on released vectors: their names, knowledge and metrics.
 
-An attacker enrols people by their earlier vectors and looks up whose are nearest to a new one: by
-the mean of each person, or (`enrolled`) by every row and by a model of each person. What differs
-(distance, learned metric, noise-free enrolment, vectors known to be of one person) is knowledge of
-the adversary, in `Attacker.knows`.
+An attacker enrols people by their earlier vectors and finds the person nearest to a new vector: by
+the mean of each person, or (`enrolled`) by every row or a model of each person. Attackers differ in
+the knowledge of the adversary, see `Attacker.knows`: distance, learned metric, noise-free
+enrolment, vectors known to be of the same person. To add an attacker, add it to `ATTACKERS`.
 """
 
 from __future__ import annotations
@@ -34,39 +34,39 @@ _PAPERS = {
 
 @dataclass(frozen=True)
 class Attacker:
-    """One attacker: a distance and what the adversary holds.
+    """An attacker: a distance and the data that the adversary has.
 
     Attributes:
         metric: ``cosine``, ``l2``, ``whitened`` (scatter of enrolled rows), ``within-class``,
             ``lda`` or ``plda`` (learned from other people's pairs), all between means; or of
             `ENROLLED`.
-        vectors: new vectors that are known to be of one person and are joined; `ALL` of them.
+        vectors: number of new vectors known to be of the same person and joined; or `ALL`.
     """
 
-    name: str  # unique in the registry; what rules, tables and findings call it
+    name: str  # unique in the registry; used in rules, tables and findings
     title: str  # in words
     metric: str
-    clean_gallery: bool = False  # people were enrolled before the noise was introduced
+    clean_gallery: bool = False  # whether people are enrolled with vectors without noise
     vectors: int = 1
-    projected: bool = False  # also runs on a view of fewer dimensions, such as the logits
-    normalised: bool = False  # scores are normalised by those of other people (AS-norm)
-    noise: bool | None = None  # runs only on releases with noise, or only on those without
+    projected: bool = False  # whether it also runs on views of fewer dimensions, such as logits
+    normalised: bool = False  # whether scores are normalised by those of other people (AS-norm)
+    noise: bool | None = None  # True or False: runs only on releases with or without noise
     reads: str = ""  # of vectors: `RANKS` of their values, or `DIRECTIONS`; all of them by default
 
     @property
     def dense(self) -> bool:
-        """Whether every probe is scored with everybody, in a table."""
+        """Whether it scores every probe with all people, in a table."""
         return self.normalised or self.metric in ENROLLED
 
     @property
     def paper(self) -> str:
-        """Where its metric comes from."""
+        """Source of its metric."""
         paper = _PAPERS.get(self.metric, _PAPERS["cosine"])
         return f"{paper}; Matejka et al. 2017" if self.normalised else paper
 
     @property
     def knows(self) -> str:
-        """What the adversary holds, in one line."""
+        """The adversary's knowledge, in one line."""
         held = "without noise" if self.clean_gallery else "as released"
         parts = [f"earlier vectors of the same people, {held}"]
         if self.metric in LEARNED:
@@ -78,14 +78,14 @@ class Attacker:
         return "; ".join(parts)
 
     def within(self, clean_gallery: bool, vectors: int) -> Attacker:
-        """The same attacker with no more than this knowledge."""
+        """This attacker, restricted to the given knowledge."""
         most = self.vectors if vectors == ALL else vectors
         joined = most if self.vectors == ALL else min(self.vectors, most)
         name = self.name
         if joined != self.vectors:
             name = name.replace("all vectors", "" if joined == 1 else f"{joined} vectors")
             name = name.removesuffix(", ") or "clean gallery"
-        # A fit to people as released would be made anew at every level of noise.
+        # A fit to released rows would have to be repeated at every level of noise.
         slow = self.metric in (SOFTMAX, DENSITY) and not clean_gallery
         return replace(
             self,
@@ -176,12 +176,12 @@ ATTACKERS = (
         reads=DIRECTIONS,
     ),
 )
-"""The family: all are run on every candidate and every noise level that they can be run on."""
+"""The attackers of an audit: each runs on all candidates and noise levels that it can."""
 NORMALISED = (
     Attacker("cosine, as-norm", "Cosine, scores normalised", "cosine", normalised=True),
     Attacker("plda, as-norm", "PLDA, scores normalised", "plda", normalised=True),
 )
-"""Run where score normalisation is asked for."""
+"""Further attackers with score normalisation, on request."""
 FURTHER = (
     Attacker("whitened", "Nearest in the metric of the scatter within enrolment", "whitened"),
     Attacker("within-class", "Within-class covariance of other people's pairs", "within-class"),
@@ -192,13 +192,13 @@ FURTHER = (
     Attacker("gaussian", "Gaussian with variances of each person", GAUSSIAN, True),
     Attacker("density", "Kernel density of each person", DENSITY, True),
 )
-"""Attackers that decided on none of the sets they were tried on: for a `Panel` made in Python."""
+"""Attackers that decided on none of the sets tried: only for a `Panel` built in Python."""
 
 
 def allowed(
     clean_gallery: bool = True, vectors: int = ALL, normalised: bool = False
 ) -> tuple[Attacker, ...]:
-    """The attackers that a threat model allows, those who know too much with less knowledge.
+    """The attackers that a threat model allows, restricted to the knowledge that it allows.
 
     Args:
         normalised: whether those of `NORMALISED` are among them.
@@ -209,7 +209,7 @@ def allowed(
     ['cosine', 'l2', 'plda', 'nearest row']
     """
     alike: dict[tuple[str, str, bool, int], Attacker] = {}
-    for attacker in (each.within(clean_gallery, vectors) for each in ATTACKERS):
+    for attacker in (candidate.within(clean_gallery, vectors) for candidate in ATTACKERS):
         key = attacker.metric, attacker.reads, attacker.clean_gallery, attacker.vectors
         twin = alike.setdefault(key, attacker)
         if twin.noise is not attacker.noise:

@@ -1,4 +1,4 @@
-"""Whose rows are known and whose are to be named: galleries, probes, and whitening."""
+"""Galleries (rows of known people), probes (rows to identify), and whitening."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Index = NDArray[np.intp]
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Rows that the attacker holds, and rows that he wants to name."""
+    """Rows that the attacker has, and rows that the attacker wants to identify."""
 
     users: NDArray[Any]  # (G,) sorted ids of the gallery's users
     gallery_rows: Index  # rows whose means are the gallery
@@ -79,41 +79,41 @@ def sampled(split: Split, max_people: int, max_probes: int, seed: int = 0) -> Sp
 
 
 def check_users(user_ids: NDArray[Any]) -> NDArray[Any]:
-    """Ids as whole numbers or text.
+    """Check ids and return them as whole numbers or text.
 
     Raises InputError: ids of mixed types, numbers with a fraction, or missing ones.
 
     >>> check_users(np.array([3, 3, 5])).tolist()
     [3, 3, 5]
     """
-    given = np.asarray(user_ids)
-    if given.ndim != 1 or not len(given):
-        raise InputError(f"user_ids has shape {given.shape}; give one id for each row.")
-    if given.dtype == object:
-        kinds = sorted({type(one).__name__ for one in given.tolist()})
+    ids = np.asarray(user_ids)
+    if ids.ndim != 1 or not len(ids):
+        raise InputError(f"user_ids has shape {ids.shape}; give one id for each row.")
+    if ids.dtype == object:
+        kinds = sorted({type(value).__name__ for value in ids.tolist()})
         if kinds != ["str"]:
             raise InputError(
                 f"user_ids mixes types ({', '.join(kinds)}): 7 and '7' may be one person or two. "
                 "Save all as text, or all as whole numbers."
             )
-    if given.dtype.kind == "f" and bool((given == np.floor(given)).all()):
-        given = given.astype(np.int64)
-    if given.dtype.kind not in "iuUO":
+    if ids.dtype.kind == "f" and bool((ids == np.floor(ids)).all()):
+        ids = ids.astype(np.int64)
+    if ids.dtype.kind not in "iuUO":
         raise InputError(
-            f"user_ids has dtype {given.dtype}; ids must be text or whole numbers, none missing. "
+            f"user_ids has dtype {ids.dtype}; ids must be text or whole numbers, none missing. "
             "Save them with .astype(str)."
         )
-    gaps = missing(given)
+    gaps = missing(ids)
     if gaps.any():
         raise InputError(
             f"user_ids are missing in {gaps.sum()} rows, the first is row {int(np.argmax(gaps))}. "
             "Fill them, or remove these rows."
         )
-    return as_text(given) if is_text(given) else given
+    return as_text(ids) if is_text(ids) else ids
 
 
 def split_rows(user_ids: NDArray[Any], seed: int = 0, min_rows: int = 4) -> Split:
-    """Shuffle each user's rows; the first half is known, the rest is to be named.
+    """Shuffle each user's rows: the first half is the gallery, the rest are probes.
 
     Args:
         min_rows: users with fewer rows are left out; at least 2. floor(n / 2) rows of a user with

@@ -1,7 +1,7 @@
-"""Leaks of known size in a release's own rows, and what its attackers measure on them.
+"""Leaks of known size planted into a release's own rows, and the attackers' results on them.
 
-Some people get rows that give them away in one of four ways; every coordinate keeps a value that
-the release emits there, so that constant, rounded or tied vectors show their own lack of power.
+Some people get rows that reveal them in one of four ways. Every coordinate keeps a value that the
+release emits there, so that constant, rounded or tied vectors show their own lack of power.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ MEAN, MODES = "a mean of their own", "two opposite modes"
 VARIANCES, REPEATS = "variances of their own", "exact repeats"
 SHARES = (0.02, 0.1, 0.3, 0.8)
 """Shares of people that carry a leak, beside those that rules ask for."""
-_LIFT = 4.0  # what a rule that allows a lift of 2 forbids
-_MOST_PEOPLE = 100  # who get planted rows; their hits stand for those of any number
-_ROWS = 20_000  # of the release, from which values are drawn
+_LIFT = 4.0  # lift that a rule with limit 2 forbids
+_MOST_PEOPLE = 100  # people with planted rows at most; their hits represent any number
+_ROWS = 20_000  # rows of the release that values are drawn from at most
 _NARROW, _QUIET = 0.1, 0.05  # residuals about a planted mean; spread of a quiet coordinate
 _ON_PLANTS = (*PLAIN, *set(ENROLLED) - {SOFTMAX})  # metrics that learn nothing from other people
 _MADE_FOR = {MEAN: PLAIN, MODES: (NEAREST,), VARIANCES: (GAUSSIAN,), REPEATS: (*PLAIN, NEAREST)}
-_AS_KNOWN = 0.97  # of what an attacker who knows the leak finds: no other need look for it
-_ABLE = 0.2  # an attacker who knows the leak finds fewer of them: such values carry no such leak
+_AS_KNOWN = 0.97  # share of the hits of an attacker who knows the leak: further ones need not run
+_ABLE = 0.2  # least share of hits of an attacker who knows the leak: else values carry no such leak
 
 
 @dataclass(frozen=True, eq=False)
 class Twin:
-    """A release in which some people's rows were replaced, with their probes alone.
+    """A release in which the rows of some people were replaced, with only their probes.
 
     Attributes:
-        known: share of these probes that an attacker who knows the leak gives their owner.
+        known: share of these probes that an attacker who knows the leak links to their owner.
     """
 
     kind: str
@@ -54,7 +54,7 @@ class Twin:
 
 
 class _Values:
-    """Values that a release emits, to draw rows from."""
+    """Draws rows from the values that a release emits."""
 
     def __init__(self, sight: Sight, rng: np.random.Generator) -> None:
         rows = np.concatenate([sight.rows, sight.probes])
@@ -69,7 +69,7 @@ class _Values:
         return np.asarray(self.rows[self.rng.integers(0, len(self.rows), number)] - self.middle)
 
     def emitted(self, wanted: Float) -> Float:
-        """The nearest value in every coordinate that the release emits there."""
+        """Round every coordinate to the nearest value that the release emits there."""
         found = np.empty_like(wanted)
         for column in range(wanted.shape[1]):
             values = self.sorted[:, column]
@@ -81,7 +81,7 @@ class _Values:
 
 
 def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
-    """The release once with each kind of leak that its values can carry.
+    """Twins of the release, one for each kind of leak that its values can carry.
 
     Args:
         sight: the release as an adversary holds it, single probes.
@@ -96,7 +96,7 @@ def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
     values = _Values(sight, rng)
     anchor, residual = values.drawn(len(people)), values.drawn(len(place))
     width = np.where(rng.random(anchor.shape) < 0.5, 1.0, _QUIET)
-    # Signs alternate within enrolment and within the probes; of a single row there is one mode.
+    # Signs alternate within enrolment and within the probes; a single row has a single mode.
     turn = np.concatenate([_turns(sight.user[enrolled]), _turns(alone.owner)])
     several = np.bincount(place[: len(enrolled)], minlength=len(people)) > 1
     sign = np.where(several[place] & (turn % 2 == 1), -1.0, 1.0)[:, None]
@@ -122,7 +122,7 @@ def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
 
 
 def _turns(owner: Index) -> Index:
-    """0, 1, 2, ... for the rows of each person."""
+    """Running number 0, 1, 2, ... of the rows of each person."""
     order, sizes = grouped(owner, ALL)
     turn = np.empty(len(owner), np.intp)
     turn[order] = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
@@ -135,7 +135,7 @@ def _closeness(rows: Float, centres: Float) -> Float:
 
 
 def _narrowness(rows: Float, width: Float, values: _Values) -> Float:
-    """Log-likelihood under each person's widths, the release's own spread known."""
+    """Log-likelihood under the widths of each person, given the spread of the release."""
     spread = (values.rows - values.middle).std(axis=0)
     still = spread <= 0
     inverse = np.where(still, 0.0, 1 / (width * np.where(still, 1.0, spread)) ** 2)
@@ -150,7 +150,7 @@ def _credit(score: Float, place: Index) -> float:
 
 
 def _with(alone: Sight, enrolled: Index, rows: Float, people: Index) -> Sight:
-    """The sight with other rows of some people."""
+    """The sight with replaced rows of some people."""
     table, gallery = alone.rows.copy(), alone.gallery.copy()
     table[enrolled] = rows[: len(enrolled)]
     gallery[people] = 0
@@ -160,7 +160,7 @@ def _with(alone: Sight, enrolled: Index, rows: Float, people: Index) -> Sight:
 
 
 def _repeats(alone: Sight, turn: Index) -> tuple[Float, float]:
-    """Probes that repeat the enrolled rows of their owner in turn, and how many name the owner."""
+    """Probes that repeat the enrolled rows of their owner in turn, and the share identified."""
     order = np.argsort(alone.user, kind="stable")
     start = np.searchsorted(alone.user[order], alone.owner)
     source = order[start + turn % alone.counts.astype(np.intp)[alone.owner]]
@@ -177,7 +177,7 @@ def plants(
     confidence: float,
     seed: int = 0,
 ) -> list[Plant]:
-    """Leaks of several sizes in a release, with the strongest of what its attackers measure.
+    """Plant leaks of several sizes into a release, and measure the strongest attacker on each.
 
     Attackers that learn from other people are left out: the others must see every kind. They look
     until one finds a leak as often as who knows it: fewer of them can only show less. Where one
@@ -233,7 +233,7 @@ def plants(
 
 
 def _rates(panel: Panel, tally: Tally, sight: Sight) -> NDArray[np.float64] | None:
-    """(m,) share of the planted probes of each person that an attacker names; None: it cannot."""
+    """(m,) share of the planted probes of each person that an attacker identifies, or None."""
     try:
         seen = panel.seen(tally.attacker, sight, sight)
         credit = panel.credit(tally.attacker, seen, panel.fits(tally.attacker, seen))
@@ -244,7 +244,7 @@ def _rates(panel: Panel, tally: Tally, sight: Sight) -> NDArray[np.float64] | No
 
 
 def _carried(tally: Tally, carrying: Index, rate: Float, confidence: float) -> Estimate:
-    """Lift of an attacker where some people carry a leak that it finds at such rates."""
+    """Lift of an attacker if some people carry a leak that it identifies at these rates."""
     hits = tally.hits.copy()
     hits[carrying] = np.resize(rate, len(carrying)) * tally.tries[carrying]
     return replace(replace(tally, hits=hits).lift(confidence), method="plant")

@@ -44,7 +44,7 @@ from lethe.reidentification.verification import (
 )
 
 PAIRS = 50_000
-"""Non-mated pairs that are drawn, about; at most 50 a probe."""
+"""Approximate number of non-mated pairs drawn; at most 50 a probe."""
 _MOST = 50
 METRICS = {
     "eer": ("eer", -1),
@@ -173,7 +173,7 @@ class Scorer:
         return worst
 
     def controls(self, sight: Sight) -> dict[str, tuple[float, float, float]]:
-        """By attacker the equal error rate where people are claimed to be others, with limits.
+        """Equal error rate of each attacker with permuted people, with limits.
 
         Whoever is claimed by chance must be told from other people no better than by chance: 0.5.
         What is learned is learned on these claims. Three permutations; the limits are their t.
@@ -201,16 +201,16 @@ class Scorer:
 
         ran = self.panel.each(one, self.panel.attackers)
         return {
-            a.name: found
-            for a, found in zip(self.panel.attackers, ran, strict=True)
-            if found is not None
+            a.name: result
+            for a, result in zip(self.panel.attackers, ran, strict=True)
+            if result is not None
         }
 
 
 def closed_world(
     panel: Panel, results: Sequence[AttackResult], sight: Sight, clean: Sight, confidence: float
 ) -> ClosedWorld:
-    """Assign every person's new vectors to one enrolled person each.
+    """Assign the new vectors of each person to an enrolled person, one to one.
 
     The scores are those of the strongest attacker of all vectors of a person; limits hold for all
     that it was chosen from.
@@ -219,18 +219,18 @@ def closed_world(
     """
     users = len(sight.gallery)
     joining = [a for a in panel.attackers if a.vectors != 1]
-    found = {
-        one.attack: one.estimate.low or 0.0
-        for one in results
-        if one.valid and one.view == RELEASE and isinstance(one.estimate, Estimate)
+    lows = {
+        result.attack: result.estimate.low or 0.0
+        for result in results
+        if result.valid and result.view == RELEASE and isinstance(result.estimate, Estimate)
     }
-    able = [a for a in joining if a.name in found]
+    able = [a for a in joining if a.name in lows]
     if not able or users > MOST_PEOPLE or len(np.unique(sight.owner)) < users:
         raise NotMeasurable(
             f"one-to-one assignment needs vectors known to be of one person, for everybody, and "
             f"{MOST_PEOPLE:,} people at most."
         )
-    attacker = max(able, key=lambda a: found[a.name])
+    attacker = max(able, key=lambda a: lows[a.name])
     seen = panel.seen(attacker, sight, clean)
     scores = np.empty((users, users))
     for rows, table in panel.tables(attacker, seen, panel.fits(attacker, seen)):
@@ -243,7 +243,7 @@ def closed_world(
 
 
 def _signed(one: Estimate, sign: int) -> Estimate:
-    """The same, or mirrored: of what is worse where it is lower."""
+    """The estimate, or its negative for metrics where lower is worse."""
     if sign > 0:
         return one
     value, low, high = (None if x is None else -x for x in (one.value, one.high, one.low))
@@ -274,9 +274,9 @@ def singling_out(
         return panel.rank(attacker, seen, panel.fits(attacker, seen))
 
     for attacker in (a for a in panel.attackers if a.name in names):
-        found = ranked(attacker, panel.seen(attacker, sight, sight))
+        order = ranked(attacker, panel.seen(attacker, sight, sight))
         ranks = tuple(k for k in RANKS if k <= users)
-        whole = measure(found, sight.owner, top=ranks, common=fewer, confidence=confidence)
+        whole = measure(order, sight.owner, top=ranks, common=fewer, confidence=confidence)
         tops = {**whole.common, users: whole.top[1]}
         sizes += [ByPeople(attacker.name, n, top, scaled(top, n)) for n, top in tops.items()]
         matched += [Matched(attacker.name, k, share) for k, share in whole.top.items()]
@@ -296,7 +296,7 @@ def singling_out(
 
 
 def _enrolled(sight: Sight, most: int) -> Sight:
-    """The same with the first rows of each person enrolled, at most some."""
+    """Enrol at most the first `most` rows of each person."""
     order = np.argsort(sight.user, kind="stable")
     start = np.flatnonzero(np.diff(sight.user[order], prepend=-1))
     sizes = np.diff(np.append(start, len(order)))
@@ -339,7 +339,7 @@ def grouped(sight: Sight, seed: int = 0, most: int = 2000, confidence: float = 0
     table = np.zeros((len(drawn), int(cluster.max()) + 1))
     np.add.at(table, (owner, cluster), 1)
     index = adjusted_rand(table)
-    left_out = [adjusted_rand(np.delete(table, at, axis=0)) for at in range(len(table))]
+    left_out = [adjusted_rand(np.delete(table, person, axis=0)) for person in range(len(table))]
     people_left = len(left_out)
     deviation = np.sqrt((people_left - 1) * np.var(left_out))
     from scipy.special import stdtrit

@@ -1,4 +1,4 @@
-"""What the findings say of one model's vectors, see `lethe.evidence.of_vectors`."""
+"""Findings on a model's vectors, see `lethe.evidence.of_vectors`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from lethe.reidentification.vectors import effective_sigma
 
 
 def summary(measured: Sequence[ModelAudit]) -> str:
-    """What was audited, in one sentence."""
+    """Sentence on the audited release."""
     first = measured[0]
     sizes = " and ".join(str(audit.model.representations.shape[1]) for audit in measured)
     return (
@@ -54,7 +54,7 @@ def summary(measured: Sequence[ModelAudit]) -> str:
 
 
 def threat_model(settings: EmbeddingSettings) -> ThreatModel:
-    """Who attacks, with what."""
+    """The threat model."""
     when = (
         "earlier vectors of known people, half of each person's rows"
         if settings.known is None
@@ -79,7 +79,7 @@ def attacks_run(first: ModelAudit, settings: EmbeddingSettings) -> list[AttackRo
         *allowed(settings.clean_gallery, settings.joined, settings.score_norm),
         *(attacker for attacker in INPUTS if attacker.name in first.clean.attacks),
     ]
-    rows = [AttackRow(one.name, one.title, one.paper, one.knows, drawn) for one in run]
+    rows = [AttackRow(row.name, row.title, row.paper, row.knows, drawn) for row in run]
     if settings.plays:
         rows.append(
             AttackRow(
@@ -94,10 +94,10 @@ def attacks_run(first: ModelAudit, settings: EmbeddingSettings) -> list[AttackRo
 
 
 def not_run(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[NotRun]:
-    """What was left out, and why."""
+    """Attacks and candidates that were not run, with reasons."""
     kept = {attacker.name for attacker in allowed(settings.clean_gallery, settings.joined)}
     why = "the threat model of this audit rules its knowledge out"
-    ruled_out = {one.name: why for one in ATTACKERS if one.name not in kept}
+    ruled_out = {row.name: why for row in ATTACKERS if row.name not in kept}
     return [
         NotRun(name, why)
         for reasons in (measured[0].clean.skipped, ruled_out, _NEVER)
@@ -117,7 +117,7 @@ _NEVER = {
 
 
 def utility_name(first: ModelAudit) -> str:
-    """What utility is."""
+    """Name of the utility."""
     if first.task is None:
         return "not provided"
     return f"{first.task.measure} of one released draw"
@@ -134,8 +134,8 @@ def operating_rule(settings: EmbeddingSettings, first: ModelAudit) -> str:
 
 
 def limits(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[str]:
-    """What this audit cannot say."""
-    said = [
+    """Sentences on the limits of this audit."""
+    sentences = [
         "Certificates of identification hold for one draw of one row of a person. Further draws "
         "and rows add up: M draws at sigma are one at sigma / sqrt(M).",
         "A small lift is no proof: only the limits on every attacker are, under their assumptions.",
@@ -145,53 +145,53 @@ def limits(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list[
         "The encoder is taken as fixed: what its training tells is another audit "
         "(lethe audit model).",
     ]
-    said += _drawn(measured[0].split, settings.seed)
+    sentences += _drawn(measured[0].split, settings.seed)
     if settings.diameter is None and settings.norm is None:
-        said.append(
+        sentences.append(
             "No bound on how far two vectors differ was given, so no differential privacy is "
             "claimed for any noise."
         )
     for audit in measured:
         if audit.task is None:
-            said.append(
+            sentences.append(
                 f"{audit.model.name}: head or labels are missing, so utility was not measured."
             )
-    return said
+    return sentences
 
 
 def _drawn(split: Split, seed: int) -> list[str]:
-    """What a random subset of people or of probes means for the numbers."""
-    said, people = [], len(split.users)
+    """Sentences on the meaning of numbers from a random subset of people or probes."""
+    texts, people = [], len(split.users)
     if split.people:
-        said.append(
+        texts.append(
             f"{people:,} of {split.people:,} people were drawn at random (seed {seed}) for gallery "
             "and probes. The intervals take people as what was sampled, so they cover who was "
             f"drawn. Top-1 and lift are those of a gallery of {people:,} people: among "
             f"{split.people:,}, Top-1 is usually lower, and the lift is another."
         )
     if split.probes:
-        said.append(
+        texts.append(
             f"{len(np.unique(split.probe_user)):,} of {people:,} people were drawn at random (seed "
             f"{seed}) to be looked for, with all {len(split.probe_rows):,} of their vectors; the "
             f"gallery holds all {people:,}. The intervals take people as what was sampled. "
             "Metrics are learned from the vectors of the people drawn."
         )
-    return said
+    return texts
 
 
 def points(measured: Sequence[ModelAudit]) -> list[str]:
-    """Where to stand with each model."""
-    said = [str(audit.point)[:1].upper() + str(audit.point)[1:] + "." for audit in measured]
+    """Sentences on the operating point of each model."""
+    texts = [str(audit.point)[:1].upper() + str(audit.point)[1:] + "." for audit in measured]
     if len(measured) == 1:
-        return said
-    return [f"{audit.model.name}: {text}" for audit, text in zip(measured, said, strict=True)]
+        return texts
+    return [f"{audit.model.name}: {text}" for audit, text in zip(measured, texts, strict=True)]
 
 
 def plain_words(audit: ModelAudit, settings: EmbeddingSettings) -> list[str]:
-    """What was found on one model, for a reader of nothing else."""
+    """Summary of the findings on a model, in sentences."""
     judged, users = audit.candidates[0].judged, len(audit.split.users)
     lift, attacker = judged.risk.estimate, _named(judged.risk.attack, settings)
-    knows = next(one.knows for one in judged.attacks if one.attack == attacker.name)
+    knows = next(row.knows for row in judged.attacks if row.attack == attacker.name)
     share, low, high = (100 * (x or 0) / users for x in (lift.value, lift.low, lift.high))
     if attacker.vectors == 1:
         whom = f"the owner of {share:.2g} % of vectors"
@@ -236,7 +236,7 @@ _BINS = 20
 
 
 def section(audit: ModelAudit, settings: EmbeddingSettings) -> VectorModel:
-    """What the findings say of one model."""
+    """The model's part of the findings."""
     rows, dimensions = audit.model.representations.shape
     clean, point = audit.clean, audit.point
     return VectorModel(
@@ -266,7 +266,7 @@ def section(audit: ModelAudit, settings: EmbeddingSettings) -> VectorModel:
 
 
 def _gallery(name: str, attack: Attack) -> Gallery:
-    """One attack in numbers; nothing in it names a person."""
+    """Numbers of an attack, without personal data."""
     chance = attack.chance
     tops = {k: chance.top(k) for k in attack.top}
     numbers = vars(attack) | {"name": name, "chance": AtChance(chance.mrr, chance.mean_rank, tops)}
@@ -336,7 +336,7 @@ def _utility(audit: ModelAudit, settings: EmbeddingSettings) -> TaskSection | Re
 
     def averaged(draws: int) -> list[TaskRow]:
         pairs = ((s, float(f"{effective_sigma(s, draws):.12g}")) for s in settings.sigmas)
-        return [TaskRow(sigma=s, value=known[at].value) for s, at in pairs if at in known]
+        return [TaskRow(sigma=s, value=known[level].value) for s, level in pairs if level in known]
 
     return TaskSection(
         measure=audit.task.measure,

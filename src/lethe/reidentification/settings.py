@@ -112,9 +112,9 @@ class EmbeddingSettings:
     def __post_init__(self) -> None:
         for name in ("sigmas", "surface", "radius_sigmas"):
             levels = getattr(self, name)
-            for one in levels:
-                check_sigma(one, positive=name == "radius_sigmas")
-            object.__setattr__(self, name, tuple(sorted({float(one) for one in levels})))
+            for level in levels:
+                check_sigma(level, positive=name == "radius_sigmas")
+            object.__setattr__(self, name, tuple(sorted({float(level) for level in levels})))
         object.__setattr__(self, "sigmas", tuple(sorted({0.0, *self.sigmas})))
         check_choice("metric", self.metric, ("cosine", "l2"))
         for name, low in (

@@ -1,4 +1,4 @@
-"""What lies before an adversary, and metrics learned from the vectors of other people.
+"""The vectors that an adversary sees, and metrics learned from the vectors of other people.
 
 Learned metrics: Hatch, Kajarekar and Stolcke 2006 (within-class covariance normalisation), Ioffe
 2006 with Garcia-Romero and Espy-Wilson 2011 (probabilistic linear discriminant analysis).
@@ -27,48 +27,48 @@ from lethe.reidentification.vectors import Float
 
 LEARNED = ("within-class", "lda", "plda")
 ALL = 0
-"""Number of vectors that stands for all vectors of a person."""
+"""Value of a number of vectors that means all vectors of a person."""
 RANKS, DIRECTIONS = "ranks", "directions"
-"""What may be read of vectors: normal scores within a period, or unit length about the middle."""
-_DRIFT = 5.0  # standard errors between the means of two periods, from which on both are centred
+"""Readings of vectors: normal scores within a period, or unit length about the middle."""
+_DRIFT = 5.0  # standard errors between the means of two periods above which both are centred
 _RIDGE = 1e-3
-_QUIET, _ROUNDING = 0.03, 10.0  # sd of a direction, coordinates having 1; precisions of a number
-_TURNED = 0.9  # share of the squared distance that a turn of other people must leave at most
+_QUIET, _ROUNDING = 0.03, 10.0  # sd of a direction, relative to coordinates; machine precisions
+_TURNED = 0.9  # largest share of the squared distance that a rotation of other people may leave
 _KEPT = 0.95  # share of between-person variance that LDA keeps
 
 
 @dataclass(frozen=True, eq=False)
 class Sight:
-    """What lies before an adversary: enrolled rows of known people, and rows of unknown owner."""
+    """The adversary's view: enrolled rows of known people, and probes of unknown owner."""
 
     rows: Float  # (R, d) enrolled rows; metrics are fitted on their scatter
     user: Index  # (R,) person 0..G-1 of each; everyone has a row
-    gallery: Float  # (G, d) enrolled mean of each person, of as many rows
-    probes: Float  # (P, d) rows whose owner is looked for; none of them is enrolled
-    owner: Index  # (P,) person of each probe; some may have none
+    gallery: Float  # (G, d) mean of the enrolled rows of each person
+    probes: Float  # (P, d) rows whose owner is to be found; none of them is enrolled
+    owner: Index  # (P,) person of each probe; some people may have none
     sizes: Index | None = None  # (P,) successive rows of `probes` that are scored as one probe
-    noise: Float | None = None  # (d,) variance of what probes have beyond the enrolled rows
-    cut: tuple[Float, Float] | None = None  # (d,) limits of what an attacker reads of a coordinate
+    noise: Float | None = None  # (d,) variance of the probes' noise beyond that of enrolled rows
+    cut: tuple[Float, Float] | None = None  # (d,) limits to which a coordinate is clipped
 
     @property
     def counts(self) -> Float:
-        """(G,) enrolled rows of each person."""
+        """(G,) number of enrolled rows of each person."""
         return np.bincount(self.user, minlength=len(self.gallery)).astype(np.float64)
 
     def among(self, people: NDArray[np.bool_]) -> Sight:
-        """Of some people (G,) alone, numbered anew in their order."""
+        """Restrict to some people (G,), renumbered in their order."""
         number = np.cumsum(people) - 1
-        rows, asked = people[self.user], self.asking(people[self.owner])
+        rows, part = people[self.user], self.asking(people[self.owner])
         return replace(
-            asked,
+            part,
             rows=self.rows[rows],
             user=number[self.user[rows]],
             gallery=self.gallery[people],
-            owner=number[asked.owner],
+            owner=number[part.owner],
         )
 
     def asking(self, chosen: NDArray[np.bool_]) -> Sight:
-        """With some of the probes (P,) alone."""
+        """Restrict to some of the probes (P,)."""
         sizes, rows = self.sizes, chosen
         if sizes is not None:
             rows, sizes = np.repeat(chosen, sizes), sizes[chosen]
@@ -76,11 +76,11 @@ class Sight:
 
 
 def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
-    """Rows of a release as an adversary holds them.
+    """Split the rows of a release into an adversary's enrolled rows and probes.
 
     Args:
-        vectors: (n, d) or (n,), every released row.
-        split: who is enrolled with which rows, and which are probes.
+        vectors: (n, d) or (n,), all released rows.
+        split: enrolled rows with their people, and probes.
     """
     table = np.asarray(vectors, np.float64).reshape(len(vectors), -1)
     rows, user = table[split.gallery_rows], split.gallery_user
@@ -89,7 +89,7 @@ def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
 
 
 def reading(sight: Sight, what: str) -> Sight:
-    """The sight of an attacker who reads `RANKS` or `DIRECTIONS` of the vectors alone."""
+    """The sight of an attacker who reads only `RANKS` or `DIRECTIONS` of the vectors."""
     rows, probes = (_read(table, what) for table in (sight.rows, sight.probes))
     gallery = means(rows, sight.user, len(sight.gallery))
     return replace(sight, rows=rows, probes=probes, gallery=gallery)
@@ -106,9 +106,9 @@ def _read(table: Float, what: str) -> Float:
 
 
 def recentred(sight: Sight) -> Sight:
-    """New vectors about the mean of the enrolled ones, where the two periods lie apart.
+    """Move probes to the mean of the enrolled vectors, if the two periods lie apart.
 
-    The shift is that of all people together: whose vectors are whose is not needed for it.
+    The shift is common to all people, so it needs no owners.
     """
     shift = sight.probes.mean(axis=0) - sight.rows.mean(axis=0)
     rows = [np.bincount(owner) for owner in (sight.user, sight.owner)]
@@ -120,9 +120,9 @@ def recentred(sight: Sight) -> Sight:
 
 
 def onto_values(sight: Sight, clean: Float) -> Sight:
-    """With every coordinate that takes few values without noise put onto the nearest of them.
+    """Round every coordinate that has few values without noise to the nearest of them.
 
-    Which values an encoder emits (R, d) is taken as known; whose they are is not used.
+    The values that an encoder emits (R, d) are assumed known; their owners are not used.
     """
     rows, probes = sight.rows.copy(), sight.probes.copy()
     for column, values in enumerate(np.unique(values) for values in clean.T):
@@ -135,9 +135,9 @@ def onto_values(sight: Sight, clean: Float) -> Sight:
 
 
 def evened(sight: Sight) -> Sight:
-    """In coordinates that scatter alike, where shrinkage would hide a quiet direction of the rows.
+    """Rescale to equal scatter, if shrinkage would hide a quiet direction of the rows.
 
-    Directions within rounding are left out, of single precision where the rows fit into it.
+    Drops directions within rounding (of single precision, if the rows fit into it).
     """
     rows, dimensions = sight.rows, sight.rows.shape[1]
     centre, deviation = rows.mean(axis=0), rows.std(axis=0)
@@ -157,12 +157,12 @@ def evened(sight: Sight) -> Sight:
 
 
 def folds(users: int, seed: int = 0) -> NDArray[np.bool_]:
-    """(G,) two person-disjoint halves by chance: a metric is learned on one, used on the other."""
+    """(G,) random person-disjoint halves: a metric is learned on one and used on the other."""
     return np.asarray(np.random.default_rng([seed, 67]).permutation(users) % 2 == 0)
 
 
 def grouped(owner: Index, vectors: int) -> tuple[Index, Index]:
-    """Order of the first `vectors` probes of each person, and how many of each (people,)."""
+    """Order of the first `vectors` probes of each person, and their number (people,)."""
     order = np.argsort(owner, kind="stable")
     start = np.flatnonzero(np.diff(owner[order], prepend=-1))
     sizes = np.diff(np.append(start, len(order)))
@@ -173,14 +173,14 @@ def grouped(owner: Index, vectors: int) -> tuple[Index, Index]:
 
 
 def summed(rows: Float, sizes: Index) -> Float:
-    """(people, d) sums of successive rows (n, d), so many of each person."""
+    """(people, d) sums of successive rows (n, d); `sizes` are the rows of each person."""
     ends, place = np.append(0, np.cumsum(sizes)), np.arange(len(rows))
     chosen = csr_array((np.ones(len(rows)), place, ends), shape=(len(sizes), len(rows)))
     return np.asarray(chosen @ rows)
 
 
 def pooled(probes: Float, owner: Index, vectors: int) -> tuple[Float, Index]:
-    """Means (people, d) of the first `vectors` probes of each person, and whose they are."""
+    """Means (people, d) of the first `vectors` probes of each person, and their owners."""
     order, sizes = grouped(owner, vectors)
     whose = owner[order][np.cumsum(sizes) - sizes]
     return summed(probes[order], sizes) / sizes[:, None], np.asarray(whose)
@@ -216,7 +216,7 @@ class Learned:
 
 
 def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
-    """Fit a metric on the pairs of some people, both of whose vectors the adversary knows.
+    """Fit a metric on some people whose vectors of both periods the adversary knows.
 
     Args:
         metric: one of `LEARNED`.
@@ -237,9 +237,9 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
     probe_centre, gallery_centre = by_person.mean(axis=0), gallery.mean(axis=0)
     turn = _turn(by_person - probe_centre, gallery - gallery_centre)
     if turn is not None:
-        found = learn(metric, replace(sight, probes=(sight.probes - probe_centre) @ turn), people)
-        again = np.eye(len(turn)) if found.turn is None else found.turn
-        return replace(found, probe_centre=probe_centre, turn=turn @ again)
+        fit = learn(metric, replace(sight, probes=(sight.probes - probe_centre) @ turn), people)
+        again = np.eye(len(turn)) if fit.turn is None else fit.turn
+        return replace(fit, probe_centre=probe_centre, turn=turn @ again)
     apart = (probes - probe_centre) - (gallery - gallery_centre)[place]
     if float(np.abs(apart).max()) <= 1e-12 * float(np.abs(gallery).max()):
         raise NotMeasurable("the vectors of each person are all equal, so nothing is to be learned")
@@ -292,7 +292,7 @@ def _turn(new: Float, enrolled: Float) -> Float | None:
 
 
 def _row_variance(within: Float, counts: Float) -> Float:
-    """(r,) variance of a row about its person's mean; half of a pair's where all have one row."""
+    """(r,) variance of a row about its person's mean; half that of pairs if all have one row."""
     freedom = float((counts - 1).sum())
     if freedom < 1:
         return np.full(within.shape[1], 0.5)

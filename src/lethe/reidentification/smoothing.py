@@ -68,9 +68,9 @@ class UnitNoise:
 
     def on(self, sample: Sample, sigma: float) -> Sample:
         """The sample as it is released with noise `sigma` >= 0 on each row."""
-        own = sigma / np.sqrt(sample.gallery_rows)[:, None]
+        scale = sigma / np.sqrt(sample.gallery_rows)[:, None]
         return Sample(
-            sample.gallery + own * self.gallery,
+            sample.gallery + scale * self.gallery,
             sample.gallery_rows,
             sample.probes + sigma * self.probes,
             sample.owner,

@@ -1,4 +1,4 @@
-"""How well an attack does over noise levels, measured no more often than needed.
+"""Success of an attack by noise level, measured at as few levels as possible.
 
 Everything depends on (sigma, M) through sigma / sqrt(M), so the surface is a curve. It is refined
 where the upper limit of the strongest attacker crosses a threshold.
@@ -49,7 +49,7 @@ class Judged:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The attack at one effective noise level."""
+    """The attack at an effective noise level."""
 
     sigma: float  # sigma / sqrt(M)
     share: Estimate  # share of probes that were named, averaged over noise; interval by users
@@ -61,7 +61,7 @@ class Level:
 
     @property
     def worst(self) -> Estimate:
-        """The lift that the level is judged on: of the strongest attacker that was run."""
+        """The deciding lift of the level: that of the strongest attacker."""
         return self.lift if self.judged is None else self.judged.risk.estimate
 
 
@@ -88,12 +88,12 @@ class Curve:
 
         None where even the largest sigma does not reach it.
         """
-        found = None
+        sigma = None
         for level in reversed(self.levels):
             if not _below(level, threshold):
                 break
-            found = level.sigma
-        return found
+            sigma = level.sigma
+        return sigma
 
     def gap(self, threshold: float) -> tuple[float, float] | None:
         """The two neighbouring sigmas between which the upper limit last falls below."""
@@ -137,7 +137,7 @@ def attack_curve(
         raise InputError("sigmas need one entry or more.")
     check_at_least("draws", draws, 1)
     check_at_least("extra", extra, 0)
-    asked = sorted({_rounded(effective_sigma(sigma)) for sigma in sigmas})
+    levels_asked = sorted({_rounded(effective_sigma(sigma)) for sigma in sigmas})
 
     def measure(wanted: Sequence[float]) -> list[Level]:
         if elsewhere is not None:
@@ -148,27 +148,27 @@ def attack_curve(
             for sigma in wanted:
                 if sigma > 0 or draw == 0:  # without noise every draw is the same
                     hits[sigma] = hits[sigma] + _hits(attack(noise.on(sample, sigma)), sample)
-        found = [
+        measured = [
             _level(sigma, hits[sigma], draws if sigma > 0 else 1, sample, confidence)
             for sigma in wanted
         ]
         if further is None:
-            return found
+            return measured
         worst = []
-        for level in found:
+        for level in measured:
             worst.append(further(level))
             if judged is not None:
-                judged(len(worst), len(found))
+                judged(len(worst), len(measured))
         return worst
 
-    levels = {level.sigma: level for level in measure(asked)}
+    levels = {level.sigma: level for level in measure(levels_asked)}
     for _ in range(extra):
-        curve = _curve(levels, asked)
+        curve = _curve(levels, levels_asked)
         between = _widest(curve, thresholds)
         if between is None or between in levels:
             break
         levels[between] = measure([between])[0]
-    return _curve(levels, asked)
+    return _curve(levels, levels_asked)
 
 
 def largest_sigma(utility: Callable[[float], Estimate], floor: float) -> float | None:
@@ -201,9 +201,9 @@ def largest_sigma(utility: Callable[[float], Estimate], floor: float) -> float |
     return low
 
 
-def _hits(found: ArrayLike, sample: Sample) -> Float:
-    """(G, K) what an attack returned."""
-    hits = np.asarray(found, np.float64)
+def _hits(returned: ArrayLike, sample: Sample) -> Float:
+    """(G, K) checked hits that an attack returned."""
+    hits = np.asarray(returned, np.float64)
     if hits.ndim not in (1, 2) or len(hits) != sample.users:
         raise InputError(
             f"the attack returned {hits.shape}; it must give hits of each of the "
@@ -217,15 +217,15 @@ def _level(sigma: float, hits: Float, draws: int, sample: Sample, confidence: fl
     tries = draws * sample.tries
     # Averages over ties may leave their range by a rounding.
     hits = np.clip(hits, 0, tries[:, None])
-    asked = tries > 0
-    share, *others = (share_of_users(each[asked], tries[asked], confidence) for each in hits.T)
+    tried = tries > 0
+    share, *others = (share_of_users(column[tried], tries[tried], confidence) for column in hits.T)
     exposure = hits[:, 0] / np.maximum(tries, 1)
     lift = scaled(share, sample.users)
     return Level(sigma, share, lift, draws, exposure, tuple(others))
 
 
-def _curve(levels: dict[float, Level], asked: Sequence[float]) -> Curve:
-    return Curve(tuple(levels[sigma] for sigma in sorted(levels)), tuple(asked))
+def _curve(levels: dict[float, Level], sigmas: Sequence[float]) -> Curve:
+    return Curve(tuple(levels[sigma] for sigma in sorted(levels)), tuple(sigmas))
 
 
 def _below(level: Level, threshold: float) -> bool:
@@ -248,7 +248,7 @@ def _widest(curve: Curve, thresholds: Sequence[float]) -> float | None:
 
 
 TIER_NAMES = ((1.5, "low lift"), (2.0, "near-random"), (5.0, "privacy-viable"))
-"""Upper limits of the lift, and what the reference study calls them; none of them is a proof."""
+"""Upper limits of the lift, with the reference study's names; none is a proof."""
 
 
 def tier(lift: Estimate) -> str:
@@ -268,7 +268,7 @@ def tier(lift: Estimate) -> str:
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """Whether noise can be had that both sides accept.
+    """Whether there is a noise level acceptable for both privacy and utility.
 
     Attributes:
         privacy: smallest sigma from which on the lift is below its threshold; None if none is.

@@ -1,4 +1,4 @@
-"""The attack at every noise level, beside what no attacker can exceed there."""
+"""The attack at every noise level, beside the limit on all attackers there."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ from lethe.training.fingerprint import digest, hash_array, versions
 TOP = (1, 5, 10)
 """Measures of a level, in this order: Top-k by credit, then the reciprocal rank."""
 LOGITS = "logits"
-"""The view of one who reads of a vector what the model's linear head reads."""
+"""The view of an attacker who sees the outputs of the model's linear head."""
 KEPT = (NEAREST, COVARIANCE, DENSITY)
-"""Metrics of enrolled rows that know what noise adds to a probe."""
+"""Metrics of enrolled rows that model the noise of a probe."""
 _CENTRE_ROWS = 20_000
-_SLOW = 5.0  # seconds from which on the reader is told how long the levels take
+_SLOW = 5.0  # seconds after which progress says how long the levels take
 
 Say = Callable[[str], None]
 Cluster = Callable[[Sequence[Any], Callable[[Any], Any]], Generator[tuple[int, Any], None, None]]
-"""Does jobs on several machines: number and result of each as they come, as `RayEngine.results`."""
+"""Runs jobs on several machines; yields number and result of each, as `RayEngine.results`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +68,7 @@ class Proofs:
     """Upper limits on every attacker's Top-1 at one noise level."""
 
     closed: Limit  # the bound in closed form
-    optimal: Limit | None  # the best decoder, played; None where it was not
+    optimal: Limit | None  # measured by running the best decoder; None where it was not run
 
     @property
     def best(self) -> Limit:
@@ -80,16 +80,16 @@ class Proofs:
 
 @dataclass(frozen=True, eq=False)
 class Game:
-    """One row of a person among the probes is released; the attacker knows all clean rows.
+    """The game behind the certificates: one probe is released to an attacker who knows all.
 
-    Rows are as likely as in the gallery attack: each probe once.
+    Every probe is equally likely, as in the gallery attack.
     """
 
     known: Known  # rows, owners and chances
-    centres: tuple[Float, ...]  # points that the closed form may take; any is valid
+    centres: tuple[Float, ...]  # candidate points of the closed form; any gives a valid limit
 
     def closed(self, sigma: float) -> Limit:
-        """Limit on Top-1 of every attacker in closed form; exact without noise."""
+        """Closed-form limit on the Top-1 of every attacker; exact without noise."""
         if sigma == 0:
             return exact_limit(self.known, self.known.rows)
         bounds = (closed_form(self.known, sigma, centre) for centre in self.centres)
@@ -111,7 +111,7 @@ class Game:
 
 
 def game_of(model: Released, split: Split) -> Game:
-    """The game that the certificates are about, on the probes of a split."""
+    """The game behind the certificates, on the probes of a split."""
     rows = np.asarray(model.representations[split.probe_rows], np.float64)
     even = np.full(len(rows), 1 / len(rows))
     game = known(rows, split.probe_user, even)
@@ -130,10 +130,10 @@ def sample_of(model: Released, split: Split) -> Sample:
 
 
 def gallery_hits(settings: EmbeddingSettings, metric: str | None = None) -> Attack:
-    """The gallery attack as the sweep wants it: (G, 4) hits by user, see `TOP`."""
+    """The gallery attack as a function of a sample: (G, 4) hits by user, see `TOP`."""
 
     def hits(sample: Sample) -> Float:
-        found = ranks(
+        order = ranks(
             sample.probes,
             sample.gallery,
             sample.owner,
@@ -143,23 +143,23 @@ def gallery_hits(settings: EmbeddingSettings, metric: str | None = None) -> Atta
         )
         position = np.arange(sample.users)
         tables = [(position < k).astype(float) for k in TOP] + [1 / (position + 1)]
-        credits = [over_ties(table, found.closer, found.tied) for table in tables]
+        credits = [over_ties(table, order.closer, order.tied) for table in tables]
         return np.stack(
-            [np.bincount(sample.owner, one, minlength=sample.users) for one in credits], axis=1
+            [np.bincount(sample.owner, row, minlength=sample.users) for row in credits], axis=1
         )
 
     return hits
 
 
 def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
-    """All attackers at all levels that were asked for, the surface's, and near the thresholds.
+    """Run all attackers at the requested levels, those of the surface, and near the thresholds.
 
     Args:
-        cluster: where the levels are attacked, one a job; by default on the threads of this
-            process, several levels at once.
+        cluster: runs the levels elsewhere, each as a job; by default threads of this process run
+            several levels at once.
     """
     sample, settings = battery.sample, battery.settings
-    began: list[float] = []  # when the main attack was through, of the round in progress
+    began: list[float] = []  # when the first level of the current round ended
 
     def judged(done: int, levels: int) -> None:
         now = time.perf_counter()
@@ -170,9 +170,9 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
             say(f"all attackers at {done} of {levels} levels; about {_long(left)} for the others")
 
     def attacked(level: Level) -> Level:
-        found = battery.on_noise(level)
+        result = battery.on_noise(level)
         say(f"noise {level.sigma:g}: attacked")
-        return found
+        return result
 
     surface = [effective_sigma(s, m) for s in settings.surface for m in settings.averaged]
     return attack_curve(
@@ -193,16 +193,16 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
 def _far_levels(
     cluster: Cluster, battery: Battery, say: Say, sigmas: Sequence[float]
 ) -> list[Level]:
-    """Levels, each measured by a job of one core; noise is drawn there, from the seed."""
+    """Measure each level by a job with one core, which draws its noise from the seed."""
     alone = replace(battery, settings=replace(battery.settings, workers=1), folder=None)
     levels: dict[int, Level] = {}
     done = cluster([(alone, sigma) for sigma in sigmas], _far_level)
     with contextlib.closing(done):
-        for at, (level, skipped) in done:
-            levels[at] = level
+        for place, (level, skipped) in done:
+            levels[place] = level
             battery.skipped.update(skipped)
             say(f"noise {level.sigma:g}: all attackers; {len(levels)} of {len(sigmas)} levels")
-    return [levels[at] for at in range(len(sigmas))]
+    return [levels[place] for place in range(len(sigmas))]
 
 
 def _far_level(job: tuple[Battery, float]) -> tuple[Level, dict[str, str]]:
@@ -215,10 +215,10 @@ def _long(seconds: float) -> str:
 
 
 def level_at(battery: Battery, sigma: float, planted: bool = True) -> Level:
-    """All attackers at one more level, with the same noise vectors as the sweep.
+    """Run all attackers at a further level, with the same noise vectors as the sweep.
 
     Args:
-        planted: whether leaks are planted there too, as on every candidate.
+        planted: whether to plant leaks, as on every candidate.
     """
     sample, settings = battery.sample, battery.settings
     curve = attack_curve(
@@ -239,18 +239,18 @@ class Battery:
     """All attackers that a threat model allows, on the people of one model.
 
     Attributes:
-        invalid: name of an attacker whose self-check failed, and what it found.
-        deciding: attackers of releases without noise that may be the strongest on the vectors as
-            they are: noise, too, is attacked by them.
-        known: by name, whom attackers name on the vectors as they are.
-        skipped: filled with attackers that cannot run, and why.
-        fitted: filled with what attackers learned of rows that do not change.
-        folder: where finished noise levels are kept; None keeps none.
+        invalid: reason by name of each attacker whose self-check failed.
+        deciding: attackers of releases without noise that may be the strongest on clean vectors:
+            they attack noised vectors too.
+        known: tallies of attackers on clean vectors, by name.
+        skipped: filled with the reason by name of each attacker that cannot run.
+        fitted: filled with what attackers learned from rows that do not change.
+        folder: where finished noise levels are stored; None stores none.
     """
 
     model: Released  # its clean vectors
-    split: Split  # who is enrolled and who is to be named
-    sample: Sample  # the same, as the sweep takes it
+    split: Split  # rows of the gallery and of the probes
+    sample: Sample  # the vectors of the split
     settings: EmbeddingSettings  # of the audit
     invalid: Mapping[str, str] = field(default_factory=dict)
     deciding: frozenset[str] = frozenset()
@@ -266,23 +266,23 @@ class Battery:
 
     @property
     def views(self) -> dict[str, View]:
-        """Functions of a released vector that the document knows: what a linear head reads."""
+        """Views of a released vector by name: the outputs of a linear head, if it has fewer."""
         head = self.model.head
         if not isinstance(head, LinearHead) or len(head.rows) >= head.dimension:
             return {}
         return {LOGITS: lambda rows: head.logits(rows).reshape(len(rows), -1)}
 
     def panel(self, *, noise: bool = True, projected: bool = False) -> Panel:
-        """The attackers.
+        """The attackers to run.
 
         Args:
-            noise: whether clean vectors differ from released ones. Attackers who are the same as
-                another are left out: clean or released galleries without noise, all vectors where
-                everybody has one.
-            projected: only those who can use few dimensions.
+            noise: whether released vectors differ from clean ones. Duplicate attackers are left
+                out: clean and released galleries without noise, all vectors where every person
+                has one.
+            projected: whether to keep only attackers that can use few dimensions.
         """
-        asked, most = self.settings, int(self.sample.tries.max())
-        every = allowed(asked.clean_gallery, asked.joined, asked.score_norm)
+        settings, most = self.settings, int(self.sample.tries.max())
+        every = allowed(settings.clean_gallery, settings.joined, settings.score_norm)
         chosen: dict[tuple[str, str, bool, int, bool], Attacker] = {}
         pilots: set[str] = set()
         for attacker in every:
@@ -291,25 +291,25 @@ class Battery:
             if projected and not (attacker.projected or attacker.metric == NEAREST):
                 continue
             joined = attacker.vectors
-            if joined == ALL or joined > most:  # so many as there are
+            if joined == ALL or joined > most:  # all vectors of a person
                 joined = ALL if most > 1 else 1
             pilot = noise and (attacker.noise is False or attacker.metric == DENSITY)
-            if pilot and attacker.metric in KEPT:  # most is known of them without noise
-                attacker = replace(attacker, clean_gallery=asked.clean_gallery)
+            if pilot and attacker.metric in KEPT:  # they learn most from a clean gallery
+                attacker = replace(attacker, clean_gallery=settings.clean_gallery)
             held = attacker.clean_gallery and noise
             if pilot:
                 pilots.add(attacker.name)
             key = attacker.metric, attacker.reads, held, joined, attacker.normalised
             chosen.setdefault(key, replace(attacker, clean_gallery=held))
-        fold = folds(len(self.split.users), asked.seed)
-        panel = Panel(tuple(chosen.values()), fold, asked.backend, asked.threads, self.fitted)
+        fold = folds(len(self.split.users), settings.seed)
+        panel = Panel(tuple(chosen.values()), fold, settings.backend, settings.threads, self.fitted)
         unsound = {attacker.name for attacker in panel.attackers if self._failed(attacker)}
         return replace(panel, pilots=frozenset(pilots), unsound=frozenset(unsound))
 
     def on_noise(self, level: Level, planted: bool = False) -> Level:
-        """A level of isotropic noise with what all attackers find there.
+        """Run all attackers at a level of isotropic noise.
 
-        Metrics are learned once a level, on a release of their own noise. Attackers of single
+        Metrics are learned once a level, on a release with separate noise. Attackers of single
         vectors get half the draws. Leaks are planted at the levels that are candidates.
         """
         tries = level.draws * self.sample.tries
@@ -319,9 +319,9 @@ class Battery:
         rest = tuple(a for a in panel.attackers if a.name != first.name)
         others = replace(panel, attackers=rest)
         path = self._path(level, others)
-        found = None if path is None else read_tallies(path, rest, self.skipped)
-        if found is None:
-            found = tallies(
+        results = None if path is None else read_tallies(path, rest, self.skipped)
+        if results is None:
+            results = tallies(
                 others,
                 self._noisy(level),
                 self.clean,
@@ -331,16 +331,16 @@ class Battery:
                 known={} if level.sigma else self.known,
             )
             if path is not None:
-                write_tallies(path, found, self.skipped)
-        found = [main, *found]
-        judged = self.judged(found)
+                write_tallies(path, results, self.skipped)
+        results = [main, *results]
+        judged = self.judged(results)
         if planted or level.sigma in self.settings.sigmas:
             sight, _ = next(self._noisy(level))
-            judged = replace(judged, plants=self._plants(panel, sight, found))
+            judged = replace(judged, plants=self._plants(panel, sight, results))
         return replace(level, judged=judged)
 
     def _path(self, level: Level, panel: Panel) -> Path | None:
-        """Where the tallies of a level are kept; None where they are not."""
+        """File of the tallies of a level; None where they are not stored."""
         if self.folder is None or level.sigma == 0:
             return None
         names = repr((panel.attackers, sorted(panel.pilots), sorted(panel.unsound)))
@@ -349,19 +349,19 @@ class Battery:
 
     @cached_property
     def _audited(self) -> str:
-        """Hash of all that tallies depend on beside noise level and attackers."""
+        """Hash of everything that tallies depend on, except noise level and attackers."""
         split, head = self.split, self.model.head
         arrays = [self.model.representations, split.gallery_rows, split.gallery_user]
         arrays += [split.probe_rows, split.probe_user]
         if isinstance(head, LinearHead):
             arrays += [head.rows, np.asarray(head.bias)]
-        asked = repr(replace(self.settings, rule=(), workers=0, keep_records=False))
+        audit = repr(replace(self.settings, rule=(), workers=0, keep_records=False))
         code = [path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))]
-        return digest(*map(hash_array, arrays), asked, str(versions("numpy", "scipy")), *code)
+        return digest(*map(hash_array, arrays), audit, str(versions("numpy", "scipy")), *code)
 
-    def _plants(self, panel: Panel, sight: Sight, found: Sequence[Tally]) -> tuple[Plant, ...]:
-        """Leaks in a release, of the sizes that rules ask for and of some more."""
-        valid = [tally for tally in found if not self._failed(tally.attacker)]
+    def _plants(self, panel: Panel, sight: Sight, results: Sequence[Tally]) -> tuple[Plant, ...]:
+        """Plant leaks of the sizes that rules need and of some more, and measure them."""
+        valid = [tally for tally in results if not self._failed(tally.attacker)]
         sure = family_confidence(self.settings.confidence, max(len(valid), 1))
         users = len(sight.gallery)
         tops = {"top-1": (1.0, 1.0), "lift": (float(users), math.inf)}
@@ -377,11 +377,11 @@ class Battery:
         if level.sigma == 0:
             yield self.clean, self.clean
             return
-        asked = self.settings
+        settings = self.settings
         vectors = self.model.representations
-        learned_on = sight_of(smooth(vectors, level.sigma, seed=asked.seed), self.split)
+        learned_on = sight_of(smooth(vectors, level.sigma, seed=settings.seed), self.split)
         for draw in range(level.draws):
-            seen = unit_noise(self.sample, draw, asked.seed).on(self.sample, level.sigma)
+            seen = unit_noise(self.sample, draw, settings.seed).on(self.sample, level.sigma)
             yield learned_on, replace(learned_on, gallery=seen.gallery, probes=seen.probes)
 
     def on_release(
@@ -393,14 +393,14 @@ class Battery:
         projected: bool = False,
         views: Mapping[str, View] | None = None,
     ) -> Judged:
-        """All attackers on a release of any kind, noise on every row.
+        """Run all attackers on a release of any kind, with noise on every row.
 
         Args:
-            release: from a seed to (n, c) released rows.
-            clean: (n, c) what it is without noise; None where there is none in it.
-            draws: releases that are averaged over; 1 where there is no chance in it.
-            projected: only attackers who can use few dimensions, and no further view.
-            views: functions of a released row, where they are not those of a vector.
+            release: function of a seed that returns (n, c) released rows.
+            clean: (n, c) rows without noise; None for a release without noise.
+            draws: number of releases to average over; 1 for a deterministic release.
+            projected: only attackers that can use few dimensions, and no further view.
+            views: functions of a released row; by default those of a vector.
         """
 
         def each() -> Iterator[tuple[Sight, Sight]]:
@@ -410,19 +410,19 @@ class Battery:
 
         exact = release(self.settings.seed) if clean is None else clean
         panel = self.panel(noise=clean is not None, projected=projected)
-        found = tallies(
+        results = tallies(
             panel,
             each(),
             sight_of(exact, self.split),
             views={} if projected else (self.views if views is None else views),
             skipped=self.skipped,
         )
-        judged = self.judged(found)
+        judged = self.judged(results)
         sight = sight_of(release(self.settings.seed), self.split)
-        return replace(judged, plants=self._plants(panel, sight, found))
+        return replace(judged, plants=self._plants(panel, sight, results))
 
     def judged(self, found: Sequence[Tally]) -> Judged:
-        """The worst of some tallies; limits hold for all valid ones at once (Bonferroni)."""
+        """The worst of the tallies; limits hold for all valid ones at once (Bonferroni)."""
         why = {tally.attacker.name: self._failed(tally.attacker) for tally in found}
         valid = sum(not why[tally.attacker.name] for tally in found)
         sure = family_confidence(self.settings.confidence, max(valid, 1))
@@ -449,7 +449,7 @@ class Battery:
         return Judged(attacks, risk, strongest.linear(), strongest.named)
 
     def _failed(self, attacker: Attacker) -> str:
-        """What an attacker's self-check found wrong, or that of its twin; empty where nothing."""
+        """Why the self-check of an attacker or of its twin failed; empty if neither did."""
         if attacker.normalised or attacker.name in self.invalid:
             return self.invalid.get(attacker.name, "")
         twins = [
@@ -459,5 +459,5 @@ class Battery:
 
 
 def _jointly(estimate: Estimate, confidence: float, method: str) -> Estimate:
-    """An interval of a family, labelled with the confidence that the whole family has."""
+    """Label an interval with the confidence that its whole family has."""
     return replace(estimate, confidence=confidence, method=f"{method}, {estimate.method}")

@@ -1,4 +1,4 @@
-"""Whom one attacker names, counted over draws of noise, and when further draws are of no use."""
+"""Count an attacker's right answers over draws of noise, and decide when to stop drawing."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from lethe.reidentification.family import Attacker
 from lethe.reidentification.vectors import Float
 
 _PRECISE = 0.01
-"""Half an interval as a share of its value, from which on further draws would say nothing new."""
-_NARROWED = 0.9  # of an interval, what ever so many draws must leave of it to be of use
-SURELY = 0.998  # confidence of limits by which an attacker draws no more
-TRIALS = 2000  # before which no attacker is given up
-ENOUGH_HITS = 20  # from which on the hits of people say how much these differ
+"""Half-width of an interval as a share of its value, below which drawing stops."""
+_NARROWED = 0.9  # drawing stops if infinitely many draws would leave more of the interval
+SURELY = 0.998  # confidence of the limits that decide when an attacker stops drawing
+TRIALS = 2000  # least trials before an attacker stops
+ENOUGH_HITS = 20  # least hits that show how much people differ
 
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Whom one attacker names in one view of a release.
+    """Hits of an attacker on a view of a release.
 
     Attributes:
         agreement: share of probes for which two draws name the same person; 0 where it was not
-            looked at, for there are many probes.
+            measured, because there are many probes.
     """
 
-    attacker: Attacker  # who attacks
-    view: str  # ``release``, or the function of the release that is looked at
+    attacker: Attacker
+    view: str  # ``release``, or the function of the release that is attacked
     hits: Float  # (G,) by person, over all draws; ties count by expectation
     tries: Float  # (G,) probes by person, over all draws
-    draws: int  # noise draws behind it
+    draws: int  # number of noise draws
     agreement: float = 0.0
 
     def lift(self, confidence: float) -> Estimate:
         """Top-1 over chance, 1 / G; interval by people."""
-        # Where the noise changes little, another draw of the same probe is no further trial.
+        # Where the noise changes little, another draw of a probe is not an independent trial.
         alone = float(self.tries.sum()) / (1 + (self.draws - 1) * self.agreement)
-        # Averages over ties may leave their range by a rounding.
-        asked = self.tries > 0
-        hits, tries = np.minimum(self.hits, self.tries)[asked], self.tries[asked]
-        found = share_of_users(hits, tries, confidence, alone)
-        return scaled(found, len(self.hits))
+        # Rounding may push averages over ties out of their range.
+        tried = self.tries > 0
+        hits, tries = np.minimum(self.hits, self.tries)[tried], self.tries[tried]
+        share = share_of_users(hits, tries, confidence, alone)
+        return scaled(share, len(self.hits))
 
     @property
     def share(self) -> float:
@@ -53,15 +53,15 @@ class Tally:
 
     @property
     def precise(self) -> bool:
-        """Whether further draws would change nothing that is read.
+        """Whether further draws would hardly change the interval.
 
-        The interval is narrow, or ever so many draws would narrow it by less than a tenth: people
-        differ by more than the draws of one (components of variance, by trials of each person).
+        It is narrow, or infinitely many draws would narrow it by less than a tenth, because people
+        differ more than draws of a person do (components of variance, by trials of each person).
         """
         if not self.draws:
             return False
-        found = self.lift(0.95)
-        if found.width is not None and found.width / 2 <= _PRECISE * (found.value or 0.0):
+        lift = self.lift(0.95)
+        if lift.width is not None and lift.width / 2 <= _PRECISE * (lift.value or 0.0):
             return True
         if self.draws < 2 or self.tries.sum() < TRIALS or self.hits.sum() < ENOUGH_HITS:
             return False
@@ -71,7 +71,7 @@ class Tally:
 
     @functools.cached_property
     def limits(self) -> tuple[float, float]:
-        """Limits of Top-1 that surely hold it."""
+        """Limits of Top-1 at the confidence `SURELY`."""
         if not self.draws:
             return 0.0, 1.0
         lift, users = self.lift(SURELY), len(self.hits)
@@ -84,8 +84,8 @@ class Tally:
         return np.where(self.tries > 0, share, np.nan)
 
     def linear(self) -> Linear:
-        """Top-1 with each person's share in its error, to compare two of them in pairs."""
+        """Top-1 with each person's contribution to its error, for paired comparisons."""
         total = float(self.tries.sum())
-        share, asked = float(self.hits.sum()) / total, self.tries > 0
-        error = (self.hits - share * self.tries)[asked] / total
+        share, tried = float(self.hits.sum()) / total, self.tries > 0
+        error = (self.hits - share * self.tries)[tried] / total
         return Linear(share, error, 0.0, "t by users")

@@ -1,4 +1,4 @@
-"""What a head still gets out of released vectors, at any noise level."""
+"""Utility of a head on released vectors, at any noise level."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from lethe.reidentification.vectors import Float, check_binary, check_vectors, e
 
 @dataclass(frozen=True)
 class DrawnUtility:
-    """What a consumer of noisy vectors gets from them, averaged over noise."""
+    """Utility of noisy vectors for their consumer, averaged over noise."""
 
     accuracy: Estimate  # share of rows predicted rightly; interval by users
     auc: Estimate | None  # AUC of the noisy logit; interval by users. None for several classes.
@@ -101,12 +101,12 @@ def drawn_utility(
 def _labels(labels: ArrayLike, logits: Float) -> Float:
     if logits.ndim == 1:
         return check_binary(labels, len(logits)).astype(np.float64)
-    given = np.asarray(labels)
-    if given.shape != (len(logits),) or not np.isin(given, np.arange(logits.shape[1])).all():
+    values = np.asarray(labels)
+    if values.shape != (len(logits),) or not np.isin(values, np.arange(logits.shape[1])).all():
         raise InputError(
             f"labels must be one class in 0..{logits.shape[1] - 1} for each of {len(logits)} rows."
         )
-    return given.astype(np.float64)
+    return values.astype(np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,7 +180,7 @@ class Task:
 
     def drawn(self, vectors: NDArray[Any], sigma: ArrayLike) -> TaskLevel:
         """By drawing noise: any head, or noise of another size for each row."""
-        found = drawn_utility(
+        drawn = drawn_utility(
             self.head,
             vectors,
             self.labels,
@@ -192,13 +192,13 @@ class Task:
         )
         return TaskLevel(
             float(np.mean(np.asarray(sigma, np.float64))),
-            found.merit,
-            found.accuracy if found.auc is None else found.auc,
-            found.accuracy,
+            drawn.merit,
+            drawn.accuracy if drawn.auc is None else drawn.auc,
+            drawn.accuracy,
         )
 
     def of_scores(self, scores: Float) -> TaskLevel:
-        """Of a binary head whose released number is something else than its noisy logit."""
+        """Utility of a binary head whose released number is not its noisy logit."""
         merit = linear_auc(scores, self.labels, 0.0)
         sure = self.settings.confidence
         right = expected_accuracy(scores, self.labels, 0.0, users=self.users, confidence=sure)

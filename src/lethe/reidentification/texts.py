@@ -62,10 +62,10 @@ def retrieved(
     >>> retrieved(rows, np.array([0, 1]), texts).sizes[-1].top_1.value
     1.0
     """
-    given = np.asarray(texts.of_rows, dtype=str)
-    if given.shape != (len(vectors),):
-        raise InputError(f"texts has {len(given)} entries for {len(vectors)} rows.")
-    everything = np.unique(np.concatenate([given, np.asarray(texts.candidates, dtype=str)]))
+    names = np.asarray(texts.of_rows, dtype=str)
+    if names.shape != (len(vectors),):
+        raise InputError(f"texts has {len(names)} entries for {len(vectors)} rows.")
+    everything = np.unique(np.concatenate([names, np.asarray(texts.candidates, dtype=str)]))
     if len(everything) < 2:
         raise InputError("retrieval needs a list of 2 different texts or more.")
     encoded = check_vectors(
@@ -73,12 +73,12 @@ def retrieved(
     )
     if len(encoded) != len(everything):
         raise InputError(f"encode gave {len(encoded)} vectors for {len(everything)} texts.")
-    place = np.searchsorted(everything, given)
-    found = ranks(np.asarray(vectors, np.float64), encoded, place, metric)
+    place = np.searchsorted(everything, names)
+    order = ranks(np.asarray(vectors, np.float64), encoded, place, metric)
     size = len(everything)
 
     def share(table: NDArray[np.float64]) -> Estimate:
-        credit = np.clip(over_ties(table, found.closer, found.tied), 0, 1)
+        credit = np.clip(over_ties(table, order.closer, order.tied), 0, 1)
         return mean_by_user(credit, user_ids, confidence)
 
     position = np.arange(size)

@@ -176,15 +176,15 @@ class KSame(Transform):
         check_between("k", k, 2, len(people))
         centres = means(r, owner, len(people))
         group = np.empty(len(people), np.intp)
-        made = 0
+        groups = 0
         # Far apart in the first component: no group of a large release reaches across blocks.
         direction = np.linalg.svd(centres - centres.mean(axis=0), full_matrices=False)[2][0]
         blocks = max(1, len(people) // max(_FEW, k))
         for block in np.array_split(np.argsort(centres @ direction, kind="stable"), blocks):
             for members in _groups(centres[block], k):
-                group[block[members]] = made
-                made += 1
-        return KSame(people, group, means(centres, group, made), owner, k)
+                group[block[members]] = groups
+                groups += 1
+        return KSame(people, group, means(centres, group, groups), owner, k)
 
     kind, keeps_clean = "k-same", True
 
@@ -295,9 +295,9 @@ class Erased(Transform):
         Raises NotMeasurable: fewer than 2 values.
         """
         r = check_vectors("vectors", vectors)
-        given = np.asarray(values).astype(str)
-        known = given != ""
-        kinds, place = np.unique(given[known], return_inverse=True)
+        column = np.asarray(values).astype(str)
+        known = column != ""
+        kinds, place = np.unique(column[known], return_inverse=True)
         if len(kinds) < 2:
             raise NotMeasurable(f"attribute {attribute!r} has one value; nothing is to be erased.")
         centre = r[known].mean(axis=0)
@@ -408,10 +408,10 @@ def parse_name(text: str) -> tuple[str, float | None]:
     >>> parse_name("quantised-4"), parse_name("pca")
     (('quantised', 4.0), ('pca', None))
     """
-    found = _NAME.match(text)
-    kind = found["kind"] if found else text
+    match = _NAME.match(text)
+    kind = match["kind"] if match else text
     check_choice("mitigations", kind, KINDS)
-    number = None if found is None or found["number"] is None else float(found["number"])
+    number = None if match is None or match["number"] is None else float(match["number"])
     if kind in ("quantised", "k-same") and number is None:
         raise InputError(f"mitigations={text!r} needs a number, such as {kind}-4.")
     if kind == "leace" and number is not None:

@@ -110,16 +110,16 @@ def _near(x: Float, y: Float, width: float) -> Float:
     last = np.searchsorted(ordered, x + _REACH * width, "right")
     total: Float = np.array(first, np.float64)
     done = np.concatenate([[0], np.cumsum(last - first)])
-    at = 0
-    while at < len(x):
-        end = max(at + 1, int(np.searchsorted(done, done[at] + _BLOCK, "right")) - 1)
-        count = (last - first)[at:end]
-        row = np.repeat(np.arange(at, end), count)
-        column = np.arange(len(row)) - np.repeat(done[at:end] - done[at], count) + first[row]
-        total[at:end] += np.bincount(
-            row - at, ndtr((x[row] - ordered[column]) / width), minlength=end - at
+    start = 0
+    while start < len(x):
+        end = max(start + 1, int(np.searchsorted(done, done[start] + _BLOCK, "right")) - 1)
+        count = (last - first)[start:end]
+        row = np.repeat(np.arange(start, end), count)
+        column = np.arange(len(row)) - np.repeat(done[start:end] - done[start], count) + first[row]
+        total[start:end] += np.bincount(
+            row - start, ndtr((x[row] - ordered[column]) / width), minlength=end - start
         )
-        at = end
+        start = end
     return total / len(y)
 
 

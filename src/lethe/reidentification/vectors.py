@@ -38,14 +38,14 @@ def check_vectors(name: str, value: ArrayLike, dimension: int | None = None) -> 
 
     Raises InputError: as `check_table`, or another dimension.
     """
-    given = np.asarray(value)
-    check_table(name, given)
-    if dimension is not None and given.shape[1] != dimension:
+    table = np.asarray(value)
+    check_table(name, table)
+    if dimension is not None and table.shape[1] != dimension:
         raise InputError(
-            f"{name} has {given.shape[1]} dimensions where {dimension} are needed: "
+            f"{name} has {table.shape[1]} dimensions where {dimension} are needed: "
             "take vectors and head of one model."
         )
-    return np.asarray(given, np.float64)
+    return np.asarray(table, np.float64)
 
 
 def check_binary(labels: ArrayLike, rows: int) -> NDArray[np.bool_]:
@@ -53,17 +53,17 @@ def check_binary(labels: ArrayLike, rows: int) -> NDArray[np.bool_]:
 
     Raises InputError: another number of labels, other values, or one kind alone.
     """
-    given = np.asarray(labels)
-    if given.shape != (rows,):
-        raise InputError(f"labels of shape {given.shape} must be ({rows},), one for each row.")
-    found = np.unique(given)
+    column = np.asarray(labels)
+    if column.shape != (rows,):
+        raise InputError(f"labels of shape {column.shape} must be ({rows},), one for each row.")
+    found = np.unique(column)
     if not np.isin(found, (0, 1)).all():
         raise InputError(
             f"labels hold {found[~np.isin(found, (0, 1))][0]!r}: a binary head needs 0 and 1 alone."
         )
     if len(found) < 2:
         raise InputError(f"all labels are {found[0]!r}; a utility needs both 0 and 1.")
-    return np.asarray(given.astype(bool))
+    return np.asarray(column.astype(bool))
 
 
 def check_sigma(sigma: float, *, positive: bool = False) -> float:

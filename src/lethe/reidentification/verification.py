@@ -32,14 +32,14 @@ _BINS = 100
 
 
 def _checked(mated: ArrayLike, non_mated: ArrayLike) -> tuple[Float, Float]:
-    both = [np.asarray(one, np.float64).ravel() for one in (mated, non_mated)]
-    for name, one in zip(("mated", "non_mated"), both, strict=True):
-        if not len(one) or not np.isfinite(one).all():
+    sides = [np.asarray(scores, np.float64).ravel() for scores in (mated, non_mated)]
+    for name, scores in zip(("mated", "non_mated"), sides, strict=True):
+        if not len(scores) or not np.isfinite(scores).all():
             raise InputError(
-                f"{name} has {len(one)} scores, {int((~np.isfinite(one)).sum())} of them not "
+                f"{name} has {len(scores)} scores, {int((~np.isfinite(scores)).sum())} of them not "
                 "finite; give one or more finite scores of each kind."
             )
-    return both[0], both[1]
+    return sides[0], sides[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,10 +91,10 @@ def profile(mated: ArrayLike, non_mated: ArrayLike) -> dict[str, float]:
     left, right = _checked(mated, non_mated)
     ones = np.ones(len(left)), np.ones(len(right))
     runs, costs = _runs(left, right), _costs((left, right))
-    found, _ = _Metrics(runs, _binned(left, right), costs, False).of(*ones)
+    values, _ = _Metrics(runs, _binned(left, right), costs, False).of(*ones)
     names = ("eer", "min_cllr", "linkability", "expected", "worst", "cllr")
     hull = _eer(*_pooled(*runs.summed(*ones)))
-    metrics = dict(zip(names, found, strict=True))
+    metrics = dict(zip(names, values, strict=True))
     return {**metrics, "rocch_eer": hull, "expected": FULL * metrics["expected"]}
 
 
@@ -106,7 +106,7 @@ def _errors(a: Float, b: Float) -> tuple[Float, Float]:
 def _eer(a: Float, b: Float) -> float:
     missed, accepted = _errors(a, b)
     above = int(np.argmax(missed >= accepted))
-    low, high = (float(missed[at] - accepted[at]) for at in (above - 1, above))
+    low, high = (float(missed[place] - accepted[place]) for place in (above - 1, above))
     step = -low / (high - low)
     return float(missed[above - 1] + step * (missed[above] - missed[above - 1]))
 
@@ -163,8 +163,8 @@ def _expected(a: Float, b: Float) -> float:
     """Integral over the prior of the entropy that calibrated ratios a / b take off, in bits."""
     with np.errstate(divide="ignore"):
         ratio = np.log(a) - np.log(b)
-    found = (a[a > 0] * _saved(ratio[a > 0])).sum() + (b[b > 0] * _saved(-ratio[b > 0])).sum()
-    return float(np.clip(found / math.log(2), 0, FULL))
+    bits = (a[a > 0] * _saved(ratio[a > 0])).sum() + (b[b > 0] * _saved(-ratio[b > 0])).sum()
+    return float(np.clip(bits / math.log(2), 0, FULL))
 
 
 def _saved(ratio: Float) -> Float:
@@ -188,8 +188,8 @@ def _worst(a: Float, b: Float, mated: int, non_mated: int) -> float:
     right = np.concatenate([[1.0], b * non_mated, [1.0]])
     fit = isotonic_regression(left / (left + right), weights=left + right).x[1:-1]
     ratio = np.log(fit) - np.log1p(-fit) - math.log(mated / non_mated)
-    found = float(np.abs(ratio).max() / math.log(10))
-    return 0.0 if found < 1e-12 else found
+    ratio_10 = float(np.abs(ratio).max() / math.log(10))
+    return 0.0 if ratio_10 < 1e-12 else ratio_10
 
 
 @dataclass(frozen=True, eq=False)
@@ -257,12 +257,12 @@ def verify(
 
     def share(at: int, apart: float | None = None) -> Estimate:
         rest = float(spread[at]) ** 2, degrees, len(mated), people, confidence, method
-        found = clustered_share(value[at], *rest)
+        estimate = clustered_share(value[at], *rest)
         if apart is None:
-            return found
+            return estimate
         other = clustered_share(float(np.clip(apart, 0, 1)), *rest)
-        ends = [end for one in (found, other) for end in (one.low, one.high) if end is not None]
-        return replace(found, low=min(ends), high=max(ends))
+        ends = [end for one in (estimate, other) for end in (one.low, one.high) if end is not None]
+        return replace(estimate, low=min(ends), high=max(ends))
 
     def number(at: int) -> Estimate:
         half = float(stdtrit(degrees, (1 + confidence) / 2)) * float(spread[at])
@@ -306,7 +306,7 @@ class _Metrics:
         pooled = _pooled(a, b)
         left, right, number = self.bins
         costs = self.costs
-        found = [
+        values = [
             _eer(a, b),
             _min_cllr(*pooled),
             _linked(
@@ -317,7 +317,7 @@ class _Metrics:
             0.0 if costs is None else (_mean(costs[0], wm) + _mean(costs[1], wn)) / 2,
         ]
         missed, accepted = _errors(a, b)
-        return found, np.interp(FPRS, accepted[::-1], missed[::-1]) if self.curve else np.empty(0)
+        return values, np.interp(FPRS, accepted[::-1], missed[::-1]) if self.curve else np.empty(0)
 
 
 def _replicated(
@@ -332,9 +332,9 @@ def _replicated(
         weight = np.bincount(rng.integers(0, people, people), minlength=people).astype(float)
         wm, wn = weight[owner], weight[first] * weight[second]
         if wm.any() and wn.any():
-            numbers, at = metrics.of(wm, wn)
+            numbers, line = metrics.of(wm, wn)
             drawn.append(numbers)
-            lines.append(at)
+            lines.append(line)
     return drawn, lines
 
 
@@ -349,7 +349,7 @@ def _crossed(
     """
     if not all(kind.any() for side in sides for kind in side):
         return None, None, None
-    found = []
+    results = []
     for fit, judged in (sides, sides[::-1]):
         (am, an), (bm, bn) = (tuple(k.astype(float) for k in side) for side in (fit, judged))
         ratio = _laplace_ratios(runs, am, an)
@@ -358,10 +358,10 @@ def _crossed(
         saved = (a * _saved(ratio) + b * _saved(-ratio)).sum() / math.log(2)
         p, r = (np.bincount(bins[0], w, bins[2]) / w.sum() for w in (am, bm))
         q, s = (np.bincount(bins[1], w, bins[2]) / w.sum() for w in (an, bn))
-        both = np.where(p > q, p + q, 1.0)
-        slope = (p * p + 2 * p * q - q * q) / both**2 * r - 2 * p * p / both**2 * s
-        found.append((float(cost), float(slope[p > q].sum()), float(saved) / FULL))
-    least, linked, expected = (float(np.mean(one)) for one in zip(*found, strict=True))
+        total = np.where(p > q, p + q, 1.0)
+        slope = (p * p + 2 * p * q - q * q) / total**2 * r - 2 * p * p / total**2 * s
+        results.append((float(cost), float(slope[p > q].sum()), float(saved) / FULL))
+    least, linked, expected = (float(np.mean(column)) for column in zip(*results, strict=True))
     return least, linked, expected
 
 
@@ -398,9 +398,9 @@ def calibration(mated: Float, non_mated: Float, rounds: int = 50) -> tuple[float
     Raises InputError: as `profile`.
     """
     left, right = _checked(mated, non_mated)
-    both = np.concatenate([left, right])
-    centre, scale = float(both.mean()), float(both.std()) or 1.0
-    x = np.stack([(both - centre) / scale, np.ones(len(both))], axis=1)
+    scores = np.concatenate([left, right])
+    centre, scale = float(scores.mean()), float(scores.std()) or 1.0
+    x = np.stack([(scores - centre) / scale, np.ones(len(scores))], axis=1)
     weight = np.repeat([0.5 / len(left), 0.5 / len(right)], [len(left), len(right)])
     truth, theta = np.repeat([1.0, 0.0], [len(left), len(right)]), np.zeros(2)
     ridge = np.array([1e-3, 0.0])

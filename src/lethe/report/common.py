@@ -77,13 +77,13 @@ def _twenty_fields(
         titles: of every section that this report has, by its id.
     """
     missing = {block.key: sum(not given for _, _, given in block.rows) for block in blocks}
-    both = any(one.guarantee.proven for one in document.guarantees)
+    proven = any(row.guarantee.proven for row in document.guarantees)
     rows: list[Row] = []
     for number, (sections, group) in enumerate(_FIELDS, start=1):
         where, note = "; ".join(titles[id_] for id_ in sections if id_ in titles), ""
         if open_ := missing.get(group):
             note = say("fields.open", n=open_)
-        if number == _PROVEN_AND_MEASURED and not both:
+        if number == _PROVEN_AND_MEASURED and not proven:
             where, note = "", say("fields.no_proof")
         if not where and not note:
             note = say("fields.not_here")
@@ -112,7 +112,7 @@ def room_of(document: Mapping[str, Any]) -> Room[Any]:
 
 def sections_of(room: Room[Any], manifest: Mapping[str, Any]) -> list[Section]:
     """Everything below the first screen, in order."""
-    made = [
+    sections = [
         _rules(room),
         _attacks(room),
         room.exposed(),
@@ -129,7 +129,7 @@ def sections_of(room: Room[Any], manifest: Mapping[str, Any]) -> list[Section]:
             [Folded(say("questions.title"), [Bullets(questions())])],
         ),
     ]
-    kept = [section for section in made if section is not None]
+    kept = [section for section in sections if section is not None]
     return [*kept, *_appendix(room, manifest, kept)]
 
 
@@ -146,9 +146,9 @@ def _rules(room: Room[Any]) -> Section | None:
     change: list[Part] = [Words(f"{rule}: {' '.join(said)}") for rule, said in changes(findings)]
     rows: list[tuple[str, list[Cell | str]]] = []
     for rule in rules:
-        found = outcome(rule.outcome, 1)
+        result = outcome(rule.outcome, 1)
         cell = cell_of(rule.rule.removeprefix("width("), rule.evidence, room.utility.shares)
-        said = f"{found.words}: {rule.reason}" if rule.reason else found.words
+        said = f"{result.words}: {rule.reason}" if rule.reason else result.words
         rows.append((rule.rule, [said, cell, rule.candidate, rule_in_words(rule.rule, metrics)]))
     heads = [say(f"rules.{key}") for key in ("rule", "outcome", "measured", "option", "words")]
     lead = say("rules.lead" if all(rule.fixed for rule in rules) else "rules.late")
@@ -180,23 +180,23 @@ def _attacks(room: Room[Any]) -> Section:
         columns: list[Column] = [
             (
                 say("attacks.on"),
-                lambda one: say("attacks.as_released") if one.view == RELEASE else one.view,
+                lambda row: say("attacks.as_released") if row.view == RELEASE else row.view,
             ),
-            (say(room.result_head), lambda one: room.result_cell(one.estimate)),
+            (say(room.result_head), lambda row: room.result_cell(row.estimate)),
             (say("attacks.counts"), _counts),
         ]
         title = say("attacks.results", name=candidate.name)
-        rows, note = [(one.attack, one) for one in source.results], say("attacks.results.note")
+        rows, note = [(row.attack, row) for row in source.results], say("attacks.results.note")
         shown = table(title, say("attack"), rows, columns, note=note)
         parts.append(Folded(title, [shown]) if len(shown.rows) > 8 or room.attacks() else shown)
     if listed := document.attacks:
         tests: Column = (
             say("attacks.criterion"),
-            lambda one: say(f"criterion.{room.criterion(one.name)}"),
+            lambda row: say(f"criterion.{room.criterion(row.name)}"),
         )
         columns = ["paper", "threat", tests]
         title, first = say("attacks.run"), say("attacks.title")
-        shown = table(title, first, [(one.title, one) for one in listed], columns, "attacks.")
+        shown = table(title, first, [(row.title, row) for row in listed], columns, "attacks.")
         parts.append(Folded(say("attacks.run.n", n=len(listed)), [shown]))
     if methods := interval_methods(room.plain):
         parts.append(Folded(say("attacks.methods"), [Bullets(methods)]))
@@ -239,23 +239,23 @@ def _options(room: Room[Any]) -> Section | None:
     columns: list[Column] = [
         (say("options.what"), what),
         *(
-            [(say("options.train", **head), lambda one: utility.cell(one.train_utility))]
+            [(say("options.train", **head), lambda row: utility.cell(row.train_utility))]
             if trained
             else []
         ),
         (
             say("options.utility" if trained else "options.plain", **head),
-            lambda one: utility.cell(one.utility),
+            lambda row: utility.cell(row.utility),
         ),
-        (say("options.within", **head), lambda one: say(f"within.{one.equivalent}")),
-        (say("options.change"), lambda one: room.result_cell(one.risk_change)),
+        (say("options.within", **head), lambda row: say(f"within.{row.equivalent}")),
+        (say("options.change"), lambda row: room.result_cell(row.risk_change)),
         (say("options.standing"), standing),
     ]
     note, title = say("options.note", rule=frontier.rule), say("options.before_after")
     shown = table(title, say("options.option"), named(options), columns, note=note)
     parts: list[Part] = [Folded(title, [shown]), *room.options()]
     if frontier.skipped:
-        skipped = [(one.name, one.why) for one in frontier.skipped]
+        skipped = [(row.name, row.why) for row in frontier.skipped]
         parts.append(Folded(say("options.skipped"), [Facts(skipped)]))
     lead = say("options.lead", risk=frontier.risk, utility=frontier.utility)
     return Section("options", say("options.heading"), lead, parts, say("nav.options"))
@@ -263,7 +263,7 @@ def _options(room: Room[Any]) -> Section | None:
 
 def _proven(room: Room[Any]) -> Section:
     claims = room.document.guarantees
-    proven = [one for one in claims if one.guarantee.proven and room.proofs(one.candidate)]
+    proven = [row for row in claims if row.guarantee.proven and room.proofs(row.candidate)]
 
     def measured(name: str) -> Cell:
         candidate = room.named(name)
@@ -272,18 +272,18 @@ def _proven(room: Room[Any]) -> Section:
     parts: list[Part] = []
     if proven:
         columns: list[Column] = [
-            (say("proven.claim"), lambda one: claim_of(one.guarantee)),
-            (say("proven.measured"), lambda one: measured(one.candidate)),
+            (say("proven.claim"), lambda row: claim_of(row.guarantee)),
+            (say("proven.measured"), lambda row: measured(row.candidate)),
         ]
-        rows = [(one.candidate, one) for one in proven]
+        rows = [(row.candidate, row) for row in proven]
         parts.append(table(say("proven.table"), say("proven.option"), rows, columns))
     parts += proven_beside_measured(room.document)
     if claims:
         keys = ("option", "proof", "kind", "numbers", "assumes", "voided")
         heads = [say(f"proven.{key}") for key in keys]
-        every = [(one.candidate, _guarantee(one.guarantee)) for one in claims]
+        every = [(row.candidate, _guarantee(row.guarantee)) for row in claims]
         parts.append(Folded(say("proven.every"), [Table(say("proven.every"), heads, every)]))
-    n, of = (len({one.candidate for one in listed}) for listed in (proven, claims))
+    n, of = (len({row.candidate for row in listed}) for listed in (proven, claims))
     lead = say("proven.lead", n=n, of=of) if proven else say("proven.none")
     return Section("proof", say("proven.heading"), lead, parts, say("nav.proven"))
 
@@ -305,14 +305,14 @@ def _guarantee(guarantee: Guarantee) -> list[Cell | str]:
 
 
 def _checks(checks: Sequence[CheckRow]) -> Section:
-    odd = [one for one in checks if one.status != "pass"]
-    passed = [one for one in checks if one.status == "pass"]
+    odd = [row for row in checks if row.status != "pass"]
+    passed = [row for row in checks if row.status == "pass"]
     columns: list[Column] = [
-        (say("checks.option"), lambda one: one.candidate or say("checks.all")),
-        (say("checks.status"), lambda one: say(f"checks.{one.status}")),
+        (say("checks.option"), lambda row: row.candidate or say("checks.all")),
+        (say("checks.status"), lambda row: say(f"checks.{row.status}")),
         (
             say("checks.detail"),
-            lambda one: f"{one.detail} ({amount(one.estimate)})" if one.estimate else one.detail,
+            lambda row: f"{row.detail} ({amount(row.estimate)})" if row.estimate else row.detail,
         ),
     ]
 
@@ -330,12 +330,12 @@ def _checks(checks: Sequence[CheckRow]) -> Section:
 
 
 def _untested(document: Document[Any, Any, Any]) -> Section:
-    said = not_tested(document)
-    short, rest = said[:4], said[4:]
+    names = not_tested(document)
+    short, rest = names[:4], names[4:]
     parts: list[Part] = [Bullets(short)] if short else []
     if rest:
         parts.append(Folded(say("untested.more", n=len(rest)), [Bullets(rest)]))
-    lead = say("untested.lead") if said else say("untested.none")
+    lead = say("untested.lead") if names else say("untested.none")
     return Section("not-run", say("untested.title"), lead, parts, say("nav.untested"))
 
 
@@ -345,9 +345,9 @@ def _limits(room: Room[Any]) -> Section:
     if not room.document.rules:
         from lethe.report.changes import changes  # NumPy comes with it
 
-        said = [text for _, texts in changes(Findings.from_json(room.plain)) for text in texts]
-        if said:
-            parts.append(Folded(say("rules.example"), [Bullets(said)]))
+        sentences = [text for _, texts in changes(Findings.from_json(room.plain)) for text in texts]
+        if sentences:
+            parts.append(Folded(say("rules.example"), [Bullets(sentences)]))
     return Section("limits", say("limits.title"), say("limits.lead"), parts)
 
 
@@ -355,13 +355,13 @@ def _legal(room: Room[Any]) -> Section:
     heads = [say(f"legal.{key}") for key in ("source", "asks", "here", "people")]
     rows = list(legal().items())
     three: dict[str, list[str]] = {"singling": [], "linking": [], "inference": []}
-    for one in room.document.attacks:
-        kind = room.criterion(one.name)
+    for attack in room.document.attacks:
+        kind = room.criterion(attack.name)
         for key in three if kind == "all" else [kind]:
-            three[key].append(one.title)
+            three[key].append(attack.title)
     mapped = [
-        (say(f"criterion.{key}"), _few(found) or say("legal.not_tried"))
-        for key, found in three.items()
+        (say(f"criterion.{key}"), _few(names) or say("legal.not_tried"))
+        for key, names in three.items()
     ]
     return Section(
         "legal",

@@ -1,7 +1,7 @@
 """The first screen: what is released, the worst number, what was tried, what remains.
 
-The same in every medium. A room says what its numbers mean (`Room`); everything else is decided
-here: which candidate speaks, what is recommended, how severe it is.
+It is the same in every medium. A room says what its numbers mean (`Room`). Everything else is
+decided here: which candidate makes the headline, what is recommended, how severe it is.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Worst:
     """The worst number of a release in words.
 
     Attributes:
-        headline: one sentence, who can do what to how many.
-        short: the same in two or three words.
-        by: by whom and with what.
-        detail: the interval and what else belongs to the headline.
-        level: severity; "" = it has none.
+        headline: a sentence that says who can do what to how many.
+        short: the headline in two or three words.
+        by: the attacker and the attack.
+        detail: sentences that belong to the headline, such as the interval.
+        level: severity; empty without one.
         group: the most exposed group in a sentence; may be empty.
-        share: the share that speaks, where it is not that of the options.
+        share: the share in the headline, where it is not that of the options.
     """
 
     headline: str
@@ -63,7 +63,7 @@ class Worst:
 
 @dataclass(frozen=True)
 class Card:
-    """One of four: a heading, a few large words, and lines below them."""
+    """One of the four cards: a heading, a few large words, and lines below them."""
 
     title: str
     large: str
@@ -73,7 +73,7 @@ class Card:
 
     @property
     def line(self) -> str:
-        """The first of the lines, to stand behind the large words."""
+        """The first line, printed after the large words."""
         return next((line.rstrip(".") for line in self.lines if line), "")
 
 
@@ -109,7 +109,7 @@ class First:
 
     @property
     def lead(self) -> str:
-        """Severity in words, to stand before the headline; empty where it has none."""
+        """Severity in words, printed before the headline; empty without a severity."""
         return f"{say(f'level.{self.level}')}. " if self.level else ""
 
     @property
@@ -119,11 +119,11 @@ class First:
 
 
 class Room(abc.ABC, Generic[C]):
-    """What only the room of a kind of release can say of its findings.
+    """How a kind of release reports its findings; each kind is a subclass.
 
     Attributes:
         plain: `Findings.to_json()`.
-        document: the same with types, as is `section` of what only this kind has.
+        document: `plain` read into types; `section` holds what only this kind has.
         utility: how utility is named and printed.
     """
 
@@ -145,8 +145,8 @@ class Room(abc.ABC, Generic[C]):
         self.utility = Utility(self.document.frontier.utility)
 
     def named(self, name: str | None) -> C | None:
-        """The candidate of a name."""
-        return next((one for one in self.document.candidates if one.name == name), None)
+        """The candidate with a name."""
+        return next((row for row in self.document.candidates if row.name == name), None)
 
     def short_name(self, candidate: C) -> str:
         """The name of a candidate without its model, where several were audited side by side."""
@@ -154,14 +154,14 @@ class Room(abc.ABC, Generic[C]):
 
     @cached_property
     def judged(self) -> C | None:
-        """The candidate that the rules judged, or else the release as it is now.
+        """The candidate that the rules judged, or else the baseline.
 
-        Where several models were audited the rules judge one of each: the worst of them.
+        Where several models were audited, rules judge a candidate of each: this is the worst.
         """
 
         def worse(candidate: C) -> list[float]:
-            found = self.share_of(candidate)
-            ends = (getattr(found, end, None) for end in ("low", "value"))
+            risk = self.share_of(candidate)
+            ends = (getattr(risk, end, None) for end in ("low", "value"))
             return [-math.inf if end is None else end for end in ends]
 
         base = self.document.baseline
@@ -171,19 +171,19 @@ class Room(abc.ABC, Generic[C]):
 
     @cached_property
     def base(self) -> C | None:
-        """The release as it is now; of several models that of the first."""
+        """The baseline; of several models that of the first."""
         baseline = self.document.baseline
         return self.named(None if baseline is None else baseline.candidate)
 
     def base_of(self, candidate: C) -> C | None:
-        """The release as it is now, of the model that the candidate belongs to."""
+        """The baseline of the model that the candidate belongs to."""
         return self.base
 
     @cached_property
     def recommended(self) -> C | None:
-        """The option to take; never the baseline. None where none is within the utility limit."""
-        found = self.named(self.document.frontier.operating_point)
-        return None if found is None or found is self.base_of(found) else found
+        """The recommended option, never the baseline; None where none is within the limit."""
+        option = self.named(self.document.frontier.operating_point)
+        return None if option is None or option is self.base_of(option) else option
 
     @property
     def put_forward(self) -> C | None:
@@ -191,26 +191,26 @@ class Room(abc.ABC, Generic[C]):
         return self.recommended or self.named(self.document.frontier.cheapest_large_reduction)
 
     def proofs(self, name: str) -> list[Guarantee]:
-        """Guarantees of a candidate that prove something."""
-        claims = [one.guarantee for one in self.document.guarantees if one.candidate == name]
+        """Proven guarantees of a candidate, unless they prove next to nothing."""
+        claims = [claim.guarantee for claim in self.document.guarantees if claim.candidate == name]
         proven = [claim for claim in claims if claim.proven]
-        # A bound of nearly all that is possible is no guarantee; see `_label` on the first one.
+        # A bound near certainty is no guarantee; see `_label` for why the first one decides.
         vacuous = proven and proven[0].parameters.get("success", 0.0) >= _VACUOUS
         return [] if vacuous else proven
 
     def risk_shown(self, candidate: C) -> Measured | None:
-        """The risk of an option as every picture and table prints it.
+        """The risk of an option as every chart and table prints it.
 
-        Limits of the recommended one allow for having been chosen among several.
+        The limits of the recommended option allow for its choice among several.
         """
-        chosen, found = self.document.frontier.recommended, self.share_of(candidate)
-        if chosen and chosen.candidate == candidate.name and found is candidate.risk:
+        chosen, risk = self.document.frontier.recommended, self.share_of(candidate)
+        if chosen and chosen.candidate == candidate.name and risk is candidate.risk:
             return chosen.risk
-        return found
+        return risk
 
     @property
     def chance(self) -> float:
-        """What a random guess reaches, in the unit of `share_of`."""
+        """The share that a random guess reaches, in the unit of `share_of`."""
         return 0.0
 
     def share_of(self, candidate: C) -> Measured | None:
@@ -222,15 +222,15 @@ class Room(abc.ABC, Generic[C]):
         return share(found)
 
     def criterion(self, attack: str) -> str:
-        """Which of WP216's three an attack tests: singling, linking, inference, or all."""
+        """The WP216 criterion that an attack tests: singling, linking, inference, or all."""
         return "inference"
 
     def words(self) -> Sequence[str]:
-        """What was found, in the plain words of the section; may be empty."""
+        """The findings in plain sentences; may be empty."""
         return ()
 
     def seen(self, candidate: C) -> float | None:
-        """The smallest planted leak that was told from chance; None where none was."""
+        """The smallest planted leak distinguished from chance; None where none was."""
         return smallest_seen(candidate.plants or (), self.planted, self.chance)
 
     def blind(self, candidate: C | None) -> bool:
@@ -241,11 +241,11 @@ class Room(abc.ABC, Generic[C]):
 
     @abc.abstractmethod
     def worst(self, candidate: C | None) -> Worst:
-        """The worst number on the candidate that is judged; None where there are none."""
+        """The worst number of the judged candidate; `candidate` is None where there is none."""
 
     @abc.abstractmethod
     def released(self) -> tuple[str, list[str]]:
-        """What is released in a few words, and lines on whose data it is made of."""
+        """What is released in a few words, and lines on the data behind it."""
 
     @abc.abstractmethod
     def exposed(self) -> Section:
@@ -256,59 +256,59 @@ class Room(abc.ABC, Generic[C]):
         return []
 
     def beyond(self, candidate: C) -> str:
-        """What else an option reveals that its share does not count; may be empty."""
+        """A sentence on what an option reveals beyond its share; may be empty."""
         return ""
 
     def attacks(self) -> Sequence[Any]:
-        """Parts that belong to the comparison of attacks."""
+        """Further parts of the section on attacks."""
         return ()
 
     def options(self) -> Sequence[Any]:
-        """Parts that belong to the options, before and after."""
+        """Further parts of the section on options."""
         return ()
 
     def chart(self) -> Chart | None:
-        """The picture of the first screen, where no candidates were compared."""
+        """The chart of the first screen, where no candidates were compared."""
         return None
 
     def beside(self) -> Table | None:
-        """The table beside it, likewise."""
+        """The table beside the chart, where no candidates were compared."""
         return None
 
     def tried(self) -> Card | None:
-        """The third card, where it is not about candidates."""
+        """The third card (tried), where it is not about candidates."""
         return None
 
     def remaining(self) -> tuple[str, list[str]] | None:
-        """The fourth card, likewise."""
+        """The fourth card (remaining), where it is not about candidates."""
         return None
 
 
 def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | None) -> First:
     """The first screen of one release."""
     document, candidate = room.document, room.judged
-    found, on = room.worst(candidate), _judged_option(room)
-    unseen = candidate is not None and found.level in ("", "not-above-chance")
+    worst, on = room.worst(candidate), _judged_option(room)
+    unseen = candidate is not None and worst.level in ("", "not-above-chance")
     if candidate is not None and unseen and room.blind(candidate):
         value = share_sentence(room.share_of(candidate), room.chance)[0]
         words, detail = say("first.blind", value=value), room.beyond(candidate)
-        found = replace(found, headline=words, short=say("unmeasured"), level="", detail=detail)
-    # What lies in the file needs no attack, and is said before what attacks found.
-    checks = [one for one in document.checks if one.name.rpartition(" ")[2].startswith("stored-")]
-    inside, rows = [one.detail for one in checks], any(one.status == "fail" for one in checks)
-    groups = (room.groups(candidate) if candidate is not None else []) or [found.group]
+        worst = replace(worst, headline=words, short=say("unmeasured"), level="", detail=detail)
+    # Data stored in the file can be read without an attack, so it comes first.
+    checks = [row for row in document.checks if row.name.rpartition(" ")[2].startswith("stored-")]
+    inside, rows = [row.detail for row in checks], any(row.status == "fail" for row in checks)
+    groups = (room.groups(candidate) if candidate is not None else []) or [worst.group]
     large, lines = room.released()
-    share_now = found.share or (None if candidate is None else room.share_of(candidate))
+    share_now = worst.share or (None if candidate is None else room.share_of(candidate))
     ends = [getattr(share_now, end, None) for end in ("value", "high")]
     return First(
         kind=say(room.kind),
         name=document.subject.name,
         source=_source(room, manifest),
         outcome=outcome(document.verdict.outcome, len(document.rules)),
-        level="high" if rows else found.level,
-        headline=" ".join([*inside, found.headline]),
+        level="high" if rows else worst.level,
+        headline=" ".join([*inside, worst.headline]),
         detail=[
-            *filter(None, (on, found.detail, found.group, _limits(room))),
+            *filter(None, (on, worst.detail, worst.group, _limits(room))),
             *(
                 check.detail
                 for check in document.checks
@@ -317,7 +317,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         ],
         cards=[
             Card(say("card.released"), large, lines),
-            Card(say("card.worst"), found.short, [found.by, on, *groups], found.level),
+            Card(say("card.worst"), worst.short, [worst.by, on, *groups], worst.level),
             room.tried() or _tried(room),
             _remaining(room),
         ],
@@ -328,7 +328,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
 
 
 def _judged_option(room: Room[Any]) -> str:
-    """What was judged, where it is not the one release as it is now."""
+    """The name of the judged candidate, where it is not the only baseline; else empty."""
     candidate = room.judged
     base = None if candidate is None else room.base_of(candidate)
     if candidate is None or base is None:
@@ -344,15 +344,15 @@ def share_sentence(share_now: Measured | None, chance: float) -> tuple[str, str,
     if not isinstance(share_now, Estimate):
         return "", "", ""
     value = share_now.value
-    said = share_words(value) if value is not None else range_words(share_now)
+    words = share_words(value) if value is not None else range_words(share_now)
     guess = f"{significant(100 * chance, 2)} %"
-    return said, range_words(share_now) if value is not None else "", guess
+    return words, range_words(share_now) if value is not None else "", guess
 
 
 def interval_sentence(room: Room[Any], found: Estimate) -> str:
     """``95 % interval 6.3 to 8.5 %``; empty for a share that was counted.
 
-    Limits at a higher confidence are those that hold for several attacks at once at the audit's.
+    Limits with a higher confidence hold for several attacks at once at the audit's confidence.
     """
     words = range_words(found)
     if not words or found.value is None:
@@ -362,29 +362,29 @@ def interval_sentence(room: Room[Any], found: Estimate) -> str:
 
 
 def options_table(room: Room[Any]) -> Table:
-    """Every option with its risk and its utility lost, paired."""
+    """Every option with its risk and its paired utility loss."""
     best, sheet = room.recommended, _first_sheet(room)
     rows: list[Row] = []
-    found: list[Mark] = []
-    for one in room.document.candidates:
-        risk = room.risk_shown(one)
+    sheet_marks: list[Mark] = []
+    for option in room.document.candidates:
+        risk = room.risk_shown(option)
         high = getattr(risk, "high", None)
         limit = "" if high is None else f"{high:.8g}"
-        found.append(Mark(limit, one is best, one.name not in sheet))
-        marks = [_label(room.proofs(one.name))] + [say("label.recommended")] * (one is best)
+        sheet_marks.append(Mark(limit, option is best, option.name not in sheet))
+        marks = [_label(room.proofs(option.name))] + [say("label.recommended")] * (option is best)
         cells: list[Cell | str] = [", ".join(marks), share(risk)]
-        cells.append(room.utility.loss_cell(one.utility_loss))
-        rows.append((one.name, cells))
+        cells.append(room.utility.loss_cell(option.utility_loss))
+        rows.append((option.name, cells))
     keys = ("options.option", "options.label", room.risk_head)
     heads = [*map(say, keys), room.utility.lost]
-    return Table(say("options.table"), heads, rows, marks=found)
+    return Table(say("options.table"), heads, rows, marks=sheet_marks)
 
 
 def _label(proofs: Sequence[Guarantee]) -> str:
-    """Whether an option is measured only, or what is proven of what was measured.
+    """Say whether an option is only measured, or what is proven.
 
-    Of several proofs the option's own, which comes first: the others assume other chances (such as
-    people who are equally likely), and a smaller limit of another game would look too good. A
+    Takes the option's own proof, which comes first. The others assume other chances (such as
+    equally likely people), and a smaller limit from another game would look too good. A
     proof about one released vector says so: attackers who join a person's vectors find more.
     """
     if not proofs:
@@ -392,11 +392,11 @@ def _label(proofs: Sequence[Guarantee]) -> str:
     if is_within_schema(proofs[0]):
         plain = replace(proofs[0], assumptions=())
         return say("claim.within", claim=_label([plain, *proofs[1:]]))
-    limits = [one for one in proofs if "success" in one.parameters]
+    limits = [proof for proof in proofs if "success" in proof.parameters]
     if limits:
         key = "label.proven.vector" if limits[0].unit == "vector" else "label.proven.share"
         return say(key, limit=share_words(limits[0].parameters["success"]))
-    spent = [one for one in proofs if "epsilon" in one.parameters]
+    spent = [proof for proof in proofs if "epsilon" in proof.parameters]
     if spent:
         key = "label.proven.vector" if spent[0].unit == "vector" else "label.proven"
         return say(f"{key}.epsilon", epsilon=f"{spent[0].parameters['epsilon']:.3g}")
@@ -404,16 +404,16 @@ def _label(proofs: Sequence[Guarantee]) -> str:
 
 
 def _first_sheet(room: Room[Any]) -> set[str]:
-    """The options that the first sheet of paper has room for, beside the lines to sign."""
-    frontier, names = room.document.frontier, [one.name for one in room.document.candidates]
-    first = [one and one.name for one in (room.base, room.recommended)]
+    """Names of the options that fit on the first printed page, above the lines to sign."""
+    frontier, names = room.document.frontier, [option.name for option in room.document.candidates]
+    first = [option and option.name for option in (room.base, room.recommended)]
     wanted = [*first, frontier.cheapest_large_reduction, frontier.knee]
     ordered = dict.fromkeys([*wanted, *frontier.pareto, *names])
     return set([name for name in ordered if name in names][:_ON_PAPER])
 
 
 def claim_of(guarantee: Guarantee) -> str:
-    """What a guarantee says in short: the kind, its leading numbers, and whom it protects.
+    """A guarantee in short: its kind, its leading numbers, and whom it protects.
 
     >>> claim_of(Guarantee("approx-dp", {"epsilon": 4.0, "delta": 1e-05}, "add/remove", "record"))
     'approximate differential privacy, epsilon 4, delta 1e-05, add/remove a record'
@@ -433,7 +433,7 @@ def claim_of(guarantee: Guarantee) -> str:
 
 
 def is_within_schema(guarantee: Guarantee) -> bool:
-    """Whether a claim covers only people within a schema that was read off the rows."""
+    """Whether a claim covers only people within a schema that was read from the rows."""
     return any(text.startswith(MADE_PUBLIC) for text in guarantee.assumptions)
 
 
@@ -451,41 +451,41 @@ def _source(room: Room[Any], manifest: Mapping[str, Any]) -> list[str]:
 
 
 def run_id(manifest: Mapping[str, Any]) -> str:
-    """The id of a run; of one that has none, of what was audited. Empty where neither is known."""
+    """The id of a run, or else of the audit; empty where neither is known."""
     last = (manifest.get("runs") or [{}])[-1]
     return str(last.get("id") or manifest.get("audit") or "")[:8]
 
 
 def _limits(room: Room[Any]) -> str:
-    """What the acceptance limits came to, in one sentence."""
+    """The outcome of all acceptance limits, in one sentence."""
     rules = room.document.rules
     if not rules:
         return say("limits.none")
-    by = [rule.outcome for rule in rules]
-    if set(by) == {"pass"}:
+    outcomes = [rule.outcome for rule in rules]
+    if set(outcomes) == {"pass"}:
         base = room.base and room.base.name
         names = dict.fromkeys(rule.candidate for rule in rules)
-        name = ", ".join(say("limits.as_is") if one == base else one for one in names)
-        key = "limits.met" if len(by) > 1 else "limits.met.one"
-        met = say(key, n=len(by), rule=rules[0].rule, name=name)
+        name = ", ".join(say("limits.as_is") if option == base else option for option in names)
+        key = "limits.met" if len(outcomes) > 1 else "limits.met.one"
+        met = say(key, n=len(outcomes), rule=rules[0].rule, name=name)
         return f"{met} {_late(rules)}".rstrip()
-    said = [_late(rules)]
+    sentences = [_late(rules)]
     for code in ("fail", "not-enough-evidence", "not-tested"):
-        if code in by:
-            said.append(say(f"limits.{code}", some=by.count(code), n=len(by)))
-    return " ".join(filter(None, [*said[1:], said[0]]))
+        if code in outcomes:
+            sentences.append(say(f"limits.{code}", some=outcomes.count(code), n=len(outcomes)))
+    return " ".join(filter(None, [*sentences[1:], sentences[0]]))
 
 
 def _late(rules: Sequence[RuleRow]) -> str:
-    """That limits were set when the result could be known; empty where none was."""
+    """The sentence on limits set after the result was known; empty without such limits."""
     late = sum(not rule.fixed for rule in rules)
     return say("limits.late", some=late, n=len(rules)) if late else ""
 
 
 def _tried(room: Room[Any]) -> Card:
-    """What was tried against the risk, and what it costs."""
+    """The card of mitigations tried, with their cost."""
     utility, listed = room.utility, room.document.candidates
-    options = [one for one in listed if one is not room.base_of(one)]
+    options = [row for row in listed if row is not room.base_of(row)]
     if not options:
         return Card(say("card.tried"), say("tried.nothing"), [say("tried.how")])
     best, other = room.recommended, room.put_forward
@@ -515,12 +515,12 @@ def _tried(room: Room[Any]) -> Card:
     def value_of(option: CandidateRow) -> float | None:
         return getattr(room.share_of(option), "value", None)
 
-    known = [one for one in options if value_of(one) is not None and room.base_of(one) is base]
+    known = [row for row in options if value_of(row) is not None and room.base_of(row) is base]
     if not known or base is None:
         return Card(say("card.tried"), say("tried.unmeasured"), [count])
-    least = min(known, key=lambda one: value_of(one) or 0.0)
+    least = min(known, key=lambda row: value_of(row) or 0.0)
     was, now = value_of(base), value_of(least) or 0.0
-    # Halved, and yet not put forward: its cost is not known.
+    # The risk is halved, but the option is not put forward, because its cost is unknown.
     halves = was is not None and now <= was / 2 < was
     lowers = "tried.least" if was is None or now < was else "tried.none_lower"
     lines = [
@@ -536,46 +536,46 @@ def _tried(room: Room[Any]) -> Card:
 
 
 def _value(room: Room[Any], candidate: CandidateRow) -> str:
-    """The risk of an option as the table of options has it."""
-    said = "" if room.blind(candidate) else share_sentence(room.share_of(candidate), room.chance)[0]
-    return said or say("unmeasured")
+    """The risk of an option as the table of options prints it."""
+    text = "" if room.blind(candidate) else share_sentence(room.share_of(candidate), room.chance)[0]
+    return text or say("unmeasured")
 
 
 def _ranged(room: Room[Any], candidate: CandidateRow) -> str:
-    """The same with its interval, which may hold that of the release as it is."""
-    said, words, _ = share_sentence(room.share_of(candidate), room.chance)
-    return f"{said} ({words})" if words else said or say("unmeasured")
+    """The risk of an option with its interval, which may overlap that of the baseline."""
+    value, limits, _ = share_sentence(room.share_of(candidate), room.chance)
+    return f"{value} ({limits})" if limits else value or say("unmeasured")
 
 
 def _remaining(room: Room[Any]) -> Card:
-    """What is left if the option put forward is taken, and who accepts it."""
-    given = room.remaining()
-    if given is not None:
-        large, lines = given
+    """The card of the risk that remains with the option put forward, and who accepts it."""
+    remaining = room.remaining()
+    if remaining is not None:
+        large, lines = remaining
     else:
         best = room.recommended or room.judged
         if best is None:
             return Card(say("card.remaining"), say("unmeasured"), [], sign=True)
-        found, proofs = room.risk_shown(best), room.proofs(best.name)
-        found = None if room.blind(best) else found
-        value = share_sentence(found, room.chance)[0] or say("unmeasured")
+        risk, proofs = room.risk_shown(best), room.proofs(best.name)
+        risk = None if room.blind(best) else risk
+        value = share_sentence(risk, room.chance)[0] or say("unmeasured")
         key = "remaining.proven" if proofs else "remaining.measured"
         if proofs and proofs[0].unit == "vector":
             key = "remaining.proven.vector"
         large = say(key, value=value)
         key = "remaining.as_is" if best is room.base_of(best) else "remaining.with"
         lines = [say(key, name=best.name)]
-        if isinstance(found, Estimate) and (words := range_words(found)):
+        if isinstance(risk, Estimate) and (words := range_words(risk)):
             lines[0] = say(f"{key}.range", name=best.name, range=words)
         if best is not room.judged:
             lines += room.groups(best)
-        lines += [room.beyond(best), *(f"{claim_of(one)}." for one in proofs[:1])]
+        lines += [room.beyond(best), *(f"{claim_of(proof)}." for proof in proofs[:1])]
     if words := given_risk(room.document.context):
         lines = [words, *lines]
     names = [
-        one.title or one.name
-        for one in room.document.attacks_not_run
-        if not one.why.startswith("not asked for")
+        row.title or row.name
+        for row in room.document.attacks_not_run
+        if not row.why.startswith("not asked for")
     ][:3]
     if names:
         lines = [*lines, say("remaining.untested", names=", ".join(names))]
@@ -583,10 +583,10 @@ def _remaining(room: Room[Any]) -> Card:
 
 
 def severity_of(room: Room[Any], candidate: CandidateRow | None) -> str:
-    """Severity of the share that a candidate is judged on."""
+    """Severity of the share of a candidate."""
     if candidate is None:
         return ""
-    found = room.share_of(candidate)
-    if room.risk_head == "risk.auc" and isinstance(found, Estimate):
-        return severity(advantage(found), 0.0)
-    return severity(found, room.chance)
+    risk = room.share_of(candidate)
+    if room.risk_head == "risk.auc" and isinstance(risk, Estimate):
+        return severity(advantage(risk), 0.0)
+    return severity(risk, room.chance)

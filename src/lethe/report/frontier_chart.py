@@ -146,10 +146,10 @@ class Axis:
     def part(self, value: float) -> float:
         """Where a value lies between the ends, 0 to 1."""
         if self.log:
-            found = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
+            share = math.log(max(value, self.low) / self.low) / math.log(self.high / self.low)
         else:
-            found = (value - self.low) / (self.high - self.low)
-        return min(max(found, 0.0), 1.0)
+            share = (value - self.low) / (self.high - self.low)
+        return min(max(share, 0.0), 1.0)
 
     def __call__(self, value: float) -> float:
         return self.start + self.part(value) * (self.end - self.start)
@@ -160,28 +160,28 @@ class Axis:
 
         if self.log:
             return svg.log_ticks(self.low, self.high, wanted)
-        found = MaxNLocator(wanted + 2, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
-        return [round(float(tick), 12) for tick in found if self.low <= tick <= self.high]
+        ticks = MaxNLocator(wanted + 2, steps=[1, 2, 5, 10]).tick_values(self.low, self.high)
+        return [round(float(tick), 12) for tick in ticks if self.low <= tick <= self.high]
 
 
 def points(room: Room[Any]) -> list[Point]:
     """The options that can stand on the plane."""
-    found = []
-    for at, one in enumerate(room.document.candidates):
-        risk, lost = room.risk_shown(one), one.utility_loss
-        if one is room.base and lost is None:
+    marks = []
+    for place, row in enumerate(room.document.candidates):
+        risk, lost = room.risk_shown(row), row.utility_loss
+        if row is room.base and lost is None:
             lost = Estimate(0.0, 0.0, 0.0, 0.95, "", 0)
         if not (isinstance(risk, Estimate) and isinstance(lost, Estimate)):
             continue
         if risk.value is None or lost.value is None:
             continue
-        proven = bool(room.proofs(one.name))
+        proven = bool(room.proofs(row.name))
         label = say("label.proven" if proven else "label.measured")
         words = {"risk": share(risk), "lost": room.utility.loss(lost), "label": label}
-        said = say("chart.point", name=one.name, **words)
-        best = one is room.recommended
-        found.append(Point(at, one.name, svg.ends_of(risk), svg.ends_of(lost), proven, best, said))
-    return found
+        text = say("chart.point", name=row.name, **words)
+        ends = svg.ends_of(risk), svg.ends_of(lost)
+        marks.append(Point(place, row.name, *ends, proven, row is room.recommended, text))
+    return marks
 
 
 def frontier_chart(room: Room[Any]) -> Chart | None:
@@ -262,7 +262,7 @@ def _figure(
     if guess is not None:
         axes.axvline(room.chance, color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
         _note(axes, say("chart.guess"), guess.left, guess.bottom - 4, height, "muted")
-    for point in sorted(drawn, key=lambda one: one.recommended):
+    for point in sorted(drawn, key=lambda mark: mark.recommended):
         colour = "after" if point.proven else "before" if point.recommended else "muted"
         (left, risk, right), (top, lost, bottom) = point.risk, point.lost
         left, risk = max(left, x.low), max(risk, x.low)
@@ -360,7 +360,7 @@ def _labels(
     marks cover each other share a label.
     """
     groups: dict[tuple[float, float], list[Point]] = {}
-    for point in sorted(drawn, key=lambda one: (not one.recommended, not one.proven, one.at)):
+    for point in sorted(drawn, key=lambda mark: (not mark.recommended, not mark.proven, mark.at)):
         centre = x(point.risk[1]), y(point.lost[1])
         near = next((other for other in groups if math.dist(centre, other) < _NEAR), centre)
         groups.setdefault(near, []).append(point)

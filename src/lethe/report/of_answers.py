@@ -1,4 +1,4 @@
-"""What the report says of answers: a mechanism run as a black box, and a ledger of budgets."""
+"""Report of answers: a mechanism run as a black box, and a ledger of budgets."""
 
 from __future__ import annotations
 
@@ -141,22 +141,22 @@ class Mechanism(Answers):
         section, claim = self.section, self.section["claim"]
         pairs = [
             (
-                one["name"],
+                row["name"],
                 [
-                    *(decimals(one["limit"][end]) for end in ("low", "value")),
-                    *map(share, one["shares"]),
+                    *(decimals(row["limit"][end]) for end in ("low", "value")),
+                    *map(share, row["shares"]),
                 ],
             )
-            for one in section["pairs"]
+            for row in section["pairs"]
         ]
         keys = ("pair", "low", "observed", "first", "neighbour")
         heads = [say(f"mechanism.head.{key}", measure=claim["measure"]) for key in keys]
         shown = Table(say("mechanism.pairs"), heads, pairs, say("mechanism.pairs.note"))
-        events = [(one["name"], f"{one['event']} ({one['statistic']})") for one in section["pairs"]]
+        events = [(row["name"], f"{row['event']} ({row['statistic']})") for row in section["pairs"]]
         odd = [
-            (f"{one['name']}: {odd['answer']}", [*map(share, odd["shares"])])
-            for one in section["pairs"]
-            for odd in one["others"]
+            (f"{row['name']}: {odd['answer']}", [*map(share, odd["shares"])])
+            for row in section["pairs"]
+            for odd in row["others"]
         ]
         folded: list[Part] = [Words(say("mechanism.events.note")), Facts(events)]
         if odd:
@@ -172,7 +172,7 @@ class Mechanism(Answers):
     def beside(self) -> Table | None:
         claim = self.section["claim"]
         if claim["measure"] != "epsilon" or claim["value"] is None or self.contradicted:
-            return None  # what a claim that is wrong would allow is no limit of anything
+            return None  # a wrong claim limits nothing
         return allowed_table(claim["value"], claim.get("delta") or 0.0)
 
     def exposed(self) -> Section:
@@ -199,7 +199,7 @@ class Mechanism(Answers):
 
 
 class Ledger(Answers):
-    """What was answered, paid and is left."""
+    """The questions answered, the budget spent and the budget left."""
 
     kind = "kind.ledger"
     glossary = ("neighbours", "epsilon", "delta", "rho", "budget", "chain")
@@ -210,7 +210,7 @@ class Ledger(Answers):
         spent, budget = self._amount(section["spent"]), self._amount(section["budget"])
         unit = say(f"ledger.unit.{section['unit']}")
         whom = say(f"ledger.whom.{section['unit']}")
-        if any(is_within_schema(one.guarantee) for one in self.document.guarantees):
+        if any(is_within_schema(row.guarantee) for row in self.document.guarantees):
             whom = say("claim.within", claim=whom)
         key = "ledger.headline" if section["queries"] else "ledger.unasked"
         key = "ledger.headline.one" if section["queries"] == 1 else key
@@ -243,10 +243,10 @@ class Ledger(Answers):
         return [point for point in self.section["burn"] if "question" in point]
 
     def attacks(self) -> Sequence[Part]:
-        """Every question for the person who checks the output, or what was left where unknown."""
+        """Every question for output checking, or the budget left where questions are unknown."""
         rows = [
             (
-                f"{at}. {point['question']}",
+                f"{number}. {point['question']}",
                 [
                     *_answer(point["answer"]),
                     *(_cell(point[key]) for key in ("cost", "left")),
@@ -255,7 +255,7 @@ class Ledger(Answers):
                     "",
                 ],
             )
-            for at, point in enumerate(self._questions[:_MOST_QUESTIONS], start=1)
+            for number, point in enumerate(self._questions[:_MOST_QUESTIONS], start=1)
         ]
         if not rows:
             return []
@@ -268,11 +268,11 @@ class Ledger(Answers):
     def _checked(self, point: Json) -> str:
         """Pass, review or fail of one question by the limits on what is spent."""
         spent = round(point["budget"]["amount"] - point["left"]["amount"], 9)
-        said = checked(self.document.rules, QUERY_METRICS, {"spent": exactly(spent)})
+        words = checked(self.document.rules, QUERY_METRICS, {"spent": exactly(spent)})
         passed = say("check.pass")
-        if said in ("", passed) and point["answer"] is None:
+        if words in ("", passed) and point["answer"] is None:
             return say("check.review", why=say("ledger.unstored"))
-        return said or passed
+        return words or passed
 
     def chart(self) -> Chart | None:
         n = len(self._questions)
@@ -303,21 +303,21 @@ class Ledger(Answers):
                 for entry in section["raises"]
             ),
             *(
-                (say("ledger.row.accepted", n=one["number"]), f"{one['found']}; {one['reason']}")
-                for one in section["accepted"]
+                (say("ledger.row.accepted", n=row["number"]), f"{row['found']}; {row['reason']}")
+                for row in section["accepted"]
             ),
         ]
         if section["view"]:
             rows.append((say("ledger.row.view"), section["view"]))
         analysts = [
             (
-                one["analyst"],
+                row["analyst"],
                 [
-                    *(_cell(one[key]) for key in ("limit", "spent", "left")),
-                    *(count(one[key]) for key in ("queries", "most_queries")),
+                    *(_cell(row[key]) for key in ("limit", "spent", "left")),
+                    *(count(row[key]) for key in ("queries", "most_queries")),
                 ],
             )
-            for one in section["analysts"]
+            for row in section["analysts"]
         ]
         keys = ("analyst", "limit", "spent", "can", "queries", "most")
         heads = [say(f"ledger.head.{key}") for key in keys]
@@ -336,29 +336,29 @@ def _plain(charge: Json) -> str:
     return f"{charge['amount']:.6g}{delta}"
 
 
-def _answer(found: Json | None) -> list[Cell | str]:
+def _answer(answer: Json | None) -> list[Cell | str]:
     """The first row of an answer with its interval."""
-    if found is None:
+    if answer is None:
         return [say("ledger.unstored")]
     value, low, high = (
-        "–" if found[key] is None else f"{found[key]:.6g}" for key in ("value", "low", "high")
+        "–" if answer[key] is None else f"{answer[key]:.6g}" for key in ("value", "low", "high")
     )
-    more = say("ledger.rows", n=found["rows"]) if found["rows"] > 1 else ""
+    more = say("ledger.rows", n=answer["rows"]) if answer["rows"] > 1 else ""
     return [f"{say('ledger.answer', value=value, low=low, high=high)}{more}"]
 
 
 def _timeline(questions: Sequence[tuple[int, Json]], slots: Slots) -> Figure | None:
-    """What each question took of the budget, from what was spent before to what is spent then."""
+    """The part of the budget that each question spent, as a bar after the earlier ones."""
     if not questions:
         return None
     figure, axes = figure_of_rows([slots.put(f"{n}. {q['question']}", 42) for n, q in questions])
-    for at, (_, point) in enumerate(questions):
+    for place, (_, point) in enumerate(questions):
         budget, left, cost = (point[key]["amount"] for key in ("budget", "left", "cost"))
-        first = [say("ledger.cost"), say("ledger.head.budget").lower()] if at == 0 else ["", ""]
-        axes.plot([0, budget - left - cost], [-at, -at], color=COLOURS["muted"], lw=1)
+        first = [say("ledger.cost"), say("ledger.head.budget").lower()] if place == 0 else ["", ""]
+        axes.plot([0, budget - left - cost], [-place, -place], color=COLOURS["muted"], lw=1)
         ends = [budget - left - cost, budget - left]
-        axes.plot(ends, [-at, -at], color=COLOURS["after"], lw=7, label=first[0])
-        axes.plot([budget], [-at], "|", ms=14, mew=2, color=COLOURS["before"], label=first[1])
+        axes.plot(ends, [-place, -place], color=COLOURS["after"], lw=7, label=first[0])
+        axes.plot([budget], [-place], "|", ms=14, mew=2, color=COLOURS["before"], label=first[1])
     axes.set_xlim(left=0)
     axes.set_xlabel(say("ledger.spent"))
     return figure
@@ -369,16 +369,16 @@ def _cell(charge: Json | None) -> Cell:
 
 
 def _mechanism_figure(section: Json, slots: Slots) -> Figure:
-    """Limit and observed value of every pair; a line at the claim."""
+    """Limit and observed value of every pair, with a line at the claim."""
     pairs, claim = section["pairs"], section["claim"]
-    names = [slots.put(one["name"], 44) for one in pairs]
+    names = [slots.put(pair["name"], 44) for pair in pairs]
     figure, axes = figure_of_rows(names)
-    for at, one in enumerate(pairs):
-        low, value = one["limit"]["low"], one["limit"]["value"]
+    for place, pair in enumerate(pairs):
+        low, value = pair["limit"]["low"], pair["limit"]["value"]
         if value is not None:
-            axes.plot([low, value], [-at, -at], color=COLOURS["before"], lw=1)
+            axes.plot([low, value], [-place, -place], color=COLOURS["before"], lw=1)
         labels = say("chart.observed"), say("chart.lower")
-        limit_and_value(axes, at, low, value, labels, 4)
+        limit_and_value(axes, place, low, value, labels, 4)
     if claim["value"] is not None:
         axes.axvline(
             claim["value"], color=COLOURS["after"], lw=1.2, ls="--", label=say("chart.claimed")

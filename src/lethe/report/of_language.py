@@ -1,4 +1,4 @@
-"""What the report says of a fine-tuned language model: membership, extraction, canaries."""
+"""Report of a fine-tuned language model: membership, extraction, canaries."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ ABSENCE: Mapping[str, Callable[[LanguageSection, LanguageCandidate | None], bool
     "language.refused": lambda section, _: bool(section.refused),
     "language.blind.fail": lambda section, _: section.blind.tells,
 }
-"""Sentences that deny something, with the evidence that each needs."""
+"""Sentences that deny a risk, with the evidence that each needs."""
 
 
-def _or_unmeasured(found: Measured) -> str:
-    value = found.value if isinstance(found, Estimate) else None
+def _or_unmeasured(rate: Measured) -> str:
+    value = rate.value if isinstance(rate, Estimate) else None
     return say("unmeasured") if value is None else share_words(value)
 
 
@@ -115,18 +115,18 @@ class Language(Room[LanguageCandidate]):
 
     def worst(self, candidate: LanguageCandidate | None) -> Worst:
         section, detail = self.section, self._extracted(candidate)
-        found = None if candidate is None else self.share_of(candidate)
-        value, _, chance = share_sentence(found, self.chance)
-        if candidate is None or not isinstance(found, Estimate) or not value:
+        risk = None if candidate is None else self.share_of(candidate)
+        value, _, chance = share_sentence(risk, self.chance)
+        if candidate is None or not isinstance(risk, Estimate) or not value:
             key = "language.refused"
             if not ABSENCE[key](self.section, candidate):
                 key = "language.unmeasured"
-            reason = section.refused or (found.reason if isinstance(found, Refusal) else "")
+            reason = section.refused or (risk.reason if isinstance(risk, Refusal) else "")
             plain = Worst(say(key), say("unmeasured"), "", f"{reason}." if reason else "", "")
             return self._worst_extracted(candidate, plain) if detail and candidate else plain
         level, unit = severity_of(self, candidate), section.unit
         headline = say("language.headline", value=value, chance=chance, unit=unit)
-        lines, area = [interval_sentence(self, found)], candidate.estimate("auc")
+        lines, area = [interval_sentence(self, risk)], candidate.estimate("auc")
         if level == "not-above-chance" and area is not None and (area.low or 0.0) > 0.5:
             numbers = {key: fixed(getattr(area, key), 3) for key in ("value", "low", "high")}
             headline = say("language.elsewhere", unit=unit, **numbers)
@@ -141,57 +141,57 @@ class Language(Room[LanguageCandidate]):
                 lines += [say("language.power", size=share_words(size))] if size else []
         attack = candidate.risk_from.attack or ""
         attack = self.document.titles.get(attack, attack)
-        said = ". ".join(text for text in (*lines, detail) if text)
+        words = ". ".join(text for text in (*lines, detail) if text)
         return Worst(
             headline,
             say("language.short", value=value),
             say("language.by", attack=attack, fpr=share_words(self.chance)),
-            f"{said}." if said else "",
+            f"{words}." if words else "",
             level,
             self._personal(candidate),
         )
 
     def _worst_extracted(self, candidate: LanguageCandidate, plain: Worst) -> Worst:
-        """Extraction speaks where membership cannot."""
-        found, control = candidate.estimate("extraction"), candidate.extraction.control
-        assert found is not None and found.value is not None
-        said = (interval_sentence(self, found), plain.headline.rstrip("."), plain.detail)
+        """The headline from extraction, where no membership attack is above chance."""
+        extracted, control = candidate.estimate("extraction"), candidate.extraction.control
+        assert extracted is not None and extracted.value is not None
+        parts = (interval_sentence(self, extracted), plain.headline.rstrip("."), plain.detail)
         return replace(
             plain,
             headline=f"{self._extracted(candidate)}.",
-            short=say("language.extracted.short", value=share_words(found.value)),
-            detail=". ".join(text for text in said if text),
-            level=severity(found, getattr(control, "value", None) or 0.0),
+            short=say("language.extracted.short", value=share_words(extracted.value)),
+            detail=". ".join(text for text in parts if text),
+            level=severity(extracted, getattr(control, "value", None) or 0.0),
             group=self._personal(candidate),
-            share=found,
+            share=extracted,
         )
 
     def beyond(self, candidate: LanguageCandidate) -> str:
         return self._extracted(candidate)
 
     def _extracted(self, candidate: LanguageCandidate | None) -> str:
-        found = None if candidate is None else candidate.estimate("extraction")
-        if candidate is None or found is None or found.value is None:
+        extracted = None if candidate is None else candidate.estimate("extraction")
+        if candidate is None or extracted is None or extracted.value is None:
             return ""
         key = "language.extracted.base"
         if not ABSENCE[key](self.section, candidate):
             key = "language.extracted"
         control = _or_unmeasured(candidate.extraction.control)
-        return say(key, value=share_words(found.value), control=control)
+        return say(key, value=share_words(extracted.value), control=control)
 
     def _personal(self, candidate: LanguageCandidate) -> str:
-        """The pattern that comes out of most training texts beyond others; empty without any."""
+        """The personal pattern extracted most often beyond the control; empty without any."""
 
         def value(found: Measured) -> float:
             return getattr(found, "value", None) or 0.0
 
-        listed = [one for one in candidate.extraction.patterns if value(one.member)]
+        listed = [row for row in candidate.extraction.patterns if value(row.member)]
         if not listed:
             return ""
-        most = max(listed, key=lambda one: value(one.member) - value(one.other))
+        most = max(listed, key=lambda row: value(row.member) - value(row.other))
         control = _or_unmeasured(most.other)
-        said = share_words(value(most.member))
-        return say("language.personal", name=most.name, value=said, control=control)
+        value_words = share_words(value(most.member))
+        return say("language.personal", name=most.name, value=value_words, control=control)
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document.data
@@ -210,7 +210,7 @@ class Language(Room[LanguageCandidate]):
             parts.append(Words(say("language.blind.fail", p=p), "warning"))
 
         def rate(fpr: float) -> Column:
-            return say("model.tpr_at", fpr=percent(fpr)), lambda one: share(one.tpr.get(fpr))
+            return say("model.tpr_at", fpr=percent(fpr)), lambda row: share(row.tpr.get(fpr))
 
         columns = [rate(fpr) for fpr in sorted(blind.tpr, reverse=True)]
         columns.append(("AUC", "auc"))
@@ -241,23 +241,23 @@ class Language(Room[LanguageCandidate]):
         else:
             columns: list[Column] = [
                 (say("attack"), "attack"),
-                (say("language.head.score"), lambda one: amount(one.score, 4)),
+                (say("language.head.score"), lambda row: amount(row.score, 4)),
                 (say("language.head.marked"), "marked"),
             ]
             unit = say(f"language.unit.{self.section.unit}")
-            rows = [(one.id, one) for one in records.exposed]
+            rows = [(row.id, row) for row in records.exposed]
             listed = table(say("exposed.list"), unit, rows, columns)
             parts += personal(say("exposed.personal"), listed)
         lead = say("language.exposed")
         return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
 
     def _extraction(self, candidate: LanguageCandidate) -> list[Part]:
-        found, asked = candidate.extraction, self.section.extraction
-        if not found.sides or not found.sides[0].texts:
+        result, settings = candidate.extraction, self.section.extraction
+        if not result.sides or not result.sides[0].texts:
             why = candidate.measures.get("extraction")
             reason = why.reason if isinstance(why, Refusal) else ""
             return [Words(say("language.no_extraction", reason=reason), "note")]
-        member, other = found.sides
+        member, other = result.sides
         control = {row.name: row.share for row in other.rows}
 
         def of_fewer(name: str, share: Measured) -> str:
@@ -273,31 +273,31 @@ class Language(Room[LanguageCandidate]):
             ),
         ]
         rows = [(of_fewer(row.name, row.share), row) for row in member.rows]
-        title = say("language.extraction", prefix=asked.prefix, suffix=asked.suffix)
-        note = say("language.extraction.note", chance=percent(asked.chance))
+        title = say("language.extraction", prefix=settings.prefix, suffix=settings.suffix)
+        note = say("language.extraction.note", chance=percent(settings.chance))
         parts: list[Part] = []
         if (drawn := self.extraction_chart(candidate)) is not None:
             parts.append(drawn)
         parts.append(table(title, say("language.head.way"), rows, columns, note=note))
-        if found.groups:
+        if result.groups:
             title, first = say("language.groups"), say("language.head.group")
-            groups = named(found.groups)
+            groups = named(result.groups)
             shown = table(title, first, groups, ("texts", "share"), "language.head.")
             parts.append(Folded(title, [shown]))
-        if found.patterns:
-            parts.append(self._patterns(found.patterns, max(asked.samples)))
+        if result.patterns:
+            parts.append(self._patterns(result.patterns, max(settings.samples)))
         return parts
 
     @staticmethod
-    def _patterns(found: Sequence[Pattern], n: int) -> Table:
+    def _patterns(patterns: Sequence[Pattern], n: int) -> Table:
         title, note = say("language.patterns"), say("language.patterns.note", n=grouped(n))
         columns = ("members", "out=member", "others", "control_out=other")
         first = say("language.head.pattern")
-        return table(title, first, named(found), columns, "language.head.", note)
+        return table(title, first, named(patterns), columns, "language.head.", note)
 
     def _canaries(self, listed: Sequence[CanaryRow]) -> list[Part]:
-        told = self.section.canaries
-        if told is None or not listed:
+        canaries = self.section.canaries
+        if canaries is None or not listed:
             return []
         columns: list[Column] = [
             "canaries",
@@ -306,13 +306,13 @@ class Language(Room[LanguageCandidate]):
             (say("language.head.tradeoff"), partial(_bound, form="tradeoff")),
             *("largest", "exposure", "most_exposure", "share=extracted", "out_control=control"),
         ]
-        title = say("language.canaries", inserted=told.inserted, canaries=told.canaries)
-        note = say("language.canaries.note", delta=f"{told.delta:g}")
-        rows, first = [(str(one.repetitions), one) for one in listed], say("language.head.copies")
+        title = say("language.canaries", inserted=canaries.inserted, canaries=canaries.canaries)
+        note = say("language.canaries.note", delta=f"{canaries.delta:g}")
+        rows, first = [(str(row.repetitions), row) for row in listed], say("language.head.copies")
         parts: list[Part] = [table(title, first, rows, columns, "language.head.", note)]
-        if told.claim is not None:
-            tone = "warning" if told.claim.verdict == "contradicts" else ""
-            parts.append(Words(told.claim.words, tone))
+        if canaries.claim is not None:
+            tone = "warning" if canaries.claim.verdict == "contradicts" else ""
+            parts.append(Words(canaries.claim.words, tone))
         return parts
 
     def _marks(self) -> list[Part]:
@@ -329,8 +329,8 @@ class Language(Room[LanguageCandidate]):
 
     def options(self) -> Sequence[Part]:
         columns: list[Column] = [
-            (say("language.head.extracted"), lambda one: share(one.measures.get("extraction"))),
-            (say("language.head.epsilon"), lambda one: _low(one.measures.get("epsilon-lower"))),
+            (say("language.head.extracted"), lambda row: share(row.measures.get("extraction"))),
+            (say("language.head.epsilon"), lambda row: _low(row.measures.get("epsilon-lower"))),
         ]
         title, rows = say("language.options"), named(self.document.candidates)
         return [Folded(title, [table(title, say("options.option"), rows, columns)])]
@@ -338,7 +338,7 @@ class Language(Room[LanguageCandidate]):
     def extraction_chart(self, candidate: LanguageCandidate) -> Chart | None:
         """Extracted shares of training texts by copies and length."""
         groups = candidate.extraction.groups
-        if not any(getattr(one.share, "value", None) for one in groups):
+        if not any(getattr(group.share, "value", None) for group in groups):
             return None
         draw = partial(_extraction_figure, groups)
         label = say("chart.extraction.label")
@@ -346,12 +346,12 @@ class Language(Room[LanguageCandidate]):
 
 
 def _extraction_figure(groups: Sequence[TextGroup], slots: Slots) -> Figure | None:
-    figure, axes = figure_of_rows([slots.put(one.name, 30) for one in groups])
-    shares = [one.share for one in groups if isinstance(one.share, Estimate)]
-    for at, found in enumerate(shares):
-        interval(axes, -at, found, "after", "o")
-    top = max(found.high or 0.0 for found in shares)
-    ticks = [at * top / 4 for at in range(5)]
+    figure, axes = figure_of_rows([slots.put(group.name, 30) for group in groups])
+    shares = [group.share for group in groups if isinstance(group.share, Estimate)]
+    for place, rate in enumerate(shares):
+        interval(axes, -place, rate, "after", "o")
+    top = max(rate.high or 0.0 for rate in shares)
+    ticks = [place * top / 4 for place in range(5)]
     axes.set_xticks(ticks, [share_words(tick) for tick in ticks])
     axes.set_xlim(-top / 50, top * 1.02)
     axes.set_xlabel(say("chart.extraction.x"))
@@ -363,8 +363,8 @@ def _bound(row: CanaryRow, form: str) -> Cell:
     return _low(row.epsilon.get(form, refused))
 
 
-def _low(found: Measured | None) -> Cell:
+def _low(limit: Measured | None) -> Cell:
     """A lower limit on epsilon."""
-    if isinstance(found, Refusal):
-        return Cell("refused", reason=found.reason)
-    return Cell("none") if found is None else amount(found.low)
+    if isinstance(limit, Refusal):
+        return Cell("refused", reason=limit.reason)
+    return Cell("none") if limit is None else amount(limit.low)

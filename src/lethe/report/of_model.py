@@ -1,4 +1,4 @@
-"""What the report says of a trained model: membership of records and of groups."""
+"""Report of a trained model: membership of records and of groups."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Model(Room[ModelCandidate]):
     def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
         self.fpr = next(filter(None, map(risk_fpr, self.document.candidates)), None)
-        self.quantity = ""  # that all of the page speaks of, where it is not the frontier's
+        self.quantity = ""  # the metric of the whole page, where it is not the frontier's
         candidate = self.judged
         # The limits of a recommended option allow for the choice at the frontier's rate alone.
         if candidate is not None and candidate.shown and self.recommended is None:
@@ -96,12 +96,12 @@ class Model(Room[ModelCandidate]):
     def worst(self, candidate: ModelCandidate | None) -> Worst:
         if candidate is None:
             return Worst(say("model.nothing"), say("unmeasured"), "", "", "")
-        found = self.share_of(candidate)
-        value, _, chance = share_sentence(found, self.chance)
-        if not value or not isinstance(found, Estimate):
-            reason = found.reason if isinstance(found, Refusal) else ""
+        risk = self.share_of(candidate)
+        value, _, chance = share_sentence(risk, self.chance)
+        if not value or not isinstance(risk, Estimate):
+            reason = risk.reason if isinstance(risk, Refusal) else ""
             return Worst(say("model.refused"), say("unmeasured"), "", reason, "")
-        level, detail = severity_of(self, candidate), [interval_sentence(self, found)]
+        level, detail = severity_of(self, candidate), [interval_sentence(self, risk)]
         key = "model.headline" if self.fpr else "model.auc"
         if self.fpr:
             detail.append(say("model.at", fpr=share_words(self.fpr)))
@@ -109,8 +109,8 @@ class Model(Room[ModelCandidate]):
             shown, fpr = candidate.shown[0].estimate, candidate.shown[0].fpr  # at another rate
             level = severity(shown if fpr else advantage(shown), fpr or 0.0)
         elif level == "not-above-chance":
-            key, level, said = self._absence(candidate, level)
-            detail.append(said)
+            key, level, words = self._absence(candidate, level)
+            detail.append(words)
         threat = self.document.threat_model
         return Worst(
             say(key, value=value, chance=chance),
@@ -122,7 +122,7 @@ class Model(Room[ModelCandidate]):
         )
 
     def _absence(self, candidate: ModelCandidate, level: str) -> tuple[str, str, str]:
-        """Sentence, severity and evidence where no attack found anything."""
+        """Headline, severity and evidence where no attack is above chance."""
         size = self.seen(candidate)
         power = "" if size is None else say("first.power", size=share_words(size))
         alone = candidate.models == 1
@@ -138,7 +138,7 @@ class Model(Room[ModelCandidate]):
 
     @staticmethod
     def _estimated(candidate: ModelCandidate) -> str:
-        """What shadow models would find, where there was one model."""
+        """The estimate of what shadow models would find, where one model was audited alone."""
         rate = candidate.estimated
         if isinstance(rate, Refusal):
             return say("model.not_estimated", reason=rate.reason)
@@ -158,7 +158,7 @@ class Model(Room[ModelCandidate]):
         return max(measured, key=lambda group: group[2].low or 0.0, default=None)
 
     def _slice_words(self, candidate: ModelCandidate, form: str = "long") -> list[str]:
-        """That group in words, where it is above chance and above all records together."""
+        """The worst group in words, where it is above chance and above all records together."""
         worst = self._worst_slice(candidate)
         if worst is None:
             return []
@@ -172,7 +172,7 @@ class Model(Room[ModelCandidate]):
         return [say(f"model.slice.{form}", name=name, value=value, fpr=fpr, range=ends)]
 
     def _no_group(self) -> str:
-        """That no group stands out, if groups or records were measured at all."""
+        """The sentence that no group stands out, if groups or records were measured."""
         if self.base is None:
             return say("model.group.unmeasured")
         parts = [part.tpr_within for entry in self.base.slices for part in entry.slices]
@@ -214,27 +214,27 @@ class Model(Room[ModelCandidate]):
         parts: list[Part] = [*_some(roc_chart(self.base, self.put_forward))]
         if shown is not None and shown.attacks:
             parts.append(self._rates(say("model.rates"), shown))
-        others = [one for one in self.document.candidates if one is not self.base and one.attacks]
+        others = [row for row in self.document.candidates if row is not self.base and row.attacks]
         if others:
-            folded = [self._rates(one.name, one) for one in others]
+            folded = [self._rates(row.name, row) for row in others]
             parts.append(Folded(say("model.rates.others"), folded))
         return parts
 
     def _rates(self, title: str, candidate: ModelCandidate) -> Table:
-        """Every attack at every FPR that some attack was read at, the largest first."""
-        listed = [one for other in self.document.candidates for one in other.attacks.values()]
-        fprs = sorted({fpr for one in listed for fpr in one.tpr}, reverse=True)
+        """Every attack at every FPR that any attack was measured at, the largest first."""
+        listed = [row for other in self.document.candidates for row in other.attacks.values()]
+        fprs = sorted({fpr for row in listed for fpr in row.tpr}, reverse=True)
         columns: list[Column] = [
             (say("model.tpr_at", fpr=percent(fpr)), partial(_rate, fpr=fpr)) for fpr in fprs
         ]
         titles = self.document.titles
-        rows = [(titles.get(name, name), one) for name, one in candidate.attacks.items()]
+        rows = [(titles.get(name, name), row) for name, row in candidate.attacks.items()]
         return table(title, say("attack"), rows, [*columns, _AUC])
 
     def exposed(self) -> Section:
         parts: list[Part] = [*_some(t_chart(self.base, self.put_forward))]
         listed = self.document.candidates
-        if rows := [(one.name, one.vulnerability) for one in listed if one.vulnerability]:
+        if rows := [(row.name, row.vulnerability) for row in listed if row.vulnerability]:
             columns = ("max_t", "top_t", "top_auc", "tracked")
             note = say("t.note", selection=rows[0][1].selection)
             first = say("options.option")
@@ -250,23 +250,23 @@ class Model(Room[ModelCandidate]):
         )
 
     def _worst_groups(self) -> list[Part]:
-        """The worst group of every option, and what became of that of the release as it is."""
+        """The worst group of every option, and the rate there of the group worst at baseline."""
         worst = None if self.base is None else self._worst_slice(self.base)
-        listed = [(one, self._worst_slice(one)) for one in self.document.candidates if one.slices]
+        listed = [(row, self._worst_slice(row)) for row in self.document.candidates if row.slices]
         if worst is None or len(listed) < 2:
             return []
         entry, before, _ = worst
         same = _group_name(entry, before)
         rows: list[Row] = []
-        for candidate, found in listed:
+        for candidate, group in listed:
             later = [
                 part.tpr_within
                 for other in candidate.slices
                 for part in other.slices
                 if (other.column, part.name) == (entry.column, before.name)
             ]
-            name = _group_name(*found[:2]) if found else "–"
-            shares = share(found and found[2]), share(next(iter(later), None))
+            name = _group_name(*group[:2]) if group else "–"
+            shares = share(group and group[2]), share(next(iter(later), None))
             rows.append((candidate.name, [name, *shares]))
         keys = ("options.option", "worst.group", "worst.rate")
         heads = [*map(say, keys), say("worst.same", name=same)]
@@ -275,28 +275,28 @@ class Model(Room[ModelCandidate]):
     def _onion(self, base: ModelCandidate) -> list[Part]:
         if not base.onion:
             return []
-        rate = risk_fpr(base)  # of the rounds, whatever the page speaks of
+        rate = risk_fpr(base)  # of the rounds, whatever the metric of the page
         head = "risk.recognised" if rate else "risk.auc"
-        risk: Column = (say(head), lambda one: share(one.risk) if rate else auc(one.risk))
+        risk: Column = (say(head), lambda row: share(row.risk) if rate else auc(row.risk))
         columns = ["removed", "stayed", risk, "top_t", "newly_exposed", "change"]
-        rows = [(str(place), one) for place, one in enumerate(base.onion, start=1)]
+        rows = [(str(place), row) for place, row in enumerate(base.onion, start=1)]
         title, note = say("onion.table"), say("onion.note")
         return [table(title, say("onion.round"), rows, columns, "onion.", note)]
 
     def _groups(self, base: ModelCandidate) -> list[Part]:
         parts: list[Part] = []
-        if found := base.persons:
+        if persons := base.persons:
             columns: list[Column] = [
                 (say("model.tpr_at", fpr=percent(fpr)), partial(_rate, fpr=fpr))
-                for fpr in found.tpr
+                for fpr in persons.tpr
             ]
             note = say(
                 "persons.note",
-                several=grouped(found.with_several_records),
-                n=grouped(found.persons),
-                most=grouped(found.most_records),
+                several=grouped(persons.with_several_records),
+                n=grouped(persons.persons),
+                most=grouped(persons.most_records),
             )
-            rows, title = [(found.attack, found)], say("persons.table")
+            rows, title = [(persons.attack, persons)], say("persons.table")
             parts.append(table(title, say("attack"), rows, [*columns, _AUC], note=note))
         if base.slices:
             rules = readable([row.rule for row in self.document.rules], METRICS)
@@ -312,16 +312,16 @@ class Model(Room[ModelCandidate]):
     def options(self) -> Sequence[Part]:
         parts: list[Part] = self._drift()
         listed = self.document.candidates
-        if rows := [(one.name, one.moved) for one in listed if one.moved]:
+        if rows := [(row.name, row.moved) for row in listed if row.moved]:
             columns = ("records", "mean_change", "newly_exposed", "words")
             shown = table(say("moved.table"), say("options.option"), rows, columns, "moved.")
             parts.append(Folded(say("moved.title"), [Words(say("moved.note")), shown]))
-        parts += [self._stops(one) for one in listed if one.stops]
+        parts += [self._stops(row) for row in listed if row.stops]
         parts += [*self._f1(), *self._classes()]
-        for at, one in enumerate(listed):
-            if one.epsilons:
-                chart = epsilon_chart(one.name, one.epsilons, at)
-                parts.append(Folded(say("epsilons.title", name=one.name), chart))
+        for place, row in enumerate(listed):
+            if row.epsilons:
+                chart = epsilon_chart(row.name, row.epsilons, place)
+                parts.append(Folded(say("epsilons.title", name=row.name), chart))
         return parts
 
     def _table(
@@ -338,25 +338,25 @@ class Model(Room[ModelCandidate]):
         return table(title, first, rows, columns, heads, note, units)
 
     def _drift(self) -> list[Part]:
-        """What utility is judged on, where it is not on records drawn at random."""
-        external, found = self.document.data.external, self.base and self.base.drift
-        if external is None or not found:
+        """Utility on external records, where it is judged on these."""
+        external, drift = self.document.data.external, self.base and self.base.drift
+        if external is None or not drift:
             return []
-        random, loss = self.utility.words(found.near.value or 0.0), self.utility.loss(found.loss)
+        random, loss = self.utility.words(drift.near.value or 0.0), self.utility.loss(drift.loss)
         n = grouped(external.records)
         return [Words(say("options.drift", by=external.by, n=n, random=random, loss=loss))]
 
     def _stops(self, candidate: ModelCandidate) -> Part:
         stops, settings = candidate.stops, candidate.settings
         best = {settings["epochs"]: f" {say('stops.best')}"}
-        rows = [(f"{one.epochs}{best.get(one.epochs, '')}", one) for one in stops]
-        # Stops were compared at the frontier's rate, whatever the page speaks of.
+        rows = [(f"{row.epochs}{best.get(row.epochs, '')}", row) for row in stops]
+        # Stops were compared at the frontier's rate, whatever the metric of the page.
         rate = risk_fpr(candidate)
         risk = say("model.tpr_at", fpr=percent(rate)) if rate else "AUC"
         columns: list[Column] = [
-            (risk, lambda one: share(one.risk)),
-            (self.utility.name, lambda one: self.utility.cell(one.utility)),
-            (self.utility.lost, lambda one: self.utility.loss_cell(one.utility_loss)),
+            (risk, lambda row: share(row.risk)),
+            (self.utility.name, lambda row: self.utility.cell(row.utility)),
+            (self.utility.lost, lambda row: self.utility.loss_cell(row.utility_loss)),
         ]
         attack = self.document.titles.get(stops[0].attack, stops[0].attack)
         note = say("stops.note", full=settings["full_epochs"], attack=attack, n=len(stops))
@@ -364,12 +364,12 @@ class Model(Room[ModelCandidate]):
         return Folded(title, [table(title, say("stops.epoch"), rows, columns, note=note)])
 
     def _f1(self) -> list[Part]:
-        known = [(one.name, one.f1) for one in self.document.candidates if one.f1]
+        known = [(row.name, row.f1) for row in self.document.candidates if row.f1]
         if not known:
             return []
         first = known[0][1]
         rows: list[tuple[str, F1Row | F1Table]] = [*known]
-        rows += [(say("f1.blind", name=one.name), one) for one in first.blind]
+        rows += [(say("f1.blind", name=row.name), row) for row in first.blind]
         note = say("f1.note", classes=grouped(first.classes))
         if first.classes_not_measured:
             note += " " + say("f1.missing", n=grouped(first.classes_not_measured))
@@ -377,26 +377,26 @@ class Model(Room[ModelCandidate]):
         whole = table(say("f1.all"), say("options.option"), rows, averages, "f1.", note)
         columns: list[Column] = [(say("f1.sizes"), _sizes), "classes", "held_out", *averages]
         quarters = [
-            table(say("f1.by_size", name=name), say("classes"), named(one.quarters), columns, "f1.")
-            for name, one in known
+            table(say("f1.by_size", name=name), say("classes"), named(row.quarters), columns, "f1.")
+            for name, row in known
         ]
         return [whole, Folded(say("f1.title"), quarters)]
 
     def _classes(self) -> list[Part]:
-        listed = [one for one in self.document.candidates if one.per_class]
+        listed = [row for row in self.document.candidates if row.per_class]
         if not listed:
             return []
-        shown = [one for one in listed if one in (self.base, self.put_forward)] or listed[:1]
+        shown = [row for row in listed if row in (self.base, self.put_forward)] or listed[:1]
         parts: list[Part] = [*_some(class_chart(self.base or listed[0], self.put_forward))]
-        parts += [self._class_table(one) for one in shown]
+        parts += [self._class_table(row) for row in shown]
         if left := len(listed) - len(shown):
             parts.append(Words(say("classes.left", n=left), "note"))
         return [Folded(say("classes.title"), parts)]
 
     def _class_table(self, candidate: ModelCandidate) -> Part:
         rows = candidate.per_class or ()
-        smallest = sorted(range(len(rows)), key=lambda at: (rows[at].records, at))
-        kept = [rows[at] for at in sorted(smallest[:_MOST_CLASSES])]
+        smallest = sorted(range(len(rows)), key=lambda place: (rows[place].records, place))
+        kept = [rows[place] for place in sorted(smallest[:_MOST_CLASSES])]
         columns = ["records", "utility"]
         columns += ["utility_loss"] * any(row.utility_loss for row in kept)
         left, title = len(rows) - len(kept), say("classes.of", name=candidate.name)
@@ -444,8 +444,8 @@ def _by(entry: SlicesBy) -> Part:
 
 def _p(part: Slice) -> Cell:
     p = part.p
-    said = "–" if p is None else say("below", value="0.001") if p < 0.001 else fixed(p, 3)
-    return Cell("estimate", said)
+    words = "–" if p is None else say("below", value="0.001") if p < 0.001 else fixed(p, 3)
+    return Cell("estimate", words)
 
 
 def _sizes(row: F1Row) -> Cell:

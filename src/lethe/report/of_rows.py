@@ -1,4 +1,4 @@
-"""What the report says of released rows: a table, records of facts, synthetic rows."""
+"""Report of released rows: a table, records of facts, synthetic rows."""
 
 from __future__ import annotations
 
@@ -84,30 +84,30 @@ class Rows(Room[C]):
 
     @cached_property
     def charts(self) -> dict[str, Chart]:
-        """By name; a terminal asks for none."""
+        """Charts by name; made only on demand, since a terminal needs none."""
         return charts_of_data(self.figures, self.section, ids="t-")
 
     def _drawn(self, *names: str) -> list[Part]:
         return [self.charts[name] for name in names if name in self.charts]
 
     def _worst(self, candidate: C | None, by: str, detail: str, **values: Any) -> Worst:
-        found = None if candidate is None else self.share_of(candidate)
-        value, _, chance = share_sentence(found, self.chance)
-        if candidate is None or not isinstance(found, Estimate) or not value:
-            reason = found.reason if isinstance(found, Refusal) else ""
+        risk = None if candidate is None else self.share_of(candidate)
+        value, _, chance = share_sentence(risk, self.chance)
+        if candidate is None or not isinstance(risk, Estimate) or not value:
+            reason = risk.reason if isinstance(risk, Refusal) else ""
             return Worst(say("rows.refused"), say("unmeasured"), by, reason, "")
         level = severity_of(self, candidate)
         key = f"{self.headline}.none" if level == "not-above-chance" else self.headline
-        if level == "not-above-chance" and (found.high is None or found.high >= HIGH_FROM):
-            key, level = "rows.open", ""  # an interval that holds chance and a disaster is no news
-            values["range"] = range_words(found)
-        interval = interval_sentence(self, found)
-        said = ". ".join(text.rstrip(".") for text in (interval, detail) if text)
+        if level == "not-above-chance" and (risk.high is None or risk.high >= HIGH_FROM):
+            key, level = "rows.open", ""  # an interval from chance to a high risk shows nothing
+            values["range"] = range_words(risk)
+        interval = interval_sentence(self, risk)
+        words = ". ".join(text.rstrip(".") for text in (interval, detail) if text)
         return Worst(
             say(key, value=value, chance=chance, **values),
             say(f"{self.headline}.short", value=value),
             by,
-            f"{said}." if said else "",
+            f"{words}." if words else "",
             level,
         )
 
@@ -163,13 +163,13 @@ class Quasi(Rows[TableCandidate]):
         detail = [say("table.unique", value=unique, people=people)]
         detail += self._certain(candidate)
         by, attack = say("table.by"), (candidate and candidate.risk_from.attack) or ""
-        found = self._worst(candidate, by, ", ".join(detail), quasi=quasi, people=people)
+        worst = self._worst(candidate, by, ", ".join(detail), quasi=quasi, people=people)
         if candidate is None:
-            return found
-        found = replace(found, group=self._group(candidate))
+            return worst
+        worst = replace(worst, group=self._group(candidate))
         kind, _, near = attack.partition(", ")
-        if kind not in _LEARNT or not found.level:  # refused: no other number speaks in its place
-            return found
+        if kind not in _LEARNT or not worst.level:  # refused: no other number replaces it
+            return worst
         numbers: Any = candidate if near else candidate.exact or candidate
         values = {
             name: share_words(getattr(numbers, name).value)
@@ -179,7 +179,7 @@ class Quasi(Rows[TableCandidate]):
         linked = getattr(candidate.estimate("marketer"), "value", None) or 0.0
         values["linked"] = say(f"{self.headline}.short", value=share_words(linked))
         key = _LEARNT[kind]
-        return replace(found, headline=say(key, **values), short=say(f"{key}.short", **values))
+        return replace(worst, headline=say(key, **values), short=say(f"{key}.short", **values))
 
     @property
     def _people_word(self) -> str:
@@ -193,7 +193,7 @@ class Quasi(Rows[TableCandidate]):
         return say("table.near", secret=secret, near=near) if near else secret
 
     def _group(self, candidate: TableCandidate) -> str:
-        """The group with the largest share of the number that speaks."""
+        """The group with the largest share of the headline number."""
         attack = (candidate.risk_from.attack or "").partition(",")[0]
         metric = {"homogeneity": "certain", "best-guess": "guessed"}.get(attack, "marketer")
         if not candidate.groups or isinstance(candidate.risk, Refusal):
@@ -222,18 +222,18 @@ class Quasi(Rows[TableCandidate]):
         return say("table.released", n=grouped(rows)), lines
 
     def attacks(self) -> Sequence[Part]:
-        found, section = self.section.anonymity, self.section
+        stats, section = self.section.anonymity, self.section
         rows = [
-            (say("table.row.classes"), grouped(found.classes)),
-            (say("table.row.k"), grouped(found.k)),
-            (say("table.row.prosecutor"), share_words(found.prosecutor, 3)),
-            (say("table.row.marketer"), str(share(found.marketer))),
-            (say("table.row.unique"), str(share(found.unique))),
+            (say("table.row.classes"), grouped(stats.classes)),
+            (say("table.row.k"), grouped(stats.k)),
+            (say("table.row.prosecutor"), share_words(stats.prosecutor, 3)),
+            (say("table.row.marketer"), str(share(stats.marketer))),
+            (say("table.row.unique"), str(share(stats.unique))),
             *(
                 (say("table.row.some", m=m), str(share(some)))
                 for m, some in section.uniqueness.singled_out.items()
             ),
-            *((say("table.row.below", k=k), str(share(below))) for k, below in found.below.items()),
+            *((say("table.row.below", k=k), str(share(below))) for k, below in stats.below.items()),
         ]
         if (journalist := section.journalist) is not None:
             rows += [
@@ -274,15 +274,15 @@ class Quasi(Rows[TableCandidate]):
         section, parts = self.section, list[Part]()
         alone = str(share(section.anonymity.unique))
         lead = say("table.exposed", value=alone, people=self._people_word)
-        if (found := section.disclosure) is not None:
+        if (disclosure := section.disclosure) is not None:
             varied, columns = section.diversity, list[Column]()
             for key in ("certain", "guessed"):
-                shares = getattr(found, key)
+                shares = getattr(disclosure, key)
                 columns.append((say(f"table.head.{key}"), partial(_of_key, shares)))
             title, note = say("table.disclosure", secret=section.sensitive), "table.disclosure.note"
-            rows = [(say("table.ruled_out", j=j), j) for j in found.certain]
+            rows = [(say("table.ruled_out", j=j), j) for j in disclosure.certain]
             parts.append(table(title, say("table.head.others"), rows, columns, note=say(note)))
-            if near := found.near:
+            if near := disclosure.near:
                 title = say("table.near.title", secret=self._secret())
                 facts = [
                     (say(f"table.near.{key}"), str(share(getattr(near, key))))
@@ -290,7 +290,7 @@ class Quasi(Rows[TableCandidate]):
                 ]
                 parts.append(Facts(facts, title=title))
             lines = [
-                (say("table.row.blind"), str(share(found.blind))),
+                (say("table.row.blind"), str(share(disclosure.blind))),
                 (say("table.row.l"), grouped(varied.distinct_l)),
                 (say("table.row.entropy"), fixed(varied.entropy_l, 3)),
                 (say("table.row.t", distance=varied.distance), fixed(varied.t, 4)),
@@ -382,7 +382,7 @@ class Records(Rows[RecordCandidate]):
         folded += self._drawn("thresholds")
         if section.false_matches is not None:
             limits = [row.calibrated for row in section.adversaries]
-            refused = sorted({one.reason for one in limits if isinstance(one, Refusal)})
+            refused = sorted({limit.reason for limit in limits if isinstance(limit, Refusal)})
             sure = [pair for pair in rows if not isinstance(pair[1].calibrated, Refusal)]
             columns = ["attacker"]
             columns += [
@@ -406,30 +406,30 @@ class Records(Rows[RecordCandidate]):
             title, first = say("records.worst"), say("records.head.items")
             rows, note = [(str(k), k) for k in section.worst], say("records.worst.note")
             parts.append(table(title, first, rows, columns, note=note))
-        made = self._exposed(lead, parts)
+        exposed = self._exposed(lead, parts)
         if section.auxiliary is None:
-            return made
+            return exposed
         shown = Folded(say("records.auxiliary"), self._auxiliary(section.auxiliary))
-        return replace(made, parts=[*made.parts, shown])
+        return replace(exposed, parts=[*exposed.parts, shown])
 
-    def _auxiliary(self, found: AuxiliaryRows) -> list[Part]:
-        known = found.known_pairs
+    def _auxiliary(self, study: AuxiliaryRows) -> list[Part]:
+        known = study.known_pairs
         lines = [
-            (say("auxiliary.table"), found.name),
-            (say("auxiliary.people"), grouped(found.people)),
-            (say("auxiliary.items"), grouped(found.shared_items)),
-            (say("auxiliary.shared"), grouped(found.people_with_a_shared_item)),
+            (say("auxiliary.table"), study.name),
+            (say("auxiliary.people"), grouped(study.people)),
+            (say("auxiliary.items"), grouped(study.shared_items)),
+            (say("auxiliary.shared"), grouped(study.people_with_a_shared_item)),
             (say("auxiliary.known"), say("not_told") if known is None else grouped(known)),
         ]
         rows: list[tuple[str, tuple[Cell | str, Answers | None]]] = []
-        for one in found.attackers:
-            phi = one.calibrated
+        for attacker in study.attackers:
+            phi = attacker.calibrated
             first = phi.reason if isinstance(phi, Refusal) else f"{phi.phi:.3g}"
-            rows.append((one.name, (first, one.sure)))
-        rows.append((say("auxiliary.together"), (Cell("none"), found.together)))
-        for one in found.attackers:
-            name = say("auxiliary.compared", name=one.name)
-            rows.append((name, (amount(1.5), one.compared)))
+            rows.append((attacker.name, (first, attacker.sure)))
+        rows.append((say("auxiliary.together"), (Cell("none"), study.together)))
+        for attacker in study.attackers:
+            name = say("auxiliary.compared", name=attacker.name)
+            rows.append((name, (amount(1.5), attacker.compared)))
         columns: list[Column] = [(say("auxiliary.head.phi"), lambda row: row[0])]
         columns += [
             (say(f"auxiliary.head.{head}"), partial(_counted, count, total))
@@ -443,9 +443,9 @@ class Records(Rows[RecordCandidate]):
         title, head = say("records.auxiliary"), say("auxiliary.head.attacker")
         parts: list[Part] = [Facts(lines), table(title, head, rows, columns, note=note)]
         parts += self._drawn("auxiliary")
-        points: Sequence[Any] = found.answered if found.curve is None else found.curve
+        points: Sequence[Any] = study.answered if study.curve is None else study.curve
         rates = ("recall", "precision", "wrong", "false_match")
-        curve = ("named=share",) if found.curve is None else rates
+        curve = ("named=share",) if study.curve is None else rates
         listed, title = [(f"{point.phi:g}", point) for point in points], say("auxiliary.curve")
         head = say("auxiliary.head.phi")
         return [*parts, table(title, head, listed, curve, "auxiliary.head.")]
@@ -459,7 +459,7 @@ class Records(Rows[RecordCandidate]):
         return self._options(columns, "records.option.", say("records.options.note"))
 
 
-_RARE = 0.05  # p-value, corrected, below which a number of people is said
+_RARE = 0.05  # corrected p-value below which a number of people is reported
 
 
 class Synthetic(Rows[SyntheticCandidate]):
@@ -482,28 +482,28 @@ class Synthetic(Rows[SyntheticCandidate]):
     def worst(self, candidate: SyntheticCandidate | None) -> Worst:
         attack = (candidate and candidate.risk_from.attack) or ""
         by = say("synthetic.by", attack=attack) if attack else ""
-        found = self._worst(candidate, by, say("synthetic.excess"))
+        worst = self._worst(candidate, by, say("synthetic.excess"))
         people: list[NearPeople] = [near for near in self.section.people if near.p < _RARE]
         risk = getattr(candidate and candidate.risk, "value", None)
-        if not people or not found.level or risk is None:
-            return found
-        # People whose very row is out come first; else those whom the strongest attack counts.
+        if not people or not worst.level or risk is None:
+            return worst
+        # People whose exact row is released come first, else those the strongest attack counts.
         counted = next((near for near in people if near.attack == attack), None)
         copied = next((near for near in people if not near.share), None)
         most = copied and (counted is None or 2 * copied.beyond > counted.beyond)
         shown = copied if most else counted
-        said = shown or min(people, key=lambda near: near.p)
+        nearest = shown or min(people, key=lambda near: near.p)
         words = say(
-            "synthetic.people" if said.share else "synthetic.people.copied",
-            people=grouped(said.people),
-            of=grouped(said.of),
-            share=share_words(said.share),
-            expected=f"{said.expected:.3g}",
-            p=_chance(said.p),
+            "synthetic.people" if nearest.share else "synthetic.people.copied",
+            people=grouped(nearest.people),
+            of=grouped(nearest.of),
+            share=share_words(nearest.share),
+            expected=f"{nearest.expected:.3g}",
+            p=_chance(nearest.p),
         )
-        if shown is not None or 2 * said.beyond >= risk * said.of:
-            return replace(found, headline=words)
-        return replace(found, headline=f"{words} {found.headline}")
+        if shown is not None or 2 * nearest.beyond >= risk * nearest.of:
+            return replace(worst, headline=words)
+        return replace(worst, headline=f"{words} {worst.headline}")
 
     def released(self) -> tuple[str, list[str]]:
         counts = {key: grouped(rows) for key, rows in self.section.rows.items()}

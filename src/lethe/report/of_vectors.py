@@ -1,4 +1,4 @@
-"""What the report says of released representations: whose vector is it?"""
+"""Report of released representations: whose vector is it?"""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ from lethe.report.sections import (
 )
 from lethe.report.vectors_further import also_found, further_charts, further_parts
 
-_NEAR_ALL = 0.9  # a limit on every attacker from which on it says next to nothing
+_NEAR_ALL = 0.9  # a limit on every attacker at or above this says next to nothing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Vectors(Room[VectorCandidate]):
     def _of(self, model: VectorModel) -> list[VectorCandidate]:
         """The candidates of one model, the release as it is first."""
         lead = f"{model.name}: " if len(self.models) > 1 else ""
-        return [one for one in self.document.candidates if one.name.startswith(lead)]
+        return [row for row in self.document.candidates if row.name.startswith(lead)]
 
     def words(self) -> Sequence[str]:
         return [text for model in self.models for text in model.words]
@@ -101,10 +101,10 @@ class Vectors(Room[VectorCandidate]):
 
     @cached_property
     def charts(self) -> list[dict[str, Chart]]:
-        """By name, of each model; a terminal asks for none."""
+        """Charts by name, of each model; made only on demand, since a terminal needs none."""
         return [
-            vector_charts(model, f"{at}-") | further_charts(model, mine, f"{at}-")
-            for at, (model, mine) in enumerate(zip(self.models, self.mine, strict=True), 1)
+            vector_charts(model, f"{number}-") | further_charts(model, mine, f"{number}-")
+            for number, (model, mine) in enumerate(zip(self.models, self.mine, strict=True), 1)
         ]
 
     @property
@@ -121,10 +121,10 @@ class Vectors(Room[VectorCandidate]):
         return "linking"
 
     def worst(self, candidate: VectorCandidate | None) -> Worst:
-        found = None if candidate is None else self.share_of(candidate)
-        value, _, chance = share_sentence(found, self.chance)
-        if candidate is None or not isinstance(found, Estimate) or not value:
-            reason = found.reason if isinstance(found, Refusal) else ""
+        risk = None if candidate is None else self.share_of(candidate)
+        value, _, chance = share_sentence(risk, self.chance)
+        if candidate is None or not isinstance(risk, Estimate) or not value:
+            reason = risk.reason if isinstance(risk, Refusal) else ""
             return Worst(say("vectors.refused"), say("unmeasured"), "", reason, "")
         level = severity_of(self, candidate)
         key, further = "vectors.headline", [also_found(self.models, candidate)]
@@ -138,14 +138,14 @@ class Vectors(Room[VectorCandidate]):
             closed = candidate.closed_world.top_1
             words = {"value": share_words(closed.value or 0.0), "range": range_words(closed)}
             further.append(say("vectors.closed_world", **words))
-        results = [one for one in candidate.risk_from.results if one.valid and one.powered]
+        results = [row for row in candidate.risk_from.results if row.valid and row.powered]
         detail = say("vectors.among", n=len(results)) if len(results) > 1 else ""
-        said = [text for text in (interval_sentence(self, found), detail) if text]
+        sentences = [text for text in (interval_sentence(self, risk), detail) if text]
         return Worst(
             say(key, value=value, chance=chance),
             say("vectors.short", value=value),
             say("vectors.by", attack=_attacker(candidate.risk_from)),
-            ", ".join(said) + "." if said else "",
+            ", ".join(sentences) + "." if sentences else "",
             level,
             " ".join(filter(None, further)),
         )
@@ -188,7 +188,7 @@ class Vectors(Room[VectorCandidate]):
         metric = self.section.metric
 
         def bits(model: VectorModel) -> Cell:
-            return amount(next(one.bits for one in model.attacks if one.name == metric))
+            return amount(next(row.bits for row in model.attacks if row.name == metric))
 
         columns: list[Column] = [
             (say("vectors.head.strongest"), lambda model: _attacker(model.levels[0].strongest)),
@@ -263,14 +263,14 @@ class Vectors(Room[VectorCandidate]):
                 lambda level: _bound(level.optimal and level.optimal.high),
             ),
         ]
-        rows = [(f"{one.sigma:.4g}{'' if one.asked else ' ·'}", one) for one in model.levels]
+        rows = [(f"{row.sigma:.4g}{'' if row.asked else ' ·'}", row) for row in model.levels]
         title, note = self._title("vectors.levels", model), say("vectors.levels.note")
         return table(title, "sigma", rows, columns, "vectors.head.", note)
 
     def _attackers(self, model: VectorModel) -> list[Part]:
-        asked = [level for level in model.levels if level.asked]
-        found = [{_attacker(one): one for one in level.attacks} for level in asked]
-        knows = {name: one.knows for level in found for name, one in level.items()}
+        levels = [level for level in model.levels if level.asked]
+        results = [{_attacker(row): row for row in level.attacks} for level in levels]
+        knows = {name: row.knows for level in results for name, row in level.items()}
         rows = [
             (f"{name} ({say('vectors.knows', what=what)})", name) for name, what in knows.items()
         ]
@@ -282,44 +282,44 @@ class Vectors(Room[VectorCandidate]):
 
         columns: list[Column] = [
             (f"sigma {level.sigma:.4g}", partial(lift, by_name))
-            for level, by_name in zip(asked, found, strict=True)
+            for level, by_name in zip(levels, results, strict=True)
         ]
         title, note = self._title("vectors.attackers", model), say("vectors.attackers.note")
         return [table(title, say("vectors.head.attacker"), rows, columns, note=note)]
 
     def _detail(self, mine: Sequence[VectorCandidate]) -> list[Part]:
-        """The recommended candidate of a model in one place."""
-        found = next((one for one in mine if self.short_name(one) == "noise-recommended"), None)
-        if found is None:
+        """All numbers of the recommended candidate of a model."""
+        option = next((row for row in mine if self.short_name(row) == "noise-recommended"), None)
+        if option is None:
             return []
         rows = [
-            (say("vectors.detail.noise"), ", ".join(" ".join(p) for p in facts(found.settings))),
-            (say("vectors.head.strongest"), _attacker(found.risk_from)),
-            ("Top-1", str(share(found.top_1))),
-            (say("vectors.head.lift"), f"{amount(found.risk)}, {found.tier}"),
-            (say("vectors.head.bound"), _bound(found.bound)),
-            (say("utility"), str(auc(found.utility))),
-            (say("vectors.detail.lost"), str(auc(found.utility_loss))),
+            (say("vectors.detail.noise"), ", ".join(" ".join(p) for p in facts(option.settings))),
+            (say("vectors.head.strongest"), _attacker(option.risk_from)),
+            ("Top-1", str(share(option.top_1))),
+            (say("vectors.head.lift"), f"{amount(option.risk)}, {option.tier}"),
+            (say("vectors.head.bound"), _bound(option.bound)),
+            (say("utility"), str(auc(option.utility))),
+            (say("vectors.detail.lost"), str(auc(option.utility_loss))),
         ]
         return [Facts(rows, title=say("vectors.detail"))]
 
     def _utility(self, model: VectorModel, charts: Mapping[str, Chart]) -> list[Part]:
-        found = model.utility
-        if isinstance(found, Refusal):
-            return [Words(found.reason, "note")]
-        columns: list[Column] = [(say("vectors.head.draw", measure=found.measure), "value")]
+        utility = model.utility
+        if isinstance(utility, Refusal):
+            return [Words(utility.reason, "note")]
+        columns: list[Column] = [(say("vectors.head.draw", measure=utility.measure), "value")]
         columns += ["accuracy", "f1=counts.f1"]
         columns += [f"{key}=smoothed.{key}" for key in ("brier", "log_loss", "ece")]
         note = say("vectors.utility.note")
-        if found.closed_form:
-            smoothed = str(auc(found.smoothed))
-            note += " " + say("vectors.closed", measure=found.measure, value=smoothed)
+        if utility.closed_form:
+            smoothed = str(auc(utility.smoothed))
+            note += " " + say("vectors.closed", measure=utility.measure, value=smoothed)
         title, head = self._title("vectors.utility", model), "vectors.head."
-        rows: list[tuple[str, Any]] = [(f"{one.sigma:.4g}", one) for one in found.levels]
+        rows: list[tuple[str, Any]] = [(f"{row.sigma:.4g}", row) for row in utility.levels]
         parts = [*_drawn(charts, "utility"), table(title, "sigma", rows, columns, head, note)]
         if model.surface:
             columns = ["m=draws", "sqrt=effective", "lift", "mean=utility"]
-            rows = [(f"{one.sigma:g}", one) for one in model.surface]
+            rows = [(f"{row.sigma:g}", row) for row in model.surface]
             title, note = self._title("vectors.surface", model), say("vectors.surface.note")
             parts += _drawn(charts, "surface")
             parts.append(table(title, "sigma", rows, columns, head, note))
@@ -333,7 +333,7 @@ class Vectors(Room[VectorCandidate]):
         if isinstance(radii, Refusal):
             return [Words(radii.reason, "note"), distances]
         rows = [(say("radii.closed"), radii.closed_form)] if radii.closed_form else []
-        rows += [(say("radii.draws", sigma=f"{one.sigma:g}"), one) for one in radii.sampled]
+        rows += [(say("radii.draws", sigma=f"{row.sigma:g}"), row) for row in radii.sampled]
         columns = ("mean_radius=mean", "median_radius=median", "most", "cap", "abstained")
         note = say("vectors.radii.note", n=grouped(radii.points))
         title, first = self._title("vectors.radii", model), say("vectors.head.by")
@@ -347,12 +347,12 @@ class Vectors(Room[VectorCandidate]):
 
 
 def _drawn(charts: Mapping[str, Chart], name: str) -> list[Part]:
-    """The chart of a name, or the numbered ones of it."""
+    """The chart with a name, or the numbered charts with it."""
     return [chart for key, chart in charts.items() if key == name or key.startswith(f"{name}-")]
 
 
-def _controls(found: Controls) -> list[tuple[str, str]]:
-    lifts, open_set = found.permuted_lift, found.open_set
+def _controls(controls: Controls) -> list[tuple[str, str]]:
+    lifts, open_set = controls.permuted_lift, controls.open_set
     rows = [(say("vectors.permuted", name=name), str(amount(lift))) for name, lift in lifts.items()]
     if isinstance(open_set, Refusal):
         rows.append((say("vectors.strangers"), str(share(open_set))))
@@ -363,18 +363,18 @@ def _controls(found: Controls) -> list[tuple[str, str]]:
             (say("vectors.open_right"), str(share(open_set.identified))),
             (say("vectors.open_wrong"), str(share(open_set.misnamed))),
         ]
-    said = {"conditioning": found.conditioning}
-    said |= {} if found.shared_inputs is None else {"shared_inputs": found.shared_inputs}
-    return rows + facts(said)
+    values = {"conditioning": controls.conditioning}
+    values |= {} if controls.shared_inputs is None else {"shared_inputs": controls.shared_inputs}
+    return rows + facts(values)
 
 
-def _attacker(found: Any) -> str:
+def _attacker(result: Any) -> str:
     """The name of an attack, and the view where it is not the release itself."""
-    if found is None or not found.attack:
+    if result is None or not result.attack:
         return "–"
-    if found.view == "release":
-        return str(found.attack)
-    return say("vectors.attack_on", attack=found.attack, view=found.view)
+    if result.view == "release":
+        return str(result.attack)
+    return say("vectors.attack_on", attack=result.attack, view=result.view)
 
 
 def _apart(apart: Spread | None) -> str:

@@ -98,8 +98,8 @@ class Table:
     def numeric(self) -> list[bool]:
         """Of every column, whether it holds numbers."""
         columns = [
-            any(isinstance(cells[at], Cell) for _, cells in self.rows)
-            for at in range(len(self.heads) - 1)
+            any(isinstance(cells[place], Cell) for _, cells in self.rows)
+            for place in range(len(self.heads) - 1)
         ]
         return [False, *columns]
 
@@ -142,8 +142,8 @@ def table(
         return head, lambda row: form(value_of(row, how))
 
     listed = [reader(column) for column in columns]
-    made = [(name, [read(row) for _, read in listed]) for name, row in rows]
-    return Table(title, [first, *(head for head, _ in listed)], made, note)
+    body = [(name, [read(row) for _, read in listed]) for name, row in rows]
+    return Table(title, [first, *(head for head, _ in listed)], body, note)
 
 
 def unit_of(kind: Any, path: str) -> str:
@@ -247,10 +247,10 @@ def personal(warning: str, shown: Table) -> list[Part]:
 
 def charts(parts: Sequence[Part | Section]) -> list[Chart]:
     """Every chart, folded ones included, in order."""
-    found: list[Chart] = []
-    for one in parts:
-        if isinstance(one, Chart):
-            found.append(one)
-        elif isinstance(one, Folded | Section):
-            found += charts(one.parts)
-    return found
+    charts_found: list[Chart] = []
+    for part in parts:
+        if isinstance(part, Chart):
+            charts_found.append(part)
+        elif isinstance(part, Folded | Section):
+            charts_found += charts(part.parts)
+    return charts_found

@@ -124,12 +124,12 @@ def not_tested(document: Document[Any, Any, Any]) -> list[str]:
             groups.setdefault(say("untested.rule"), []).append(rule.rule)
     for attack in document.attacks_not_run:
         groups.setdefault(attack.why, []).append(attack.title or attack.name)
-    said = []
+    lines = []
     for why, named in sorted(groups.items(), key=lambda group: len(group[1])):
         names, rest = ", ".join(named[:_MOST_NAMED]), len(named) - _MOST_NAMED
         key = "untested.line.more" if rest > 0 else "untested.line"
-        said.append(say(key, names=names, n=rest, why=why.rstrip(".")))
-    return said
+        lines.append(say(key, names=names, n=rest, why=why.rstrip(".")))
+    return lines
 
 
 def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:

@@ -154,14 +154,14 @@ def _curve(points: Sequence[Point], phi: float) -> Figure:
 
 
 def _phi_axis(axes: Axes, phis: Sequence[float], phi: float) -> None:
-    axes.set_xticks(list(range(len(phis))), [f"{one:g}" for one in phis])
+    axes.set_xticks(list(range(len(phis))), [f"{value:g}" for value in phis])
     axes.axvline(list(phis).index(phi), color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
     axes.set_xlabel(say("chart.phi"))
 
 
 def _shares(axes: Axes, top: float) -> None:
     step = next((step for step in (0.002, 0.01, 0.02, 0.05, 0.1, 0.2) if top <= 6 * step), 0.25)
-    ticks = [at * step for at in range(int(1 / step) + 1) if at * step <= top + step]
+    ticks = [tick * step for tick in range(int(1 / step) + 1) if tick * step <= top + step]
     axes.set_yticks(ticks, [percent(round(share, 6)) for share in ticks])
     axes.set_ylim(0, min(top * 1.05, 1.02))
 

@@ -54,15 +54,15 @@ def print_findings(findings: Findings, folder: str) -> None:
     for skipped in document.frontier.skipped:
         console.print(Text(say("terminal.skipped", **vars(skipped))))
     for rule in document.rules:
-        found = outcome(rule.outcome, 1)
-        said = say(
+        result = outcome(rule.outcome, 1)
+        line = say(
             "terminal.rule" if rule.fixed else "terminal.rule.late",
-            mark=found.mark,
-            word=say(f"outcome.{found.code}"),
+            mark=result.mark,
+            word=say(f"outcome.{result.code}"),
             rule=rule.rule,
             option=rule.candidate,
         )
-        console.print(Text(said))
+        console.print(Text(line))
         if rule.reason:
             console.print(Text(say("terminal.reason", reason=rule.reason)))
     for check in document.checks:

@@ -49,6 +49,6 @@ class Utility:
             for end in (scaled.value, scaled.low, scaled.high)
         )
         key = "loss.points" if self.shares else "loss.plain"
-        said = say(key, value=value, name=self.name)
+        words = say(key, value=value, name=self.name)
         spread = low and high and not low == value == high
-        return f"{said} ({say('range', low=low, high=high)})" if spread else said
+        return f"{words} ({say('range', low=low, high=high)})" if spread else words

@@ -58,32 +58,32 @@ def further_charts(
 ) -> dict[str, Chart]:
     """Figures of what was asked for beyond the attack, by name."""
     first, curves = mine[0].verification if mine else None, model.further.singling_out
-    found = {} if first is None else charts_of_data({"det": det}, first, prefix)
-    return found if curves is None else found | charts_of_data(_CURVES, curves, prefix)
+    charts = {} if first is None else charts_of_data({"det": det}, first, prefix)
+    return charts if curves is None else charts | charts_of_data(_CURVES, curves, prefix)
 
 
 def det(found: Scored, slots: Slots) -> Figure | None:
     """False non-match against false match, both on normal deviates, of three attackers."""
     from scipy.special import ndtri
 
-    rows = [one for one in found.attacks if one.missed]
+    rows = [row for row in found.attacks if row.missed]
     if not rows:
         return None
-    best = sorted(rows, key=lambda one: getattr(one.eer, "value", 1.0))[:1]
-    chosen = [one for one in rows if one.name in ("cosine", "plda")]
-    chosen += [one for one in best if one not in chosen]
+    best = sorted(rows, key=lambda row: getattr(row.eer, "value", 1.0))[:1]
+    chosen = [row for row in rows if row.name in ("cosine", "plda")]
+    chosen += [row for row in best if row not in chosen]
     figure, axes = new_axes(*SIZE, MARGINS)
     low, high = 0.0005, 0.9995
 
     def place(share: float) -> float:
         return float(ndtri(min(max(share, low), high)))
 
-    for one, (colour, dashes) in zip(chosen, _STYLES, strict=False):
-        pairs = list(zip(found.fprs, one.missed, strict=True))[:-1]
+    for row, (colour, dashes) in zip(chosen, _STYLES, strict=False):
+        pairs = list(zip(found.fprs, row.missed, strict=True))[:-1]
         x = [place(fpr) for fpr, _ in pairs]
-        lines = [[place(limits[at]) for _, limits in pairs] for at in range(3)]
+        lines = [[place(limits[side]) for _, limits in pairs] for side in range(3)]
         axes.fill_between(x, lines[1], lines[2], color=COLOURS[colour], alpha=0.15, lw=0)
-        axes.plot(x, lines[0], color=COLOURS[colour], dashes=DASHES[dashes], label=one.name)
+        axes.plot(x, lines[0], color=COLOURS[colour], dashes=DASHES[dashes], label=row.name)
     axes.plot([place(low), place(high)], [place(high), place(low)], color=COLOURS["muted"], lw=0.8)
     axes.plot([place(low), 0], [place(low), 0], color=COLOURS["muted"], lw=0.6)
     inside = [tick for tick in _TICKS if low <= tick <= high]
@@ -99,9 +99,9 @@ def _drawn(rows: Sequence[Any], x: str, y: str, axes: Axes, logarithmic: bool = 
     names = dict.fromkeys(row.name for row in rows)
     for name, (colour, dashes) in zip(names, _STYLES, strict=False):
         mine = [row for row in rows if row.name == name]
-        at = [math.log10(getattr(row, x)) for row in mine]
+        places = [math.log10(getattr(row, x)) for row in mine]
         measured = [getattr(row, y) for row in mine]
-        band(axes, at, measured, colour, dashes, name, logarithmic=logarithmic)
+        band(axes, places, measured, colour, dashes, name, logarithmic=logarithmic)
     ticks = sorted({getattr(row, x) for row in rows})
     shown: list[int] = []
     for tick in ticks:
@@ -129,16 +129,16 @@ def sizes(curves: SinglingOut, slots: Slots) -> Figure:
     _drawn(curves.sizes, "users", "top_1", axes)
     users = sorted({row.users for row in curves.sizes})
     axes.plot(
-        [math.log10(one) for one in users],
-        [1 / one for one in users],
+        [math.log10(count) for count in users],
+        [1 / count for count in users],
         color=COLOURS["muted"],
         lw=1,
         dashes=DASHES["dotted"],
         label=say("chart.sweep.chance"),
     )
     axes.set_yscale("log")
-    decades = [10.0**-at for at in range(len(str(users[-1])))]
-    axes.set_yticks(decades, [percent(one) for one in decades])
+    decades = [10.0**-power for power in range(len(str(users[-1])))]
+    axes.set_yticks(decades, [percent(decade) for decade in decades])
     axes.minorticks_off()
     axes.set_ylim(0.5 / users[-1], 1.3)
     legend(axes, x="chart.crowd.x", y="chart.sweep.y")
@@ -168,44 +168,44 @@ def further_parts(
 
 def also_found(models: Sequence[VectorModel], candidate: VectorCandidate) -> str:
     """What else was shown, in sentences: links to another release, attributes; may be empty."""
-    said = []
+    lines = []
     for model in models:
         releases = model.further.two_releases
         linked = (releases.results if releases else None) or ()
-        shown = [(one.top_1.low or 0.0, one) for one in linked if (one.lift.low or 0.0) > 1]
+        shown = [(link.top_1.low or 0.0, link) for link in linked if (link.lift.low or 0.0) > 1]
         if releases and shown:
             half = max(low for low, _ in shown) / 2
             # Of much the same success that which takes the least to know.
             best = min(
-                ((low, one) for low, one in shown if low >= half),
+                ((low, link) for low, link in shown if low >= half),
                 key=lambda pair: (pair[1].share, -pair[0]),
             )[1]
-            found, known = _with_limits(best.top_1), share_words(best.share)
-            said.append(say("also.linked", share=found, other=releases.other, known=known))
+            top, known = _with_limits(best.top_1), share_words(best.share)
+            lines.append(say("also.linked", share=top, other=releases.other, known=known))
     for inference in candidate.attributes or ():
         gain = inference.gain
         if isinstance(gain, Estimate) and (gain.low or 0.0) > 0:
-            said.append(say("also.attribute", name=inference.name, gain=_with_limits(gain)))
-    return " ".join(said)
+            lines.append(say("also.attribute", name=inference.name, gain=_with_limits(gain)))
+    return " ".join(lines)
 
 
-def _with_limits(found: Estimate) -> str:
+def _with_limits(estimate: Estimate) -> str:
     """Such as 98.8 % (97.9 to 99.4 %)."""
-    return f"{share_words(found.value or 0.0)} ({range_words(found)})"
+    return f"{share_words(estimate.value or 0.0)} ({range_words(estimate)})"
 
 
 def _options(mine: Sequence[VectorCandidate]) -> Table:
     """Every option and the strongest verification of it."""
     worst, measured = "verification.worst.", ".measured"
     columns: list[Column] = [
-        (say("verify.head.utility"), lambda one: rate(one.utility)),
-        (say("verify.head.strongest"), lambda one: one.verification.worst["eer"].attack or "–"),
-        (say("verify.head.eer"), lambda one: share(one.verification.worst["eer"].measured)),
+        (say("verify.head.utility"), lambda row: rate(row.utility)),
+        (say("verify.head.strongest"), lambda row: row.verification.worst["eer"].attack or "–"),
+        (say("verify.head.eer"), lambda row: share(row.verification.worst["eer"].measured)),
         f"min_cllr={worst}min-cllr{measured}",
         f"d_sys={worst}d-sys{measured}",
         f"disclosure={worst}disclosure{measured}",
     ]
-    rows = [(one.name, one) for one in mine if one.verification]
+    rows = [(row.name, row) for row in mine if row.verification]
     title, first = say("verify.options"), say("verify.head.option")
     return table(title, first, rows, columns, "verify.head.", say("verify.options.note"))
 
@@ -213,8 +213,8 @@ def _options(mine: Sequence[VectorCandidate]) -> Table:
 def _verification(further: Beyond, first: Scored, charts: Mapping[str, Chart]) -> list[Part]:
     """Every attacker on the release as it is, and how singling out grows."""
 
-    def tag(one: Verification) -> str:
-        return one.tag if one.valid else say("verify.invalid", why=one.why)
+    def tag(row: Verification) -> str:
+        return row.tag if row.valid else say("verify.invalid", why=row.why)
 
     columns: list[Column] = ["eer", "cllr", "min_cllr", "d_sys=linkability", "disclosure=expected"]
     columns += ["worst", (say("verify.head.tag"), tag)]
@@ -222,8 +222,8 @@ def _verification(further: Beyond, first: Scored, charts: Mapping[str, Chart]) -
     rows = named(first.attacks)
     parts: list[Part] = [table(title, say("attack"), rows, columns, "verify.head.", note)]
     control = [
-        (one.name, str(share(Estimate(one.eer, one.low, one.high, 0.95, "", 0))))
-        for one in further.verification_controls
+        (row.name, str(share(Estimate(row.eer, row.low, row.high, 0.95, "", 0))))
+        for row in further.verification_controls
     ]
     parts.append(Facts(control, title=say("verify.controls")))
     if curves := further.singling_out:
@@ -243,10 +243,10 @@ def _verification(further: Beyond, first: Scored, charts: Mapping[str, Chart]) -
 def _curves(curves: SinglingOut) -> list[Part]:
     title, note, first = say("verify.sizes"), say("verify.sizes.note"), say("verify.head.people")
     columns: list[Column] = [("Top-1", "top_1"), (say("vectors.head.lift"), "lift")]
-    sizes = [(f"{one.name}, {grouped(one.users)}", one) for one in curves.sizes]
+    sizes = [(f"{row.name}, {grouped(row.users)}", row) for row in curves.sizes]
     parts: list[Part] = [table(title, first, sizes, columns, note=note)]
     for key, listed in (("vectors", curves.vectors), ("enrolled", curves.enrolled)):
-        rows = [(f"{one.name}, {grouped(one.vectors)}", one) for one in listed]
+        rows = [(f"{row.name}, {grouped(row.vectors)}", row) for row in listed]
         parts.append(table(say(f"verify.{key}"), say(f"verify.head.{key}"), rows, columns[:1]))
     return parts
 
@@ -286,25 +286,25 @@ def _beside(first: Inference) -> list[tuple[str, str]]:
     return rows
 
 
-def _two_releases(found: TwoReleases | None) -> list[Part]:
-    if found is None:
+def _two_releases(links: TwoReleases | None) -> list[Part]:
+    if links is None:
         return []
-    title = say("releases.title", other=found.other)
-    if found.refused:
-        return [Words(f"{title}: {found.refused}", "note")]
-    rows = [(f"{one.method}, {share_words(one.share)}", one) for one in found.results or ()]
+    title = say("releases.title", other=links.other)
+    if links.refused:
+        return [Words(f"{title}: {links.refused}", "note")]
+    rows = [(f"{row.method}, {share_words(row.share)}", row) for row in links.results or ()]
     columns = ("unknown", "top=top_1", "lift", "permuted")
     first, note = say("releases.head.known"), say("releases.note")
     parts: list[Part] = [table(title, first, rows, columns, "releases.head.", note)]
-    if found.skipped:
-        parts.append(Facts(facts(found.skipped), title=say("releases.skipped")))
+    if links.skipped:
+        parts.append(Facts(facts(links.skipped), title=say("releases.skipped")))
     return parts
 
 
-def _texts(found: Retrieved | None) -> list[Part]:
-    if found is None:
+def _texts(texts: Retrieved | None) -> list[Part]:
+    if texts is None:
         return []
-    rows = [(grouped(one.texts), one) for one in found.sizes]
+    rows = [(grouped(row.texts), row) for row in texts.sizes]
     columns: list[Column] = [("Top-1", "top_1"), (say("vectors.head.lift"), "lift")]
     return [
         table(say("texts.title"), say("texts.head.size"), rows, columns, note=say("texts.note"))

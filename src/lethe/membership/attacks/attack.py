@@ -215,20 +215,20 @@ def each_left_out(
     if probabilities:
         chances = leave_one_out(expit(signals), members, seed, targets)
     empty = np.zeros(0)
-    for found in leave_one_out(signals, members, seed, targets):
+    for left_out in leave_one_out(signals, members, seed, targets):
         p_in = p_out = empty
         if chances is not None:
             chance = next(chances)
             p_in, p_out = chance.inside.mean, chance.outside.mean
         yield Knowledge(
-            found.target,
-            found.inside,
-            found.outside,
-            np.asarray(signals[found.target], np.float64),
+            left_out.target,
+            left_out.inside,
+            left_out.outside,
+            np.asarray(signals[left_out.target], np.float64),
             p_in,
             p_out,
-            _row(shadows.population, found.target),
-            empty if means is None else _row(means, found.target),
+            _row(shadows.population, left_out.target),
+            empty if means is None else _row(means, left_out.target),
         )
 
 

@@ -135,7 +135,7 @@ def learned_ratio(
     most = _FOLDS[len(np.unique(pairs)) <= _FEW_PAIRS]
     row, column = _folds(pairs, most, "pairs of models", seed), _folds(people, 2, "people", seed)
     halves = range(int(column.max()) + 1)
-    places = [(one, half) for one in range(int(row.max()) + 1) for half in halves]
+    places = [(group, half) for group in range(int(row.max()) + 1) for half in halves]
     cases: dict[tuple[int, int], list[Float]] = {place: [] for place in places}
     truth: dict[tuple[int, int], list[NDArray[np.bool_]]] = {place: [] for place in places}
     rng = np.random.default_rng([seed, 19])
@@ -160,10 +160,10 @@ def learned_ratio(
         trees = dict(zip(places, fits, strict=True))
     scores = np.full(members.shape, np.nan)
     if kept:
-        for one, half in places:
+        for group, half in places:
             _judge_together(
-                trees[one, half],
-                {target: table for target, table in kept.items() if row[target] == one},
+                trees[group, half],
+                {target: table for target, table in kept.items() if row[target] == group},
                 scored & (column == half),
                 scores,
             )
@@ -205,13 +205,13 @@ def _folds(labels: NDArray[Any], most: int, what: str, seed: int) -> NDArray[np.
 
 def _elsewhere(parts: dict[tuple[int, int], list[Any]], place: tuple[int, int]) -> Any:
     """What lies in other folds of targets and in other folds of records, as one array."""
-    found = [
+    listed_parts = [
         part
-        for (one, half), listed in parts.items()
-        if one != place[0] and half != place[1]
+        for (group, half), listed in parts.items()
+        if group != place[0] and half != place[1]
         for part in listed
     ]
-    return np.concatenate(found)
+    return np.concatenate(listed_parts)
 
 
 def learn_from(
@@ -227,11 +227,11 @@ def learn_from(
         everything: what is known against each shadow model, see `each_left_out`.
     """
     rng = np.random.default_rng([seed, 19])
-    each = max(1, 2 * _CASES // len(members))
+    most = max(1, 2 * _CASES // len(members))
     cases, truth = [], []
     rising: list[int] = []
     for known in everything:
-        cells = rng.permutation(np.flatnonzero(scored[known.target]))[:each]
+        cells = rng.permutation(np.flatnonzero(scored[known.target]))[:most]
         table, rising = evidence(known, probabilities)
         cases.append(table[cells])
         truth.append(members[known.target, cells])

@@ -51,17 +51,17 @@ def side_variance(side: Moments, rule: str) -> Float:
     if np.isnan(pooled):
         pooled = side.total()
     if rule == "shrunken":
-        own = variance_prior(side).shrink(side)
+        variance = variance_prior(side).shrink(side)
     elif rule == "per-record":
-        own = side.variance()
+        variance = side.variance()
         if (side.count == 1).any():
             raise InputError(
                 "variance='per-record' needs at least 2 reference models on each side of every "
                 "record; use more models or variance='pooled'."
             )
     else:
-        own = np.full(len(side.count), pooled)
-    return np.maximum(own, max(1e-8 * pooled, 1e-12), out=own)
+        variance = np.full(len(side.count), pooled)
+    return np.maximum(variance, max(1e-8 * pooled, 1e-12), out=variance)
 
 
 def lira_online(phi: Float, references: References, rule: str) -> Float:
@@ -240,8 +240,8 @@ def variance_prior(side: Moments, typical: Float | None = None) -> VariancePrior
     floor = max(1e-8 * pooled, 1e-300) if math.isfinite(pooled) else 1e-300
     known = (own > 0) & (side.squares > floor * own)
     if known.sum() < 3:
-        one = pooled if math.isfinite(pooled) else side.total()
-        return VariancePrior(_MOST, max(one, 1e-12) * base / float(np.mean(base)))
+        variance = pooled if math.isfinite(pooled) else side.total()
+        return VariancePrior(_MOST, max(variance, 1e-12) * base / float(np.mean(base)))
     half = own[known] / 2
     logs = np.log(side.squares[known] / own[known] / base[known]) - digamma(half) + np.log(half)
     extra = float(np.var(logs, ddof=1) - polygamma(1, half).mean())
@@ -398,14 +398,14 @@ def _posterior(side: Moments, alpha: float) -> _Posterior:
     """
     mean, spread = _centre(side), max(side.total(), 1e-12)
     n = side.count
-    own = np.where(n > 0, side.mean, mean)
+    centre = np.where(n > 0, side.mean, mean)
     kappa = _KAPPA + n
     beta = (
         spread * (alpha - 1 if alpha > 1 else 1.0)
         + side.squares / 2
-        + _KAPPA * n * (own - mean) ** 2 / (2 * kappa)
+        + _KAPPA * n * (centre - mean) ** 2 / (2 * kappa)
     )
-    return _Posterior(kappa, alpha + n / 2, beta, (_KAPPA * mean + n * own) / kappa)
+    return _Posterior(kappa, alpha + n / 2, beta, (_KAPPA * mean + n * centre) / kappa)
 
 
 def _centre(side: Moments) -> float:
@@ -424,12 +424,12 @@ def bavaria_n(phi: Float, references: References) -> Float:
 
     Returns: (N,) higher = member.
     """
-    found = []
+    terms = []
     for side in (references.inside, references.outside):
         after = _posterior(side, 1.0)
         variance = after.beta / (after.alpha - 1)
-        found.append((phi - side.mean) ** 2 / variance + np.log(variance))
-    return np.asarray(0.5 * (found[1] - found[0]))
+        terms.append((phi - side.mean) ** 2 / variance + np.log(variance))
+    return np.asarray(0.5 * (terms[1] - terms[0]))
 
 
 def bavaria_t(phi: Float, references: References) -> Float:

@@ -159,8 +159,8 @@ class _Kernels:
         spread, expected = self._fit(logs)
         level = np.log((square / np.exp(expected)).mean(axis=1, keepdims=True))
         low, high = logs.min(axis=1, keepdims=True), logs.max(axis=1, keepdims=True)
-        found = np.clip(self._at(rows, spread), low, high)
-        return self._at(rows, mean), np.exp((found + level) / 2)
+        log_spread = np.clip(self._at(rows, spread), low, high)
+        return self._at(rows, mean), np.exp((log_spread + level) / 2)
 
     def _fit(self, targets: Float) -> tuple[tuple[Float, NDArray[np.intp], Float], Float]:
         """Each row of (T, H) by itself: its regression, and what it is when left out (T, H).
@@ -188,7 +188,7 @@ class _Kernels:
     ) -> Float:
         """(T, N) predictions; rows far from all records are taken to be at ten units."""
         weights, widths, added = regression
-        found = np.empty((len(weights), len(rows)))
+        values = np.empty((len(weights), len(rows)))
         step = max(1, _CELLS // len(self.inputs))
         for start in range(0, len(rows), step):
             block = slice(start, start + step)
@@ -196,13 +196,13 @@ class _Kernels:
             apart = _squared_distances(np.clip(table, -10, 10), self.inputs)
             for number in np.unique(widths):
                 kernel = np.exp(-apart / (2 * _WIDTHS[number] ** 2 * self.median))
-                found[widths == number, block] = weights[widths == number] @ kernel.T
-        return found + added
+                values[widths == number, block] = weights[widths == number] @ kernel.T
+        return values + added
 
 
-def _squared_distances(one: Float, other: Float) -> Float:
-    found = (one**2).sum(axis=1)[:, None] + (other**2).sum(axis=1) - 2 * one @ other.T
-    return np.asarray(np.maximum(found, 0.0))
+def _squared_distances(left: Float, right: Float) -> Float:
+    squares = (left**2).sum(axis=1)[:, None] + (right**2).sum(axis=1) - 2 * left @ right.T
+    return np.asarray(np.maximum(squares, 0.0))
 
 
 def with_labels(
@@ -221,12 +221,12 @@ def with_labels(
     for rows, values in sides:
         if values.shape != (len(rows),):
             raise InputError(f"labels have shape {values.shape}; it must be ({len(rows)},).")
-    both = np.concatenate([labels, population_labels])
-    if both.dtype.kind == "f":
-        check_table("labels", both, ("records",))
-        columns = both[:, None].astype(np.float64)
+    all_labels = np.concatenate([labels, population_labels])
+    if all_labels.dtype.kind == "f":
+        check_table("labels", all_labels, ("records",))
+        columns = all_labels[:, None].astype(np.float64)
     else:
-        columns = np.asarray(both[:, None] == np.unique(both), np.float64)
+        columns = np.asarray(all_labels[:, None] == np.unique(all_labels), np.float64)
     parts = np.split(columns, [len(labels)])
     first, second = (np.hstack([rows, part]) for (rows, _), part in zip(sides, parts, strict=True))
     return first, second
@@ -239,8 +239,8 @@ def _components(
     from sklearn.decomposition import PCA
 
     count = min(COMPONENTS, len(outside) - 1)
-    found = PCA(count, svd_solver="randomized", random_state=seed).fit(outside)
-    first, second = (np.asarray(found.transform(rows), np.float64) for rows in (inside, outside))
+    pca = PCA(count, svd_solver="randomized", random_state=seed).fit(outside)
+    first, second = (np.asarray(pca.transform(rows), np.float64) for rows in (inside, outside))
     return first, second
 
 

@@ -81,14 +81,14 @@ def place(ratio: Float, points: Float, gamma: float = 1.0) -> Float:
     Returns: (N,) higher = member.
     """
     ordered = np.sort(points)
-    asked = ratio - np.log(gamma)
+    wanted = ratio - np.log(gamma)
     levels, first, times = np.unique(ordered, return_index=True, return_counts=True)
     share = (first + times / 2) / len(ordered)
-    below = np.log(np.interp(asked, levels, share))
-    above = np.log(np.interp(asked, levels, 1 - share))
+    below = np.log(np.interp(wanted, levels, share))
+    above = np.log(np.interp(wanted, levels, 1 - share))
     tail = max(1, round(_TAIL * len(ordered)))
-    above -= np.maximum(asked - levels[-1], 0.0) / _excess(ordered[-tail - 1 :])
-    below -= np.maximum(levels[0] - asked, 0.0) / _excess(-ordered[tail::-1])
+    above -= np.maximum(wanted - levels[-1], 0.0) / _excess(ordered[-tail - 1 :])
+    below -= np.maximum(levels[0] - wanted, 0.0) / _excess(-ordered[tail::-1])
     return np.asarray(below - above)
 
 
