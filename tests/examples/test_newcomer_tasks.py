@@ -142,6 +142,10 @@ WORKS = {
     "trained pipeline": "train(make_pipeline(names, LogisticRegression()), frame)",
     "trained network": "train(lambda: torch.nn.Linear(4, 2))",
     "trained search": "train(GridSearchCV(LogisticRegression(), {'C': [0.1, 1]}, cv=2))",
+    "trained search by persons": """
+        search = GridSearchCV(LogisticRegression(), {'C': [0.1, 1]}, cv=GroupKFold(2))
+        train(search, groups=person)
+        """,
     "trained regression": "train(Ridge(), y=number)",
     "trained by persons": "train(LogisticRegression(), groups=person)",
     "trained on nullable columns": """
@@ -164,6 +168,10 @@ REFUSED = {
     "one-hot labels": ("look(fit(GaussianNB()), y=np.eye(2)[y])", "argmax"),
     "several outputs": ("train(GaussianNB(), y=np.stack([y, y], 1))", "Take one column"),
     "texts for a network": ("train(lambda: torch.nn.Linear(4, 2), texts)", "with a vectoriser"),
+    "a split of nobody": (
+        "train(GridSearchCV(Ridge(), {}, cv=GroupKFold(2)), y=number)",
+        "groups=",
+    ),
     "sample weights": ("train(GaussianNB(), sample_weight=X[:, 0])", "sample_weight"),
     "another class": ("look(fit(GaussianNB()), y=words)", "knows the class"),
     "wrong columns": ("look(lambda rows: np.ones((200, 5)))", "(200, 2) probabilities"),
