@@ -28,11 +28,12 @@ from lethe.data.casts import (
     type_of,
 )
 from lethe.data.cells import check_names, csv_batches, csv_rows
-from lethe.data.columns import stored_type
+from lethe.data.columns import arrow_of, read_columns, stored_type
+from lethe.data.office import OFFICE
 from lethe.data.schema import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, Column, Schema
 from lethe.errors import InputError, did_you_mean
 
-SUFFIXES = (".parquet", ".csv", ".duckdb")
+SUFFIXES = (".parquet", ".csv", ".duckdb", *OFFICE)
 _TIMES = {"coerce_int96_timestamp_unit": "us"}  # else times beyond 1677 to 2262 wrap around
 _MICROS = {"s": 10**6, "ms": 10**3, "us": 1}
 _OPTIMIZERS = ("expression_rewriter", "in_clause", "unused_columns", "common_subexpressions")
@@ -59,7 +60,7 @@ class File:
     Raises InputError: no such file, another format, or an option that does not fit it.
     """
 
-    path: Path  # .parquet, .csv or .duckdb
+    path: Path  # .parquet, .csv, .duckdb or a file of Excel, SPSS or Stata
     table: str | None = None  # in a .duckdb file; None where it has only one
     delimiter: str = ","  # between the cells of a .csv file
     encoding: str = "utf-8"  # of a .csv file
@@ -163,6 +164,10 @@ def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
         base.register("cells", file.cells())
         base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
         return "lines", {}
+    if file.path.suffix.lower() in OFFICE:
+        base.register("cells", arrow_of(read_columns(file.path)))
+        base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
+        return "lines", {}
     place = text_sql(str(file.path.resolve()))
     if file.path.suffix.lower() == ".duckdb":
         base.execute(f"ATTACH {place} AS given (READ_ONLY)")
@@ -240,7 +245,7 @@ def _is_computed(base: Any, table: str) -> bool:
 
 def in_place(file: File) -> bool:
     """Whether questions can read the file itself: every cast of every cell of it is total."""
-    if file.is_text:
+    if file.is_text or file.path.suffix.lower() in OFFICE:
         return False
     if file.path.suffix.lower() == ".parquet":
         return not strange_columns(file.path)
