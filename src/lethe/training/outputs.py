@@ -183,6 +183,10 @@ def _group_splits(estimator: Any) -> dict[str, Any]:
     return {key: part for key, part in settings.items() if isinstance(part, GroupsConsumerMixin)}
 
 
+_ALL_ROWS = ("Pipeline", "TransformedTargetRegressor")
+"""Estimators that fit what is inside them on all of their records."""
+
+
 def check_splits(estimator: Any, people: NDArray[Any] | None) -> None:
     """Refuse splits that cannot be those of a shadow model's own records.
 
@@ -198,20 +202,18 @@ def check_splits(estimator: Any, people: NDArray[Any] | None) -> None:
                 "number of folds, or GroupKFold() with groups=."
             )
     for name, split in _group_splits(estimator).items():
-        kind = type(split).__name__
-        if people is None:
-            raise InputError(
-                f"{name}={kind} needs the person of each record: hand over groups=, or name the "
-                "column of a file by --group."
-            )
         steps = name.split("__")[:-1]
-        for depth in range(len(steps)):
-            outer = type(settings.get("__".join(steps[:depth]), estimator)).__name__
-            if outer not in ("Pipeline", "TransformedTargetRegressor"):
-                raise InputError(
-                    f"{name}={kind} is inside {outer}, which trains on parts of its records and "
-                    "may hand no groups on: take a number of folds there."
-                )
+        above = [settings.get("__".join(steps[:depth]), estimator) for depth in range(len(steps))]
+        outer = [kind for kind in (type(part).__name__ for part in above) if kind not in _ALL_ROWS]
+        if people is None or outer:
+            way_out = (
+                f"inside {outer[0]}, which may hand none on, take a number of folds"
+                if outer
+                else "hand over groups=, or name the column of a file by --group"
+            )
+            raise InputError(
+                f"{name}={type(split).__name__} needs the person of each record: {way_out}."
+            )
 
 
 def inputs_of(recipe: SklearnRecipe, features: NDArray[np.floating]) -> Any:
