@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,7 @@ def test_every_door_takes_them(suffix: str, tmp_path: Path, monkeypatch: Any, ca
         ({"a": [["x"], [1, 2]]}, "column 2 has no name"),
         ({"a": [["x", "x"], [1, 2]]}, "two columns named 'x'"),
         ({"a": [["x", "y"]]}, "a header but no rows"),
+        ({"a": [["x", "y"], [1, "=A2+1"]]}, "the formula in B2 was never computed"),
     ],
 )
 def test_sheets_that_are_no_table_are_refused(
@@ -123,3 +125,23 @@ def test_damaged_files_and_missing_readers_are_one_line(
     monkeypatch.setitem(__import__("sys").modules, "pyreadstat", None)
     with pytest.raises(MissingExtra, match=r"lethe-privacy\[office\]"):
         read_columns(path)
+
+
+def test_what_a_formula_gave_is_read_and_an_empty_text_of_it_is_missing(tmp_path: Path) -> None:
+    book = openpyxl.Workbook()
+    for row in (["x", "y"], ["=1+1", '=""'], [3, "z"]):
+        book.active.append(row)
+    book.save(tmp_path / "plain.xlsx")
+    with (
+        zipfile.ZipFile(tmp_path / "plain.xlsx") as plain,
+        zipfile.ZipFile(tmp_path / "computed.xlsx", "w") as computed,
+    ):
+        for name in plain.namelist():
+            text = plain.read(name).replace(b"<f>1+1</f><v />", b"<f>1+1</f><v>2</v>")
+            text = text.replace(b'<c r="B2"><f>', b'<c r="B2" t="str"><f>')
+            computed.writestr(name, text)
+    columns = read_columns(tmp_path / "computed.xlsx")
+    assert {name: cells.tolist() for name, cells in columns.items()} == {
+        "x": [2, 3],
+        "y": ["", "z"],
+    }

@@ -6,7 +6,9 @@ labels of their own become the labels; where only some have, such as 99 = "refus
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,8 @@ def read_office(path: Path) -> tuple[list[str], list[list[Any]]]:
         MissingExtra: its reader is not installed.
     """
     try:
-        return _excel(path) if path.suffix.lower() in EXCEL else _statistics(path)
+        with warnings.catch_warnings(action="ignore"):  # of parts of a workbook that are no cells
+            return _excel(path) if path.suffix.lower() in EXCEL else _statistics(path)
     except (InputError, MissingExtra, OSError):
         raise
     except Exception as error:  # damaged files fail in many ways, most of them without a class
@@ -37,11 +40,13 @@ def read_office(path: Path) -> tuple[list[str], list[list[Any]]]:
 
 
 def _excel(path: Path) -> tuple[list[str], list[list[Any]]]:
-    book = require("openpyxl", "office").load_workbook(path, read_only=True, data_only=True)
-    try:
-        sheets = {sheet.title: _rows(sheet) for sheet in book.worksheets}
-    finally:
-        book.close()
+    load = require("openpyxl", "office").load_workbook
+    with (
+        contextlib.closing(load(path, read_only=True, data_only=True)) as values,
+        contextlib.closing(load(path, read_only=True)) as formulas,
+    ):
+        pairs = zip(values.worksheets, formulas.worksheets, strict=True)
+        sheets = {sheet.title: _rows(path, sheet, typed) for sheet, typed in pairs}
     filled = [title for title, rows in sheets.items() if rows]
     if len(filled) != 1:
         raise InputError(
@@ -53,10 +58,16 @@ def _excel(path: Path) -> tuple[list[str], list[list[Any]]]:
     return names, [_dates(column) for column in zip(*rows, strict=True)] or [[] for _ in names]
 
 
-def _rows(sheet: Any) -> list[list[Any]]:
+def _rows(path: Path, sheet: Any, typed: Any) -> list[list[Any]]:
     """Cells from the first row on, without rows and last columns that are empty throughout."""
     rows = []
-    for cells in sheet.iter_rows():
+    for cells, sources in zip(sheet.iter_rows(), typed.iter_rows(), strict=True):
+        for cell, source in zip(cells, sources, strict=True):
+            if source.data_type == "f" and cell.value is None and cell.data_type != "str":
+                raise InputError(
+                    f"{path}: the formula in {source.coordinate} was never computed. Open the file "
+                    "in a spreadsheet program and save it."
+                )
         row = [None if cell.data_type == "e" else cell.value for cell in cells]  # such as #N/A
         while row and row[-1] is None:
             row.pop()

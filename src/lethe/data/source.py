@@ -162,12 +162,8 @@ def _types(base: Any, source: str) -> dict[str, str]:
 
 def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
     """What stands after FROM, and its types where columns were cleaned outside of DuckDB."""
-    if file.is_text:
-        base.register("cells", file.cells())
-        base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
-        return "lines", {}
-    if file.path.suffix.lower() in OFFICE:
-        base.register("cells", arrow_of(read_columns(file.path)))
+    if file.is_text or file.path.suffix.lower() in OFFICE:
+        base.register("cells", file.cells() if file.is_text else arrow_of(read_columns(file.path)))
         base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
         return "lines", {}
     place = text_sql(str(file.path.resolve()))
