@@ -134,6 +134,18 @@ WORKS = {
     "categorical classes": "look(fit(GaussianNB(), y=words), y=pd.Series(words, dtype='category'))",
     "bool classes": "look(fit(GaussianNB(), y=y == 1), y=y == 1)",
     "persons": "look(fit(GaussianNB()), groups=person)",
+    "nullable gaps": """
+        rows = pd.DataFrame(X, columns=list("abcd")).astype("Float64").mask(X > 1)
+        look(fit(HistGradientBoostingClassifier(max_iter=3), rows), rows)
+        """,
+    "a table of Excel": """
+        import tempfile
+        folder = tempfile.TemporaryDirectory()
+        path = folder.name + "/people.xlsx"
+        pd.DataFrame(X, columns=list("abcd")).assign(target=y).to_excel(path, index=False)
+        data = lethe.load(path, "target")
+        look(GaussianNB().fit(data.features[m], data.labels[m]), data, None)
+        """,
     "trained tree": "train(DecisionTreeClassifier())",
     "trained forest": "train(RandomForestClassifier(3))",
     "trained neighbours": "train(KNeighborsClassifier())",
