@@ -140,10 +140,10 @@ WORKS = {
         """,
     "a table of Excel": """
         import tempfile
-        folder = tempfile.TemporaryDirectory()
-        path = folder.name + "/people.xlsx"
-        pd.DataFrame(X, columns=list("abcd")).assign(target=y).to_excel(path, index=False)
-        data = lethe.load(path, "target")
+        people = pd.DataFrame(X, columns=list("abcd")).assign(target=y)
+        with tempfile.TemporaryDirectory() as folder:
+            people.to_excel(f"{folder}/people.xlsx", index=False)
+            data = lethe.load(f"{folder}/people.xlsx", "target")
         look(GaussianNB().fit(data.features[m], data.labels[m]), data, None)
         """,
     "trained tree": "train(DecisionTreeClassifier())",
