@@ -251,7 +251,8 @@ def in_place(file: File) -> bool:
         return not _is_computed(base, only_table(base, file.path, file.table))
 
 
-def _file(path: str | Path | File, table: str | None) -> File:
+def as_file(path: Any, table: str | None = None) -> File:
+    """A raw file by its name; InputError as of `File` and `check_is_path`."""
     if isinstance(path, File):
         return path
     check_is_path(path)
@@ -268,7 +269,7 @@ def read_typed(
 
     Raises InputError: the file cannot be read or does not fit the schema.
     """
-    file = _file(path, table)
+    file = as_file(path, table)
     with raw(file) as (base, source, types):
         # Joins, which DuckDB makes of long lists of values, lose the order of the rows.
         numbered = f"(SELECT *, row_number() OVER () AS {quoted(_AT)} FROM {source})"
@@ -312,7 +313,7 @@ def infer_schema(path: Any, table: str | None = None) -> Schema:
     if hasattr(path, "__arrow_c_stream__"):
         with tempfile.TemporaryDirectory() as folder:
             return infer_schema(_written(path, Path(folder) / "rows.parquet"))
-    file = _file(path, table)
+    file = as_file(path, table)
     with raw(file) as (base, source, types):
         columns = [
             _inferred(base, source, name, kind, file.is_text)
@@ -341,7 +342,7 @@ def _written(frame: Any, path: Path) -> Path:
 
 def left_out(path: str | Path | File, table: str | None = None) -> dict[str, str]:
     """Columns of a file that no schema can declare, with their types."""
-    file = _file(path, table)
+    file = as_file(path, table)
     if file.is_text:
         return {}
     with raw(file) as (_, _, types):

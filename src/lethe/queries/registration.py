@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lethe.data.schema import Schema
-from lethe.data.source import File, check_is_path, in_place, misfits, write_typed
+from lethe.data.source import File, as_file, check_is_path, in_place, misfits, write_typed
 from lethe.errors import InputError, RunFailed
 from lethe.files import write_for_owner
 from lethe.queries.ledger.chain import read_json
@@ -145,9 +145,7 @@ def register(
         InputError: the file is malformed or does not fit the schema, or other data or another
             schema are registered there. Nothing was written.
     """
-    if not isinstance(data, File):
-        check_is_path(data)
-    file = data if isinstance(data, File) else File(Path(data))
+    file = as_file(data)
     schema = schema if isinstance(schema, Schema) else Schema.load(schema)
     place = keeper_of(file.path, file.table) if keeper is None else keeper
     direct = in_place(file)
