@@ -113,7 +113,7 @@ def test_quoting_survives(tmp_path_factory: pytest.TempPathFactory, cells: list[
         ("a\tb\n1\t2\n", "t.csv", "separated by .*Save it with commas"),
         ("a|b\n1|2\n", "t.csv", "separated by '.'. Save it with commas"),
         ("a,b\n", "t.csv", "a header but no rows"),
-        ("a", "t.xlsx", "'.xlsx', .*one of .csv, .parquet, .npz, .safetensors"),
+        ("a", "t.ods", "'.ods', .*one of .csv, .parquet, .npz, .safetensors"),
         *[("", f"t{suffix}", r"is empty \(0 bytes\). Save it again") for suffix in SUFFIXES],
         *[
             (content, f"t{suffix}", "Save it again")

@@ -136,6 +136,18 @@ WORKS = {
     "categorical classes": "look(fit(GaussianNB(), y=words), y=pd.Series(words, dtype='category'))",
     "bool classes": "look(fit(GaussianNB(), y=y == 1), y=y == 1)",
     "persons": "look(fit(GaussianNB()), groups=person)",
+    "nullable gaps": """
+        rows = pd.DataFrame(X, columns=list("abcd")).astype("Float64").mask(X > 1)
+        look(fit(HistGradientBoostingClassifier(max_iter=3), rows), rows)
+        """,
+    "a table of Excel": """
+        import tempfile
+        people = pd.DataFrame(X, columns=list("abcd")).assign(target=y)
+        with tempfile.TemporaryDirectory() as folder:
+            people.to_excel(f"{folder}/people.xlsx", index=False)
+            data = lethe.load(f"{folder}/people.xlsx", "target")
+        look(GaussianNB().fit(data.features[m], data.labels[m]), data, None)
+        """,
     "trained tree": "train(DecisionTreeClassifier())",
     "trained forest": "train(RandomForestClassifier(3))",
     "trained neighbours": "train(KNeighborsClassifier())",
@@ -144,6 +156,10 @@ WORKS = {
     "trained pipeline": "train(make_pipeline(names, LogisticRegression()), frame)",
     "trained network": "train(lambda: torch.nn.Linear(4, 2))",
     "trained search": "train(GridSearchCV(LogisticRegression(), {'C': [0.1, 1]}, cv=2))",
+    "trained search by persons": """
+        search = GridSearchCV(LogisticRegression(), {'C': [0.1, 1]}, cv=GroupKFold(2))
+        train(search, groups=person)
+        """,
     "trained regression": "train(Ridge(), y=number)",
     "trained by persons": "train(LogisticRegression(), groups=person)",
     "trained on nullable columns": """
@@ -166,6 +182,10 @@ REFUSED = {
     "one-hot labels": ("look(fit(GaussianNB()), y=np.eye(2)[y])", "argmax"),
     "several outputs": ("train(GaussianNB(), y=np.stack([y, y], 1))", "Take one column"),
     "texts for a network": ("train(lambda: torch.nn.Linear(4, 2), texts)", "with a vectoriser"),
+    "a split of nobody": (
+        "train(GridSearchCV(Ridge(), {}, cv=GroupKFold(2)), y=number)",
+        "groups=",
+    ),
     "sample weights": ("train(GaussianNB(), sample_weight=X[:, 0])", "sample_weight"),
     "another class": ("look(fit(GaussianNB()), y=words)", "knows the class"),
     "wrong columns": ("look(lambda rows: np.ones((200, 5)))", "(200, 2) probabilities"),

@@ -4,23 +4,34 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.ensemble import (
     IsolationForest,
     RandomForestClassifier,
     RandomForestRegressor,
+    StackingClassifier,
     VotingClassifier,
 )
+from sklearn.experimental import enable_halving_search_cv  # noqa: F401
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
-from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    GroupShuffleSplit,
+    HalvingGridSearchCV,
+    LeaveOneGroupOut,
+    RandomizedSearchCV,
+    StratifiedGroupKFold,
+)
+from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
 
 from lethe.errors import InputError
-from lethe.training.outputs import train_sklearn
+from lethe.training.outputs import check_splits, train_sklearn
 from lethe.training.recipe import SklearnRecipe, Treatment
 
 RNG = np.random.default_rng(0)
@@ -273,3 +284,60 @@ def test_a_fitted_estimator_counts_as_a_fresh_one() -> None:
     forest.fit(FEATURES, LABELS)
     assert SklearnRecipe(forest).code_hash() == before
     assert SklearnRecipe(RandomForestClassifier(4)).code_hash() != before
+
+
+PEOPLE = np.arange(60) // 6
+
+
+class Witness(KNeighborsClassifier):
+    """Knows its rows, and counts the folds in which it is asked about somebody it has."""
+
+    asked: list[bool] = []
+
+    def predict_proba(self, rows: Any) -> Any:
+        whole = NearestNeighbors(n_neighbors=1).fit(FEATURES)
+        theirs, mine = (PEOPLE[whole.kneighbors(x)[1][:, 0]] for x in (rows, self._fit_X))
+        if len(rows) < 60:
+            self.asked.append(bool(np.isin(theirs, mine).any()))
+        return super().predict_proba(rows)
+
+    def predict(self, rows: Any) -> Any:
+        return self.predict_proba(rows).argmax(axis=1)
+
+
+@pytest.mark.parametrize("split", [GroupKFold(2), StratifiedGroupKFold(2), LeaveOneGroupOut()])
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda split: GridSearchCV(Witness(), {"n_neighbors": [1, 2]}, cv=split),
+        lambda split: RandomizedSearchCV(Witness(), {"p": [1, 2]}, n_iter=1, cv=split),
+        lambda split: HalvingGridSearchCV(
+            Witness(2), {"p": [1, 2]}, cv=split, min_resources=30, return_train_score=False
+        ),
+        lambda split: CalibratedClassifierCV(Witness(2), cv=split),
+        lambda split: StackingClassifier([("one", Witness(2))], LogisticRegression(), cv=split),
+        lambda split: make_pipeline(
+            StandardScaler(with_mean=False, with_std=False),
+            GridSearchCV(Witness(2), {"p": [1, 2]}, cv=split),
+        ),
+    ],
+    ids=["grid", "random", "halving", "calibrated", "stacked", "piped"],
+)
+def test_splits_by_group_inside_an_estimator_part_the_people(around: Any, split: Any) -> None:
+    rows = np.flatnonzero(np.isin(PEOPLE, [0, 2, 3, 5, 6, 9]))
+    Witness.asked.clear()
+    recipe, binary = SklearnRecipe(around(split)), LABELS % 2
+    out = train_sklearn(recipe, FEATURES, binary, rows, 2, Treatment(), 0, PEOPLE)
+    assert out.shape == (60, 2) and len(Witness.asked) >= 2 and not any(Witness.asked)
+
+
+def test_splits_that_nobody_can_hand_groups_to_are_refused() -> None:
+    search = GridSearchCV(Ridge(), {"alpha": [1]}, cv=GroupShuffleSplit(2))
+    check_splits(search, PEOPLE)
+    for estimator, people, said in (
+        (search, None, "groups="),
+        (GridSearchCV(search, {"estimator__alpha": [1]}, cv=2), PEOPLE, "inside GridSearchCV"),
+        (GridSearchCV(Ridge(), {}, cv=[(ROWS, ROWS)]), PEOPLE, "number of folds"),
+    ):
+        with pytest.raises(InputError, match=said):
+            check_splits(estimator, people)

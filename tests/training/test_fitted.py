@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris
 from sklearn.ensemble import (
@@ -152,3 +153,91 @@ def test_probabilities_of_a_session_come_in_the_order_of_the_classes() -> None:
             return [np.array(["b"]), [{"b": 0.7, "a": 0.3}]]
 
     assert session_answers(Session())(np.ones((1, 2))).tolist() == [[0.3, 0.7]]
+
+
+def entry(number: int, *parts: bytes | str | int) -> bytes:
+    """A field of a protocol buffer: a whole number, or text or messages."""
+
+    def packed(value: int) -> bytes:
+        return bytes([value & 127 | 128]) + packed(value >> 7) if value > 127 else bytes([value])
+
+    if isinstance(parts[0], int):
+        return packed(number << 3) + packed(parts[0])
+    whole = b"".join(part.encode() if isinstance(part, str) else bytes(part) for part in parts)
+    return packed(number << 3 | 2) + packed(len(whole)) + whole
+
+
+def onnx_of_columns(path: Path, *names: str) -> Path:
+    """An ONNX file of one float input a column, whose answer is their softmax."""
+    joined = entry(5, entry(1, "axis"), entry(3, 1), entry(20, 2))
+    nodes = [
+        entry(1, *(entry(1, name) for name in names), entry(2, "all"), entry(4, "Concat"), joined),
+        entry(1, entry(1, "all"), entry(2, "p"), entry(4, "Softmax"), joined),
+    ]
+
+    def value(name: str, width: int) -> bytes:
+        shape = entry(2, entry(1, entry(2, "rows")), entry(1, entry(1, width)))
+        return entry(1, name) + entry(2, entry(1, entry(1, 1), shape))
+
+    inputs = [entry(11, value(name, 1)) for name in names]
+    graph = entry(7, *nodes, entry(2, "g"), *inputs, entry(12, value("p", len(names))))
+    path.write_bytes(entry(1, 8) + graph + entry(8, entry(1, ""), entry(2, 13)))
+    return path
+
+
+def test_an_onnx_file_of_one_input_and_of_a_fixed_number_of_records_is_asked() -> None:
+    """The file is of scikit-learn's logistic regression, and takes three records at a time."""
+    onnxruntime = pytest.importorskip("onnxruntime")
+    path = pytest.importorskip("onnxruntime.datasets").get_example("logreg_iris.onnx")
+    answers = load_fitted(Path(path))
+    shares = answers(ROWS[:, :2])
+    assert shares.shape == (150, 3) and shares.sum(axis=1) == pytest.approx(np.ones(150), abs=1e-5)
+    session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+    for place in (0, 76, 148):
+        three = np.repeat(ROWS[[place], :2], 3, axis=0).astype(np.float32)
+        assert shares[place].tolist() == [*session.run(None, {"float_input": three})[1][0].values()]
+    assert (answers(ROWS[:149, :2]) == shares[:149]).all()
+
+
+def test_an_onnx_file_that_reads_columns_by_name_is_audited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from lethe.cli import run
+
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("onnxruntime")
+    monkeypatch.chdir(tmp_path)
+    onnx_of_columns(Path("model.onnx"), "no", "yes")
+    rng = np.random.default_rng(0)
+    yes, no, target = rng.normal(size=200), rng.normal(size=200), rng.integers(0, 2, 200)
+    columns = np.column_stack([yes, no])
+    shares = load_fitted(Path("model.onnx"))(pandas.DataFrame({"no": no, "yes": yes}))
+    assert shares == pytest.approx(softmax(columns[:, ::-1], axis=1), abs=1e-6)
+    rows = [f"{y},{n},{t},{m}" for y, n, t, m in zip(yes, no, target, no > 0, strict=True)]
+    Path("people.csv").write_text("\n".join(["yes,no,target,member", *rows]))
+    audit = ["audit", "fitted", "model.onnx", "people.csv", "--members", "member", "--quiet"]
+    assert run(audit) in (0, 3), capsys.readouterr().err
+    assert run([*audit, "--drop", "no"]) == 2
+    assert "wants a column 'no'" in capsys.readouterr().err
+
+
+def test_a_folder_of_save_pretrained_answers_as_its_model_does(tmp_path: Path) -> None:
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    from tiny_encoder import tiny_encoder
+
+    folder = tiny_encoder(tmp_path / "model", pooling=None)
+    config = transformers.BertConfig.from_pretrained(folder, num_labels=3)
+    model = transformers.BertForSequenceClassification(config).eval()
+    model.save_pretrained(folder)
+    texts = [*["hand cut by saw", "burn"] * 40, "eye"]
+    shares = load_fitted(folder)(np.array(texts, object))
+    tokens = transformers.AutoTokenizer.from_pretrained(folder)
+    for place in (0, 1, 80):
+        with torch.no_grad():
+            logits = model(**tokens(texts[place], return_tensors="pt")).logits
+        assert shares[place] == pytest.approx(logits.softmax(-1).numpy()[0], abs=1e-5)
+    assert shares.shape == (81, 3)
+    (folder / "model.safetensors").unlink()
+    torch.save(model.state_dict(), folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match="safetensors"):
+        load_fitted(folder)

@@ -63,7 +63,8 @@ def audit(
             must be drawn at random from the same people: a split by date measures the date. Only
             attacks that compare it with no other model are run, which an attacker with more means
             exceeds.
-        groups: (records,) the person of each record; nobody is trained on in part.
+        groups: (records,) the person of each record; nobody is trained on in part. Splits such as
+            `GroupKFold` inside an estimator are by these.
         ids: (records,) unique names of the records.
         holdout_by: records of another time, site or group, that no model trains on and utility is
             judged on: a condition on a column of `X`, such as "year>=2016", or (records,) bools.

@@ -107,7 +107,7 @@ AUDITS = {
     ),
     "text": Audit(
         "An autocoder: a model that gives codes to free text.",
-        "csv or parquet, one record a row.",
+        "csv, parquet, Excel, SPSS or Stata, one record a row.",
         (
             "lethe audit text injuries.parquet --text narrative --label code",
             "lethe audit text injuries.csv --text narrative --label code --min-class-size 50",
@@ -161,7 +161,7 @@ AUDITS = {
     ),
     "table": Audit(
         "Rows, one a person: who stands out?",
-        "csv, parquet, npz or a DuckDB file.",
+        "csv, parquet, npz, Excel, SPSS, Stata or DuckDB.",
         (
             "lethe audit table people.csv --quasi age,sex,zip --sensitive diagnosis",
             "lethe audit table people.csv --quasi age,sex,zip --population register.csv",

@@ -21,12 +21,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.cells import check_names, csv_rows, infer, text_column
+from lethe.data.cells import check_names, csv_rows, infer, plain_column, text_column
+from lethe.data.office import OFFICE, read_office
 from lethe.errors import InputError, did_you_mean
 
 Columns = dict[str, NDArray[Any]]
 
-SUFFIXES = (".csv", ".parquet", ".npz", ".safetensors", ".feather", ".arrow")
+SUFFIXES = (".csv", ".parquet", ".npz", ".safetensors", ".feather", ".arrow", *OFFICE)
 ARROW = (".parquet", ".feather", ".arrow")
 DUCKDB = (".duckdb", ".db")
 
@@ -43,7 +44,7 @@ def read_columns(
 
     Args:
         path: a .csv (UTF-8, comma, header line), .parquet, .feather or .arrow (Arrow IPC), .npz or
-            .safetensors file, or a DuckDB file (.duckdb, .db).
+            .safetensors file, a DuckDB file (.duckdb, .db), or one of `lethe.data.office`.
         columns: names in the order wanted; None = all, in the order of the file.
         drop: columns that are left out; those of a kind that cannot be read may stand here. None:
             none is, and the command has no option for it.
@@ -72,6 +73,10 @@ def read_columns(
             arrays = _read_npz(path, wanted)
         elif suffix == ".safetensors":
             arrays = _read_safetensors(path, wanted)
+        elif suffix in OFFICE:
+            names, cells = read_office(path)
+            chosen = wanted.of(names)
+            arrays = {name: plain_column(cells[names.index(name)]) for name in chosen}
         else:
             arrays = _read_duckdb(path, wanted, table)
     except OSError as error:
@@ -80,7 +85,7 @@ def read_columns(
         ) from error
     if not arrays:
         raise InputError(f"{path} has no columns left to read. Drop fewer, or save it again.")
-    if suffix in (".csv", *ARROW, *DUCKDB) and not len(next(iter(arrays.values()))):
+    if suffix in (".csv", *ARROW, *DUCKDB, *OFFICE) and not len(next(iter(arrays.values()))):
         raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
     return arrays
 
@@ -438,16 +443,21 @@ def table_bytes(columns: Mapping[str, Any], suffix: str) -> bytes:
         return text.getvalue().encode()
     if suffix.lower() not in (".parquet", ".feather"):
         raise InputError(f"a file that ends in {suffix!r} is not written. Take .csv or .parquet.")
-    import pyarrow as pa
     from pyarrow import feather, parquet
 
-    buffer = io.BytesIO()
-    table = pa.table({name: pa.array(array, mask=missing(array)) for name, array in arrays.items()})
+    buffer, table = io.BytesIO(), arrow_of(arrays)
     if suffix.lower() == ".parquet":
         parquet.write_table(table, buffer)
     else:
         feather.write_feather(table, buffer)
     return buffer.getvalue()
+
+
+def arrow_of(columns: Columns) -> Any:
+    """Columns as a table of pyarrow; what is missing is null."""
+    import pyarrow as pa
+
+    return pa.table({name: pa.array(cells, mask=missing(cells)) for name, cells in columns.items()})
 
 
 # Columns as small whole numbers and the values they stand for.

@@ -209,13 +209,17 @@ def _encoded(read: Columns) -> Encoded:
 
 
 def column_of(values: Any, name: str) -> NDArray[Any]:
-    """(records,) bool, numbers, dates or text, as columns of files are."""
+    """(records,) bool, numbers (of spans of time their seconds), dates or text, as in files."""
     array = as_array(values, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
         hint = " Take one column, or .argmax(axis=1) of one-hot labels." if array.ndim == 2 else ""
         raise InputError(f"{name} has shape {array.shape}, it must be (records,).{hint}")
+    if array.dtype.kind == "f" and "int" in str(getattr(values, "dtype", "")).lower():
+        return plain_column(list(values))  # gaps among whole numbers, which float64 may merge
+    if array.dtype.kind == "m":
+        return np.asarray(array / np.timedelta64(1, "s"))
     if array.dtype.kind != "O":
         return array.astype(object) if array.dtype.kind == "U" else array
     return plain_column(array.tolist())

@@ -40,6 +40,7 @@ from lethe.data.columns import (
     narrow,
     read_columns,
 )
+from lethe.data.office import OFFICE
 from lethe.errors import InputError
 
 _BATCH = 2**16
@@ -395,6 +396,8 @@ def read_head(path: Path, table: str | None = None, skip: Sequence[str | None] =
             head.extend(part)
             left -= sum(map(len, map("".join, part)))
         return {header[index]: infer([line[index] for line in head]) for index in wanted if head}
+    if suffix in OFFICE:
+        return {key: cells[:_ROWS] for key, cells in read_columns(path).items() if key not in skip}
     if suffix not in (*ARROW, *DUCKDB):
         return {}
     if suffix in (".feather", ".arrow"):

@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.casts import (
-    DAYS,
-    MICROSECONDS,
     cast_sql,
     is_declarable,
     quoted,
@@ -28,13 +26,13 @@ from lethe.data.casts import (
     type_of,
 )
 from lethe.data.cells import check_names, csv_batches, csv_rows
-from lethe.data.columns import stored_type
-from lethe.data.schema import FIRST_DAY, FIRST_MOMENT, LAST_DAY, LAST_MOMENT, Column, Schema
+from lethe.data.columns import arrow_of, read_columns
+from lethe.data.office import OFFICE
+from lethe.data.schema import Column, Schema
+from lethe.data.strange import clean_batches, strange_columns
 from lethe.errors import InputError, did_you_mean
 
-SUFFIXES = (".parquet", ".csv", ".duckdb")
-_TIMES = {"coerce_int96_timestamp_unit": "us"}  # else times beyond 1677 to 2262 wrap around
-_MICROS = {"s": 10**6, "ms": 10**3, "us": 1}
+SUFFIXES = (".parquet", ".csv", ".duckdb", *OFFICE)
 _OPTIMIZERS = ("expression_rewriter", "in_clause", "unused_columns", "common_subexpressions")
 """Those of DuckDB that know nothing of the cells."""
 _AT = "\0at"  # no file has a column of this name
@@ -42,8 +40,13 @@ MOST_LISTED = 50
 """Different values up to which a draft of a schema lists those of a column of text."""
 
 
-def check_not_url(data: str | Path) -> None:
-    """Raise InputError for the URL of a database: not shown, for it can hold a password."""
+def check_is_path(data: Any) -> None:
+    """Raise InputError for a frame, or a database's URL: not shown, for it can hold a password."""
+    if not isinstance(data, str | Path):
+        raise InputError(
+            f"rows are read from a file, and this is a {type(data).__name__}: write it, such as by "
+            "to_parquet('people.parquet'), and `lethe register` that file."
+        )
     # A path folds the two slashes of a URL into one, and may have a folder before it.
     if re.search(r"(^|/)postgres(ql)?:/", str(data), re.IGNORECASE):
         raise InputError(
@@ -59,13 +62,13 @@ class File:
     Raises InputError: no such file, another format, or an option that does not fit it.
     """
 
-    path: Path  # .parquet, .csv or .duckdb
+    path: Path  # .parquet, .csv, .duckdb or a file of Excel, SPSS or Stata
     table: str | None = None  # in a .duckdb file; None where it has only one
     delimiter: str = ","  # between the cells of a .csv file
     encoding: str = "utf-8"  # of a .csv file
 
     def __post_init__(self) -> None:
-        check_not_url(self.path)
+        check_is_path(self.path)
         suffix = self.path.suffix.lower()
         if suffix not in SUFFIXES:
             listed = ", ".join(SUFFIXES)
@@ -159,8 +162,8 @@ def _types(base: Any, source: str) -> dict[str, str]:
 
 def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
     """What stands after FROM, and its types where columns were cleaned outside of DuckDB."""
-    if file.is_text:
-        base.register("cells", file.cells())
+    if file.is_text or file.path.suffix.lower() in OFFICE:
+        base.register("cells", file.cells() if file.is_text else arrow_of(read_columns(file.path)))
         base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
         return "lines", {}
     place = text_sql(str(file.path.resolve()))
@@ -240,7 +243,7 @@ def _is_computed(base: Any, table: str) -> bool:
 
 def in_place(file: File) -> bool:
     """Whether questions can read the file itself: every cast of every cell of it is total."""
-    if file.is_text:
+    if file.is_text or file.path.suffix.lower() in OFFICE:
         return False
     if file.path.suffix.lower() == ".parquet":
         return not strange_columns(file.path)
@@ -248,8 +251,12 @@ def in_place(file: File) -> bool:
         return not _is_computed(base, only_table(base, file.path, file.table))
 
 
-def _file(path: str | Path | File, table: str | None) -> File:
-    return path if isinstance(path, File) else File(Path(path), table)
+def as_file(path: Any, table: str | None = None) -> File:
+    """A raw file by its name; InputError as of `File` and `check_is_path`."""
+    if isinstance(path, File):
+        return path
+    check_is_path(path)
+    return File(Path(path), table)
 
 
 def read_typed(
@@ -262,7 +269,7 @@ def read_typed(
 
     Raises InputError: the file cannot be read or does not fit the schema.
     """
-    file = _file(path, table)
+    file = as_file(path, table)
     with raw(file) as (base, source, types):
         # Joins, which DuckDB makes of long lists of values, lose the order of the rows.
         numbered = f"(SELECT *, row_number() OVER () AS {quoted(_AT)} FROM {source})"
@@ -284,13 +291,17 @@ def _typed(column: Column, cells: Any) -> TypedColumn:
     return TypedColumn(filled.to_numpy().astype(column.kind.stored), present)
 
 
-def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
+def infer_schema(path: Any, table: str | None = None) -> Schema:
     """A draft of a schema; what it reads off the rows stands in `Column.read_off`.
 
     Types of a .parquet or .duckdb file are the file's; those of a .csv file the narrowest that keep
     every cell. Bounds are the smallest and the largest value; text with at most `MOST_LISTED`
     values, a tenth of the rows or fewer, gets them listed; that there are none is read off the rows
     too. Missing cells are allowed. Columns of types that no question reads are left out.
+
+    Args:
+        path: a file, or a frame of pandas or polars or a table of Arrow, as its .parquet file.
+        table: in a .duckdb file.
 
     Raises:
         InputError: the file cannot be read, or has no column that can be declared.
@@ -299,7 +310,10 @@ def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
     >>> infer_schema(FILMS)["rating"].type
     'whole'
     """
-    file = _file(path, table)
+    if hasattr(path, "__arrow_c_stream__"):
+        with tempfile.TemporaryDirectory() as folder:
+            return infer_schema(_written(path, Path(folder) / "rows.parquet"))
+    file = as_file(path, table)
     with raw(file) as (base, source, types):
         columns = [
             _inferred(base, source, name, kind, file.is_text)
@@ -311,9 +325,24 @@ def infer_schema(path: str | Path | File, table: str | None = None) -> Schema:
     return Schema(tuple(columns))
 
 
+def _written(frame: Any, path: Path) -> Path:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        is_pandas = hasattr(frame, "iloc")
+        table = pa.Table.from_pandas(frame, preserve_index=False) if is_pandas else pa.table(frame)
+        parquet.write_table(table, path)
+    except pa.ArrowException as error:
+        raise InputError(
+            f"a column holds values of several types: {str(error).splitlines()[0]}. Give it one."
+        ) from error
+    return path
+
+
 def left_out(path: str | Path | File, table: str | None = None) -> dict[str, str]:
     """Columns of a file that no schema can declare, with their types."""
-    file = _file(path, table)
+    file = as_file(path, table)
     if file.is_text:
         return {}
     with raw(file) as (_, _, types):
@@ -431,159 +460,3 @@ def drafted(schema: Schema, head: Sequence[str]) -> str:
         for name, read in schema.read_off.items()
     }
     return schema.to_toml("\n".join(head), notes)
-
-
-# Columns of Parquet files with which DuckDB cannot be trusted: it fails at times beyond its range
-# and at text that is not UTF-8. They are cleaned outside of it.
-
-
-def strange_columns(path: Path) -> dict[str, str]:
-    """Columns of a Parquet file with a cell at which DuckDB would fail, and what they hold.
-
-    Times beyond the years 1 to 9999, text that is not UTF-8, and all times of 96 bits.
-    """
-    import pyarrow as pa
-    from pyarrow import compute, parquet
-
-    strange: dict[str, str] = {}
-    try:
-        with parquet.ParquetFile(path, **_TIMES) as opened:
-            check_names(path, opened.schema_arrow.names, fold=True)
-            coded = _coded_text(pa, opened)
-            long_times = (c.path for c in opened.schema if c.physical_type == "INT96")
-            strange |= {name: "" for name in long_times if name in opened.schema_arrow.names}
-            stored = {field.name: stored_type(field.type) for field in opened.schema_arrow}
-            watched = {
-                name: kind
-                for name, kind in stored.items()
-                if _is_moment(pa, kind) or _is_string(pa, kind) or name in coded
-            }
-            for batch in opened.iter_batches(columns=list(watched)):
-                for name in set(watched) - set(strange):
-                    kind, cells = watched[name], _stored(pa, batch.column(name))
-                    if _is_string(pa, kind) or name in coded:
-                        if name in coded or not _is_utf8(pa, cells):
-                            strange[name] = "VARCHAR"
-                        continue
-                    low, high = _moment_range(kind)
-                    limits = compute.min_max(_as_int(pa, cells)).as_py()
-                    if limits["min"] is not None and not (
-                        low <= limits["min"] and limits["max"] <= high
-                    ):
-                        strange[name] = ""
-            if strange:  # then none of them is left to DuckDB
-                for name, kind in watched.items():
-                    if _is_moment(pa, kind):
-                        strange[name] = DAYS if pa.types.is_date(kind) else MICROSECONDS
-    except pa.ArrowException as error:
-        raise InputError(
-            f"{path} is no readable parquet file: {str(error).splitlines()[0]}. Save it again."
-        ) from error
-    return strange
-
-
-def _coded_text(pa: Any, opened: Any) -> set[str]:
-    """Columns that DuckDB takes for text and Arrow does not check as such: never left to DuckDB."""
-    names = {f.name for f in opened.schema_arrow if str(f.type).endswith("_view")}
-    for at in range(len(opened.schema)):
-        column = opened.schema.column(at)
-        is_plain = column.path in opened.schema_arrow.names
-        kind = opened.schema_arrow.field(column.path).type if is_plain else None
-        if kind is not None and (pa.types.is_binary(kind) or pa.types.is_large_binary(kind)):
-            if column.logical_type.type != "NONE":  # ENUM, for one
-                names.add(column.path)
-    return names
-
-
-def _stored(pa: Any, cells: Any) -> Any:
-    return cells.storage if isinstance(cells, pa.ExtensionArray) else cells
-
-
-def _is_moment(pa: Any, kind: Any) -> bool:
-    return pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.tz is None)
-
-
-def _is_string(pa: Any, kind: Any) -> bool:
-    value = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return bool(pa.types.is_string(value) or pa.types.is_large_string(value))
-
-
-def _is_utf8(pa: Any, cells: Any) -> bool:
-    try:
-        cells.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def _as_int(pa: Any, cells: Any) -> Any:
-    width = pa.int32() if pa.types.is_date32(cells.type) else pa.int64()
-    return cells.view(width)
-
-
-def _moment_range(kind: Any) -> tuple[int, int]:
-    """The years 1 to 9999 in the unit of a column of Arrow."""
-    if not hasattr(kind, "unit"):  # dates, which Parquet has in days only
-        return FIRST_DAY, LAST_DAY
-    if kind.unit == "ns":  # spans the years 1677 to 2262, whose ends DuckDB cannot cast
-        return -(2**63) + 10**9, 2**63 - 10**9
-    unit = _MICROS[kind.unit]
-    return -(-FIRST_MOMENT // unit), LAST_MOMENT // unit
-
-
-def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
-    """The strange columns of a Parquet file as whole numbers, or as text; missing where neither."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    opened = parquet.ParquetFile(path, **_TIMES)
-    kinds = {
-        field.name: stored_type(field.type)
-        for field in opened.schema_arrow
-        if field.name in strange
-    }
-    fields = pa.schema(
-        [(name, pa.string() if strange[name] == "VARCHAR" else pa.int64()) for name in kinds]
-    )
-
-    def batches() -> Iterator[Any]:
-        for batch in opened.iter_batches(columns=list(kinds)):
-            columns = [
-                _clean(pa, _stored(pa, batch.column(name)), kind, strange[name])
-                for name, kind in kinds.items()
-            ]
-            yield pa.record_batch(columns, schema=fields)
-        opened.close()
-
-    return pa.RecordBatchReader.from_batches(fields, batches())
-
-
-def _text_or_missing(cell: bytes | None) -> str | None:
-    """With another character in place of what is no UTF-8, two people could share a name."""
-    try:
-        return None if cell is None else cell.decode()
-    except UnicodeDecodeError:
-        return None
-
-
-def _clean(pa: Any, cells: Any, kind: Any, how: str) -> Any:
-    if how == "VARCHAR":
-        if pa.types.is_dictionary(kind):
-            cells = cells.dictionary_decode()
-        if str(cells.type).endswith("_view"):
-            raw_bytes = cells.view(pa.binary_view()).to_pylist()
-        else:
-            wide = pa.types.is_large_string(cells.type) or pa.types.is_large_binary(cells.type)
-            raw_bytes = cells.view(pa.large_binary() if wide else pa.binary()).to_pylist()
-        return pa.array(map(_text_or_missing, raw_bytes), pa.string())
-    low, high = _moment_range(kind)
-    unit = getattr(kind, "unit", "day")
-    numbers: list[int | None] = []
-    for number in _as_int(pa, cells).to_pylist():
-        if number is None or not low <= number <= high:
-            numbers.append(None)
-        elif unit == "ns":
-            numbers.append(number // 1000)
-        else:
-            numbers.append(number * _MICROS.get(unit, 1))
-    return pa.array(numbers, pa.int64())

@@ -24,6 +24,7 @@ from safetensors.numpy import load, save
 from lethe.data.columns import is_text, named_column, read_columns
 from lethe.data.condition import External, without_condition
 from lethe.data.dataset import Dataset, choose_records
+from lethe.data.office import OFFICE
 from lethe.data.preparation import Preparation, prepare_label
 from lethe.data.schema import Schema
 from lethe.data.tables import CLASSES, Public, label_rows
@@ -31,7 +32,7 @@ from lethe.errors import InputError, check_at_least, check_choice, require
 from lethe.files import write_whole
 
 OTHER = "other (rare)"
-_TABLES = (".csv", ".parquet")
+_TABLES = (".csv", ".parquet", *OFFICE)
 CACHE = Path("lethe-runs") / "encoded"
 
 
@@ -83,7 +84,7 @@ def load_narratives(
     """Read the texts and codes of a table; all other columns are left out.
 
     Args:
-        path: .csv or .parquet with one record a row.
+        path: .csv, .parquet or a file of Excel, SPSS or Stata, with one record a row.
         text: column of the texts.
         label: column of the codes: text or whole numbers.
         missing: what a record without text does: "refuse" it, or "leave-out" such records.
@@ -99,8 +100,8 @@ def load_narratives(
     check_at_least("min_class_size", min_class_size, 1)
     if path.suffix.lower() not in _TABLES:
         raise InputError(
-            f"{path} has the extension {path.suffix!r}; texts are read from .csv or .parquet. "
-            "Save it as one of these."
+            f"{path} has the extension {path.suffix!r}; texts are read from .csv or .parquet, or "
+            f"{', '.join(OFFICE)}. Save it as one of these."
         )
     columns = read_columns(path, drop=without_condition(drop, holdout_by))
     text = named_column("text", text, columns, path)

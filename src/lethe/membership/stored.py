@@ -16,8 +16,8 @@ from lethe.assess.input_checks import InputCheck
 from lethe.data.columns import as_text
 from lethe.errors import LetheError
 from lethe.training.chunks import Spec
-from lethe.training.outputs import inputs_of, prepared, targets_of
-from lethe.training.recipe import SklearnRecipe, TorchRecipe, take
+from lethe.training.outputs import fit_rows, inputs_of, prepared
+from lethe.training.recipe import SklearnRecipe, TorchRecipe
 from lethe.training.users_code import build_module, seeded, users_code
 
 FEW = 5
@@ -50,7 +50,7 @@ def stored_by(spec: Spec) -> list[InputCheck]:
         with users_code("the recipe"), seeded(seed):
             if isinstance(recipe, SklearnRecipe):
                 model, inputs = prepared(recipe.estimator, seed), inputs_of(recipe, features)
-                model.fit(take(inputs, pool), targets_of(model, np.array(spec.labels)[pool]))
+                fit_rows(model, inputs, np.array(spec.labels)[pool], pool, spec.groups)
                 return list(stored(model, inputs, spec.pool, people))
             if isinstance(recipe, TorchRecipe):
                 models = [build_module(recipe.make_module, seed)]

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from lethe.data.schema import Schema
-from lethe.data.source import File, check_not_url, in_place, misfits, write_typed
+from lethe.data.source import File, as_file, check_is_path, in_place, misfits, write_typed
 from lethe.errors import InputError, RunFailed
 from lethe.files import write_for_owner
 from lethe.queries.ledger.chain import read_json
@@ -145,7 +145,7 @@ def register(
         InputError: the file is malformed or does not fit the schema, or other data or another
             schema are registered there. Nothing was written.
     """
-    file = data if isinstance(data, File) else File(Path(data))
+    file = as_file(data)
     schema = schema if isinstance(schema, Schema) else Schema.load(schema)
     place = keeper_of(file.path, file.table) if keeper is None else keeper
     direct = in_place(file)
@@ -244,7 +244,7 @@ def load(path: Path, source: Path | None = None) -> Registered:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no keeper's file. `lethe register` writes one.") from error
-    check_not_url(registered.rows)  # earlier versions asked tables in PostgreSQL
+    check_is_path(registered.rows)  # earlier versions asked tables in PostgreSQL
     return registered
 
 
@@ -257,7 +257,7 @@ def find(path: str | Path, table: str | None = None) -> Registered:
 
     Raises InputError: these data are not registered.
     """
-    check_not_url(path)
+    check_is_path(path)
     source = Path(path)
     if source.suffix == SUFFIX and table is None:
         return load(source)

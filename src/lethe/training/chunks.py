@@ -14,8 +14,8 @@ from lethe.errors import InputError
 from lethe.training.batches import Stops
 from lethe.training.design import membership, model_seed
 from lethe.training.fingerprint import hash_array, hash_json, versions
-from lethe.training.outputs import outputs_of
-from lethe.training.recipe import Layout, Recipe, TorchRecipe, Treatment, Work
+from lethe.training.outputs import check_splits, outputs_of
+from lethe.training.recipe import Layout, Recipe, SklearnRecipe, TorchRecipe, Treatment, Work
 from lethe.training.shards import Shard, read_shard, shard_path, write_shard
 from lethe.training.signals import (
     merit_of_signal,
@@ -59,6 +59,8 @@ class Spec:
     hashes: dict[int, tuple[Any, str]] = field(default_factory=dict, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        if isinstance(self.recipe, SklearnRecipe):
+            check_splits(self.recipe.estimator, self.groups)
         if self.recipe.task != self.task:
             way_out = {
                 "regression": "return a regressor, TorchRecipe(..., loss='squared-error') or "
@@ -122,6 +124,7 @@ class Spec:
             self.classes,
             self.queries,
             self.seed,
+            self.groups,
         )
 
     def hash(self) -> str:

@@ -189,7 +189,7 @@ def session_answers(session: Any) -> Callable[[Any], NDArray[Any]]:
             one input the table as float32.
 
     Returns: a function to (N, C) probabilities, their columns in the order of the sorted classes,
-        or (N,) labels if the model gives nothing else.
+        or (N,) labels if the model gives nothing else; with `columns` where it reads them by name.
     """
     inputs = session.get_inputs()
 
@@ -200,13 +200,19 @@ def session_answers(session: Any) -> Callable[[Any], NDArray[Any]]:
             feed = {inputs[0].name: table.astype(kind)}
         else:
             feed = {entry.name: _column(records, entry.name, entry.type) for entry in inputs}
-        outputs = session.run(None, feed)
-        last = outputs[-1]
-        if isinstance(last, list):  # one dictionary a record, from each class to its probability
-            classes = sorted(last[0])
-            return np.array([[row[name] for name in classes] for row in last])
-        return np.asarray(last)
+        size = getattr(inputs[0], "shape", None) or [None]
+        step = size[0] if isinstance(size[0], int) else len(records)  # else: exported for so many
+        parts = []
+        for start in range(0, len(records), step):
+            rows = np.minimum(np.arange(start, start + step), len(records) - 1)
+            last = session.run(None, {name: cells[rows] for name, cells in feed.items()})[-1]
+            if isinstance(last, list):  # one dictionary a record, from each class to its share
+                last = [[row[name] for name in sorted(row)] for row in last]
+            parts.append(np.asarray(last))
+        return np.concatenate(parts)[: len(records)]
 
+    if len(inputs) > 1:
+        answers.columns = [entry.name for entry in inputs]  # type: ignore[attr-defined]
     return answers
 
 

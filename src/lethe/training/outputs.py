@@ -98,7 +98,8 @@ def _full_outputs(
         rows = np.flatnonzero(row)
         if isinstance(recipe, SklearnRecipe):
             kind = "probabilities" if recipe.task == "classification" else "prediction"
-            yield train_sklearn(recipe, features, labels, rows, work.classes, treatment, seed), kind
+            settings = work.classes, treatment, seed, work.people
+            yield train_sklearn(recipe, features, labels, rows, *settings), kind
         else:
             yield train_callable(recipe, len(labels), rows, treatment, seed), recipe.outputs
 
@@ -111,12 +112,14 @@ def train_sklearn(
     classes: int,
     treatment: Treatment,
     seed: int,
+    people: NDArray[np.integer] | None = None,
 ) -> NDArray[np.floating]:
     """Fit a clone of the estimator and return its outputs for all records.
 
     Args:
         recipe, features, labels, classes, treatment: see `Work`; only a bare skorch net sees more
             than two axes of features.
+        people: see `Work`; splits by group are by these.
         seed: of this model; every ``random_state`` and the global generators get it.
 
     Returns: (N, C) probabilities, 0 for a class that the training rows lack, or (N, 1) predictions
@@ -134,7 +137,7 @@ def train_sklearn(
     inputs = inputs_of(recipe, features)
     with users_code(type(estimator).__name__), seeded(seed):
         if recipe.task == "regression":
-            estimator.fit(take(inputs, rows), targets_of(estimator, labels[rows]), **extra)
+            fit_rows(estimator, inputs, labels[rows], rows, people, **extra)
             return one_column(estimator.predict, inputs, type(estimator).__name__)
         known: NDArray[Any]
         known, codes = np.unique(labels[rows], return_inverse=True)
@@ -142,10 +145,75 @@ def train_sklearn(
             raise InputError("a training split holds a single class; add records or merge classes.")
         if _must_keep_codes(estimator):
             known, codes = np.arange(classes), labels[rows].astype(np.int64)
-        estimator.fit(take(inputs, rows), targets_of(estimator, codes), **extra)
+        fit_rows(estimator, inputs, codes, rows, people, **extra)
         if not _is_from("skorch", last_step(estimator)):
             known = known[np.asarray(estimator.classes_, dtype=np.int64)]
         return probabilities_of(estimator, inputs, known, classes)
+
+
+def fit_rows(
+    estimator: Any,
+    inputs: Any,
+    labels: NDArray[Any],
+    rows: NDArray[np.int64],
+    people: NDArray[np.integer] | None,
+    **extra: Any,
+) -> None:
+    """Fit an estimator on some records; splits by group inside it are those of their people.
+
+    Args:
+        inputs: (N, ...) all records.
+        labels: of the rows that are fitted on.
+        people: (N,) see `Work`.
+        extra: further arguments of `fit`.
+    """
+    records, targets = take(inputs, rows), targets_of(estimator, labels)
+    for name, split in _group_splits(estimator).items():
+        # Written out, for most estimators with a `cv` hand no groups on; see `check_splits`.
+        parts = split.split(records, targets, None if people is None else people[rows])
+        estimator.set_params(**{name: list(parts)})
+    estimator.fit(records, targets, **extra)
+
+
+def _group_splits(estimator: Any) -> dict[str, Any]:
+    """Splits such as `GroupKFold` in an estimator, by the name of the setting."""
+    from sklearn.model_selection._split import GroupsConsumerMixin
+
+    settings = estimator.get_params()
+    return {key: part for key, part in settings.items() if isinstance(part, GroupsConsumerMixin)}
+
+
+_ALL_ROWS = ("Pipeline", "TransformedTargetRegressor")
+"""Estimators that fit what is inside them on all of their records."""
+
+
+def check_splits(estimator: Any, people: NDArray[Any] | None) -> None:
+    """Refuse splits that cannot be those of a shadow model's own records.
+
+    Raises InputError: the people are not known; a split by group is within another; or rows are
+        listed by number.
+    """
+    settings = estimator.get_params()
+    for name, part in settings.items():
+        fixed = isinstance(part, list | tuple) or type(part).__name__ == "PredefinedSplit"
+        if name.rpartition("__")[2] == "cv" and fixed:
+            raise InputError(
+                f"{name} lists rows by number, and each shadow model has others: hand over a "
+                "number of folds, or GroupKFold() with groups=."
+            )
+    for name, split in _group_splits(estimator).items():
+        steps = name.split("__")[:-1]
+        above = [settings.get("__".join(steps[:depth]), estimator) for depth in range(len(steps))]
+        outer = [kind for kind in (type(part).__name__ for part in above) if kind not in _ALL_ROWS]
+        if people is None or outer:
+            way_out = (
+                f"inside {outer[0]}, which may hand none on, take a number of folds"
+                if outer
+                else "hand over groups=, or name the column of a file by --group"
+            )
+            raise InputError(
+                f"{name}={type(split).__name__} needs the person of each record: {way_out}."
+            )
 
 
 def inputs_of(recipe: SklearnRecipe, features: NDArray[np.floating]) -> Any:

@@ -537,6 +537,7 @@ class Work:
     classes: int = 0  # number of classes, for estimators, whose rows may lack one
     queries: int = 0
     query_seed: int = 0
+    people: NDArray[np.integer] | None = None  # (N,) code of each record's person, or None
 
 
 class Method(Protocol):

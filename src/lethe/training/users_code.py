@@ -31,7 +31,8 @@ def users_code(what: str) -> Iterator[None]:
         raise
     except Exception as error:
         raise InputError(
-            f"{what} fails: {type(error).__name__}: {str(error).rstrip('.')}{_place(error)}. "
+            f"{what} fails: {type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}"
+            f"{_place(error)}. "
             "--debug shows the whole traceback."
         ) from error
 
