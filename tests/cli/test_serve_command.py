@@ -185,6 +185,17 @@ def test_the_proxy_of_the_example_passes_answers_and_keeps_the_limits(place):
     assert "alice" not in scraped and "people" not in scraped
 
 
+@pytest.mark.parametrize("option", ["--port", "--metrics-port"])
+def test_a_port_that_is_taken_is_refused_in_one_line(place, capsys, option):
+    assert run(["token", "alice", "--tokens", str(place / "tokens.json")]) == 0
+    capsys.readouterr()
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert run(["serve", str(place / "s.toml"), option, port]) == 2
+    told = capsys.readouterr().err
+    assert port in told and "cannot be listened at" in told and len(told.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -75,6 +75,7 @@ def test_one_suite_a_run_and_one_case_a_rule() -> None:
     rows = [judged(outcome, run=run) for run in ("a", "b") for outcome in OUTCOMES]
     top = check_junit(junit(rows))
     assert [len(suite) for suite in top] == [4, 4]
+    assert len({suite.attrib["name"] for suite in top}) == 2  # runs of one file too
     tags = [[child.tag for child in case] for case in top[0]]
     assert tags == [
         ["system-out"],

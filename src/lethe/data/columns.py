@@ -168,6 +168,8 @@ def check_file(path: Path, suffixes: Sequence[str]) -> None:
     Raises InputError: a folder, no such file, another extension, or nothing in it.
     """
     shown = ", ".join(suffix for suffix in suffixes if suffix not in DUCKDB)
+    if (path / "findings.json").is_file():
+        raise InputError(f"{path} is a finished run: read it with lethe.Findings.load.")
     if path.is_dir():
         raise InputError(f"{path} is a folder; name a file in it ({shown}).")
     if not path.exists():

@@ -31,6 +31,8 @@ def junit(judged: Sequence[Judged]) -> bytes:
     for run in runs:
         mine = [one for one in judged if one.run == run]
         title = _clean(f"{mine[0].subject} ({mine[0].kind})")
+        if len(runs) > 1:  # several runs of one file are told apart by their folders
+            title = _clean(f"{title}, {run}")
         suite = ET.SubElement(everything, "testsuite", {"name": title, **_counts(mine)})
         for one in mine:
             _add_case(suite, one, title)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lethe.errors import RunFailed, require
+from lethe.errors import InputError, require
 
 
 class RequestCounts:
@@ -31,12 +31,14 @@ class RequestCounts:
     def listen(self, port: int) -> Callable[[], None]:
         """Answer scrapes at http://127.0.0.1:PORT/metrics; returns how to end it.
 
-        Raises RunFailed: the port is taken.
+        Raises InputError: the port is taken.
         """
         try:
             server, thread = self._start(port, addr="127.0.0.1", registry=self._registry)
         except OSError as error:
-            raise RunFailed(f"metrics_port={port} cannot be listened at: {error}.") from error
+            raise InputError(
+                f"metrics_port={port} cannot be listened at: {error.strerror}. Name another."
+            ) from error
 
         def stop() -> None:
             server.shutdown()

@@ -13,6 +13,7 @@ import json
 import math
 import os
 import signal
+import socket
 import time
 import traceback
 from collections import defaultdict
@@ -89,8 +90,17 @@ def serve(
         port: 0 = any free one; uvicorn says which.
         certificate: PEM file.
         key: PEM file.
+
+    Raises InputError: the address cannot be listened at.
     """
     uvicorn = require("uvicorn", "serve")
+    try:
+        socket.create_server((host, port), family=_family(host)).close()
+    except OSError as error:
+        raise InputError(
+            f"{host}:{port} cannot be listened at: {error.strerror}. Name another --port; 0 is any "
+            "that is free."
+        ) from error
     with _stoppable():
         uvicorn.run(
             app,
@@ -105,6 +115,10 @@ def serve(
             server_header=False,
             timeout_graceful_shutdown=SECONDS_TO_FINISH,
         )
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _protocol(most: int, seconds: float) -> type[asyncio.Protocol]:
