@@ -420,3 +420,21 @@ def test_every_setting_can_be_given_by_its_name():
     vectors = rng.normal(size=(10, 4))[users] + rng.normal(size=(60, 4)) / 9
     found = lethe.audit_vectors(vectors, users, save=False, quiet=True, sigmas=1.0, joined=1)
     assert not any("all vectors" in attack["name"] for attack in found.attacks)
+
+
+AGES = {"age": [30, 31, 32]}
+FIRST = {
+    lethe.audit: (object(), [[1.0], [2.0], [3.0]], [0, 1, 0]),
+    lethe.audit_table: (AGES, "age"),
+    lethe.audit_synthetic: (AGES, AGES, AGES, "age"),
+    lethe.audit_scores: (np.zeros((4, 3)), np.ones((4, 3), bool)),
+}
+
+
+@pytest.mark.parametrize("audit", FIRST, ids=lambda audit: audit.__name__)
+@pytest.mark.parametrize("word", ["persons_column", "group"])
+def test_data_given_for_a_setting_are_refused_and_not_shown(audit, word):
+    secret = np.array([424_242, 1, 2])
+    with pytest.raises(InputError) as refused:
+        audit(*FIRST[audit], **{word: secret})
+    assert word in str(refused.value) and "424242" not in str(refused.value)

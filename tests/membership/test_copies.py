@@ -7,6 +7,7 @@ import pytest
 from simulated import gaps, paired, shadows, signals
 
 from lethe.cli import run as lethe
+from lethe.data.dataset import copies_note
 from lethe.data.tables import load
 from lethe.membership.checks import duplicates
 from lethe.membership.measure import run_attacks
@@ -72,3 +73,12 @@ def test_copies_in_a_score_file_are_no_evidence_of_their_own():
 def test_signals_of_few_values_are_not_taken_for_copies():
     votes = np.random.default_rng(0).integers(0, 2, (8, 400)).astype(float)
     assert shadows(paired(8, 400), votes).copies == 0
+
+
+def test_copies_of_declared_persons_are_neither_denied_nor_grouped_anew(thrice):
+    features, labels = load(thrice, "y").features, load(thrice, "y").labels
+    persons = np.arange(300) % 150  # a row and its copy are of different persons
+    note = copies_note(features, labels, persons)
+    assert "identical-records" not in note and "declare persons who share a record as one" in note
+    check = duplicates(shadows(paired(4, 30, 0), np.zeros((4, 30)), groups=np.arange(30) // 2))
+    assert "no record is a copy" not in check.detail and "persons are declared" in check.detail

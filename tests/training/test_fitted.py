@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from sklearn.ensemble import (
     HistGradientBoostingClassifier,
     RandomForestClassifier,
 )
+from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
@@ -43,6 +45,7 @@ ROWS, LABELS = load_iris(return_X_y=True)
         KNeighborsClassifier(algorithm="ball_tree", metric="manhattan"),
         make_pipeline(StandardScaler(), MLPClassifier((4,), max_iter=300, tol=1e-2)),
         make_pipeline(StandardScaler(), SVC()),
+        make_pipeline(SimpleImputer(), LogisticRegression(max_iter=200)),
         CalibratedClassifierCV(LinearSVC(), cv=2),
     ],
     ids=lambda model: type(model).__name__,
@@ -52,6 +55,20 @@ def test_a_skops_file_answers_as_the_model_did(model: Any, tmp_path: Path) -> No
     io.dump(model, tmp_path / "model.skops")
     read = load_fitted(tmp_path / "model.skops")
     assert (read.predict(ROWS) == model.predict(ROWS)).all()
+
+
+@pytest.mark.parametrize("loader", ["ObjectNode", "ReduceNode", "TypeNode"])
+def test_a_type_of_numbers_that_is_built_otherwise_is_refused(tmp_path: Path, loader: str) -> None:
+    path = tmp_path / "model.skops"
+    io.dump(make_pipeline(SimpleImputer(), SVC()).fit(ROWS, LABELS), path)
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    files["schema.json"] = files["schema.json"].replace(b"DTypeNode", loader.encode())
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    with pytest.raises(InputError, match="builds a type of numbers by other means"):
+        load_fitted(path)
 
 
 @pytest.mark.parametrize("name", ["m.pkl", "m.joblib", "m.pt", "m.bin", "m.ckpt"])

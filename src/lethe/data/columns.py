@@ -141,6 +141,8 @@ def check_column(option: str, name: str, names: Iterable[str], where: str | Path
     Raises InputError: naming the option, the closest name and all others.
     """
     names = list(names)
+    if not isinstance(name, str):
+        raise InputError(f"{option} must name a column of {where}, not hold the column itself.")
     if name not in names:
         raise InputError(
             f"{option}={name!r} is not a column of {where}.{did_you_mean(name, names)} "

@@ -353,10 +353,13 @@ def copies_note(
     if not count:
         return None
     several = len(np.unique(first[copies]))
+    way_out = f"--group {IDENTICAL} keeps copies together and counts them once"
+    if groups is not None:
+        way_out = "declare persons who share a record as one, or drop the copies"
     return (
         f"{count} of {len(first)} records are exact copies of another ({several} distinct records "
         "stand more than once). A model can train on one copy while the other counts as unseen, "
-        f"which hides what leaks: --group {IDENTICAL} keeps copies together and counts them once."
+        f"which hides what leaks: {way_out}."
     )
 
 

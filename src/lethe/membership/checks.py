@@ -190,7 +190,9 @@ def duplicates(shadows: Shadows) -> Check:
         "copies as one record, but training may hold one copy and not the other: "
         "--group identical-records keeps them together"
         if copies
-        else "no record is a copy of another",
+        else "no record is a copy of another"
+        if shadows.groups is None
+        else "persons are declared, and intervals count persons: copies were not looked for",
     )
 
 

@@ -120,6 +120,10 @@ def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
 _wrapped = partial(wrap, width=92, break_on_hyphens=False, break_long_words=False)
 
 
+_OF_DATA = ("groups", "members", "labels", "ids")
+"""What functions take beside settings, where records are handed over."""
+
+
 def keywords_of(
     kind: type[Settings], keywords: dict[str, Any], **more: Any
 ) -> tuple[Run, Settings]:
@@ -141,9 +145,12 @@ def keywords_of(
     known = [entry.name for entry in fields(kind)]
     for key in keywords:
         if key not in run and (key not in known or key in more):
+            value = keywords[key]
+            # What is no plain value may be data, whose cells no message holds.
+            shown = repr(value)[:40] if isinstance(value, str | int | float) else "..."
             raise InputError(
-                f"{key}={' '.join(f'{keywords[key]!r:.40}'.split())} is no setting of this audit."
-                f"{did_you_mean(key, known)} Settings: {', '.join(known)}."
+                f"{key}={shown} is no setting of this audit."
+                f"{did_you_mean(key, [*known, *_OF_DATA])} Settings: {', '.join(known)}."
             )
     return Run(**run), settings_of(kind, {**keywords, **more})
 

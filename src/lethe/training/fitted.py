@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ _WAY_OUT = {
 
 
 _TRUSTED = (
+    "numpy.dtype",
     "sklearn.tree._tree.Tree",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
@@ -36,7 +39,7 @@ _TRUSTED = (
         for name in ("Euclidean", "Manhattan", "Minkowski", "Chebyshev")
     ),
 )
-"""Types of scikit-learn that hold numbers. Trees of decisions are checked before they are walked,
+"""Types that hold numbers or say their type. Trees of decisions are checked before they are walked,
 those of neighbours are left aside."""
 
 
@@ -84,7 +87,11 @@ def _skops(path: Path) -> Any:
     from skops.io.exceptions import UntrustedTypesFoundException
 
     try:
+        if not _plain_types(path):
+            raise InputError(f"{path} is damaged: it builds a type of numbers by other means.")
         model = io.load(path, trusted=[*_TRUSTED])
+    except InputError:
+        raise
     except UntrustedTypesFoundException as error:
         listed = sorted(set(io.get_untrusted_types(file=path)) - set(_TRUSTED))
         raise InputError(
@@ -99,6 +106,22 @@ def _skops(path: Path) -> Any:
         if not _sound(part):
             raise InputError(f"{path} is damaged: a tree of it leads out of its own nodes.")
     return model
+
+
+def _plain_types(path: Path) -> bool:
+    """Whether every type of numbers in a skops file is read off an empty array."""
+    with zipfile.ZipFile(path) as archive:
+        waiting: list[Any] = [json.loads(archive.read("schema.json"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            named = node.get("__module__"), node.get("__class__")
+            if named == ("numpy", "dtype") and node.get("__loader__") != "DTypeNode":
+                return False
+            waiting += node.values()
+        elif isinstance(node, list):
+            waiting += node
+    return True
 
 
 def parts_of(model: Any) -> Iterator[Any]:
