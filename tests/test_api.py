@@ -438,3 +438,9 @@ def test_data_given_for_a_setting_are_refused_and_not_shown(audit, word):
     with pytest.raises(InputError) as refused:
         audit(*FIRST[audit], **{word: secret})
     assert word in str(refused.value) and "424242" not in str(refused.value)
+
+
+def test_texts_whose_words_share_a_hash_are_no_copies():
+    texts = ["a", "b", "?", "a", *(f"word{row}" for row in range(600))]
+    features = given_rows(texts, np.arange(604) % 2).data.features
+    assert len(np.unique(features, axis=0)) == 603

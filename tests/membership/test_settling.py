@@ -111,3 +111,15 @@ def test_a_width_is_planned_by_a_supposed_rate_too() -> None:
     found = answer(supposed(0.1), parse_precision("width(tpr@0.01)<=0.06"))
     assert found.models is not None and found.sure is not None and found.models <= found.sure
     assert answer(supposed(0.1), parse_precision("auc within 0.01")).models is None
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.09, 0.099, 0.101, 0.11, 0.13, 0.3])
+def test_models_that_settle_a_rule_show_what_is_promised(rate: float) -> None:
+    """Near the limit few models find so much less that the rule would pass."""
+    rule, plan = parse_rule("tpr@0.01<=0.1"), supposed(rate, 4000)
+    promise = plan.settle(rule)
+    for models in (promise.models, promise.sure):
+        if models is not None:
+            less = 3 / models * (rate - 0.01) if rate > 0.1 else 0.0
+            outcome = judge(rule, supposed(rate - less, 4000).limits(models))
+            assert outcome == (FAIL if rate > 0.1 else PASS), (rate, models)

@@ -24,6 +24,7 @@ from sklearn.ensemble import (
     StackingClassifier,
     VotingClassifier,
 )
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.feature_selection import RFE
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.impute import KNNImputer
@@ -156,11 +157,7 @@ def recipes() -> list[tuple[Any, bool]]:
 @pytest.mark.parametrize(("recipe", "kept"), recipes())
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_a_model_that_is_trained_here_is_looked_into_too(recipe: Any, kept: bool) -> None:
-    names = ("benign", "malignant")
-    columns = tuple("abcdefgh")
-    ids = row_names(range(240))
-    data = Dataset("few", ROWS, LABELS.astype(np.int64), names, ids, columns, "a test")
-    found = stored_by(baseline_spec(data, recipe, AuditSettings()))
+    found = stored_by(spec_of(recipe))
     assert ["stored-rows"] * kept == [check.name for check in found if check.effect == "stops"]
 
 
@@ -181,3 +178,33 @@ def test_a_safe_recipe_that_holds_rows_passes_only_where_that_is_waived() -> Non
     noise, settings["rule"] = np.random.default_rng(0).permutation(labels), "auc<=0.6"
     leaky = lethe.audit(KNeighborsClassifier(1), rows, noise, **settings)
     assert leaky.verdict["outcome"] == "fail"
+
+
+def spec_of(recipe: Any) -> Any:
+    ids = row_names(range(240))
+    names = ("benign", "malignant")
+    data = Dataset("few", ROWS, LABELS.astype(np.int64), names, ids, tuple("abcdefgh"), "a test")
+    return baseline_spec(data, recipe, AuditSettings())
+
+
+def test_rows_that_were_seen_count_whatever_ends_the_search(monkeypatch: Any) -> None:
+    """An error after them hid them; its text can hold a cell."""
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("no room for Ada Lovelace")
+
+    monkeypatch.setattr("lethe.membership.stored._single", broken)
+    found = {check.name: check for check in stored_by(spec_of(SklearnRecipe(NEAR)))}
+    assert found["stored-rows"].effect == "stops"
+    assert "ValueError" in found["stored-unseen"].text and "Ada" not in str(found)
+
+
+def test_words_of_a_vectoriser_that_gives_a_plain_table_are_counted() -> None:
+    class Dense(CountVectorizer):
+        def transform(self, texts: Any) -> Any:
+            return super().transform(texts).toarray()
+
+    texts = [f"word{row % 7} own{row}" for row in range(240)]
+    model = make_pipeline(Dense(), LogisticRegression()).fit(texts, LABELS)
+    found = [check.name for check in stored(model, texts, np.ones(240, bool), np.arange(240))]
+    assert "stored-vocabulary" in found

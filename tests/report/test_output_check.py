@@ -10,7 +10,7 @@ from report.documents import document
 
 from lethe.evidence.document import RuleRow
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.rules import TABLE_METRICS
+from lethe.evidence.rules import NOT_TESTED, TABLE_METRICS, UNDECIDED
 from lethe.report.common import room_of
 from lethe.report.output_check import checked, exactly
 from lethe.report.sections import charts
@@ -37,6 +37,16 @@ def test_a_row_is_judged_by_the_rules_that_are_about_it(rules, group, said) -> N
     known = {"unique": OPEN, "marketer": exactly(0.3), "certain": Refusal("too few")}
     rows = [RuleRow(rule=rule, candidate="", outcome="pass", evidence=OPEN) for rule in rules]
     assert checked(rows, TABLE_METRICS, known, group) == said
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [("fail", "✓ Pass"), *((o, "? Review: unique <= 0.5") for o in (UNDECIDED, NOT_TESTED))],
+)
+def test_no_row_passes_a_rule_that_could_not_be_decided(outcome, said) -> None:
+    """A failed check of the audit leaves a rule open although every number meets it."""
+    row = RuleRow(rule="unique <= 0.5", candidate="", outcome=outcome, evidence=OPEN)
+    assert checked([row], TABLE_METRICS, {"unique": OPEN}) == said
 
 
 def drawn(plain: dict[str, Any]) -> dict[str, str]:

@@ -161,8 +161,11 @@ def _features(
 
         # Estimators read the texts; what looks at records, counts of words and pairs by hash.
         counts = HashingVectorizer(n_features=256, norm=None, ngram_range=(1, 2), dtype=np.float32)
-        names = tuple(f"words {at}" for at in range(256))
-        return array.astype(object), {}, Encoded(counts.fit_transform(array).toarray(), names), None
+        table = counts.fit_transform(array).toarray()
+        # Texts may share their hashes: their number tells which of them are equal.
+        number = np.unique(array.astype(str), return_inverse=True)[1].astype(np.float32)
+        names = (*(f"words {column}" for column in range(256)), "text")
+        return array.astype(object), {}, Encoded(np.column_stack([table, number]), names), None
     if array.ndim == 1:
         way_out = "use X.reshape(-1, 1), or X[['column']] of a frame"
         raise InputError(f"X has shape {array.shape}, it must be (records, features): {way_out}.")

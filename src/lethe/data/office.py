@@ -35,7 +35,7 @@ def read_office(path: Path) -> tuple[list[str], list[list[Any]]]:
     except Exception as error:  # damaged files fail in many ways, most of them without a class
         raise InputError(
             f"{path} is not a readable {path.suffix.lower()} file: "
-            f"{' '.join(str(error).split()) or type(error).__name__}. Save it again, or as .csv."
+            f"{type(error).__name__}. Save it again, or as .csv."
         ) from error
 
 

@@ -25,6 +25,7 @@ SCHEMA = "lethe-findings/3"
 OPTIONAL = ("representations", "table", "queries", "language")
 
 Json = dict[str, Any]
+_ENDINGS = {"value": "", "low": "_low", "high": "_high", "n": "_n"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -136,7 +137,7 @@ class Findings:
         """Flat numbers for MLflow, Weights & Biases and the like; of groups and records none.
 
         Returns:
-            ``CANDIDATE/METRIC`` with its limits under ``_low`` and ``_high`` for all that a rule
+            ``CANDIDATE/METRIC`` with ``_low``, ``_high`` and ``_n`` beside it for all that a rule
             may judge, where ``tpr@0.01`` is ``tpr_at_0.01``; and how many rules ended in each
             outcome, ``rules/pass``. What was not measured is left out.
 
@@ -153,7 +154,7 @@ class Findings:
                     continue
                 name = f"{candidate['name']}/{quantity.replace('@', '_at_')}"
                 name = re.sub(r"[^A-Za-z0-9_./ :-]", "_", name)
-                for key, end in (("value", ""), ("low", "_low"), ("high", "_high")):
+                for key, end in _ENDINGS.items():
                     if measured.get(key) is not None:
                         flat[name + end] = float(measured[key])
         for outcome, count in Counter(str(rule["outcome"]) for rule in document["rules"]).items():

@@ -13,7 +13,7 @@ from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.risk import family_confidence, risk_of
 from lethe.evidence.roc import check_resolvable, tau_of
-from lethe.evidence.rules import UNDECIDED, Precision, Rule, judge
+from lethe.evidence.rules import FAIL, PASS, Precision, Rule, judge
 from lethe.evidence.twoway import (
     Replicates,
     Spread,
@@ -271,7 +271,7 @@ class Supposed:
             missed = broken * _WEAKER / models * (self.rate - self.fpr)
             shown = replace(self, rate=self.rate - missed)
             for name, luck in (("models", 0.0), ("sure", -1.28 if broken else 1.28)):
-                if judge(rule, shown.limits(models, luck=luck)) != UNDECIDED:
+                if judge(rule, shown.limits(models, luck=luck)) == (FAIL if broken else PASS):
                     sizes.setdefault(name, models)
             if "sure" in sizes:
                 break

@@ -300,7 +300,8 @@ def optimal_attacker(
     Args:
         game: see `known`; with a row a user and equal chances it names the nearest vector in L2.
         sigma: noise of the draw, >= 0; or (G,) > 0 for each user in sorted order (adaptive noise,
-            whose size reveals the user). M draws at sigma equal a draw at sigma / sqrt(M).
+            whose size reveals the user). M draws at one sigma for all equal a draw at
+            sigma / sqrt(M); of several sigmas they reveal more.
         trials: number of runs; the limit is about z / sqrt(trials) above a success of one half.
         confidence: one-sided.
 

@@ -269,10 +269,9 @@ class Ledger(Answers):
         """Pass, review or fail of one question by the limits on what is spent."""
         spent = round(point["budget"]["amount"] - point["left"]["amount"], 9)
         words = checked(self.document.rules, QUERY_METRICS, {"spent": exactly(spent)})
-        passed = say("check.pass")
-        if words in ("", passed) and point["answer"] is None:
+        if words in ("", say("check.pass")) and point["answer"] is None:
             return say("check.review", why=say("ledger.unstored"))
-        return words or passed
+        return words or say("check.review", why=say("check.none"))
 
     def chart(self) -> Chart | None:
         n = len(self._questions)

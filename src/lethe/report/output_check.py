@@ -38,10 +38,14 @@ def checked(
         group: of people, such as ``town=Oak``; rules on other groups are not about it.
     """
     outcomes: dict[str, str] = {}
-    for rule in readable([row.rule for row in rules], metrics):
-        about = rule.group in ("", group, f"every {group.partition('=')[0]}")
-        if about and rule.metric in known:
-            outcomes.setdefault(judge(rule, known[rule.metric]), str(rule))
+    for row in rules:
+        for rule in readable([row.rule], metrics):
+            about = rule.group in ("", group, f"every {group.partition('=')[0]}")
+            if about and rule.metric in known:
+                outcome = judge(rule, known[rule.metric])
+                # Of a rule that could not be decided no row passes: its checks stand for all.
+                blocked = outcome == PASS and row.outcome not in (PASS, FAIL)
+                outcomes.setdefault(row.outcome if blocked else outcome, str(rule))
     if FAIL in outcomes:
         return say("check.fail", why=outcomes[FAIL])
     for outcome, text in outcomes.items():
