@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_runs import people_files
 
 from lethe.cli import run
 
 pytestmark = pytest.mark.usefixtures("no_page")
+
+
+SYNTHETIC = [
+    "audit",
+    "synthetic",
+    "made.csv",
+    "--original",
+    "people.csv",
+    "--control",
+    "control.csv",
+]
 
 
 def refused(capsys, tmp_path, *arguments, code=2, out=True):
@@ -16,7 +28,7 @@ def refused(capsys, tmp_path, *arguments, code=2, out=True):
     assert run([*map(str, arguments), *extra]) == code
     captured = capsys.readouterr()
     assert "Traceback" not in captured.err
-    assert not (folder / "findings.json").exists()
+    assert not folder.exists()  # the corrected command can use it
     return captured.err + captured.out
 
 
@@ -42,9 +54,18 @@ def refused(capsys, tmp_path, *arguments, code=2, out=True):
         (["audit", "model", "diabetes", "--task", "classification"], ["'diabetes'", "regression"]),
         (["audit", "model", "digits", "--task", "regresion"], ["Did you mean 'regression'?"]),
         (["audit", "scores", "nowhere.npz"], ["nowhere.npz"]),
+        (["audit", "table", "people.csv", "--quasi", "age,twn"], ["Did you mean 'town'?"]),
+        (["audit", "records", "films.csv", "--person", "whom", "--item", "film"], ["'whom'"]),
+        ([*SYNTHETIC, "--quasi", "age,twn"], ["Did you mean 'town'?"]),
+        ([*SYNTHETIC, "--quasi", "age", "--sensitive", "sik"], ["Did you mean 'sick'?"]),
+        (["audit", "model", "people.csv", "--label", "sik"], ["Did you mean 'sick'?"]),
+        (["audit", "model", "people.csv", "--label", "sick", "--group", "whose"], ["'whose'"]),
+        (["audit", "embeddings", "people.csv", "--user", "twn"], ["people.csv"]),
     ],
 )
-def test_wrong_arguments(capsys, tmp_path, arguments, words):
+def test_wrong_arguments(capsys, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    people_files(tmp_path)
     message = refused(capsys, tmp_path, *arguments)
     for word in words:
         assert word in message

@@ -35,7 +35,7 @@ def check(
         runs: Run folders, or files findings.json.
         rule: Rule such as "tpr@0.001<=0.05"; may be repeated. It judges the runs whose kind of
             release has its metric. [the rules of the runs themselves]
-        rules: TOML file with a table [rules], or with rule = [...].
+        rules: TOML file with a table [rules] or with rule = [...]; the audit.toml of a run is one.
         release: Candidate to judge. [the one that the run judged]
         junit: Write JUnit XML here, one test case a rule.
         sarif: Write SARIF 2.1.0 here.
@@ -99,13 +99,13 @@ def check(
 
 def _criteria(texts: list[str] | None, file: Path | None) -> list[Criterion]:
     from lethe.assess.judged import Criterion
-    from lethe.errors import InputError
+    from lethe.errors import InputError, renamed
     from lethe.runs.settings import criteria_in, read_toml
 
     found = [Criterion(text) for text in texts or ()]
     if file is None:
         return found
-    listed = criteria_in(read_toml(file), str(file))
+    listed = criteria_in(renamed(read_toml(file)), str(file))
     if not listed:
         raise InputError(
             f'{file} holds no rules: write [rules] with entries such as tpr = "tpr@0.001 <= 0.05".'

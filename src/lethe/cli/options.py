@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import shlex
-from collections import abc
+from collections import ChainMap, abc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
@@ -193,8 +193,8 @@ def merged(
 ) -> tuple[Any, dict[str, Any]]:
     """What a command is about, and its options, those of the command line over those of a file.
 
-    A table `[rules]` in the file stands for `rule`; it stays beside it under ``rules``, for the
-    names and reasons, unless the command line has a rule of its own.
+    A table of rules in the file also stays under ``rules``, with names and reasons, unless the
+    command line has a rule.
 
     Args:
         given: options; None where not given.
@@ -212,14 +212,13 @@ def merged(
     if needs and not subject:
         lacks = "" if config is None else f"; {config} names none with target = or file ="
         raise InputError(f"lethe {needs}{lacks}.")
-    if isinstance(table.get("rule"), Mapping):
-        raise InputError(f"{config}: [rule] is a table; rules with names stand in [rules].")
-    if "rules" in table and "rule" in given:
-        criteria = criteria_in(table, str(config))
-        rules = table.pop("rules")
-        if options["rule"] is None:
-            options["rules"] = rules
-            table["rule"] = [criterion.text for criterion in criteria]
+    if "rule" in given:
+        rules = {key: table.pop(key, ()) for key in ("rules", "rule")}
+        criteria = criteria_in(rules, str(config))
+        if options["rule"] is None and criteria:
+            options["rule"] = [criterion.text for criterion in criteria]
+            tables = [dict(table) for table in rules.values() if isinstance(table, Mapping)]
+            options |= {"rules": dict(ChainMap(*tables))} if tables else {}
     check_known_keys(str(config), table, given)
     return subject, {**options, **{k: v for k, v in table.items() if options[k] is None}}
 

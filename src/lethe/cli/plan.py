@@ -171,7 +171,7 @@ def plan(
     """Train a few of an audit's models and say what the whole would take and tell.
 
     With `findings.json` of `lethe audit fitted` nothing is trained: its estimate is the pilot, and
-    `--rule "tpr@0.01<=0.1"` is planned at both ends and in the middle of its interval.
+    its rules, or those of --rule, are planned at both ends and in the middle of the estimate.
 
     The pilot's models stay in the run folder: `lethe audit model` with the same options goes on
     from them, so no work is lost. Against the number of shadow models K the table gives wall
@@ -197,8 +197,9 @@ def plan(
     chosen = settings_of(AuditSettings, options)
     asked = options["precision"] or ()
     if target.endswith(".json") or (Path(target) / "findings.json").is_file():
-        estimate = planning.plan_of_estimate(Findings.load(target), chosen, asked)
-        _print_estimate(estimate, chosen.rule)
+        findings = Findings.load(target)
+        estimate = planning.plan_of_estimate(findings, chosen, asked)
+        _print_estimate(estimate, chosen.rule or [entry["rule"] for entry in findings.rules])
         return 0
     planning.check_asked(options["pilot"], asked)
     if typed["rule"]:
@@ -217,27 +218,31 @@ def plan(
     return 0
 
 
-def _print_estimate(found: EstimatePlan, asked: Iterable[str]) -> None:
-    low, middle, high = rates = [f"{rate:.1%}" for rate in found.rates]
+def _print_estimate(plan: EstimatePlan, rules: Iterable[str]) -> None:
+    low, middle, high = rates = [f"{rate:.1%}" for rate in plan.rates]
     rows = [
-        [str(models), *(f"{limits.low:.1%} to {limits.high:.1%}" for limits in row)]
-        for models, row in found.rows
+        [str(models), *(f"{interval.low:.1%} to {interval.high:.1%}" for interval in intervals)]
+        for models, intervals in plan.rows
     ]
-    known = [models for entry in found.answers for models in [entry.sure or entry.models] if models]
+    sizes = [answer.sure or answer.models for answer in plan.answers]
+    known = [models for models in sizes if models]
     few, many = min(known, default=64), max(known, default=64)
-    measured = [rule.replace("estimated(tpr@0.01)", "tpr@0.01") for rule in asked]
-    rules = "".join(f" --rule {shlex.quote(rule)}" for rule in measured)
-    said = f"{found.name}: estimated tpr@0.01 {middle} ({low} to {high}). K: shadow models; below "
-    said += "each rate the interval to be expected."
-    advised = (
-        f"Recommended: {f'between {few} and ' * (few < many)}{many} models. lethe audit model "
-        f"TABLE --label COLUMN --recipe FILE:NAME --models {many}{rules}"
+    measured = [rule.replace("estimated(tpr@0.01)", "tpr@0.01") for rule in rules]
+    options = "".join(f" --rule {shlex.quote(rule)}" for rule in measured)
+    heading = (
+        f"{plan.name}: estimated tpr@0.01 {middle} ({low} to {high}). K is the number of shadow "
+        "models; the column of each rate shows the interval to expect."
     )
-    print_tables([said], (["K", *rates], rows), after=[*map(answer_words, found.answers), advised])
+    recommended = (
+        f"Recommended: {f'between {few} and ' * (few < many)}{many} models. lethe audit model "
+        f"TABLE --label COLUMN --recipe FILE:NAME --models {many}{options}"
+    )
+    answers = map(answer_words, plan.answers)
+    print_tables([heading], (["K", *rates], rows), after=[*answers, recommended])
 
 
 def _audit_of(target: str) -> str:
-    """The command of the audit with the same options, but for those of a plan alone."""
+    """Return the audit command with the same options, without those that only a plan takes."""
     words, kept = iter(TYPED.get()), []
     for word in words:
         name, is_, _ = word.partition("=")

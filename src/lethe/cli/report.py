@@ -85,9 +85,9 @@ def report(
 def view(folder: Path, /, *, out: Path | None = None, serve: bool = False, port: int = 8000) -> int:
     """Write one page over all runs in a folder: trends, rules, and what changed between runs.
 
-    Runs on one subject stand together, in the order of time, and runs on the same data are named:
-    a rule that passed only after it had failed on the same data is said to have. The page needs
-    no other file and no network.
+    The page groups runs by subject and orders them by time. It marks runs on the same data, and
+    rules that passed only after they had failed on those data. It needs no other file and no
+    network.
 
     Args:
         folder: Folder that holds run folders, at any depth.

@@ -224,8 +224,8 @@ def verdict_words(verdict: Verdict, fpr: float | None) -> list[str]:
         words.append(
             f"Estimated, not measured: with 64 shadow models an attacker would name "
             f"{rate.value:.0%} of training records ({rate.low:.0%} to {rate.high:.0%}) at a 1 % "
-            "false-positive rate. `lethe plan findings.json --rule 'tpr@0.01<=0.1'` says how many "
-            "models would settle a rule."
+            "false-positive rate. `lethe plan findings.json` says how many models would settle the "
+            "rule of this audit, or one that you add with --rule."
         )
     if chosen is not None:
         words.append(

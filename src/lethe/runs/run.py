@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from lethe.runs.progress import Progress
     from lethe.training.folder import RunFolder
     from lethe.training.shadows import Shadows
+
+
+NO_RESULT = {".lock", "audit.toml", "manifest.json"}
+"""Files of a run folder that are written before anything is measured."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +44,21 @@ class Asked:
 def running(
     folder: Path, bound: str, asked: Asked, quiet: bool
 ) -> Iterator[tuple[RunFolder, Progress]]:
-    """The run folder, with what was asked written down in it, and where to tell how far it is.
+    """Open the run folder, write the command's options into it, and report progress.
+
+    A new folder in which wrong input left no result is removed: the corrected command can use it.
 
     Args:
         folder: of the run.
-        bound: what it is bound to, such as the content of the data.
+        bound: hash that the folder is bound to, such as that of the data.
         asked: fixed before anything is measured; `lethe shadow` reads it.
-        quiet: tell nothing.
+        quiet: print no progress.
     """
+    from lethe.errors import InputError
     from lethe.runs.progress import Progress
     from lethe.training.folder import RunFolder, to_toml
 
+    is_new = not (folder / "manifest.json").exists()
     with RunFolder(folder, bound, asked.typed) as run, Progress(quiet) as progress:
         criteria = criteria_in(asked.options, "audit.toml")
         run.settle("rules", [criterion.to_json() for criterion in criteria])
@@ -61,7 +69,15 @@ def running(
             flat["rule"] = [criterion.text for criterion in criteria if not criterion.name]
         text = to_toml(flat) + ("" if not named else f"\n[rules]\n{to_toml(named)}")
         run.write("audit.toml", text.encode())
-        yield run, progress
+        try:
+            yield run, progress
+        except InputError:
+            if is_new and {path.name for path in folder.iterdir()} <= NO_RESULT:
+                for name in NO_RESULT:
+                    (folder / name).unlink(missing_ok=True)
+                with suppress(OSError):  # the folder of a user's other runs
+                    folder.rmdir()
+            raise
 
 
 def perform(
@@ -117,9 +133,11 @@ def _place(folder: Path, save: bool) -> Iterator[Path]:
 def documents(
     findings: Findings, run: RunFolder, context: Path | None = None, *, kept: bool = True
 ) -> Findings:
-    """Write findings, report and figures of a run; the findings with what people said of it.
+    """Write findings, report and figures of a run; return the findings with their context.
 
-    Of a folder that is not kept nobody reads a report: none is made.
+    Args:
+        context: TOML file about purpose and people. [context.toml in the run folder]
+        kept: False where the folder is deleted afterwards: no report is written.
     """
     from lethe.assess.judged import stamped
     from lethe.report.page import files

@@ -43,17 +43,25 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
-    """The rules among options, those of `[rules]` before those of `rule`."""
+    """Read the rules among options; those with names, a table, come first.
+
+    `rule` and `rules` mean the same, and each may be a rule, a list of rules, or a table.
+    """
     from lethe.assess.judged import Criterion, read_criteria
 
-    named = table.get("rules") or {}
-    listed = table.get("rule") or ()
-    listed = (listed,) if isinstance(listed, str) else listed
-    if not isinstance(named, Mapping) or not all(isinstance(text, str) for text in listed):
-        raise InputError(
-            f'{where}: [rules] must be a table of rules, and rule a list such as ["auc <= 0.6"].'
-        )
-    criteria = read_criteria(named, f"{where}, [rules]")
+    criteria, listed = [], []
+    for key in ("rules", "rule"):
+        rules = table.get(key) or ()
+        if isinstance(rules, Mapping):
+            criteria += read_criteria(rules, f"{where}, [{key}]")
+            continue
+        rules = (rules,) if isinstance(rules, str) else rules
+        if not isinstance(rules, list | tuple) or not all(isinstance(text, str) for text in rules):
+            raise InputError(
+                f'{where}: {key}={rules!r} must be a list of rules such as ["auc <= 0.6"], or a '
+                f"table [{key}] with a rule for each name."
+            )
+        listed += rules
     known = {criterion.text for criterion in criteria}
     return [*criteria, *(Criterion(text) for text in listed if text not in known)]
 
@@ -92,7 +100,7 @@ class Run:
 
 
 def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
-    """Let `help` list an audit's settings, and the keywords of every run, as its own arguments."""
+    """Decorate an audit so that `help` lists the fields of `kind` and `Run` as its arguments."""
 
     def documented(function: Function) -> Function:
         signature = inspect.signature(function)
@@ -121,7 +129,7 @@ _wrapped = partial(wrap, width=92, break_on_hyphens=False, break_long_words=Fals
 
 
 _OF_DATA = ("groups", "members", "labels", "ids")
-"""What functions take beside settings, where records are handed over."""
+"""Arguments of functions that take records, beside the settings."""
 
 
 def keywords_of(
@@ -181,7 +189,7 @@ def settings_of(kind: type[Settings], options: Mapping[str, Any]) -> Settings:
 
 
 def _check_type(name: str, value: Any, default: Any) -> None:
-    """Files can hold any type; the command line has been read as the right one already."""
+    """Refuse a value of another type than its default; a file can hold any type."""
     rules: list[tuple[type, type | tuple[type, ...], str]] = [
         (bool, bool, "true or false"),
         (int, int, "a whole number"),
