@@ -1,6 +1,6 @@
 """Line and dot charts as SVG text: the same input gives the same bytes, on any machine.
 
-The charts of docs/benchmarks-*.md are made with it (benchmarks/pages.py), and the test suite
+The charts of docs/benchmarks.md are made with it (benchmarks/pages.py), and the test suite
 compares them with the results. Plain text, so that a chart depends on no plotting library's
 version.
 """

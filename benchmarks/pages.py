@@ -1,4 +1,4 @@
-"""Tables and charts of docs/benchmarks-*.md, from benchmarks/results/*.json.
+"""Tables and charts of docs/benchmarks.md, from benchmarks/results/*.json.
 
     python benchmarks/pages.py             # writes them into the pages and docs/figures
     python benchmarks/pages.py NAME        # prints more; the names are in `main`

@@ -1,4 +1,4 @@
-"""Before and after each mitigation, from finished run folders, for docs/benchmarks-attacks.md.
+"""Before and after each mitigation, from finished run folders, for docs/benchmarks.md.
 
     lethe audit model digits --out runs/digits
     lethe audit model $LETHE_DATA/adult/adult.parquet --label income --drop split --out runs/adult

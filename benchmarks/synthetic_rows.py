@@ -13,7 +13,7 @@ rho (of epsilon at delta 1e-6 by OpenDP's conversion), the same 70 % of the rows
 Measured: mean total variation distance to the training rows over all columns (`tvd1`) and all
 pairs of columns (`tvd2`), in cells; macro F1 of boosted trees trained on the synthetic rows and
 tested on the other 30 % (adult: income; acs: PINCP_DECILE, 11 classes); seconds, everything
-included. Noise has no seed. `docs/benchmarks-rows-vectors.md` has the table.
+included. Noise has no seed. `docs/benchmarks.md` has the table.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ html_theme = "furo"
 html_static_path = []
 _EXTRA = Path(tempfile.mkdtemp())
 (_EXTRA / "findings.schema.json").write_text(json.dumps(schema(), indent=1))
-html_extra_path = [str(_EXTRA)]
+html_extra_path = [str(_EXTRA), "live-report.html"]
 html_show_copyright = False
 html_show_sphinx = False
 

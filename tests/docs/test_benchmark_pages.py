@@ -1,4 +1,4 @@
-"""docs/benchmarks-*.md: every table and chart is what benchmarks/results give."""
+"""docs/benchmarks.md: every table and chart is what benchmarks/results give."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_audits_of_mechanisms_are_within_the_targets() -> None:
     assert all(row["flagged"] <= 18 for row in measured["right"].values())
     for name in ("Laplace", "discrete Laplace", "randomized response", "Gaussian, mu"):
         assert measured["half the noise"][name]["flagged"] >= 190
-    text = " ".join(TEXTS["benchmarks-training-answers.md"].split())
+    text = " ".join(TEXTS["benchmarks.md"].split())
     for kind in ("right", "half the noise", "wrong"):
         rows = measured[kind].values()
         flagged, audits = sum(r["flagged"] for r in rows), sum(r["share"]["n"] for r in rows)
@@ -70,7 +70,7 @@ def test_the_coverage_in_the_text_is_the_measured_one() -> None:
     measured = pages.results("coverage")
     shares = [share for row in measured["rows"] for share in row.get("coverage", {}).values()]
     of_t = [share for row in measured["rows"] for share in row.get("t", {}).values()]
-    text = " ".join(TEXTS["benchmarks-attacks.md"].split())
+    text = " ".join(TEXTS["benchmarks.md"].split())
     for found, unit in ((shares, "accuracy hold"), (of_t, "from 0 to 4")):
         assert f"{unit} in {min(found):.3f} to {max(found):.3f}" in text
     assert f"no cell of {measured['cells']} is below 0.93" in text and not measured["below_floor"]

@@ -26,7 +26,7 @@ COMMANDS = [
     line
     for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
     for line in block.splitlines()
-    if "mine.py" not in line  # the first one on the page only shows the form
+    if "mine.py" not in line and "audit fitted" not in line  # these only show the form
 ]
 
 

@@ -33,6 +33,17 @@ def test_a_report_is_whole_small_and_says_nothing_of_the_machine(name, reports) 
     assert not re.search(r"Linux-\d", text)
 
 
+def test_the_report_that_the_front_page_links_is_up_to_date(reports) -> None:
+    def words(html: str) -> list[str]:
+        return re.sub(r"<style.*?</style>|<[^>]*>", " ", html, flags=re.DOTALL).split()
+
+    stored = (DOCS / "live-report.html").read_text(encoding="utf-8")
+    assert "](docs/live-report.html)" in (DOCS.parent / "README.md").read_text(encoding="utf-8")
+    assert words(stored) == words(reports["digits"]), (
+        "lethe report docs/gallery/digits --out docs/live-report.html writes it anew"
+    )
+
+
 def test_the_numbers_in_the_text_are_those_of_the_reports(reports) -> None:
     said = {
         "digits": ["names 75 (", "names 44 ("],
