@@ -88,7 +88,7 @@ def test_the_action_tells_the_outcome_and_writes_a_summary(
     assert (tmp_path / "output").read_text() == f"outcome={outcome}\n"
     assert rule.split("<=")[0] in (tmp_path / "summary").read_text()
     for name in ("audit", "config", "out", "install"):
-        assert f"${{{{ inputs.{name} }}}}" in action
+        assert re.search(rf"\$\{{\{{ inputs\.{name}( \|\| .*)? \}}\}}", action)
 
 
 def test_findings_become_the_metadata_of_a_model_card() -> None:
