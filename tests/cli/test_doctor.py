@@ -27,8 +27,7 @@ FINE = Surroundings(
     quota=None,
     memory=int(16 * GIB),
     memory_limit=None,
-    wide=True,
-    wide_processor=True,
+    narrowed=False,
     blas=(),
     gpu="",
     folder="lethe-runs",
@@ -47,7 +46,7 @@ def test_nothing_wrong() -> None:
     ("changed", "words"),
     [
         (
-            {"variables": {"OPENBLAS_CORETYPE": "HASWELL"}, "wide": False},
+            {"variables": {"OPENBLAS_CORETYPE": "HASWELL"}, "narrowed": True},
             "OPENBLAS_CORETYPE=HASWELL keeps BLAS from",
         ),
         ({"variables": {"MKL_NUM_THREADS": "5"}}, "MKL_NUM_THREADS=5 is more than the 4 cores"),
@@ -64,7 +63,7 @@ def test_each_trap_is_named(changed: dict[str, object], words: str) -> None:
 
 def test_a_kernel_is_no_trap_where_the_processor_has_no_wider_one() -> None:
     narrow = {"OPENBLAS_CORETYPE": "HASWELL"}
-    assert traps(replace(FINE, variables=narrow, wide=False, wide_processor=False)) == []
+    assert traps(replace(FINE, variables=narrow)) == []
 
 
 def test_limits_of_a_container(tmp_path: Path) -> None:
@@ -75,18 +74,6 @@ def test_limits_of_a_container(tmp_path: Path) -> None:
     (tmp_path / "cpu.max").write_text("max 100000\n")
     (tmp_path / "memory.max").write_text("max\n")
     assert cpu_quota(tmp_path) is None and memory_limit(tmp_path) is None
-
-
-def test_limits_of_an_older_container(tmp_path: Path) -> None:
-    for name in ("cpu", "memory"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("-1\n")
-    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("9223372036854771712\n")
-    assert cpu_quota(tmp_path) is None and memory_limit(tmp_path) is None
-    (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text("300000\n")
-    (tmp_path / "memory" / "memory.limit_in_bytes").write_text("1000\n")
-    assert cpu_quota(tmp_path) == 3 and memory_limit(tmp_path) == 1000
 
 
 def test_extras_name_what_is_missing() -> None:

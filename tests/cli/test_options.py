@@ -31,7 +31,7 @@ def test_every_option_is_told_once_and_is_none_where_it_is_not_given(kind: str) 
         for name in descriptions(_loaded(source))
     }
     assert set(options) - {"out", "config", "context", "as_json", "quiet"} <= known
-    assert {*audit.needs, *audit.commas, *audit.pairs} <= set(options)
+    assert {*audit.commas, *audit.pairs} <= set(options)
 
 
 SETTINGS = (

@@ -71,16 +71,16 @@ def test_a_dry_run_spends_nothing(
     assert asked(*words) == 0
     told = capsys.readouterr().out
     for word in (
-        "sensitivity: one person moves a count by at most 1",
-        "expected 95 % error of the noise: +- 6",
+        "Before noise, one person moves a count by at most 1.",
+        "Noise alone moves the answer by at most about 6, 19 times out of 20.",
+        "e^0.5 = 1.65 times as likely",
+        "size: at most 1 values",
         "It would cost epsilon 0.5 of the epsilon 1, delta 1e-05 left.",
         "Nothing was spent",
     ):
         assert word in told
     assert asked(*words, "--json") == 0
     assert json.loads(capsys.readouterr().out)["scale"] == 2.0
-    assert asked(*words, "--explain") == 0
-    assert "e^0.5 = 1.65 times as likely" in capsys.readouterr().out
     assert spent(budget) == 0
 
 

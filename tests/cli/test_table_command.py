@@ -140,13 +140,13 @@ def test_synthetic_rows_need_a_control(place: Path, capsys: pytest.CaptureFixtur
     assert audit(*asked, "--control", "control.csv", kind="synthetic") in (0, 3)
     assert "linkability" in capsys.readouterr().out
     assert audit(*asked, kind="synthetic") == 2
-    assert "needs --control FILE" in capsys.readouterr().err
+    assert "needs --control: rows" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("people.csv",), "needs --quasi COLUMNS"),
+        (("people.csv",), "needs --quasi: columns"),
         (("people.csv", "--quasi", "agee"), "Did you mean 'age'"),
         (("people.csv", "--quasi", "age", "--phi", "2"), "Unknown option: --phi"),
         (("people.csv", "--quasi", "age", "--attacks", "2"), "Unknown option: --attacks"),

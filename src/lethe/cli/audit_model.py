@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -116,19 +116,18 @@ def text(
         embeddings: folder that keeps the vectors of the texts for later runs; they are personal
             data as the texts are. [lethe-runs/encoded]
     """
+    usual: dict[str, Any] = {"predictions": True}
+    if fine_tune:
+        usual["models"] = options.get("models") or FEW
+        if options.get("epsilon") is None and options.get("local_epsilon") is None:
+            usual["mitigations"] = options.get("mitigations") or ["none"]
+    options |= usual
+    asked = options.get("asked")
+    if asked is not None:  # `lethe shadow` reads them from audit.toml
+        options["asked"] = replace(asked, options={**asked.options, **usual})
     own = {"text": text, "model": model, "fine_tune": fine_tune, "epochs": epochs}
     more = {"min_class_size": min_class_size, "embeddings": embeddings}
     return _trained("audit text", file, {**own, **more, **options})
-
-
-def usual_of_texts(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options that an audit of texts chooses where they are not given."""
-    usual: dict[str, Any] = {"predictions": True}
-    if options["fine_tune"]:
-        usual["models"] = FEW if options["models"] is None else options["models"]
-        if options["epsilon"] is None and options["local_epsilon"] is None:
-            usual["mitigations"] = options["mitigations"] or ["none"]
-    return usual
 
 
 def _trained(command: str, target: str, given: dict[str, Any]) -> Findings:

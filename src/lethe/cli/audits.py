@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from lethe.cli.tables import print_tables
 from lethe.errors import InputError
+from lethe.runs.settings import descriptions
 
 if TYPE_CHECKING:
     from lethe.evidence.findings import Findings
@@ -29,12 +30,10 @@ class Audit(NamedTuple):
         leave: arguments and fields that are no options.
         names: of options that are not those of their field.
         others: headings of options that mean something else here.
-        needs: options that must be given, with what they name.
         commas: options whose values may be separated by commas.
         pairs: options of the form KEY=VALUE, with what that is.
         lacks: what is missing where nothing is named.
         instead: an option that stands for the argument.
-        usual: "module:name" of a function that says which options are chosen where none are given.
     """
 
     does: str
@@ -45,15 +44,12 @@ class Audit(NamedTuple):
     leave: tuple[str, ...] = ()
     names: Mapping[str, str] = {}
     others: Mapping[str, str] = {}
-    needs: Mapping[str, str] = {}
     commas: tuple[str, ...] = ()
     pairs: Mapping[str, str] = {}
     lacks: str = "a file to audit"
     instead: str = ""
-    usual: str = ""
 
 
-KNOWN = "COLUMNS that an adversary may know"
 TRAINED = ("lethe.data.tables:load", "lethe.api.models:audit")
 NOT_ASKED = ("X", "y", "members", "groups", "ids", "identifiers", "public", "predictions")
 NOT_OF_SCORES = (
@@ -88,7 +84,6 @@ AUDITS = {
         ("lethe.cli.audit_model:fitted", "lethe.api.models:audit_scores"),
         about="files",
         leave=(*NOT_OF_SCORES, "signal"),
-        needs={"members": "COLUMN that says who was trained on"},
         lacks="a model and a table",
     ),
     "scores": Audit(
@@ -115,7 +110,6 @@ AUDITS = {
         ),
         ("lethe.cli.audit_model:text", "lethe.cli.audit_model:model", *TRAINED),
         leave=NOT_ASKED,
-        usual="lethe.cli.audit_model:usual_of_texts",
     ),
     "language-model": Audit(
         "A fine-tuned language model: what of its texts comes out?",
@@ -138,7 +132,6 @@ AUDITS = {
             "epochs": "Mitigations",
             "base": "Model",
         },
-        needs={"texts": "FILE, trained on and held out"},
         pairs={"also": "NAME=FOLDER, each name once"},
         lacks="the folder of a model, or --scores FILE with log-probabilities of its tokens",
         instead="scores",
@@ -171,7 +164,6 @@ AUDITS = {
         leave=("ruled_out",),
         names={"queries": "query", "hierarchies": "hierarchy"},
         others={"epsilon": "Mitigations", "delta": "Mitigations"},
-        needs={"quasi": KNOWN},
         commas=("quasi", "text", "group", "hierarchy"),
         pairs={"hierarchy": "COLUMN=FILE, such as age=age.csv"},
     ),
@@ -205,11 +197,6 @@ AUDITS = {
         ("lethe.api.rows:audit_synthetic",),
         leave=("columns", "neighbours", "tolerance"),
         names={"queries": "query"},
-        needs={
-            "quasi": KNOWN,
-            "original": "FILE to compare with",
-            "control": "FILE to compare with",
-        },
         commas=("quasi", "linked", "text"),
     ),
     "mechanism": Audit(
@@ -284,11 +271,12 @@ def audited(
     missing = f"audit {kind} needs {audit.lacks}"
     needs = "" if audit.instead and given[audit.instead] is not None else missing
     subject, options = merged(given, config, subject, needs)
-    options |= _loaded(audit.usual)(options) if audit.usual else {}
     values = {**options, **{key: split_names(options[key]) or None for key in audit.commas}}
-    for name, what in audit.needs.items():
-        if values[name] is None:
-            raise InputError(f"lethe audit {kind} needs --{name} {what}.")
+    for name in list(inspect.signature(function).parameters)[1:]:
+        required = inspect.signature(function).parameters[name].default is inspect.Parameter.empty
+        if required and values.get(name, "") is None:
+            what = descriptions(function)[name].rstrip(".")
+            raise InputError(f"lethe audit {kind} needs --{name}: {what}.")
     for name, form in audit.pairs.items():
         values[name] = _pairs(name, values[name] or (), form) or None
     fields = {option: name for name, option in audit.names.items()}

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 # `lethe budget show`, `verify`, `export`, `anchor`, `accept`: what a ledger holds, and if it is
 # the one that it was.
 
-_WIDTH = 30
-
 
 @contextlib.contextmanager
 def _opened(where: str, anchor: Path | None = None) -> Iterator[Ledger]:
@@ -151,20 +149,8 @@ def export(
     return 0
 
 
-def bar(spent: Charge, whole: Charge) -> str:
-    """How much of it is gone; never empty once something was spent, never full while some is left.
-
-    >>> from lethe.queries.charge import Charge
-    >>> bar(Charge("rho", 1), Charge("rho", 10**9)), bar(Charge("rho", 0), Charge("rho", 9))
-    ('#.............................', '..............................')
-    """
-    full = _WIDTH * spent.units // whole.units
-    full = max(full, 1) if spent.units else 0
-    return "#" * full + "." * (_WIDTH - full)
-
-
 def _print_status(status: Status) -> None:
-    """A bar, the analysts as a table, and plain words."""
+    """Print the share that is spent, a table of the analysts, and plain words."""
     from lethe.queries.charge import in_words
     from lethe.queries.ledger.words import budget_words
 
@@ -175,10 +161,7 @@ def _print_status(status: Status) -> None:
         own = "-" if share.limit is None else in_words(share.limit)
         cells = (share.analyst, own, in_words(share.spent), in_words(share.left))
         rows.append((*cells, f"{share.queries}{most}"))
-    before = (
-        f"{status.dataset}: {in_words(status.budget)} by {status.unit}",
-        f"[{bar(status.spent, status.budget)}] {part:.1%} spent",
-    )
+    before = [f"{status.dataset}: {in_words(status.budget)} by {status.unit}, {part:.1%} spent"]
     headings = ("analyst", "own budget", "spent", "can still spend", "queries")
     print_tables(before, *[(headings, rows)] * bool(rows), after=budget_words(status))
 

@@ -27,47 +27,25 @@ def demo(*, out: Path = Path("lethe-demo"), models: int = 16) -> int:
     """
     import shlex
     import sys
-    import time
 
     from lethe.cli import run
     from lethe.data.shipped import write_patients, write_vectors
 
     out.mkdir(parents=True, exist_ok=True)
-    began = time.monotonic()
     if not ((out / "vectors.npz").exists() and (out / "head.npz").exists()):
         write_vectors(out / "vectors.npz", out / "head.npz")
     if not (out / "patients.parquet").exists():
         write_patients(out / "patients.parquet")
     commands = list(_commands(out, models))
-    spent = sum(_SHARES.get(command[1], _LITTLE) for command in commands)
-    passed = 0.0
-    for at, command in enumerate(commands, start=1):
-        print(
-            f"\n[{at}/{len(commands)}{_left(began, passed, spent)}] $ lethe {shlex.join(command)}"
-        )
+    for number, command in enumerate(commands, start=1):
+        print(f"\n[{number}/{len(commands)}] $ lethe {shlex.join(command)}")
         sys.stdout.flush()
-        passed += _SHARES.get(command[1], _LITTLE)
         if _finished(command):
             print("finished before")
         elif code := run(command):
             return code
     print(f"\nOpen {out / 'report.html'}")
     return 0
-
-
-# Parts of the time that the steps took together, measured; all others take little.
-_SHARES = {"model": 0.40, "embeddings": 0.40, "records": 0.10}
-_LITTLE = 0.01
-
-
-def _left(began: float, passed: float, whole: float) -> str:
-    """The time left, from what the steps so far took; empty before the first."""
-    import time
-
-    if not passed:
-        return ""
-    seconds = (time.monotonic() - began) * (whole - passed) / passed
-    return f", about {seconds:.0f} s left"
 
 
 def _finished(command: list[str]) -> bool:

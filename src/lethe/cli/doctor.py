@@ -22,39 +22,21 @@ GIB = 2.0**30
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What was found.
+    """What was found."""
 
-    Attributes:
-        processor: its name.
-        cores: that this process may use.
-        quota: cores that a container grants, None without a limit.
-        memory: bytes of the machine.
-        memory_limit: bytes that a container grants, None without a limit.
-        wide: the processor has 512-bit vectors, and BLAS was not told to leave them.
-        wide_processor: the processor has them.
-        blas: name, version, kernels and threads of each library found, in words.
-        gpu: its name; empty if there is none, or no torch that could use it.
-        folder: where runs are written.
-        writable: whether they can be.
-        free: bytes left there.
-        browser: program that prints PDF; empty if there is none.
-        variables: of the environment that set threads and kernels.
-    """
-
-    processor: str
-    cores: int
-    quota: float | None
-    memory: int
-    memory_limit: int | None
-    wide: bool
-    wide_processor: bool
-    blas: tuple[str, ...]
-    gpu: str
-    folder: str
-    writable: bool
-    free: int
-    browser: str
-    variables: Mapping[str, str]
+    processor: str  # its name
+    cores: int  # that this process may use
+    quota: float | None  # cores that a container grants; None without a limit
+    memory: int  # bytes of the machine
+    memory_limit: int | None  # bytes that a container grants; None without a limit
+    narrowed: bool  # BLAS was told to leave the processor's 512-bit vectors unused
+    blas: tuple[str, ...]  # name, version, kernels and threads of each library
+    gpu: str  # its name; empty if there is none, or no torch that could use it
+    folder: str  # where runs are written
+    writable: bool  # whether they can be
+    free: int  # bytes left there
+    browser: str  # program that prints PDF; empty if there is none
+    variables: Mapping[str, str]  # of the environment, that set threads and kernels
 
 
 def look_around(folder: Path) -> Surroundings:
@@ -79,8 +61,7 @@ def look_around(folder: Path) -> Surroundings:
         cpu_quota(),
         os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         memory_limit(),
-        wide_vectors(),
-        has_wide_vectors(),
+        has_wide_vectors() and not wide_vectors(),
         _blas(),
         _gpu(),
         str(folder),
@@ -95,7 +76,7 @@ def traps(found: Surroundings) -> list[str]:
     """What is known to slow an audit down or to stop it, with the way out."""
     told = []
     kernels = found.variables.get("OPENBLAS_CORETYPE")
-    if kernels and found.wide_processor and not found.wide:
+    if kernels and found.narrowed:
         told.append(
             f"OPENBLAS_CORETYPE={kernels} keeps BLAS from this processor's 512-bit vectors: "
             "training takes about 1.5 times as long; unset it."
@@ -152,29 +133,16 @@ def extras(requires: list[str] | None = None) -> dict[str, dict[str, str | None]
 
 def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
     """Cores that a container grants; None without a limit."""
-    try:
-        text = (root / "cpu.max").read_text().split()
-    except OSError:
-        try:
-            quota = (root / "cpu" / "cpu.cfs_quota_us").read_text()
-            text = [quota, (root / "cpu" / "cpu.cfs_period_us").read_text()]
-        except OSError:
-            return None
-    if len(text) != 2 or text[0].strip() in ("max", "-1"):
-        return None
-    return int(text[0]) / int(text[1])
+    limit = root / "cpu.max"
+    quota, _, period = limit.read_text().partition(" ") if limit.is_file() else ("max", "", "")
+    return None if quota == "max" else int(quota) / int(period)
 
 
 def memory_limit(root: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Bytes that a container grants; None without a limit."""
-    for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        try:
-            text = (root / name).read_text().strip()
-        except OSError:
-            continue
-        # Version 1 has no word for "no limit" but a number near 2^63.
-        return int(text) if text.isdigit() and int(text) < 2**60 else None
-    return None
+    limit = root / "memory.max"
+    text = limit.read_text().strip() if limit.is_file() else "max"
+    return None if text == "max" else int(text)
 
 
 def _version(name: str) -> str | None:

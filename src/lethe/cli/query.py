@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,7 +32,7 @@ class Shown:
 
     Attributes:
         dry_run: say what it would cost and how far off it would be; spend nothing, read no row.
-        explain: the same in plain words, before the answer.
+        explain: say in plain words what the answer reveals and how far off it is, before it.
         as_json: print JSON.
     """
 
@@ -75,15 +74,15 @@ def query(
         privacy = Privacy(**{name: typed[name] for name in terms if name in typed})
         schema = find(path, typed.get("table")).schema
         plan = make_plan(parse(question), schema, privacy, (), limits)
-        words = explained(plan) if explain else []
-        if dry_run:
-            if as_json:
-                print(json.dumps({**plan.to_json(), "words": words, "spent": None}, indent=1))
-            else:
-                _print_plan(plan, words, typed.get("budget"), typed.get("dataset"))
-            return 0
+        words = explained(plan)
         if not as_json:
             print("\n".join([*words, ""]))
+        elif dry_run:
+            print(json.dumps({**plan.to_json(), "words": words, "spent": None}, indent=1))
+        if dry_run:
+            if not as_json:
+                _print_cost(plan, typed.get("budget"), typed.get("dataset"))
+            return 0
     reply = ask(path, question, **{"budget": None, **typed}, limits=limits)
     if reply.paid_from is None:
         print(f"lethe: {FREE}. Use this on made-up data only.", file=sys.stderr)
@@ -94,22 +93,12 @@ def query(
     return 0
 
 
-def _print_plan(plan: Plan, words: Sequence[str], budget: str | None, dataset: str | None) -> None:
-    """What a question would cost; the budget is looked at, not charged."""
-    if words:
-        print("\n".join(words))
-    else:
-        print(f"question: {plan.query}")
-        print(f"privacy: {plan.privacy}; {plan.guarantee.kind} of a {plan.guarantee.unit}")
-        print(f"mechanism: {plan.noise}")
-        print(f"sensitivity: {plan.sensitivity}")
-        size = plan.size
-        print(f"size: at most {size.cells:,} values, {size.megabytes:.2g} MB, {size.seconds:.2g} s")
-        for rows, half in plan.errors():
-            where = "" if rows is None else f" ({rows:,} rows in a group)"
-            print(f"expected 95 % error of the noise: +- {half:.4g}{where}")
-        for note in plan.notes:
-            print(f"note: {note}")
+def _print_cost(plan: Plan, budget: str | None, dataset: str | None) -> None:
+    """Print the size and cost of a question; the budget is read, not charged."""
+    size = plan.size
+    print(f"size: at most {size.cells:,} values, {size.megabytes:.2g} MB, {size.seconds:.2g} s")
+    for note in plan.notes:
+        print(f"note: {note}")
     if budget is not None:
         print(_would_cost(plan, budget, dataset))
     print("Nothing was spent and no row was read.")

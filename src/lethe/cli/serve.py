@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
+from lethe.runs.settings import PLAIN, check_type, read_toml
+
 if TYPE_CHECKING:
     from lethe.queries.ledger.ledger import Ledger
     from lethe.queries.service.query_service import DatasetConfig, QueryService
@@ -18,7 +20,6 @@ _TOP: dict[str, type] = {
     "models": dict,
 }
 _NEEDED = {"tables": ("file",), "models": ("callable", "kind", "features", "queries")}
-_WORDS = {str: "text", int: "a whole number", float: "a number", dict: "a table"}
 
 
 def serve(
@@ -108,7 +109,6 @@ def _read(config: Path) -> dict[str, Any]:
     from lethe.errors import InputError
     from lethe.queries.plan import Limits
     from lethe.queries.service.query_service import DatasetConfig, Served
-    from lethe.runs.settings import read_toml
 
     settings = read_toml(config)
     _check(str(config), settings, _TOP)
@@ -128,20 +128,17 @@ def _read(config: Path) -> dict[str, Any]:
 def _keys(source: str, *records: type) -> dict[str, type]:
     """Keys of a table: where its rows or its code are, and the plain fields of what it makes."""
     hints = [hint for record in records for hint in get_type_hints(record).items()]
-    kinds = {name: kind for name, hint in hints for kind in _WORDS if hint in (kind, kind | None)}
+    kinds = {name: kind for name, hint in hints for kind in PLAIN if hint in (kind, kind | None)}
     del kinds["name"]
     return {source: str, **kinds}
 
 
 def _check(where: str, given: dict[str, Any], kinds: dict[str, type]) -> None:
-    from lethe.errors import InputError, check_known_keys
+    from lethe.errors import check_known_keys
 
     check_known_keys(where, given, kinds)
     for key, value in given.items():
-        kind = kinds[key]
-        fits = isinstance(value, (int, float) if kind is float else kind)
-        if isinstance(value, bool) or not fits:
-            raise InputError(f"{where}: {key}={value!r} must be {_WORDS[kind]}.")
+        check_type(f"{where}: {key}", value, kinds[key])
 
 
 def _service(settings: dict[str, Any], folder: Path, stack: contextlib.ExitStack) -> QueryService:

@@ -182,22 +182,24 @@ def settings_of(kind: type[Settings], options: Mapping[str, Any]) -> Settings:
             value = tuple(value) if isinstance(value, list | tuple) else (value,)
             usual: Any = entry.default or ()
             for item in value if usual else ():
-                _check_type(entry.name, item, usual[0])
-        _check_type(entry.name, value, entry.default)
+                check_type(entry.name, item, type(usual[0]))
+        check_type(entry.name, value, type(entry.default))
         chosen[entry.name] = value
     return kind(**chosen)
 
 
-def _check_type(name: str, value: Any, default: Any) -> None:
-    """Refuse a value of another type than its default; a file can hold any type."""
-    rules: list[tuple[type, type | tuple[type, ...], str]] = [
-        (bool, bool, "true or false"),
-        (int, int, "a whole number"),
-        (float, (int, float), "a number"),
-        (str, str, "text"),
-    ]
-    for kind, allowed, words in rules:
-        if isinstance(default, kind):
-            if not isinstance(value, allowed) or isinstance(value, bool) is not (kind is bool):
-                raise InputError(f"{name}={value!r} must be {words}.")
-            return
+PLAIN = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    dict: "a table",
+}
+"""Types that a TOML file can hold, in words."""
+
+
+def check_type(name: str, value: Any, kind: type) -> None:
+    """Refuse a value of another type, where `kind` is one of `PLAIN`."""
+    fits = isinstance(value, (int, float) if kind is float else kind)
+    if kind in PLAIN and not (fits and isinstance(value, bool) is (kind is bool)):
+        raise InputError(f"{name}={value!r} must be {PLAIN[kind]}.")
