@@ -18,36 +18,22 @@ if TYPE_CHECKING:
 
 
 class Audit(NamedTuple):
-    """One kind of audit, as a command.
+    """One kind of audit, as a command; arguments without a default must be given."""
 
-    Attributes:
-        does: one line.
-        takes: what its argument is.
-        examples: three, for the top of its help.
-        sources: "module:name" of functions and dataclasses whose arguments and fields are its
-            options; the first one is called.
-        about: name of its argument.
-        leave: arguments and fields that are no options.
-        names: of options that are not those of their field.
-        others: headings of options that mean something else here.
-        commas: options whose values may be separated by commas.
-        pairs: options of the form KEY=VALUE, with what that is.
-        lacks: what is missing where nothing is named.
-        instead: an option that stands for the argument.
-    """
-
-    does: str
-    takes: str
-    examples: tuple[str, ...]
+    does: str  # one line
+    takes: str  # what its argument is
+    examples: tuple[str, ...]  # three, for the top of its help
+    # "module:name" of functions and dataclasses whose arguments and fields are its options; the
+    # first one is called.
     sources: tuple[str, ...]
-    about: str = "file"
-    leave: tuple[str, ...] = ()
-    names: Mapping[str, str] = {}
-    others: Mapping[str, str] = {}
-    commas: tuple[str, ...] = ()
-    pairs: Mapping[str, str] = {}
-    lacks: str = "a file to audit"
-    instead: str = ""
+    about: str = "file"  # name of its argument
+    leave: tuple[str, ...] = ()  # arguments and fields that are no options
+    names: Mapping[str, str] = {}  # of options that are not those of their field
+    others: Mapping[str, str] = {}  # headings of options that mean something else here
+    commas: tuple[str, ...] = ()  # options whose values may be separated by commas
+    pairs: Mapping[str, str] = {}  # options of the form KEY=VALUE, with what that is
+    lacks: str = "a file to audit"  # what is missing where nothing is named
+    instead: str = ""  # an option that stands for the argument
 
 
 TRAINED = ("lethe.data.tables:load", "lethe.api.models:audit")

@@ -10,19 +10,12 @@ from typing import NamedTuple
 
 
 class Command(NamedTuple):
-    """One command.
+    """One command."""
 
-    Attributes:
-        name: as it is typed.
-        where: "module:attribute" of its function or App; imported when it is called.
-        does: one line.
-        examples: of what is typed, for the top of its help.
-    """
-
-    name: str
-    where: str
-    does: str
-    examples: tuple[str, ...] = ()
+    name: str  # as it is typed
+    where: str  # "module:attribute" of its function or App; imported when it is called
+    does: str  # one line
+    examples: tuple[str, ...] = ()  # for the top of its help
 
 
 COMMANDS = {
@@ -87,16 +80,6 @@ HEAD = """Usage: lethe COMMAND [ARGUMENTS]
 Measure what a release tells about the people behind it, make it forget, prove how far.
 """
 
-RELEASES = """Four kinds of release; each audit writes findings.json and report.html:
-  lethe audit model digits             a trained model: who was in its training?
-                                       (`language-model`: what did a fine-tune memorise?)
-  lethe audit embeddings vectors.npz   vectors of people: who is linked again?
-  lethe audit table people.csv         rows: who stands out? (`records`: few facts about a
-                                       person; `synthetic`: rows made from others)
-  lethe query people.csv "count()"     answers to questions: with noise, within a budget
-                                       (`lethe audit mechanism` tests noise of your own)
-"""
-
 TAIL = """Anywhere:
   --help, -h             this page; after a command, that of the command
   --version              version of lethe
@@ -122,14 +105,19 @@ def installed_version() -> str:
 
 
 def front_page() -> str:
-    """What `lethe --help` shows: the releases, the commands by what they are for, exit codes."""
-    parts = [HEAD, RELEASES]
+    """What `lethe --help` shows: the audits, the commands by what they are for, exit codes."""
+    from lethe.cli.audits import AUDITS
+
+    sections = {
+        "Audit a release": [(f"audit {kind}", audit.does) for kind, audit in AUDITS.items()]
+    }
     for group, commands in COMMANDS.items():
-        lines = [
-            textwrap.fill(
-                one.does, 88, initial_indent=f"  {one.name:<21}  ", subsequent_indent=" " * 25
-            )
-            for one in commands
+        sections[group] = [(command.name, command.does) for command in commands]
+    parts = [HEAD]
+    for group, lines in sections.items():
+        rows = [
+            textwrap.fill(f"  {name:<21}  {does}", 88, subsequent_indent=" " * 25)
+            for name, does in lines
         ]
-        parts.append("\n".join([f"{group}:", *lines, ""]))
+        parts.append("\n".join([f"{group}:", *rows, ""]))
     return "\n".join([*parts, TAIL])

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any
 
 # Ctrl-C that is not lost: one that some library swallows is raised again at the next chunk.
@@ -83,12 +82,7 @@ class Progress:
             self._bar.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -101,14 +95,13 @@ class Progress:
             self._bar.update(
                 self._task, completed=done, total=total, description=f"training {what}"
             )
-        elif not self.quiet:
+        else:
             now = time.monotonic()
             self._first = self._first or (now, done)
             if what != self._what or done == total or now - self._last > _LOG_EVERY:
                 self._last = now
                 left = self._left(now, done, total)
-                said = f"training {what}: {done}/{total} trainings{left}"
-                print(said, file=sys.stderr, flush=True)
+                self.say(f"training {what}: {done}/{total} trainings{left}")
         self._what = what
 
     def _left(self, now: float, done: int, total: int) -> str:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from lethe.runs.settings import Run, criteria_in, read_toml
@@ -25,19 +25,12 @@ NO_RESULT = {".lock", "audit.toml", "manifest.json"}
 
 @dataclass(frozen=True)
 class Asked:
-    """How the audit that runs was asked for.
+    """How an audit was called."""
 
-    Attributes:
-        typed: the call or command, for the manifest.
-        options: plain values for audit.toml.
-        context: TOML file with what only people know.
-        show: told the findings and the folder of the run, which is still open.
-    """
-
-    typed: str
-    options: Mapping[str, Any]
-    context: Path | None = None
-    show: Callable[[Findings, Path], None] | None = None
+    typed: str  # the call or command, for the manifest
+    options: Mapping[str, Any]  # plain values for audit.toml
+    context: Path | None = None  # TOML file about purpose and people
+    show: Callable[[Findings, Path], None] | None = None  # prints findings while the run is open
 
 
 @contextmanager
@@ -106,28 +99,18 @@ def perform(
     asked = how.asked or Asked(f"lethe.{command}(...)", {"command": f"lethe.{command}", **rules})
     # A claim is a rule too, and is fixed before the run like any other.
     asked = replace(asked, options={**asked.options, **rules}) if claims else asked
-    with (
-        _place(run_folder(how.out, title, bound), how.save) as path,
-        running(path, bound, asked, how.quiet) as (run, progress),
-    ):
+    folder = run_folder(how.out, title, bound)
+    place: AbstractContextManager[Path | str] = nullcontext(folder)
+    place = place if how.save else TemporaryDirectory(prefix="lethe-")
+    with place as path, running(Path(path), bound, asked, how.quiet) as (run, progress):
         for note in notes:
             progress.say(note)
         findings = documents(audit(run, progress), run, asked.context, kept=how.save)
         if asked.show is not None:
-            asked.show(findings, path)
+            asked.show(findings, run.path)
         elif how.save:
-            progress.say(f"report: {path / 'report.html'}")
+            progress.say(f"report: {run.path / 'report.html'}")
         return findings
-
-
-@contextmanager
-def _place(folder: Path, save: bool) -> Iterator[Path]:
-    """The folder of the run, or one that is gone afterwards."""
-    if save:
-        yield folder
-        return
-    with tempfile.TemporaryDirectory(prefix="lethe-") as place:
-        yield Path(place) / "run"
 
 
 def documents(

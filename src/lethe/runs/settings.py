@@ -128,10 +128,6 @@ def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
 _wrapped = partial(wrap, width=92, break_on_hyphens=False, break_long_words=False)
 
 
-_OF_DATA = ("groups", "members", "labels", "ids")
-"""Arguments of functions that take records, beside the settings."""
-
-
 def keywords_of(
     kind: type[Settings], keywords: dict[str, Any], **more: Any
 ) -> tuple[Run, Settings]:
@@ -156,9 +152,9 @@ def keywords_of(
             value = keywords[key]
             # What is no plain value may be data, whose cells no message holds.
             shown = repr(value)[:40] if isinstance(value, str | int | float) else "..."
+            hint = did_you_mean(key, [*known, "groups", "members", "labels", "ids"])
             raise InputError(
-                f"{key}={shown} is no setting of this audit."
-                f"{did_you_mean(key, [*known, *_OF_DATA])} Settings: {', '.join(known)}."
+                f"{key}={shown} is no setting of this audit.{hint} Settings: {', '.join(known)}."
             )
     return Run(**run), settings_of(kind, {**keywords, **more})
 
