@@ -1,4 +1,4 @@
-"""Lethe: measure what a release tells about the people behind it, make it forget, prove how far.
+"""Lethe: measure what a release reveals about the people behind it, protect them, prove how far.
 
 The public names are loaded when they are first used, so that `import lethe` stays light.
 """

@@ -21,7 +21,7 @@ for _kind, _audit in AUDITS.items():
 
 app = App(
     name="lethe",
-    help="Measure what a release tells about the people behind it, make it forget, prove how far.",
+    help="Measure what a release reveals about the people behind it, protect them, and prove how far.",
     version_flags=["--version"],
     default_parameter=Parameter(negative=()),  # a flag is given or not; a list is not emptied
     suppress_keyboard_interrupt=False,  # `run` stops the workers first

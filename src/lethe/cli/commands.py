@@ -1,4 +1,4 @@
-"""The list of commands, and the page of `lethe --help`, which is made from it without any import.
+"""The list of commands, and the page of `lethe --help`, which is written without a parser.
 
 A new command is one line in `COMMANDS`: its name, where it lives, and what it does.
 """
@@ -20,13 +20,13 @@ class Command(NamedTuple):
 
 COMMANDS = {
     "Measure": [
-        Command("demo", "lethe.cli.demo:demo", "All four releases on data that ship along."),
+        Command("demo", "lethe.cli.demo:demo", "Audit four releases, on data that ship with Lethe."),
         Command("audit", "lethe.cli.app:audit", "Measure a release; `lethe audit --help`."),
         Command("split", "lethe.cli.split:split", "Hold records out at random, before training."),
         Command(
             "plan",
             "lethe.cli.plan:plan",
-            "Say what an audit would take and tell.",
+            "Estimate the time and the intervals of an audit.",
             (
                 "lethe plan digits",
                 "lethe plan people.csv --label income --recipe mine.py:make --pilot 8",
@@ -38,7 +38,7 @@ COMMANDS = {
     "Defend and prove": [
         Command("canaries", "lethe.cli.canaries:canaries", "Bound epsilon with one training."),
         Command("schema", "lethe.cli.register:schema", "Draft what a table's columns are."),
-        Command("register", "lethe.cli.register:register", "Settle it, so that one may ask."),
+        Command("register", "lethe.cli.register:register", "Fix the schema, so that questions can be asked."),
         Command("budget", "lethe.cli.budget:budget", "The ledger that answers are paid from."),
         Command(
             "query",
@@ -66,9 +66,9 @@ COMMANDS = {
                 "lethe check run --rules privacy.toml --json",
             ),
         ),
-        Command("diff", "lethe.cli.diff:diff", "What moved between two runs beyond its interval."),
+        Command("diff", "lethe.cli.diff:diff", "Show what moved between two runs beyond its interval."),
         Command("view", "lethe.cli.report:view", "One page over many runs: trends, what changed."),
-        Command("forgotten", "lethe.cli.forgotten:forgotten", "Answer those who asked to go."),
+        Command("forgotten", "lethe.cli.forgotten:forgotten", "Answer people who asked to be forgotten."),
     ],
     "House-keeping": [
         Command("doctor", "lethe.cli.doctor:doctor", "Versions, threads, GPU, missing extras."),
@@ -77,7 +77,7 @@ COMMANDS = {
 
 HEAD = """Usage: lethe COMMAND [ARGUMENTS]
 
-Measure what a release tells about the people behind it, make it forget, prove how far.
+Measure what a release reveals about the people behind it, protect them, and prove how far.
 """
 
 TAIL = """Anywhere:
