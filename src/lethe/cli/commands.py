@@ -77,7 +77,7 @@ COMMANDS = {
 
 HEAD = """Usage: lethe COMMAND [ARGUMENTS]
 
-Measure what a release reveals about the people behind it, protect them, and prove how far.
+Measure what a release reveals about the people behind it, protect them, prove how far.
 """
 
 TAIL = """Anywhere:
