@@ -23,7 +23,7 @@ LISTED = [one for group in COMMANDS.values() for one in group]
 @pytest.mark.parametrize("one", LISTED, ids=lambda one: one.name)
 def test_every_command_of_the_page_is_there(one: object) -> None:
     module, attribute = one.where.split(":")
-    assert callable(getattr(importlib.import_module(module), attribute))
+    assert callable(getattr(importlib.import_module(f"lethe.cli.{module}"), attribute))
     assert f"\n  {one.name} " in front_page()
 
 

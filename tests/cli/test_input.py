@@ -71,24 +71,21 @@ def test_wrong_arguments(capsys, tmp_path, monkeypatch, arguments, words):
         assert word in message
 
 
-def test_unknown_key_in_toml(capsys, tmp_path):
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("modells = 8\n", ["audit.toml", "Did you mean 'models'?"]),
+        ("models = 8\nseed = = 1\n", ["line 2"]),
+        ('models = "eight"\n', ["models='eight' must be a whole number"]),
+        ("rule = 3\n", ["rule=3 must be a list of rules"]),
+        ('rule = ["auc<=0.6"]\ngate = ["auc<=0.6"]\n', ["gate is another word for rule"]),
+    ],
+)
+def test_mistakes_in_a_file_of_options(capsys, tmp_path, text, words):
     config = tmp_path / "audit.toml"
-    config.write_text("modells = 8\n")
+    config.write_text(text)
     message = refused(capsys, tmp_path, "audit", "model", "digits", "--config", config)
-    assert "audit.toml" in message and "Did you mean 'models'?" in message
-
-
-def test_broken_toml_names_the_line(capsys, tmp_path):
-    config = tmp_path / "audit.toml"
-    config.write_text("models = 8\nseed = = 1\n")
-    assert "line 2" in refused(capsys, tmp_path, "audit", "model", "digits", "--config", config)
-
-
-def test_wrong_type_in_toml(capsys, tmp_path):
-    config = tmp_path / "audit.toml"
-    config.write_text('models = "eight"\n')
-    message = refused(capsys, tmp_path, "audit", "model", "digits", "--config", config)
-    assert "models='eight' must be a whole number" in message
+    assert all(word in message for word in words), message
 
 
 def write_csv(path, header, rows):

@@ -7,9 +7,11 @@ import tomllib
 from pathlib import Path
 
 import jsonschema
+import numpy as np
 import pytest
 from small_runs import leaky_scores, scores_run
 
+import lethe
 from lethe.assess.judged import Criterion
 from lethe.cli import run
 from lethe.errors import InputError
@@ -130,3 +132,19 @@ def test_every_spelling_of_a_rule_works_for_audit_and_check(
         capsys.readouterr()
         assert run(["check", folder, "--rules", str(file)]) == 0
         assert capsys.readouterr().out.startswith(f"pass: {name}auc <= 0.99 on ")
+
+
+@pytest.mark.parametrize("words", [["--gate", "auc<=0.99"], ["--gate=auc<=0.99"]])
+def test_gate_is_another_word_for_rule(asked: list[str], tmp_path: Path, words: list[str]) -> None:
+    assert run([*asked, *words, "--attack", "loss-threshold"]) == 0
+    assert [ruling["rule"] for ruling in rulings(tmp_path)] == ["auc <= 0.99"]
+    assert "rule = [" in (tmp_path / "run" / "audit.toml").read_text()
+
+
+def test_gate_in_python_but_not_beside_rule() -> None:
+    inside = np.random.default_rng(0).random((8, 200)) < 0.5
+    how = {"attack": "loss-threshold", "save": False, "quiet": True, "gate": "auc<=0.9"}
+    findings = lethe.audit_scores(inside * 1.0, inside, **how)
+    assert findings.rules[0]["rule"] == "auc <= 0.9"
+    with pytest.raises(InputError, match="another word for rule"):
+        lethe.audit_scores(inside * 1.0, inside, rule="auc<=0.9", **how)

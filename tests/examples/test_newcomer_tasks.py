@@ -366,6 +366,8 @@ def test_a_skops_file_is_audited_and_a_pickle_never_opened(tmp_path, monkeypatch
     audit = ["audit", "fitted", "people.csv", "--members", "member", "--quiet"]
     assert command([*audit[:2], "model.skops", *audit[2:], "--rule", "auc<=0.9"]) == 3
     assert "rows in KNeighborsClassifier._fit_X" in capsys.readouterr().out
+    assert command([*audit[:2], "model.skops", *audit[2:4], "a"]) == 2
+    assert "members='a' has 200 different values, it must have two" in capsys.readouterr().err
     (tmp_path / "model.pkl").write_bytes(b"cos\nsystem\n(S'touch harm'\ntR.")
     assert command([*audit[:2], "model.pkl", *audit[2:]]) == 2
     assert "skops.io.dump(model" in capsys.readouterr().err

@@ -21,7 +21,7 @@ for _kind, _audit in AUDITS.items():
 
 app = App(
     name="lethe",
-    help="Measure what a release reveals about the people behind it, protect them, and prove how far.",
+    help="Measure what a release reveals about the people behind it, protect them, prove how far.",
     version_flags=["--version"],
     default_parameter=Parameter(negative=()),  # a flag is given or not; a list is not emptied
     suppress_keyboard_interrupt=False,  # `run` stops the workers first
@@ -33,4 +33,4 @@ app.register_install_completion_command()
 for _group in COMMANDS.values():
     for _command in _group:
         _top = {"usage": usage(_command.name, _command.examples)} if _command.examples else {}
-        app.command(_command.where, name=_command.name, **_top)
+        app.command(f"lethe.cli.{_command.where}", name=_command.name, **_top)

@@ -60,7 +60,7 @@ def fitted(
     """
     from lethe.api.models import audit
     from lethe.cli.subject import frame_of
-    from lethe.data.columns import check_column, read_columns
+    from lethe.data.columns import as_text, check_column, read_columns
     from lethe.training.fitted import load_fitted
 
     if len(files) != 2:
@@ -73,6 +73,11 @@ def fitted(
     for option, column in named.items():
         if column is not None:
             check_column(option.split()[0], column, table, files[1])
+    if (kinds := len(np.unique(as_text(table[members])))) > 2:
+        raise InputError(
+            f"members={members!r} has {kinds} different values, it must have two: 1 for records "
+            "that the model was trained on, 0 for others."
+        )
     inputs = {name: cells for name, cells in table.items() if name not in named.values()}
     rows = table[text] if text is not None else frame_of(inputs)
     first = getattr(model, "steps", [("", model)])[0][1]

@@ -13,19 +13,19 @@ class Command(NamedTuple):
     """One command."""
 
     name: str  # as it is typed
-    where: str  # "module:attribute" of its function or App; imported when it is called
+    where: str  # "module:attribute" in `lethe.cli`; imported when it is called
     does: str  # one line
     examples: tuple[str, ...] = ()  # for the top of its help
 
 
 COMMANDS = {
     "Measure": [
-        Command("demo", "lethe.cli.demo:demo", "Audit four releases, on data that ship with Lethe."),
-        Command("audit", "lethe.cli.app:audit", "Measure a release; `lethe audit --help`."),
-        Command("split", "lethe.cli.split:split", "Hold records out at random, before training."),
+        Command("demo", "demo:demo", "Audit four releases, on data that ship with Lethe."),
+        Command("audit", "app:audit", "Measure a release; `lethe audit --help`."),
+        Command("split", "split:split", "Hold records out at random, before training."),
         Command(
             "plan",
-            "lethe.cli.plan:plan",
+            "plan:plan",
             "Estimate the time and the intervals of an audit.",
             (
                 "lethe plan digits",
@@ -33,16 +33,20 @@ COMMANDS = {
                 "lethe plan digits --precision 'tpr@0.01 within 20%'",
             ),
         ),
-        Command("shadow", "lethe.cli.shadow:shadow", "Train one chunk of models elsewhere."),
+        Command("shadow", "shadow:shadow", "Train one chunk of models elsewhere."),
     ],
     "Defend and prove": [
-        Command("canaries", "lethe.cli.canaries:canaries", "Bound epsilon with one training."),
-        Command("schema", "lethe.cli.register:schema", "Draft what a table's columns are."),
-        Command("register", "lethe.cli.register:register", "Fix the schema, so that questions can be asked."),
-        Command("budget", "lethe.cli.budget:budget", "The ledger that answers are paid from."),
+        Command("canaries", "canaries:canaries", "Bound epsilon with one training."),
+        Command("schema", "register:schema", "Draft what a table's columns are."),
+        Command(
+            "register",
+            "register:register",
+            "Fix the schema, so that questions can be asked.",
+        ),
+        Command("budget", "budget:budget", "The ledger that answers are paid from."),
         Command(
             "query",
-            "lethe.cli.query:query",
+            "query:query",
             "Ask a table, with noise, within a budget.",
             (
                 "lethe query people.parquet 'count()' --epsilon 0.5 --budget b.db",
@@ -50,15 +54,15 @@ COMMANDS = {
                 "lethe query people.parquet 'count() where age >= 65' --epsilon 1 --budget b.db",
             ),
         ),
-        Command("serve", "lethe.cli.serve:serve", "Answer over HTTP, within budgets."),
-        Command("token", "lethe.cli.serve:token", "Let a person ask over HTTP."),
+        Command("serve", "serve:serve", "Answer over HTTP, within budgets."),
+        Command("token", "serve:token", "Let a person ask over HTTP."),
     ],
     "Decide": [
-        Command("report", "lethe.cli.report:report", "Render runs: HTML, PDF, Markdown."),
-        Command("context", "lethe.cli.report:context", "Write the form that people fill in."),
+        Command("report", "report:report", "Render runs: HTML, PDF, Markdown."),
+        Command("context", "report:context", "Write the form that people fill in."),
         Command(
             "check",
-            "lethe.cli.check:check",
+            "check:check",
             "Judge finished runs by rules; the gate of a CI.",
             (
                 "lethe check lethe-runs/digits-1a2b3c4d",
@@ -66,12 +70,12 @@ COMMANDS = {
                 "lethe check run --rules privacy.toml --json",
             ),
         ),
-        Command("diff", "lethe.cli.diff:diff", "Show what moved between two runs beyond its interval."),
-        Command("view", "lethe.cli.report:view", "One page over many runs: trends, what changed."),
-        Command("forgotten", "lethe.cli.forgotten:forgotten", "Answer people who asked to be forgotten."),
+        Command("diff", "diff:diff", "Show what moved between two runs beyond its interval."),
+        Command("view", "report:view", "One page over many runs: trends, what changed."),
+        Command("forgotten", "forgotten:forgotten", "Answer people who asked to be forgotten."),
     ],
     "House-keeping": [
-        Command("doctor", "lethe.cli.doctor:doctor", "Versions, threads, GPU, missing extras."),
+        Command("doctor", "doctor:doctor", "Versions, threads, GPU, missing extras."),
     ],
 }
 

@@ -49,7 +49,8 @@ def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
     """
     from lethe.assess.judged import Criterion, read_criteria
 
-    criteria, listed = [], []
+    criteria: list[Criterion] = []
+    listed: list[str] = []
     for key in ("rules", "rule"):
         rules = table.get(key) or ()
         if isinstance(rules, Mapping):
