@@ -47,11 +47,11 @@ def _leave(code: int) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line; returns 0, 1, 2, 3, 4 or 130 (see `lethe --help`)."""
-    given = [word for word in arguments if word != "--debug"]
-    if not given or given[0] in ("--help", "-h", "--version"):
+    words = [word for word in arguments if word != "--debug"]
+    if not words or words[0] in ("--help", "-h", "--version"):
         from lethe.cli.commands import front_page, installed_version
 
-        print(front_page() if given[:1] != ["--version"] else f"{installed_version()}\n", end="")
+        print(front_page() if words[:1] != ["--version"] else f"{installed_version()}\n", end="")
         return 0
     from cyclopts.exceptions import CycloptsError
 
@@ -60,13 +60,13 @@ def run(arguments: Sequence[str]) -> int:
     from lethe.runs.progress import watched
 
     outer = TYPED.set(list(arguments))
-    for index, word in enumerate(given):
+    for index, word in enumerate(words):
         option, equals, value = word.partition("=")
         if option.startswith("--") and option[2:] in SYNONYMS:
-            given[index] = f"--{SYNONYMS[option[2:]]}{equals}{value}"
+            words[index] = f"--{SYNONYMS[option[2:]]}{equals}{value}"
     try:
         with watched():
-            code = app(given, exit_on_error=False, print_error=False, result_action="return_value")
+            code = app(words, exit_on_error=False, print_error=False, result_action="return_value")
         return int(code or 0)
     except CycloptsError as error:
         _tell(_told(error), error, arguments)

@@ -130,12 +130,12 @@ def text(
     asked = options.get("asked")
     if asked is not None:  # `lethe shadow` reads them from audit.toml
         options["asked"] = replace(asked, options={**asked.options, **usual})
-    own = {"text": text, "model": model, "fine_tune": fine_tune, "epochs": epochs}
-    more = {"min_class_size": min_class_size, "embeddings": embeddings}
-    return _trained("audit text", file, {**own, **more, **options})
+    training = {"text": text, "model": model, "fine_tune": fine_tune, "epochs": epochs}
+    encoding = {"min_class_size": min_class_size, "embeddings": embeddings}
+    return _trained("audit text", file, {**training, **encoding, **options})
 
 
-def _trained(command: str, target: str, given: dict[str, Any]) -> Findings:
+def _trained(command: str, target: str, values: dict[str, Any]) -> Findings:
     from lethe.api.models import audit
     from lethe.cli.subject import load_subject
     from lethe.runs.progress import Progress
@@ -143,7 +143,7 @@ def _trained(command: str, target: str, given: dict[str, Any]) -> Findings:
     from lethe.training.engines.processes import preloading
     from lethe.training.environment import default_workers
 
-    options = defaultdict(lambda: None, {**given, "command": command})
+    options = defaultdict(lambda: None, {**values, "command": command})
     settings, workers = settings_of(AuditSettings, options), options["workers"]
     check_engine(options["engine"], options["engine_option"] or ())
     imported: AbstractContextManager[None] = nullcontext()
@@ -154,7 +154,7 @@ def _trained(command: str, target: str, given: dict[str, Any]) -> Findings:
         imported = preloading(modules, workers or default_workers())
     kept = ("workers", "memory", "engine", "engine_option", "out", "quiet", "asked")
     names = (*kept, *(entry.name for entry in fields(AuditSettings)))
-    keywords = {name: given[name] for name in names if given.get(name) is not None}
+    keywords = {name: values[name] for name in names if values.get(name) is not None}
     with imported:
         with Progress(bool(options["quiet"])) as progress:
             data, recipe = load_subject(target, options, settings, progress.say)

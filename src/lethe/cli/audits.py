@@ -223,18 +223,18 @@ def command_of(kind: str) -> Callable[..., int]:
         *sources, RunOptions, names=audit.names, leave=audit.leave, others=audit.others
     )
 
-    def command(*subjects: str, given: Any = None) -> int:
+    def command(*subjects: str, flags: Any = None) -> int:
         subject = subjects if audit.about == "files" else next(iter(subjects), None)
-        return audited(kind, sources[0], subject, asdict(given or options()))
+        return audited(kind, sources[0], subject, asdict(flags or options()))
 
-    several, given = inspect.signature(command).parameters.values()
+    several, flags = inspect.signature(command).parameters.values()
     about: Any = several.replace(name=audit.about)
     hint: Any = str
     if audit.about != "files":
         about, hint = inspect.Parameter(about.name, about.POSITIONAL_ONLY, default=None), str | None
     hint = Annotated[hint, Parameter(help=audit.takes)]
-    command.__annotations__ = {about.name: hint, "given": options, "return": int}
-    signature = inspect.Signature([about, given.replace(default=options())])
+    command.__annotations__ = {about.name: hint, "flags": options, "return": int}
+    signature = inspect.Signature([about, flags.replace(default=options())])
     command.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
     return command
 
@@ -245,7 +245,7 @@ def _loaded(where: str) -> Any:
 
 
 def audited(
-    kind: str, function: Callable[..., Findings], subject: Any, given: dict[str, Any]
+    kind: str, function: Callable[..., Findings], subject: Any, flags: dict[str, Any]
 ) -> int:
     """Call an audit with what was typed, print its result; the exit code."""
     from lethe.cli.options import command_line, merged
@@ -253,10 +253,10 @@ def audited(
     from lethe.runs.run import Asked, code_of
 
     audit = AUDITS[kind]
-    config, context, as_json, quiet = map(given.pop, ("config", "context", "as_json", "quiet"))
+    config, context, as_json, quiet = map(flags.pop, ("config", "context", "as_json", "quiet"))
     missing = f"audit {kind} needs {audit.lacks}"
-    needs = "" if audit.instead and given[audit.instead] is not None else missing
-    subject, options = merged(given, config, subject, needs)
+    needs = "" if audit.instead and flags[audit.instead] is not None else missing
+    subject, options = merged(flags, config, subject, needs)
     values = {**options, **{key: split_names(options[key]) or None for key in audit.commas}}
     for name in list(inspect.signature(function).parameters)[1:]:
         required = inspect.signature(function).parameters[name].default is inspect.Parameter.empty
@@ -283,13 +283,13 @@ def audited(
     return code_of(function(subject, **arguments, quiet=bool(quiet), asked=asked))
 
 
-def split_names(given: Sequence[str] | str | None) -> tuple[str, ...]:
+def split_names(names: Sequence[str] | str | None) -> tuple[str, ...]:
     """Names that are separated by commas, by blanks, or given one by one.
 
     >>> split_names(["age,sex", "zip"])
     ('age', 'sex', 'zip')
     """
-    listed = [given] if isinstance(given, str) else list(given or ())
+    listed = [names] if isinstance(names, str) else list(names or ())
     return tuple(name.strip() for text in listed for name in text.split(",") if name.strip())
 
 
@@ -316,11 +316,11 @@ def _print_pairs(folder: Path) -> None:
     if "attacker" not in columns:
         print_tables(["Nobody was named."])
         return
-    decides = [at for at, one in enumerate(columns["decides"]) if str(one) in ("True", "1")]
+    decides = [row for row, cell in enumerate(columns["decides"]) if str(cell) in ("True", "1")]
     names = ("person", "record", "attacker")
     rows = [
-        [*(str(columns[name][at]) for name in names), f"{float(columns['score'][at]):.3g}"]
-        for at in decides[:_PAIRS]
+        [*(str(columns[name][row]) for name in names), f"{float(columns['score'][row]):.3g}"]
+        for row in decides[:_PAIRS]
     ]
     more = [f"and {len(decides) - _PAIRS} more in {kept}"] * (len(decides) > _PAIRS)
     title = "who was named as whom (personal data)"

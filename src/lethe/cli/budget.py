@@ -44,11 +44,11 @@ def show(where: LedgerPlace, /, *, dataset: str | None = None, as_json: AsJson =
 
     with _opened(where) as ledger:
         names = [dataset] if dataset else ledger.datasets()
-        found = [ledger.status(name) for name in names]
+        statuses = [ledger.status(name) for name in names]
     if as_json:
-        print(json.dumps([status.to_json() for status in found], indent=1))
+        print(json.dumps([status.to_json() for status in statuses], indent=1))
     else:
-        for status in found:
+        for status in statuses:
             _print_status(status)
     return 0
 
@@ -70,13 +70,13 @@ def verify(
         anchor: File that `lethe budget anchor --to` made.
     """
     with _opened(where, anchor) as ledger:
-        found = ledger.verify(tuple(head or ()))
-    for problem in found.problems:
+        verification = ledger.verify(tuple(head or ()))
+    for problem in verification.problems:
         print(f"WRONG: {problem}")
-    for note in (*found.accepted, *found.notes):
+    for note in (*verification.accepted, *verification.notes):
         print(f"note: {note}")
-    count = f"{found.entries} entr{'y' if found.entries == 1 else 'ies'}"
-    if not found.ok:
+    count = f"{verification.entries} entr{'y' if verification.entries == 1 else 'ies'}"
+    if not verification.ok:
         print(f"{count} read: this ledger cannot be trusted; stop answering and find out why.")
         return 1
     compared = head or anchor
@@ -118,8 +118,8 @@ def accept(where: LedgerPlace, /, *, reason: str, anchor: Path | None = None) ->
         anchor: File of `lethe budget anchor --to` that it disagrees with; it is written anew.
     """
     with _opened(where, anchor) as ledger:
-        found = ledger.accept(reason)
-    print(f"Accepted, and written into every data set: {found}.")
+        fault = ledger.accept(reason)
+    print(f"Accepted, and written into every data set: {fault}.")
     return 0
 
 
@@ -158,8 +158,8 @@ def _print_status(status: Status) -> None:
     rows = []
     for share in status.shares:
         most = "" if share.most_queries is None else f" of {share.most_queries}"
-        own = "-" if share.limit is None else in_words(share.limit)
-        cells = (share.analyst, own, in_words(share.spent), in_words(share.left))
+        limit = "-" if share.limit is None else in_words(share.limit)
+        cells = (share.analyst, limit, in_words(share.spent), in_words(share.left))
         rows.append((*cells, f"{share.queries}{most}"))
     before = [f"{status.dataset}: {in_words(status.budget)} by {status.unit}, {part:.1%} spent"]
     headings = ("analyst", "own budget", "spent", "can still spend", "queries")
@@ -201,8 +201,8 @@ def report(
     from lethe.runs.run import Asked, code_of, documents, run_folder, running
     from lethe.training.fingerprint import digest
 
-    given = {"dataset": dataset, "rule": rule, "head": head, "anchor": anchor, "out": out}
-    _, options = merged(given, config)
+    flags = {"dataset": dataset, "rule": rule, "head": head, "anchor": anchor, "out": out}
+    _, options = merged(flags, config)
     with _opened(where, options.get("anchor") and Path(options["anchor"])) as ledger:
         name = options["dataset"] or ledger.only_dataset()
         findings = findings_on(ledger, name, options["rule"] or (), options["head"] or ())
@@ -269,25 +269,25 @@ def create(
     if data is None and dataset is None:
         raise InputError("lethe budget create needs --data FILE, or --dataset NAME.")
     whole = _rule_of(epsilon, delta, rho, mu2)
-    own = [_limit_of(text, whole) for text in analyst or ()]
-    if len(dict(own)) < len(own):
+    limits = [_limit_of(text, whole) for text in analyst or ()]
+    if len(dict(limits)) < len(limits):
         raise InputError("--analyst names an analyst twice; give each one budget.")
     if (unit == "user" and data is not None) is not (person is not None):
         raise InputError(
             "--unit user --data FILE needs --person COLUMN and --rows N: whose records they are, "
             "and how many of each count; without --unit user there is no --person."
         )
-    found = None if data is None else _registered(data, schema, prepared, table)
+    registration = None if data is None else _registered(data, schema, prepared, table)
     name = dataset or str(data and data.name)
     with _opened(where) as ledger:
         ledger.create(
             name,
             whole,
-            fingerprint="" if found is None else found.fingerprint(),
-            schema="" if found is None else found.terms(person, rows),
+            fingerprint="" if registration is None else registration.fingerprint(),
+            schema="" if registration is None else registration.terms(person, rows),
             relation=relation,
             unit=unit,
-            analysts=dict(own) or None,
+            analysts=dict(limits) or None,
             queries=queries,
         )
     print(f"{name}: {in_words(whole)} in all, {relation}, by {unit}.")
@@ -361,8 +361,8 @@ def _rule_of(
     from lethe.errors import InputError
     from lethe.queries.charge import budget_of
 
-    given = {"epsilon": epsilon, "rho": rho, "mu2": mu2}
-    named = [(rule, amount) for rule, amount in given.items() if amount is not None]
+    amounts = {"epsilon": epsilon, "rho": rho, "mu2": mu2}
+    named = [(rule, amount) for rule, amount in amounts.items() if amount is not None]
     if len(named) != 1:
         raise InputError("a budget is in one currency: give one of --epsilon, --rho and --mu2.")
     rule, amount = named[0]
@@ -400,13 +400,13 @@ def _registered(
     known = data.suffix == SUFFIX or keeper_of(data, table).exists()
     if not known or schema is not None or prepared is not None:
         return registered(File(data, table), schema, prepared)
-    found = find(data, table)
-    if not found.is_unchanged():
+    registration = find(data, table)
+    if not registration.is_unchanged():
         raise InputError(
             f"{data} has changed since it was registered. `lethe budget forget-data {data}`, look "
             "its schema over, and try again."
         )
-    return found
+    return registration
 
 
 for _command in (show, verify, export, anchor, accept, report):

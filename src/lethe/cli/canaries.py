@@ -54,8 +54,8 @@ def plant(
     """
     from lethe.membership.one_run import plan_canaries
 
-    given = asdict(data or DataOptions())
-    records = load(target, **{k: v for k, v in given.items() if v is not None}, seed=seed)
+    flags = asdict(data or DataOptions())
+    records = load(target, **{k: v for k, v in flags.items() if v is not None}, seed=seed)
     _check_unplanned(out / PLAN)
     plan = plan_canaries(records.features, records.labels, count, kind, seed)
     plan.save(out / PLAN)
@@ -114,10 +114,10 @@ def text(
 
     columns = read_columns(file)
     check_column("text", text, columns, file)
-    listed = [str(one) for one in columns[text].tolist()]
+    listed = [str(entry) for entry in columns[text].tolist()]
     if member is not None or "member" in columns:
         known = texts_of(columns, text, member)
-        listed = [one for one, inside in zip(listed, known.member, strict=True) if inside]
+        listed = [entry for entry, inside in zip(listed, known.member, strict=True) if inside]
     _check_unplanned(out / ANSWER)
     plan = planted.plan_text_canaries(
         listed,
@@ -182,7 +182,7 @@ def audit(
     from lethe.membership.one_run import load_canaries
 
     planned = load_canaries(plan)
-    found = planned.audit(
+    result = planned.audit(
         _read_scores(planned, scores),
         claimed=None if epsilon is None else (epsilon, delta or 0.0),
         delta=delta,
@@ -191,13 +191,13 @@ def audit(
         gdp=gdp,
         seen=training_log(plan),
     )
-    document = _document(planned, found, epsilon)
+    document = _document(planned, result, epsilon)
     write_whole(out or plan.with_name(ANSWER), json.dumps(document, indent=1).encode() + b"\n")
-    for form, bound in found.bounds.items():
+    for form, bound in result.bounds.items():
         print(f"{form:9} {bound}")
-    print(found.words)
+    print(result.words)
     print(f"{len(planned)} canaries; written to {out or plan.with_name(ANSWER)}")
-    return {"contradicts": 1, UNDECIDED: 3}.get(found.verdict or "", 0)
+    return {"contradicts": 1, UNDECIDED: 3}.get(result.verdict or "", 0)
 
 
 def _check_unplanned(plan: Path) -> None:
@@ -241,7 +241,7 @@ def _read_scores(plan: Canaries, path: Path) -> NDArray[np.floating]:
     return plan.signals(columns[there[0]], there[0])
 
 
-def _document(plan: Canaries, found: CanaryAudit, epsilon: float | None) -> dict[str, Any]:
+def _document(plan: Canaries, result: CanaryAudit, epsilon: float | None) -> dict[str, Any]:
     """Everything of an audit as plain values."""
     return {
         "format": "lethe-canaries/1",
@@ -250,9 +250,9 @@ def _document(plan: Canaries, found: CanaryAudit, epsilon: float | None) -> dict
         "kind": plan.kind,
         "plan": plan.digest,
         "claimed_epsilon": epsilon,
-        "form": found.form,
-        "verdict": found.verdict,
-        "words": found.words,
+        "form": result.form,
+        "verdict": result.verdict,
+        "words": result.words,
         "bounds": {
             form: {
                 "epsilon": bound.estimate.to_json(),
@@ -261,6 +261,6 @@ def _document(plan: Canaries, found: CanaryAudit, epsilon: float | None) -> dict
                 "only_if_gaussian_dp": bound.needs_gdp,
                 "note": bound.note,
             }
-            for form, bound in found.bounds.items()
+            for form, bound in result.bounds.items()
         },
     }

@@ -63,16 +63,16 @@ def check(
         raise InputError("lethe check needs a finished run, such as lethe-runs/digits-1a2b3c4d.")
     asked = _criteria(rule, rules)
     paths = [run / "findings.json" if run.is_dir() else run for run in runs]
-    found = [Findings.load(path) for path in paths]
-    _check_metrics(asked, found)
+    documents = [Findings.load(path) for path in paths]
+    _check_metrics(asked, documents)
     judged: list[Judged] = []
-    for run, findings in zip(runs, found, strict=True):
+    for run, findings in zip(runs, documents, strict=True):
         if asked or release is not None:
             criteria = asked or _own(findings)
             judged += judge_anew(findings, str(run), criteria, release)
         else:
             judged += judge_stored(findings, str(run))
-    void = [why for findings in found if (why := unsupported(findings, release)) is not None]
+    void = [why for findings in documents if (why := unsupported(findings, release)) is not None]
     if not judged and not void:
         raise InputError(
             'there is no rule to check: the runs were given none. Give one: --rule "METRIC <= X".'
@@ -81,15 +81,15 @@ def check(
     if write_baseline is not None:
         write_down(write_baseline, judged)
     judged = judged if before is None else against_baseline(judged, before)
-    outcomes = [*(one.outcome for one in judged), *(UNDECIDED for _ in void)]
+    outcomes = [*(judgement.outcome for judgement in judged), *(UNDECIDED for _ in void)]
     code = 0 if write_baseline is not None else exit_code(outcomes)
     _write_files(
         judged, {str(run): path for run, path in zip(runs, paths, strict=True)}, junit, sarif
     )
     if as_json:
-        told = {"outcome": joint_outcome(outcomes), "exit_code": code}
-        rules_told = [one.to_json() for one in judged]
-        print(json.dumps({**told, "rules": rules_told, "void": void}, indent=1))
+        document = {"outcome": joint_outcome(outcomes), "exit_code": code}
+        rulings = [judgement.to_json() for judgement in judged]
+        print(json.dumps({**document, "rules": rulings, "void": void}, indent=1))
     else:
         for why in void:
             print(f"{UNDECIDED}: {why}")
@@ -102,34 +102,34 @@ def _criteria(texts: list[str] | None, file: Path | None) -> list[Criterion]:
     from lethe.errors import InputError, renamed
     from lethe.runs.settings import criteria_in, read_toml
 
-    found = [Criterion(text) for text in texts or ()]
+    criteria = [Criterion(text) for text in texts or ()]
     if file is None:
-        return found
+        return criteria
     listed = criteria_in(renamed(read_toml(file)), str(file))
     if not listed:
         raise InputError(
             f'{file} holds no rules: write [rules] with entries such as tpr = "tpr@0.001 <= 0.05".'
         )
-    return [*found, *listed]
+    return [*criteria, *listed]
 
 
 def _own(findings: Findings) -> list[Criterion]:
     """The rules of a run, each once, whatever candidate they judged."""
     from lethe.assess.judged import Criterion
 
-    told = {one["rule"]: one for one in findings.rules}
-    return [Criterion(text, one.get("name", ""), one.get("why", "")) for text, one in told.items()]
+    rules = {rule["rule"]: rule for rule in findings.rules}.values()
+    return [Criterion(r["rule"], r.get("name", ""), r.get("why", "")) for r in rules]
 
 
-def _check_metrics(criteria: list[Criterion], found: list[Findings]) -> None:
+def _check_metrics(criteria: list[Criterion], documents: list[Findings]) -> None:
     """Refuse a rule whose metric no run has, rather than judge nothing by it."""
     from lethe.assess.judged import metric_of, metrics_of
     from lethe.evidence.rules import parse_rule
 
-    known = {name: words for findings in found for name, words in metrics_of(findings).items()}
-    for one in criteria:
-        if metric_of(one.text) not in known:
-            parse_rule(one.text, known)
+    known = {name: words for findings in documents for name, words in metrics_of(findings).items()}
+    for criterion in criteria:
+        if metric_of(criterion.text) not in known:
+            parse_rule(criterion.text, known)
 
 
 def _write_files(
@@ -146,18 +146,19 @@ def _write_files(
     if sarif is not None:
         from lethe.report.ci import sarif as sarif_of
 
-        files = [paths[one.run].as_posix() for one in judged]
+        files = [paths[judgement.run].as_posix() for judgement in judged]
         write_whole(sarif, sarif_of(judged, version("lethe-privacy"), files))
 
 
 def _print(judged: list[Judged], quiet: bool) -> None:
     from lethe.evidence.rules import PASS
 
-    several = len({one.run for one in judged}) > 1
-    for one in judged:
-        if one.outcome != PASS or not quiet:
-            named = f"{one.name}: " if one.name else ""
-            where = f" in {one.run}" if several else ""
-            print(f"{one.outcome}: {named}{one.rule} on {one.candidate}{where}\n  {one.words}")
-            if one.why:
-                print(f"  {one.why}")
+    several = len({judgement.run for judgement in judged}) > 1
+    for judgement in judged:
+        if judgement.outcome != PASS or not quiet:
+            named = f"{judgement.name}: " if judgement.name else ""
+            where = f" in {judgement.run}" if several else ""
+            rule = f"{named}{judgement.rule} on {judgement.candidate}{where}"
+            print(f"{judgement.outcome}: {rule}\n  {judgement.words}")
+            if judgement.why:
+                print(f"  {judgement.why}")

@@ -62,7 +62,7 @@ def _finished(command: list[str]) -> bool:
         return False
     whole = (folder / "findings.json").exists() and (folder / "report.html").exists()
     asked = f"lethe {shlex.join(command)}"
-    return whole and any(one["command"] == asked and one["finished"] for one in runs[-1:])
+    return whole and any(entry["command"] == asked and entry["finished"] for entry in runs[-1:])
 
 
 def _commands(out: Path, models: int) -> Iterator[list[str]]:

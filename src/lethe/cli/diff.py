@@ -43,11 +43,11 @@ def diff(
     from lethe.report.history import comparison_lines, comparison_page
 
     before, after = Findings.load(run_a), Findings.load(run_b)
-    found = compare_runs(before, after)
+    comparison = compare_runs(before, after)
     if as_json:
-        print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
+        print(json.dumps(comparison.to_json(), indent=1, ensure_ascii=False))
     else:
-        print("\n".join(comparison_lines(found, every)))
+        print("\n".join(comparison_lines(comparison, every)))
     if html is not None:
         write_whole(html, comparison_page(before, after, (str(run_a), str(run_b))).encode())
-    return int(fail_on == "worse" and found.worse)
+    return int(fail_on == "worse" and comparison.worse)

@@ -72,38 +72,38 @@ def look_around(folder: Path) -> Surroundings:
     )
 
 
-def traps(found: Surroundings) -> list[str]:
+def traps(machine: Surroundings) -> list[str]:
     """What is known to slow an audit down or to stop it, with the way out."""
-    told = []
-    kernels = found.variables.get("OPENBLAS_CORETYPE")
-    if kernels and found.narrowed:
-        told.append(
+    warnings = []
+    kernels = machine.variables.get("OPENBLAS_CORETYPE")
+    if kernels and machine.narrowed:
+        warnings.append(
             f"OPENBLAS_CORETYPE={kernels} keeps BLAS from this processor's 512-bit vectors: "
             "training takes about 1.5 times as long; unset it."
         )
-    usable = min(found.cores, found.quota or found.cores)
-    for name, value in found.variables.items():
+    usable = min(machine.cores, machine.quota or machine.cores)
+    for name, value in machine.variables.items():
         if name.endswith("_THREADS") and value.isdigit() and int(value) > usable:
-            told.append(
+            warnings.append(
                 f"{name}={value} is more than the {usable:g} cores there are: threads wait for "
                 "each other; unset it."
             )
-    if found.quota is not None and found.quota < found.cores:
-        told.append(
-            f"a container grants {found.quota:g} of {found.cores} cores: give --workers "
-            f"{max(1, int(found.quota))}, or as many processes as cores would share them."
+    if machine.quota is not None and machine.quota < machine.cores:
+        warnings.append(
+            f"a container grants {machine.quota:g} of {machine.cores} cores: give --workers "
+            f"{max(1, int(machine.quota))}, or as many processes as cores would share them."
         )
-    if found.memory_limit is not None and found.memory_limit < found.memory:
-        half = found.memory_limit / 2 / GIB
-        told.append(
-            f"a container grants {found.memory_limit / GIB:.1f} of {found.memory / GIB:.1f} GiB "
-            f"of memory: give --memory {half:.1f}, or the run may be killed."
+    if machine.memory_limit is not None and machine.memory_limit < machine.memory:
+        half = machine.memory_limit / 2 / GIB
+        warnings.append(
+            f"a container grants {machine.memory_limit / GIB:.1f} of {machine.memory / GIB:.1f} "
+            f"GiB of memory: give --memory {half:.1f}, or the run may be killed."
         )
-    if not found.writable:
-        told.append(f"{found.folder} cannot be written: give --out.")
-    elif found.free < GIB:
-        told.append(f"{found.free / GIB:.2f} GiB are left for {found.folder}: give --out.")
-    return told
+    if not machine.writable:
+        warnings.append(f"{machine.folder} cannot be written: give --out.")
+    elif machine.free < GIB:
+        warnings.append(f"{machine.free / GIB:.2f} GiB are left for {machine.folder}: give --out.")
+    return warnings
 
 
 def installed() -> dict[str, str]:
@@ -122,13 +122,13 @@ def extras(requires: list[str] | None = None) -> dict[str, dict[str, str | None]
     """
     if requires is None:
         requires = metadata.requires("lethe-privacy") or []
-    found: dict[str, dict[str, str | None]] = {}
+    packages: dict[str, dict[str, str | None]] = {}
     for line in requires:
         extra = re.search(r"extra\s*==\s*['\"]([\w-]+)['\"]", line)
         name = re.match(r"[\w.-]+", line)
         if extra and name and extra[1] not in NOT_FOR_USERS and name[0] != "lethe-privacy":
-            found.setdefault(extra[1], {})[name[0]] = _version(name[0])
-    return found
+            packages.setdefault(extra[1], {})[name[0]] = _version(name[0])
+    return packages
 
 
 def cpu_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
@@ -157,10 +157,10 @@ def _blas() -> tuple[str, ...]:
 
     importlib.import_module("numpy")  # loads the library that is asked about
     return tuple(
-        f"{one['internal_api']} {one['version']}, {one.get('architecture', 'unknown')} kernels, "
-        f"{one['num_threads']} threads"
-        for one in threadpool_info()
-        if one["user_api"] == "blas"
+        f"{library['internal_api']} {library['version']}, "
+        f"{library.get('architecture', 'unknown')} kernels, {library['num_threads']} threads"
+        for library in threadpool_info()
+        if library["user_api"] == "blas"
     )
 
 
@@ -198,22 +198,22 @@ def doctor(
     import json
     import platform
 
-    found, packages, optional = look_around(out), installed(), extras()
-    warnings = traps(found)
+    machine, packages, optional = look_around(out), installed(), extras()
+    warnings = traps(machine)
     if as_json:
-        told = {
+        document = {
             "python": platform.python_version(),
             "system": platform.platform(),
             "packages": packages,
             "extras": optional,
-            **asdict(found),
+            **asdict(machine),
             "warnings": warnings,
         }
-        print(json.dumps(told, indent=1, ensure_ascii=False))
+        print(json.dumps(document, indent=1, ensure_ascii=False))
         return 0
     print(f"Python {platform.python_version()}, {platform.platform()}")
     print(", ".join(f"{name} {version}" for name, version in packages.items()))
-    _print_machine(found)
+    _print_machine(machine)
     for extra, parts in optional.items():
         missing = [name for name, version in parts.items() if version is None]
         if missing:
@@ -228,13 +228,14 @@ def doctor(
     return 0
 
 
-def _print_machine(found: Surroundings) -> None:
-    print(f"processor: {found.processor}, {found.cores} cores for us")
-    for library in found.blas:
+def _print_machine(machine: Surroundings) -> None:
+    print(f"processor: {machine.processor}, {machine.cores} cores for us")
+    for library in machine.blas:
         print(f"BLAS: {library}")
-    set_here = ", ".join(f"{name}={value}" for name, value in found.variables.items())
+    set_here = ", ".join(f"{name}={value}" for name, value in machine.variables.items())
     print(f"threads: {set_here or 'nothing is set; worker processes take one each'}")
-    print(f"memory: {found.memory / GIB:.1f} GiB; GPU: {found.gpu or 'none that torch can use'}")
-    state = "can be written" if found.writable else "cannot be written"
-    print(f"runs: {found.folder} {state}, {found.free / GIB:.1f} GiB free")
-    print(f"PDF: {found.browser or 'no Chromium found; HTML reports need none'}")
+    gpu = machine.gpu or "none that torch can use"
+    print(f"memory: {machine.memory / GIB:.1f} GiB; GPU: {gpu}")
+    state = "can be written" if machine.writable else "cannot be written"
+    print(f"runs: {machine.folder} {state}, {machine.free / GIB:.1f} GiB free")
+    print(f"PDF: {machine.browser or 'no Chromium found; HTML reports need none'}")

@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 FORMAT = "lethe-forgotten/1"
 
 
-def pseudonym(at: int) -> str:
+def pseudonym(place: int) -> str:
     """Name of a request in everything that names nobody, by its place in the file.
 
     >>> pseudonym(0)
     'request-001'
     """
-    return f"request-{at + 1:03d}"
+    return f"request-{place + 1:03d}"
 
 
 def write_answers(
-    folder: Path, requests: Requests, found: Forgotten, candidate: str, shadows: Shadows
+    folder: Path, requests: Requests, answers: Forgotten, candidate: str, shadows: Shadows
 ) -> None:
     """Write forgotten.json, a sheet for each person, and whose sheet is which.
 
     Args:
         folder: created if absent.
         requests: who asked.
-        found: the answers, in the same order.
+        answers: the answers, in the same order.
         candidate: whose training was judged.
         shadows: that they rest on.
 
@@ -67,16 +67,17 @@ def write_answers(
         "format": FORMAT,
         "candidate": candidate,
         "models": shadows.models,
-        "attacks": list(found.attacks),
-        "margin": found.margin,
-        "confidence": found.confidence,
-        "power": found.power,
+        "attacks": list(answers.attacks),
+        "margin": answers.margin,
+        "confidence": answers.confidence,
+        "power": answers.power,
         "requests": len(requests.listed),
         "merged": requests.merged,
         "persons": [
-            {"sheet": pseudonym(at), **one.to_json()} for at, one in enumerate(found.persons)
+            {"sheet": pseudonym(place), **answer.to_json()}
+            for place, answer in enumerate(answers.persons)
         ],
-        "group": found.group.to_json(),
+        "group": answers.group.to_json(),
     }
     write_whole(
         folder / "forgotten.json",
@@ -85,20 +86,20 @@ def write_answers(
     listing = io.StringIO()
     writer = csv.writer(listing, lineterminator="\n")
     writer.writerow(["sheet", "name", "verdict"])
-    for at, (asked, one) in enumerate(zip(requests.listed, found.persons, strict=True)):
-        writer.writerow([pseudonym(at), asked.name, one.verdict])
-        page = sheet(asked.name, one, found, candidate, shadows.task)
-        write_for_owner(folder / "sheets" / f"{pseudonym(at)}.html", page.encode())
+    for place, (asked, answer) in enumerate(zip(requests.listed, answers.persons, strict=True)):
+        writer.writerow([pseudonym(place), asked.name, answer.verdict])
+        page = sheet(asked.name, answer, answers, candidate, shadows.task)
+        write_for_owner(folder / "sheets" / f"{pseudonym(place)}.html", page.encode())
     write_for_owner(folder / "requests.csv", listing.getvalue().encode())
 
 
-def print_answers(folder: Path, requests: Requests, found: Forgotten, candidate: str) -> None:
+def print_answers(folder: Path, requests: Requests, answers: Forgotten, candidate: str) -> None:
     """The answers on a terminal or in a log, by pseudonym.
 
     Args:
         folder: where the files lie.
         requests: who asked.
-        found: the answers.
+        answers: the answers.
         candidate: whose training was judged.
     """
     from lethe.membership.requests import meaning
@@ -106,28 +107,28 @@ def print_answers(folder: Path, requests: Requests, found: Forgotten, candidate:
     if requests.merged:
         print(f"lines that name a person who stood there already, merged: {requests.merged}")
     print(
-        f"{len(requests.listed)} requests, {candidate}, attacks: {', '.join(found.attacks)}, "
-        f"margin {found.margin:g}, {found.confidence:.0%} for all answers together"
+        f"{len(requests.listed)} requests, {candidate}, attacks: {', '.join(answers.attacks)}, "
+        f"margin {answers.margin:g}, {answers.confidence:.0%} for all answers together"
     )
-    for at, one in enumerate(found.persons):
-        print(f"{pseudonym(at)}  {one.verdict:<20} AUC {one.auc}")
-    if isinstance(found.group, Refusal):
-        print(f"group        not given: {found.group.reason}")
+    for place, answer in enumerate(answers.persons):
+        print(f"{pseudonym(place)}  {answer.verdict:<20} AUC {answer.auc}")
+    if isinstance(answers.group, Refusal):
+        print(f"group        not given: {answers.group.reason}")
     else:
-        print(f"group        {found.group.verdict:<20} mean AUC {found.group.auc}")
-    decided = [one for one in found.persons if one.verdict != "inconclusive"]
-    for text in dict.fromkeys(meaning(one, found.margin) for one in decided):
+        print(f"group        {answers.group.verdict:<20} mean AUC {answers.group.auc}")
+    decided = [answer for answer in answers.persons if answer.verdict != "inconclusive"]
+    for text in dict.fromkeys(meaning(answer, answers.margin) for answer in decided):
         print(text)
     # One line for all that are open for one reason, with the widest limit and the most models.
     still_open: defaultdict[tuple[str, bool], list[Verdict]] = defaultdict(list)
-    for one in found.persons:
-        if one.verdict == "inconclusive":
-            still_open[one.doubt, one.models_needed is None].append(one)
+    for answer in answers.persons:
+        if answer.verdict == "inconclusive":
+            still_open[answer.doubt, answer.models_needed is None].append(answer)
     for listed in still_open.values():
-        widest = max(listed, key=lambda one: getattr(one.auc, "high", None) or 0.0)
-        hardest = max(listed, key=lambda one: one.models_needed or 0)
+        widest = max(listed, key=lambda answer: getattr(answer.auc, "high", None) or 0.0)
+        hardest = max(listed, key=lambda answer: answer.models_needed or 0)
         worst = replace(hardest, auc=widest.auc)
-        print(f"{len(listed)} inconclusive. {meaning(worst, found.margin)}")
+        print(f"{len(listed)} inconclusive. {meaning(worst, answers.margin)}")
     print(f"sheets: {folder / 'sheets'}; who is who: {folder / 'requests.csv'} (personal data)")
 
 
@@ -271,9 +272,9 @@ def forgotten(
         return score(columns, attacks, variance)
 
     people = [request.rows for request in requests.listed]
-    found = judge_people(there.shadows, scorer, people, margin, confidence, power, seed)
+    answers = judge_people(there.shadows, scorer, people, margin, confidence, power, seed)
     folder = out or run / f"forgotten-{candidate}"
-    write_answers(folder, requests, found, candidate, there.shadows)
-    print_answers(folder, requests, found, candidate)
-    verdicts = {one.verdict for one in found.persons}
+    write_answers(folder, requests, answers, candidate, there.shadows)
+    print_answers(folder, requests, answers, candidate)
+    verdicts = {answer.verdict for answer in answers.persons}
     return 1 if "distinguishable" in verdicts else 3 if "inconclusive" in verdicts else 0

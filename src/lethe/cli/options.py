@@ -121,12 +121,12 @@ def options_for(
     Returns:
         A frozen dataclass that cyclopts reads.
     """
-    made: dict[str, Any] = {}
+    annotated: dict[str, Any] = {}
     for source in sources:
         lines = descriptions(source)
         for entry, hint, usual in _entries(source):
             name = (names or {}).get(entry, entry)
-            if entry in leave or name in made:
+            if entry in leave or name in annotated:
                 continue
             default = _usual(usual)
             shown = lines[entry] + (f" [{default}]" if default else "")
@@ -140,8 +140,8 @@ def options_for(
                 if headed
                 else "Parameters",
             )
-            made[name] = Annotated[_kind(hint) | None, parameter]
-    listed = [(name, hint, field(default=None)) for name, hint in made.items()]
+            annotated[name] = Annotated[_kind(hint) | None, parameter]
+    listed = [(name, hint, field(default=None)) for name, hint in annotated.items()]
     module = {"__module__": __name__}
     options = make_dataclass("Options", listed, frozen=True, kw_only=True, namespace=module)
     return Parameter(name="*")(options)
@@ -158,8 +158,8 @@ def _entries(source: Any) -> Iterator[tuple[str, Any, Any]]:
         for argument in list(inspect.signature(source).parameters.values())[1:]
         if argument.name not in OF_PYTHON and argument.kind is not argument.VAR_KEYWORD
     ]
-    annotations = SimpleNamespace(__annotations__={one.name: one.annotation for one in listed})
-    hints = hints_of(annotations, source.__globals__)
+    annotations = {argument.name: argument.annotation for argument in listed}
+    hints = hints_of(SimpleNamespace(__annotations__=annotations), source.__globals__)
     for argument in listed:
         usual = MISSING if argument.default is argument.empty else argument.default
         yield argument.name, hints[argument.name], usual
@@ -189,7 +189,7 @@ def _usual(value: Any) -> str:
 
 
 def merged(
-    given: Mapping[str, Any], config: Path | None, subject: Any = None, needs: str = ""
+    flags: Mapping[str, Any], config: Path | None, subject: Any = None, needs: str = ""
 ) -> tuple[Any, dict[str, Any]]:
     """What a command is about, and its options, those of the command line over those of a file.
 
@@ -197,7 +197,7 @@ def merged(
     command line has a rule.
 
     Args:
-        given: options; None where not given.
+        flags: options; None where not given.
         config: TOML file, such as the audit.toml of a run.
         subject: what the command is about, where it was given.
         needs: command and subject, for the message; empty where there need be none.
@@ -205,21 +205,21 @@ def merged(
     Raises:
         InputError: an unknown key, or nothing names the subject.
     """
-    options, table = dict(given), {} if config is None else renamed(read_toml(config))
+    options, table = dict(flags), {} if config is None else renamed(read_toml(config))
     # Written by ourselves into audit.toml; they repeat the positional argument.
     named = [table.pop(key, None) for key in ("command", "target", "file")]
     subject = subject or named[1] or named[2]
     if needs and not subject:
         lacks = "" if config is None else f"; {config} names none with target = or file ="
         raise InputError(f"lethe {needs}{lacks}.")
-    if "rule" in given:
+    if "rule" in flags:
         rules = {key: table.pop(key, ()) for key in ("rules", "rule")}
         criteria = criteria_in(rules, str(config))
         if options["rule"] is None and criteria:
             options["rule"] = [criterion.text for criterion in criteria]
             tables = [dict(table) for table in rules.values() if isinstance(table, Mapping)]
             options |= {"rules": dict(ChainMap(*tables))} if tables else {}
-    check_known_keys(str(config), table, given)
+    check_known_keys(str(config), table, flags)
     return subject, {**options, **{k: v for k, v in table.items() if options[k] is None}}
 
 

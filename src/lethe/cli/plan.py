@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 # The words and cells of a plan on a terminal.
 
 
-def head_words(found: Plan) -> list[str]:
+def head_words(plan: Plan) -> list[str]:
     """What was tried, and how to read the table."""
-    cost = found.cost
-    who = "" if found.people == found.records else f" of {found.people:,} persons"
-    lines = [f"{found.name}: a pilot of {found.pilot} models on {found.records:,} records{who}."]
+    cost = plan.cost
+    who = "" if plan.people == plan.records else f" of {plan.people:,} persons"
+    lines = [f"{plan.name}: a pilot of {plan.pilot} models on {plan.records:,} records{who}."]
     if cost.seconds is not None and cost.worker_bytes is not None:
         lines.append(
             f"{duration(cost.seconds)} a model in each of {cost.workers} workers, which take up to "
@@ -47,7 +47,7 @@ def head_words(found: Plan) -> list[str]:
         )
     lines.append(
         f"K: shadow models a candidate. plain, all: wall time for the plain model alone and for "
-        f"all {found.candidates} candidates. tpr@FPR: width of its interval, in percentage points."
+        f"all {plan.candidates} candidates. tpr@FPR: width of its interval, in percentage points."
     )
     return lines
 
@@ -66,30 +66,30 @@ def width_cell(width: Foreseen) -> str:
     return f"{100 * width.width:.1f} [{100 * width.low:.1f}, {100 * width.high:.1f}]"
 
 
-def refusals(found: Plan) -> list[str]:
+def refusals(plan: Plan) -> list[str]:
     """Why cells are refused, each reason once."""
-    widths = [width for row in found.rows for width in row.widths.values()]
+    widths = [width for row in plan.rows for width in row.widths.values()]
     reasons = dict.fromkeys(width.reason for width in widths if isinstance(width, Refusal))
     return [f"refused: {reason}" for reason in reasons]
 
 
-def answer_words(found: Answer) -> str:
+def answer_words(answer: Answer) -> str:
     """How many models a precision takes."""
-    if found.models is None:
-        return f"{found.asked}: no number of models gives this; {found.why}."
-    if found.sure is None:
-        return f"{found.asked}: about {found.models} models; up to 4096 do not make it sure."
-    return f"{found.asked}: about {found.models} models; with {found.sure} in 9 audits of 10."
+    if answer.models is None:
+        return f"{answer.asked}: no number of models gives this; {answer.why}."
+    if answer.sure is None:
+        return f"{answer.asked}: about {answer.models} models; up to 4096 do not make it sure."
+    return f"{answer.asked}: about {answer.models} models; with {answer.sure} in 9 audits of 10."
 
 
-def advice(found: Plan, command: str) -> str:
+def advice(plan: Plan, command: str) -> str:
     """What to do: a number of models, why, what it takes, and what to type.
 
     Args:
         command: of the audit, as it would be typed.
     """
-    models, why = found.recommended()
-    row = next((one for one in found.rows if one.models == models), None)
+    models, why = plan.recommended()
+    row = next((row for row in plan.rows if row.models == models), None)
     takes = (
         "" if row is None else f" About {duration(row.all_seconds)}, every chosen attack included."
     )
@@ -166,7 +166,7 @@ def plan(
     target: str,
     /,
     *,
-    given: Options = None,  # type: ignore[valid-type]  # made at import
+    flags: Options = None,  # type: ignore[valid-type]  # made at import
 ) -> int:
     """Train a few of an audit's models and say what the whole would take and tell.
 
@@ -190,7 +190,7 @@ def plan(
     from lethe.runs.run import run_folder
     from lethe.training.folder import RunFolder
 
-    typed = asdict(given or Options())
+    typed = asdict(flags or Options())
     config, quiet = typed.pop("config"), bool(typed.pop("quiet"))
     _, options = merged(typed, config)
     options["command"] = "audit model"
@@ -212,9 +212,9 @@ def plan(
     folder = run_folder(options["out"], records.name, name)
     with RunFolder(folder, name, command_line()) as run, Progress(quiet) as progress:
         how = options["workers"], options["pilot"] or planning.PILOT, asked
-        found = planning.plan(records, recipe, chosen, run, progress, *how)
-        run.write("plan.json", json.dumps(found.to_json(), indent=1).encode() + b"\n")
-    _print(found, folder, _audit_of(target))
+        result = planning.plan(records, recipe, chosen, run, progress, *how)
+        run.write("plan.json", json.dumps(result.to_json(), indent=1).encode() + b"\n")
+    _print(result, folder, _audit_of(target))
     return 0
 
 
@@ -254,11 +254,11 @@ def _audit_of(target: str) -> str:
     return shlex.join(["lethe", "audit", "model", *(kept or [target])])
 
 
-def _print(found: Plan, folder: Path, command: str) -> None:
+def _print(plan: Plan, folder: Path, command: str) -> None:
     headings = ("K", "plain", "all", "disk", "memory", "tpr@.01", "tpr@.001")
     after = [
-        *(*refusals(found), *map(answer_words, found.answers), *found.notes),
-        f"The pilot's {found.pilot} models are in {folder}; the audit goes on from them.",
-        advice(found, command),
+        *(*refusals(plan), *map(answer_words, plan.answers), *plan.notes),
+        f"The pilot's {plan.pilot} models are in {folder}; the audit goes on from them.",
+        advice(plan, command),
     ]
-    print_tables(head_words(found), (headings, map(cells, found.rows)), after=after)
+    print_tables(head_words(plan), (headings, map(cells, plan.rows)), after=after)

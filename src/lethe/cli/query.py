@@ -49,7 +49,7 @@ def query(
     question: str,
     /,
     *,
-    given: Options = None,  # type: ignore[valid-type]  # made at import
+    flags: Options = None,  # type: ignore[valid-type]  # made at import
 ) -> int:
     """Ask a question about a table; the rows stay where they are.
 
@@ -66,7 +66,7 @@ def query(
         path: Registered data, or their keeper's file; see `lethe register`.
         question: In the grammar above.
     """
-    typed = {name: value for name, value in asdict(given or Options()).items() if value is not None}
+    typed = {name: value for name, value in asdict(flags or Options()).items() if value is not None}
     dry_run, explain, as_json = (typed.pop(name, False) for name in vars(Shown()))
     limits = Limits(**{name: typed.pop(name) for name in vars(LIMITS) if name in typed})
     if dry_run or explain:

@@ -83,8 +83,9 @@ def register(
     """
     from lethe.data.source import File
 
-    found = registered(File(data, table, delimiter, encoding), schema, prepared, keeper)
-    print(f"{found.name}: {len(found.schema)} columns, registered in {found.keeper}.")
+    registration = registered(File(data, table, delimiter, encoding), schema, prepared, keeper)
+    columns = f"{len(registration.schema)} columns"
+    print(f"{registration.name}: {columns}, registered in {registration.keeper}.")
     return 0
 
 
@@ -108,10 +109,10 @@ def registered(
     if not in_place(file):
         size = data.stat().st_size / 2**20
         print(f"A typed copy of {data.name} is made: personal data, at most about {size:.0f} MB.")
-    found = settle(file, settled, prepared=prepared, keeper=keeper)
-    for assumption in found.schema.assumptions():
+    registration = settle(file, settled, prepared=prepared, keeper=keeper)
+    for assumption in registration.schema.assumptions():
         print(f"Note: {assumption}.")
-    return found
+    return registration
 
 
 def schema_of(data: Path) -> Path:

@@ -69,7 +69,7 @@ def report(
     from lethe.files import write_whole
     from lethe.report import markdown, render_several, to_pdf
 
-    runs = [_read(one, context) for one in run]
+    runs = [_read(path, context) for path in run]
     page = out or (_folder(run[0]) if len(run) == 1 else Path()) / "report.html"
     write_whole(page, render_several(runs, title).encode())
     print(f"report: {page}")

@@ -114,13 +114,13 @@ def _read(config: Path) -> dict[str, Any]:
     _check(str(config), settings, _TOP)
     table, model = _keys("file", DatasetConfig, Limits), _keys("callable", Served)
     for group, kinds in (("tables", table), ("models", model)):
-        for name, given in settings.get(group, {}).items():
+        for name, entries in settings.get(group, {}).items():
             where = f"{config} [{group}.{name}]"
-            if not isinstance(given, dict):
+            if not isinstance(entries, dict):
                 raise InputError(f"{where} must be a table of its own.")
-            _check(where, given, kinds)
+            _check(where, entries, kinds)
             for key in _NEEDED[group]:
-                if key not in given:
+                if key not in entries:
                     raise InputError(f"{where} lacks {key!r}.")
     return settings
 
@@ -133,11 +133,11 @@ def _keys(source: str, *records: type) -> dict[str, type]:
     return {source: str, **kinds}
 
 
-def _check(where: str, given: dict[str, Any], kinds: dict[str, type]) -> None:
+def _check(where: str, table: dict[str, Any], kinds: dict[str, type]) -> None:
     from lethe.errors import check_known_keys
 
-    check_known_keys(where, given, kinds)
-    for key, value in given.items():
+    check_known_keys(where, table, kinds)
+    for key, value in table.items():
         check_type(f"{where}: {key}", value, kinds[key])
 
 
@@ -159,19 +159,19 @@ def _service(settings: dict[str, Any], folder: Path, stack: contextlib.ExitStack
     datasets = [
         DatasetConfig(
             name,
-            folder / given["file"],
-            **{"dataset": name, **{k: v for k, v in given.items() if k not in ("file", *limits)}},
-            limits=Limits(**{key: given[key] for key in limits if key in given}),
+            folder / table["file"],
+            **{"dataset": name, **{k: v for k, v in table.items() if k not in ("file", *limits)}},
+            limits=Limits(**{key: table[key] for key in limits if key in table}),
         )
-        for name, given in settings.get("tables", {}).items()
+        for name, table in settings.get("tables", {}).items()
     ]
     models = [
         Served(
             name,
-            load_callable(_beside(folder, given["callable"])),
-            **{key: value for key, value in given.items() if key != "callable"},
+            load_callable(_beside(folder, table["callable"])),
+            **{key: value for key, value in table.items() if key != "callable"},
         )
-        for name, given in settings.get("models", {}).items()
+        for name, table in settings.get("models", {}).items()
     ]
     ledger = counter = None
     if where is not None:

@@ -37,7 +37,7 @@ def _load_texts(
     # Before the file is read: a folder that is not there is refused at once.
     encoder = find_encoder(options["model"])
     smallest = options["min_class_size"]
-    found = load_narratives(
+    narratives = load_narratives(
         target,
         options["text"],
         options["label"],
@@ -45,17 +45,17 @@ def _load_texts(
         min_class_size=1 if smallest is None else smallest,
         **_reading(options, settings),
     )
-    vectors = encode(encoder, found.texts, Path(options["embeddings"] or CACHE), say)
-    data = found.dataset(vectors, encoder.name)
+    vectors = encode(encoder, narratives.texts, Path(options["embeddings"] or CACHE), say)
+    data = narratives.dataset(vectors, encoder.name)
     if options["recipe"]:
         return data, load_recipe(options["recipe"], data)
     if not options["fine_tune"]:
         return data, head_recipe(len(data), vectors.shape[1], len(data.classes))
     return data, fine_tune_recipe(
         encoder.folder,
-        encoder.tokens_of(found.texts),
-        found.labels,
-        len(found.classes),
+        encoder.tokens_of(narratives.texts),
+        narratives.labels,
+        len(narratives.classes),
         encoder.content,
         EPOCHS if options["epochs"] is None else options["epochs"],
     )
@@ -134,8 +134,8 @@ def _of_own_columns(data: Dataset, group: str | None) -> Dataset:
     encoding = copies_note(data.features, data.labels, data.groups)
     ours = ("Column ", "Exact copies ")
     said = [note for note in data.notes if not note.startswith(ours) and note != encoding]
-    own = replace(data, notes=tuple(said), own_columns=True)
-    return by_content(replace(own, groups=None)) if group == IDENTICAL else own
+    dataset = replace(data, notes=tuple(said), own_columns=True)
+    return by_content(replace(dataset, groups=None)) if group == IDENTICAL else dataset
 
 
 def frame_of(table: Mapping[str, Any]) -> Any:

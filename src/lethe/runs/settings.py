@@ -105,8 +105,8 @@ def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
 
     def documented(function: Function) -> Function:
         signature = inspect.signature(function)
-        *own, keywords = signature.parameters.values()
-        lines, listed = [], {argument.name: argument for argument in own}
+        *arguments, keywords = signature.parameters.values()
+        lines, listed = [], {argument.name: argument for argument in arguments}
         for source in (kind, Run):
             words = descriptions(source)
             hints = get_type_hints(source, localns={"Asked": Any})
