@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import re
@@ -45,6 +46,8 @@ def look_around(folder: Path) -> Surroundings:
     Args:
         folder: where runs are to be written; it need not exist.
     """
+    from lethe.errors import InputError
+    from lethe.report.pdf import find_browser
     from lethe.training.environment import (
         ONE_THREAD,
         default_workers,
@@ -55,6 +58,13 @@ def look_around(folder: Path) -> Surroundings:
 
     there = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
     names = (*ONE_THREAD, "OPENBLAS_CORETYPE")
+    gpu = browser = ""
+    with contextlib.suppress(InputError):
+        browser = find_browser()
+    with contextlib.suppress(ImportError):
+        import torch
+
+        gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
     return Surroundings(
         str(machine()["processor"]),
         default_workers(),
@@ -63,11 +73,11 @@ def look_around(folder: Path) -> Surroundings:
         memory_limit(),
         has_wide_vectors() and not wide_vectors(),
         _blas(),
-        _gpu(),
+        gpu,
         str(folder),
         there.is_dir() and os.access(there, os.W_OK | os.X_OK),
         shutil.disk_usage(there).free,
-        _browser(),
+        browser,
         {name: os.environ[name] for name in names if name in os.environ},
     )
 
@@ -162,24 +172,6 @@ def _blas() -> tuple[str, ...]:
         for library in threadpool_info()
         if library["user_api"] == "blas"
     )
-
-
-def _gpu() -> str:
-    if _version("torch") is None:
-        return ""
-    import torch
-
-    return torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-
-
-def _browser() -> str:
-    from lethe.errors import InputError
-    from lethe.report.pdf import find_browser
-
-    try:
-        return find_browser()
-    except InputError:
-        return ""
 
 
 def doctor(

@@ -12,7 +12,7 @@ from lethe.api.models import audit
 from lethe.cli import TYPED
 from lethe.cli.audit_model import model
 from lethe.cli.audits import NOT_ASKED
-from lethe.cli.options import command_line, merged, options_for
+from lethe.cli.options import RunOptions, command_line, merged, options_for
 from lethe.cli.tables import print_tables
 from lethe.data.tables import load
 from lethe.errors import InputError
@@ -139,24 +139,18 @@ class PilotOptions:
             Such as "tpr@0.001 within 20%" (plus or minus 20 % of the value), "tpr@0.01 within
             0.005" or "width(tpr@0.01)<=0.01" (limits at most 0.01 apart); may be repeated. Metrics:
             tpr@FPR, tau@FPR, auc.
-        out: run folder. [lethe-runs/TARGET-HASH, as the audit's]
-        config: TOML file with these options as keys; the command line wins.
-        quiet: no progress, only the result.
     """
 
     pilot: int | None = None
     precision: tuple[str, ...] = ()
-    out: Path | None = None
-    config: Path | None = None
-    quiet: bool = False
 
 
 NOT_OF_PLANS = (
     *("until", "release", "accept", "keep_records", "margin"),
-    *("memory", "engine", "engine_option"),
+    *("memory", "engine", "engine_option", "context", "as_json", "asked"),
 )
 Options = options_for(
-    *(model, load, PilotOptions, audit),
+    *(model, load, PilotOptions, audit, RunOptions),
     leave=(*NOT_ASKED, *NOT_OF_PLANS),
     others={"precision": "Stopping and rules"},
 )
