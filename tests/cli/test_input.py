@@ -61,6 +61,8 @@ def refused(capsys, tmp_path, *arguments, code=2, out=True):
         (["audit", "model", "people.csv", "--label", "sik"], ["Did you mean 'sick'?"]),
         (["audit", "model", "people.csv", "--label", "sick", "--group", "whose"], ["'whose'"]),
         (["audit", "embeddings", "people.csv", "--user", "twn"], ["people.csv"]),
+        (["split", "people.csv", "--seed", "-1"], ["seed=-1 must be at least 0"]),
+        (["view", ".", "--serve", "--port", "-5"], ["port=-5 must be in [0, 65535]"]),
     ],
 )
 def test_wrong_arguments(capsys, tmp_path, monkeypatch, arguments, words):

@@ -194,6 +194,8 @@ def test_a_port_that_is_taken_is_refused_in_one_line(place, capsys, option):
         assert run(["serve", str(place / "s.toml"), option, port]) == 2
     told = capsys.readouterr().err
     assert port in told and "cannot be listened at" in told and len(told.splitlines()) == 1
+    assert run(["serve", str(place / "s.toml"), option, "-5"]) == 2
+    assert "=-5 must be in [0, 65535]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

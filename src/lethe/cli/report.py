@@ -95,10 +95,11 @@ def view(folder: Path, /, *, out: Path | None = None, serve: bool = False, port:
         serve: Show the page to this machine alone, at http://127.0.0.1:PORT/, until interrupted.
         port: Of the page; 0 takes a free one.
     """
-    from lethe.errors import InputError
+    from lethe.errors import InputError, check_between
     from lethe.files import write_whole
     from lethe.report.history import PastRun, history_page
 
+    check_between("port", port, 0, 65535)
     runs, unread = [], []
     for file in sorted(folder.rglob("findings.json")):
         place = str(file.parent.relative_to(folder))
@@ -145,6 +146,8 @@ def _serve(page: bytes, port: int) -> None:
     """Answer every request for `/` from this machine with the page."""
     from http.server import BaseHTTPRequestHandler, HTTPServer
 
+    from lethe.errors import InputError
+
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             # A name that another site lets point here must not read the page.
@@ -157,6 +160,12 @@ def _serve(page: bytes, port: int) -> None:
         def log_message(self, format: str, *args: object) -> None:
             """Nothing: the terminal shows the address alone."""
 
-    with HTTPServer(("127.0.0.1", port), Handler) as server:
+    try:
+        listening = HTTPServer(("127.0.0.1", port), Handler)
+    except OSError as error:
+        raise InputError(
+            f"port={port} cannot be listened at: {error.strerror}. 0 takes a free one."
+        ) from error
+    with listening as server:
         print(f"http://127.0.0.1:{server.server_address[1]}/ (Ctrl-C ends it)", flush=True)
         server.serve_forever()

@@ -48,12 +48,14 @@ def serve(
         behind_proxy: TLS is ended by a proxy in front.
         metrics_port: Counts for Prometheus at http://127.0.0.1:PORT/metrics, over all analysts.
     """
+    from lethe.errors import check_between
     from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
     from lethe.queries.service.counts import RequestCounts
     from lethe.queries.service.web import build, check_place
     from lethe.queries.service.web import serve as listen
 
     check_place(host, port, certificate, key, behind_proxy)
+    check_between("metrics_port", metrics_port or 0, 0, 65535)
     settings = _read(config)
     folder = config.parent
     tokens = Tokens(folder / settings.get("tokens", "tokens.json"))

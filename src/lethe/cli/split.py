@@ -30,8 +30,9 @@ def split(
     import numpy as np
 
     from lethe.data.columns import as_text, check_column, read_columns
-    from lethe.errors import InputError, check_between
+    from lethe.errors import InputError, check_at_least, check_between
 
+    check_at_least("seed", seed, 0)
     check_between("share", share, 0, 1, open_low=True, open_high=True)
     columns = read_columns(file)
     if "member" in columns:
