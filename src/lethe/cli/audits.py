@@ -33,7 +33,6 @@ class Audit(NamedTuple):
     commas: tuple[str, ...] = ()  # options whose values may be separated by commas
     pairs: Mapping[str, str] = {}  # options of the form KEY=VALUE, with what that is
     lacks: str = "a file to audit"  # what is missing where nothing is named
-    instead: str = ""  # an option that stands for the argument
 
 
 TRAINED = ("lethe.data.tables:load", "lethe.api.models:audit")
@@ -119,8 +118,6 @@ AUDITS = {
             "base": "Model",
         },
         pairs={"also": "NAME=FOLDER, each name once"},
-        lacks="the folder of a model, or --scores FILE with log-probabilities of its tokens",
-        instead="scores",
     ),
     "embeddings": Audit(
         "Vectors of people: whose is this one?",
@@ -254,15 +251,14 @@ def audited(
 
     audit = AUDITS[kind]
     config, context, as_json, quiet = map(flags.pop, ("config", "context", "as_json", "quiet"))
-    missing = f"audit {kind} needs {audit.lacks}"
-    needs = "" if audit.instead and flags[audit.instead] is not None else missing
+    release, *others = inspect.signature(function).parameters.values()
+    needs = "" if "None" in str(release.annotation) else f"audit {kind} needs {audit.lacks}"
     subject, options = merged(flags, config, subject, needs)
     values = {**options, **{key: split_names(options[key]) or None for key in audit.commas}}
-    for name in list(inspect.signature(function).parameters)[1:]:
-        required = inspect.signature(function).parameters[name].default is inspect.Parameter.empty
-        if required and values.get(name, "") is None:
-            what = descriptions(function)[name].rstrip(".")
-            raise InputError(f"lethe audit {kind} needs --{name}: {what}.")
+    for argument in others:
+        if argument.default is argument.empty and values.get(argument.name, "") is None:
+            what = descriptions(function)[argument.name].rstrip(".")
+            raise InputError(f"lethe audit {kind} needs --{argument.name}: {what}.")
     for name, form in audit.pairs.items():
         values[name] = _pairs(name, values[name] or (), form) or None
     fields = {option: name for name, option in audit.names.items()}
