@@ -110,9 +110,8 @@ class Progress:
         if done <= there or done >= total:
             return ""
         seconds = (now - began) / (done - there) * (total - done)
-        return (
-            f", about {seconds:.0f} s left" if seconds < 120 else f", {seconds / 60:.0f} min left"
-        )
+        left = f"about {seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        return f", {left} left"
 
     def part(self, what: str, done: int, total: int) -> None:
         """A line each ten seconds on how far one long part of the job is."""

@@ -11,9 +11,8 @@ import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields
-from functools import partial
 from pathlib import Path
-from textwrap import indent, wrap
+from textwrap import TextWrapper, indent
 from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
 from lethe.errors import InputError, did_you_mean, renamed
@@ -107,6 +106,7 @@ def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
         signature = inspect.signature(function)
         *arguments, keywords = signature.parameters.values()
         lines, listed = [], {argument.name: argument for argument in arguments}
+        wrapper = TextWrapper(92, "", "    ", break_on_hyphens=False, break_long_words=False)
         for source in (kind, Run):
             words = descriptions(source)
             hints = get_type_hints(source, localns={"Asked": Any})
@@ -116,7 +116,7 @@ def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
                     listed[name] = keywords.replace(
                         name=name, kind=keywords.KEYWORD_ONLY, default=usual, annotation=hints[name]
                     )
-                    lines += _wrapped(f"{name}: {words[name]}", subsequent_indent="    ")
+                    lines += wrapper.wrap(f"{name}: {words[name]}")
         block = indent("\n".join(lines), " " * 8)
         function.__doc__ = re.sub(r" {8}settings: .*", lambda _: block, function.__doc__ or "")
         signature = signature.replace(parameters=list(listed.values()))
@@ -124,9 +124,6 @@ def audit_of(kind: type[DataclassInstance]) -> Callable[[Function], Function]:
         return function
 
     return documented
-
-
-_wrapped = partial(wrap, width=92, break_on_hyphens=False, break_long_words=False)
 
 
 def keywords_of(
