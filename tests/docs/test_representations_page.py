@@ -39,7 +39,7 @@ def test_the_commands_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     vectors, users = people["representations"], people["user_ids"]
     days = np.datetime64("2025-12-01") + np.arange(len(users)) % 2 * 40
     np.save("vectors.npy", vectors)
-    frame = pd.DataFrame({"customer": users, "churned": people["labels"]})
+    frame = pd.DataFrame({"person": users, "income": people["labels"]})
     frame.to_csv("people.csv", index=False)
     frame.assign(emb=list(vectors), day=days).to_parquet("users.parquet")
     assert len(COMMANDS) == 4
