@@ -71,13 +71,13 @@ def test_no_word_is_broken_and_no_line_too_long(command, width):
     [
         ("audit model digits --modles 3", "--modles. Did you mean --models?"),
         ("audit modl digits", 'Did you mean "model"?'),
+        ("audit model digits --rule tqr@0.1<=1", "Did you mean 'tpr'?"),
         ("audti model", 'Did you mean "audit"?'),
         ("audit model digits --models few", "--models"),
         ("audit model digits --models", "--models requires an argument"),
         ("audit model digits more", "'more' stands where nothing more is taken"),
         ("audit model digits --attack lira", "Did you mean 'lira-online' or 'lira-offline'"),
         ("audit model digits --mitigations dp", "Did you mean 'dp-sgd'?"),
-        ("audit model digits --rule tprr@0.01<=0.1", "Did you mean 'tpr'?"),
     ],
 )
 def test_all_refusals_look_alike(typed, said, capsys, tmp_path, monkeypatch):
@@ -85,5 +85,10 @@ def test_all_refusals_look_alike(typed, said, capsys, tmp_path, monkeypatch):
     with contextlib.redirect_stdout(io.StringIO()) as printed:
         assert run(typed.split()) == 2
     told = capsys.readouterr().err
-    assert printed.getvalue() == "" and told.count("\n") == 1 and "?." not in told
+    assert (
+        printed.getvalue() == ""
+        and not any(tmp_path.iterdir())
+        and told.count("\n") == 1
+        and "?." not in told
+    )
     assert told.startswith("lethe: ") and said in told

@@ -306,11 +306,9 @@ def test_connections_have_a_cap_and_heads_a_time_limit():
     assert all(answer.startswith(b"HTTP/1.1 204 ") for answer in answers)
 
 
-def test_no_tokens_no_service(place, capsys):
-    assert run(["serve", str(place / "s.toml")]) == 2
-    assert "lethe token" in capsys.readouterr().err
-
-
-def test_other_machines_need_tls(place, capsys):
-    assert run(["serve", str(place / "s.toml"), "--host", "0.0.0.0"]) == 2
-    assert "in the clear" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "said"), [([], "lethe token"), (["--host", "0.0.0.0"], "in the clear")]
+)
+def test_no_tokens_or_no_tls_no_service(place, capsys, options, said):
+    assert run(["serve", str(place / "s.toml"), *options]) == 2
+    assert said in capsys.readouterr().err

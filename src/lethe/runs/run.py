@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,7 +51,7 @@ def running(
     from lethe.runs.progress import Progress
     from lethe.training.folder import RunFolder, to_toml
 
-    is_new = not (folder / "manifest.json").exists()
+    is_new = not any(folder.glob("*"))
     with RunFolder(folder, bound, asked.typed) as run, Progress(quiet) as progress:
         criteria = criteria_in(asked.options, "audit.toml")
         run.settle("rules", [criterion.to_json() for criterion in criteria])
@@ -68,8 +68,7 @@ def running(
             if is_new and {path.name for path in folder.iterdir()} <= NO_RESULT:
                 for name in NO_RESULT:
                     (folder / name).unlink(missing_ok=True)
-                with suppress(OSError):  # the folder of a user's other runs
-                    folder.rmdir()
+                folder.rmdir()
             raise
 
 
