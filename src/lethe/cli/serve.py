@@ -196,13 +196,17 @@ def _service(settings: dict[str, Any], folder: Path, stack: contextlib.ExitStack
 def _check_settled(config: DatasetConfig, ledger: Ledger) -> None:
     """Refuse a table whose budget would refuse every question."""
     from lethe.errors import InputError
+    from lethe.queries.ledger import words
     from lethe.queries.ledger.chain import read_json
 
     status = ledger.status(config.dataset)
-    terms = {"relation": status.relation, **read_json(status.schema or "{}")}
-    for name in ("relation", "person", "rows"):
-        value, settled = getattr(config, name), terms.get(name)
-        if value != settled:
+    terms = read_json(status.schema or "{}") if status.unit == "user" else {}
+    if not status.fingerprint or (status.unit == "user" and "person" not in terms):
+        reason = words.NOBODY if status.fingerprint else words.UNBOUND
+        raise InputError(f"[tables.{config.name}] {reason}")
+    fixed = {"relation": status.relation, "person": terms.get("person"), "rows": terms.get("rows")}
+    for name, settled in fixed.items():
+        if (value := getattr(config, name)) != settled:
             way_out = f"leave {name} out" if settled is None else f"write {name} = {settled!r}"
             raise InputError(
                 f"[tables.{config.name}] {name}={value!r} differs from the budget of "
