@@ -20,10 +20,9 @@ from lethe.assess.verdict import HARMLESS
 from lethe.errors import InputError, LetheError, NotMeasurable, RunFailed
 from lethe.evidence.rules import PASS, judge
 from lethe.membership.attacks.lira import ranked
+from lethe.membership.blind import People, by_column, told_by
 from lethe.membership.document import Measurement, evidence
 from lethe.membership.exposure import expose
-from lethe.membership.language.attacks import by_column, told_by
-from lethe.membership.language.rates import People
 from lethe.membership.measure import run_attacks
 from lethe.membership.records import near_pairs
 from lethe.membership.settings import AuditSettings

@@ -25,9 +25,10 @@ from lethe.evidence.of_language import (
 )
 from lethe.evidence.one_run import met
 from lethe.evidence.rules import Rule, lower_for_rule
+from lethe.membership.blind import midranks
 from lethe.membership.checks import power
 from lethe.membership.inputs import shifted
-from lethe.membership.language.attacks import ATTACKS, COMBINED, midranks
+from lethe.membership.language.attacks import ATTACKS, COMBINED
 from lethe.membership.language.audit import BASELINE, LanguageStudy, Release
 from lethe.membership.language.candidates import (
     MARK_RATE,
