@@ -23,6 +23,7 @@ from common import RESULTS, load, save
 from strength import TARGETS, part, trained
 
 from lethe import Findings
+from lethe.evidence.intervals import clopper_pearson
 from lethe.membership.measure import AttackRates, measure_scores
 from lethe.membership.scoring import score_targets
 from lethe.training.shadows import Shadows
@@ -126,17 +127,10 @@ def of_run(findings: Findings) -> list[Relation]:
         claim = f"{option}: no more than half a point of accuracy lost (same)"
         rows.append(relation(claim, where, "points gained", cost, -0.5))
     moved = options["removal"]["moved"]
-    newly, others = moved["newly_exposed"], moved["records"]
-    rows.append(
-        relation(
-            f"onion: removing the most exposed exposes others (Carlini et al. 2022); {newly} of "
-            f"{others} newly exposed",
-            where,
-            "mean change of t",
-            interval(moved["mean_change"]),
-            0,
-        )
-    )
+    newly = clopper_pearson(moved["newly_exposed"], moved["records"], 0.95).to_json()
+    share = (100 * newly["value"], 100 * newly["low"], 100 * newly["high"])
+    claim = "onion: removing the most exposed exposes others (Carlini et al. 2022)"
+    rows.append(relation(claim, where, "% of the others newly exposed, at FDR 5 %", share, 0))
     return rows
 
 
