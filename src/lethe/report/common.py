@@ -102,8 +102,10 @@ def room_of(document: Mapping[str, Any]) -> Room[Any]:
     if document.get("table"):
         from lethe.report.of_rows import Quasi, Records, Synthetic
 
-        rooms = {"quasi": Quasi, "records": Records, "synthetic": Synthetic}
-        return rooms[document["table"]["kind"]](document)
+        kind = document["table"]["kind"]
+        if kind == "quasi":
+            return Quasi(document)
+        return Records(document) if kind == "records" else Synthetic(document)
     if queries := document.get("queries"):
         from lethe.report.of_answers import Ledger, Mechanism
 
