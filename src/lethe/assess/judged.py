@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lethe.assess.run import FIXED
 from lethe.assess.verdict import decide
 from lethe.errors import InputError, check_known_keys, did_you_mean
 from lethe.evidence.estimate import Estimate, Measured
@@ -363,9 +364,7 @@ def stamped(findings: Findings, criteria: Sequence[Criterion], before: Sequence[
     late = [str(row["rule"]) for row in rows if not row["fixed"]]
     if not late:
         return replace(findings, rules=rows)
-    words = [
-        text.replace(" that was fixed before the run", "") for text in findings.verdict["words"]
-    ]
+    words = [text.replace(FIXED, "") for text in findings.verdict["words"]]
     words.insert(0, f"Set after the run had begun, when results could be known: {', '.join(late)}.")
     return replace(findings, rules=rows, verdict={**findings.verdict, "words": words})
 

@@ -254,12 +254,16 @@ def _frontier(facts: Facts, verdict: Verdict) -> Json:
     }
 
 
+FIXED = " that was fixed before the run"
+"""What a verdict says of its rules; taken back where they were set later."""
+
+
 def outcome_words(verdict: Verdict) -> str:
     """The verdict's sentence in `findings.json`; pages take theirs from `report/catalogue.toml`."""
     release = f"The release '{verdict.release}'"
     return {
-        PASS: f"{release} meets every criterion that was fixed before the run.",
-        FAIL: f"{release} breaks a criterion that was fixed before the run.",
+        PASS: f"{release} meets every criterion{FIXED}.",
+        FAIL: f"{release} breaks a criterion{FIXED}.",
         UNDECIDED: f"There is not enough evidence to decide about '{verdict.release}'.",
         NOT_TESTED: "No criterion was set, so nothing passes or fails; --rule sets one.",
     }[verdict.outcome]
