@@ -13,7 +13,7 @@ from command import command
 from registered_data import budget_for, registered
 
 from lethe.cli import run
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import find
 

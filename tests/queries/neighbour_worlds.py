@@ -25,9 +25,9 @@ from hypothesis import strategies as st
 from lethe.data.schema import Schema
 from lethe.data.source import File
 from lethe.errors import LetheError
+from lethe.evidence.of_answers import Charge
 from lethe.queries import ask as asking
 from lethe.queries import release as releasing
-from lethe.queries.charge import Charge
 from lethe.queries.lattice import Exact, Groups
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.mechanisms import additive, choosing, threshold

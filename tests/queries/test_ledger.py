@@ -16,7 +16,8 @@ from ledger_places import FINGERPRINT, ONE, PLACES, made, postgres_server, pure,
 from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_delta
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import COSTS, MOST_UNITS, Charge, budget_of, charge_of, check_cost
+from lethe.evidence.of_answers import Charge
+from lethe.queries.charge import COSTS, MOST_UNITS, budget_of, charge_of, check_cost
 from lethe.queries.ledger import chain, words
 from lethe.queries.ledger import ledger as ledgers
 from lethe.queries.ledger.contract import (

@@ -11,7 +11,7 @@ import pytest
 from ledger_places import FINGERPRINT, ONE, PLACES, made, postgres_server, pure, spend
 
 from lethe.errors import InputError
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger.contract import Damaged, Unavailable
 from lethe.queries.ledger.document import findings_on
 from lethe.queries.ledger.ledger import open_ledger, rollback_assumption

@@ -24,8 +24,8 @@ from starlette.testclient import TestClient
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.of_answers import Charge
 from lethe.queries import ask as asking
-from lethe.queries.charge import Charge
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.plan import Limits
 from lethe.queries.registration import find
@@ -49,6 +49,7 @@ ROWS = 400
 
 
 QUESTION = b'{"table": "people", "query": "count()", %s}'
+JSON_400 = ("application/json", 400)
 
 
 def charge(epsilon):
@@ -221,6 +222,7 @@ def test_refusals_say_why_and_spend_nothing(unspent, analyst, body, status, code
         (QUESTION % b'"epsilon": Infinity', "application/json", 400),
         (QUESTION % (b'"epsilon": 1' + b"0" * 9999), "application/json", 400),
         (b"[" * 100_000, "application/json", 400),
+        (b"{" + b",".join(b'"%d":1' % key for key in range(350_000)) + b',"0":1}', *JSON_400),
         (b'{"a": "\xff"}', "application/json", 400),
         (b"{}", "text/plain", 415),
         (b" " * (4 * 2**20 + 1), "application/json", 413),
@@ -727,6 +729,36 @@ def test_nothing_is_served_without_budget_or_offer(tmp_path, people):
     with pytest.raises(InputError, match="counts"):
         QueryService([], None, [Served("m", scores, "label", 2, 10)])
     ledger.close()
+
+
+@pytest.mark.parametrize(
+    ("budget", "config", "said"),
+    [
+        (("record", None), {"person": "person", "rows": 2}, "leave out person and rows"),
+        (("record", None), {"relation": "replace-one"}, 'relation = "add/remove"'),
+        (("user", "person"), {}, 'person = "person" and rows = 2'),
+        (("user", "person"), {"person": "person", "rows": 3}, "rows = 2"),
+        (("user", None), {}, "does not say which column"),
+        (("user", None), {"person": "person", "rows": 2}, "does not say which column"),
+    ],
+)
+def test_a_table_that_its_budget_can_never_pay_for_is_refused_at_start(
+    tmp_path, people, budget, config, said
+):
+    """It started, and refused every question."""
+    unit, person = budget
+    found = find(people)
+    with contextlib.closing(open_ledger(tmp_path / "b.db")) as ledger:
+        ledger.create(
+            "people",
+            charge(5),
+            fingerprint=found.fingerprint(),
+            relation="add/remove",
+            unit=unit,
+            schema=found.terms(person, person and 2),
+        )
+        with pytest.raises(InputError, match=said):
+            QueryService([DatasetConfig("people", people, "people", **config)], ledger)
 
 
 @pytest.mark.parametrize(

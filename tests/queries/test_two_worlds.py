@@ -22,7 +22,7 @@ from starlette.testclient import TestClient
 from lethe.cli import run
 from lethe.errors import RunFailed
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger import contract, words
 from lethe.queries.ledger import ledger as ledgers
 from lethe.queries.ledger.ledger import Ledger, open_ledger

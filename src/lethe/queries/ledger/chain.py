@@ -12,7 +12,8 @@ from typing import Any
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge, charge_of, minus, plus
+from lethe.evidence.of_answers import Charge
+from lethe.queries.charge import charge_of, minus, plus
 from lethe.queries.ledger.contract import Damaged, Entry
 
 FORMAT = "lethe-ledger/1"
@@ -113,11 +114,11 @@ def read_json(text: str | bytes) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {repeated[:100]!r} is repeated")
+    mapping: Json = {}
+    for key, value in pairs:
+        if key in mapping:
+            raise ValueError(f"the key {key[:100]!r} is repeated")
+        mapping[key] = value
     return mapping
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge, charge_of, check_limit, check_queries, fits
+from lethe.evidence.of_answers import Accepted, Charge, Raised, Share, Status
+from lethe.queries.charge import charge_of, check_limit, check_queries, fits
 from lethe.queries.ledger import chain, words
 from lethe.queries.ledger.chain import read_json, trusted
 from lethe.queries.ledger.contract import (
@@ -27,8 +28,6 @@ from lethe.queries.ledger.contract import (
     Mismatch,
     PaidUnanswered,
     Receipt,
-    Share,
-    Status,
     UnknownAnalyst,
     Verification,
 )
@@ -352,33 +351,33 @@ class Ledger:
             owned = [(name, rows.account(dataset, name)) for name in rows.analysts(dataset)]
         return Status(
             dataset=dataset,
-            fingerprint=now.fingerprint,
-            schema=str(read_json(entries[0].body)["schema"]),
+            bound=bool(now.fingerprint),
             relation=now.relation,
             unit=now.unit,
+            rule=now.rule,
             budget=now.budget,
             first_budget=first.budget,
             spent=now.spent,
             left=now.left,
-            shares=tuple(
-                _share(name, account, now) for name, account in owned if account is not None
-            ),
             open=now.open,
+            shares=[_share(name, account, now) for name, account in owned if account is not None],
             queries=now.queries,
             answers=now.answers,
-            raises=tuple(
-                (entry.number, str(read_json(entry.body)["reason"]))
+            raises=[
+                Raised(entry.number, str(read_json(entry.body)["reason"]))
                 for entry in entries
                 if entry.kind == "raise"
-            ),
-            accepted=tuple(
-                (entry.number, str(body["found"]), str(body["reason"]))
+            ],
+            accepted=[
+                Accepted(entry.number, **read_json(entry.body))
                 for entry in entries
-                if entry.kind == "accept" and (body := read_json(entry.body))
-            ),
+                if entry.kind == "accept"
+            ],
             head=last.hash,
             entries=last.number + 1,
             view=words.tightest(now),
+            fingerprint=now.fingerprint,
+            schema=str(read_json(entries[0].body)["schema"]),
         )
 
     def entries(self, dataset: str) -> Iterator[Entry]:

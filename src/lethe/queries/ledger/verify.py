@@ -22,8 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from lethe.errors import LetheError
+from lethe.evidence.of_answers import Charge
 from lethe.files import write_for_owner
-from lethe.queries.charge import Charge, charge_of, fits
+from lethe.queries.charge import charge_of, fits
 from lethe.queries.ledger.chain import (
     Account,
     Accounts,

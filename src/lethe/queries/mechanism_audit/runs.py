@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.of_answers import OddAnswer
 from lethe.queries.mechanism_audit.encode import Encoder, Form, Output
 from lethe.queries.mechanism_audit.events import PLACES, REPEATED, Outcomes
 from lethe.queries.mechanism_audit.neighbours import Pair
@@ -391,17 +392,18 @@ def repeats(pairs: Sequence[tuple[Outcomes, Outcomes]]) -> bool:
     )
 
 
-def others(first: Outcomes, second: Outcomes) -> dict[str, tuple[float, float]]:
+def others(first: Outcomes, second: Outcomes) -> list[OddAnswer]:
     """Errors and numbers that are none, with their shares on both sides."""
     names = [
         next((odd for place in form.words.items() if (odd := _odd_word(*place))), "")
         for form in first.forms
     ]
-    shares: dict[str, tuple[float, float]] = {}
+    odd = []
     for name in dict.fromkeys(filter(None, names)):
         same = np.asarray([other == name for other in names])
-        shares[name] = float(same[first.form].mean()), float(same[second.form].mean())
-    return shares
+        shares = [float(same[side.form].mean()) for side in (first, second)]
+        odd.append(OddAnswer(name, shares))
+    return odd
 
 
 def _odd_word(path: str, word: str) -> str:
