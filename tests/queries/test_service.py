@@ -39,7 +39,7 @@ from lethe.queries.service.access import (
     issue_token,
     revoke_token,
 )
-from lethe.queries.service.openapi import document
+from lethe.queries.service.openapi import Question, document
 from lethe.queries.service.query_service import DatasetConfig, QueryService, Served
 from lethe.queries.service.web import build, check_place
 from lethe.queries.table import measure
@@ -460,7 +460,7 @@ def test_no_body_breaks_it(world, body, path):
 
 def test_answers_are_as_the_document_says(world):
     described = document()
-    reply = {"$ref": "#/components/schemas/Reply", "components": described["components"]}
+    reply = {"$ref": "#/components/schemas/ReplyBody", "components": described["components"]}
     jsonschema.validate(world.ask("count() by county among ['Kent', 'Essex']").json(), reply)
     error = {"$ref": "#/components/schemas/Error", "components": described["components"]}
     jsonschema.validate(world.ask("count").json(), error)
@@ -512,7 +512,7 @@ def test_a_question_on_a_table_that_is_opened_anew_meanwhile_is_not_answered(tmp
 
     def written_meanwhile(*question, **more):
         path.write_bytes(path.read_bytes())
-        world.service.plan("people", "count()", {"epsilon": 1.0})
+        world.service.plan(Question(table="people", query="count()", epsilon=1.0))
         assert len(list(spills.iterdir())) == 1  # nothing of the old table is left
         return measure(*question, **more)
 
@@ -801,11 +801,11 @@ def test_a_long_question_delays_nobody_elses_and_a_client_that_left_pays_nothing
     held, asked = threading.Event(), threading.Semaphore(0)
     real = world.service.ask
 
-    def slow(table, query, cost, analyst, **more):
+    def slow(question, analyst):
         if analyst == "alice":
             asked.release()
             assert held.wait(600)
-        return real(table, query, cost, analyst, **more)
+        return real(question, analyst)
 
     world.service.ask = slow
     threads = [threading.Thread(target=world.ask, args=(LONG, 0.1 + at / 100)) for at in range(2)]

@@ -30,11 +30,11 @@ from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.service.access import RowCounter
+from lethe.queries.service.openapi import MOST_ROWS, PaidQuestion, Question
 from lethe.queries.table import Table
 
 Predict = Callable[[NDArray[np.float64]], Any]
 KINDS = ("label", "smoothed")
-MOST_ROWS = 1_000
 KEPT = 256 * 2**20
 """Bytes of a file whose rows are held in memory; larger files are read for every question."""
 
@@ -185,7 +185,8 @@ class QueryService:
                 self._tables[config.name] = _opened(config)
                 with self._reading(config) as opened:
                     # What is wrong is said now, and the first question need not wait for imports.
-                    self._planned(config, opened, "count()", {"epsilon": 1.0})
+                    question = Question(table=config.name, query="count()", epsilon=1.0)
+                    self._planned(config, opened, question)
         except InputError:
             self.close()
             raise
@@ -206,26 +207,18 @@ class QueryService:
             for model in self._models.values()
         ]
 
-    def plan(self, table: str, query: str, cost: Mapping[str, float | None]) -> Plan:
+    def plan(self, question: Question) -> Plan:
         """What an answer would cost and how far off it would be; nothing is spent.
 
         Raises:
             NotFound: no such table.
             InputError: the question cannot be asked of it.
         """
-        config = self._config(table)
+        config = self._config(question.table)
         with self._reading(config) as opened:
-            return self._planned(config, opened, query, cost)
+            return self._planned(config, opened, question)
 
-    def ask(
-        self,
-        table: str,
-        query: str,
-        cost: Mapping[str, float | None],
-        analyst: str,
-        *,
-        again: bool = False,
-    ) -> Reply:
+    def ask(self, question: PaidQuestion, analyst: str) -> Reply:
         """Pay and answer; see `lethe.queries.ask.answer`.
 
         Raises:
@@ -233,13 +226,13 @@ class QueryService:
             InputError: refused; nothing was spent.
             RunFailed: paid for and not answered.
         """
-        config = self._config(table)
+        config = self._config(question.table)
         with self._reading(config) as opened:
-            plan, whose = self._planned(config, opened, query, cost), (config.dataset, analyst)
+            plan, whose = self._planned(config, opened, question), (config.dataset, analyst)
             if whose not in self._stored:
                 self._stored[whose] = self._budgets().megabytes(*whose)
             room = config.stored_megabytes - self._stored[whose]
-            reply = answer(opened, plan, self._budgets(), *whose, again=again, room=room)
+            reply = answer(opened, plan, self._budgets(), *whose, again=question.again, room=room)
             self._stored[whose] += reply.megabytes
             return reply
 
@@ -320,20 +313,11 @@ class QueryService:
             raise NotFound(_unknown("table", table, self._datasets))
         return config
 
-    def _planned(
-        self, config: DatasetConfig, opened: Table, query: str, cost: Mapping[str, float | None]
-    ) -> Plan:
-        privacy = Privacy(
-            cost.get("epsilon"),
-            cost.get("delta"),
-            cost.get("rho"),
-            cost.get("mu"),
-            config.relation,
-            config.person,
-            config.rows,
-        )
+    def _planned(self, config: DatasetConfig, opened: Table, question: Question) -> Plan:
+        cost = question.epsilon, question.delta, question.rho, question.mu
+        privacy = Privacy(*cost, config.relation, config.person, config.rows)
         assumed = () if self._ledger is None else rollback_assumption(self._ledger)
-        return make_plan(parse(query), opened.schema, privacy, assumed, config.limits)
+        return make_plan(parse(question.query), opened.schema, privacy, assumed, config.limits)
 
     @contextlib.contextmanager
     def _reading(self, config: DatasetConfig) -> Iterator[Table]:
