@@ -420,11 +420,15 @@ class Commands:
 
 
 def shown(text):
-    """JSON without what is drawn; other text without numbers and the room they take."""
+    """JSON without what is drawn; other text without numbers and the room they take.
+
+    What a question costs and what is left after it has no noise, and stays.
+    """
     try:
         return json.dumps(without_noise(json.loads(text)))
     except ValueError:
-        return re.sub(r"[-─━\s]+", " ", re.sub(r"-?[\d.,]+(e[-+]?\d+)?", "#", text))
+        costs = re.findall(r"(?:It would cost|Cost:|Left:).*", text)
+        return re.sub(r"[-─━\s]+", " ", re.sub(r"-?[\d.,]+(e[-+]?\d+)?", "#", text)), costs
 
 
 REFUSED = [
@@ -476,7 +480,7 @@ def test_the_command_tells_no_world_from_the_other(pair, monkeypatch, capsys):
     assert same("count() where age > 50", "--epsilon", 0.05)[0] == 2
     assert same("count() where age > 50", "--epsilon", 0.05, "--again")[0] == 0
     assert same("count()", "--epsilon", 0.9)[0] == 2
-    assert words.EXHAUSTED.split(".")[0] in same("count()", "--epsilon", 3, analyst="dave")[2]
+    assert words.EXHAUSTED.split(".")[0] in same("count()", "--epsilon", 3, analyst="dave")[2][0]
     for at, world in enumerate(worlds):
         extra = {name: np.append(values, values[at]) for name, values in people(bool(at)).items()}
         pq.write_table(pa.table(extra), world.folder / "people.parquet")
