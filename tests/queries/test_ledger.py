@@ -16,7 +16,7 @@ from ledger_places import FINGERPRINT, ONE, PLACES, made, postgres_server, pure,
 from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_delta
 from lethe.evidence.guarantee import Guarantee
-from lethe.evidence.of_answers import Charge
+from lethe.evidence.of_answers import Charge, Raised
 from lethe.queries.charge import COSTS, MOST_UNITS, budget_of, charge_of, check_cost
 from lethe.queries.ledger import chain, words
 from lethe.queries.ledger import ledger as ledgers
@@ -167,7 +167,7 @@ def test_a_budget_is_raised_with_a_reason_only(opened):
     ledger.raise_budget("people", Charge("rho", 2 * ONE), reason="the board agreed")
     status = ledger.status("people")
     assert (status.first_budget.units, status.budget.units) == (ONE, 2 * ONE)
-    assert status.raises == ((1, "the board agreed"),)
+    assert status.raises == [Raised(1, "the board agreed")]
     spend(ledger, Guarantee("zcdp", {"rho": 1.5}, "add/remove", "record"))
     assert ledger.verify().ok
 

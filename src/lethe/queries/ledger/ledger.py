@@ -119,8 +119,8 @@ class Ledger:
             rows.begin(dataset)
             last = _append(rows, None, dataset, "create", accounts, chain.first_body(schema))
             for name, limit in sorted((analysts or {}).items()):
-                accounts = chain.after_grant(accounts, None, limit, None)
-                body = chain.canonical({"limit": limit, "queries": None})
+                body = {"limit": limit, "queries": None}
+                accounts = chain.after("grant", accounts, None, body)
                 last = _append(rows, last, dataset, "grant", accounts, body, name)
 
     def grant(
@@ -137,9 +137,8 @@ class Ledger:
         with self._writing(dataset) as rows:
             last, before = rows.last(dataset)
             check_limit(f"budget of {analyst!r}", limit, before.rule)
-            account = rows.account(dataset, analyst)
-            accounts = chain.after_grant(before, account, limit, queries)
-            body = chain.canonical({"limit": limit, "queries": queries})
+            body = {"limit": limit, "queries": queries}
+            accounts = chain.after("grant", before, rows.account(dataset, analyst), body)
             _append(rows, last, dataset, "grant", accounts, body, analyst)
 
     def raise_budget(self, dataset: str, budget: Charge, *, reason: str) -> None:
@@ -156,9 +155,8 @@ class Ledger:
                     f"budget={budget.amount:g} must be above the present {before.budget.amount:g}"
                     " and its delta not below: a budget can be raised only."
                 )
-            accounts = chain.after_raise(before, budget)
-            body = chain.canonical({"budget": budget, "reason": reason})
-            _append(rows, last, dataset, "raise", accounts, body)
+            body = {"budget": budget, "reason": reason}
+            _append(rows, last, dataset, "raise", chain.after("raise", before, None, body), body)
 
     def spend(
         self,
@@ -194,8 +192,8 @@ class Ledger:
             with self._reading() as rows:
                 self._rules[dataset] = rows.last(dataset)[1].rule
         rule = self._rules[dataset]
-        charge, rho = charge_of(guarantee, rule), chain.pure_rho(guarantee, rule)
-        body = chain.canonical({"query": query, "charge": charge, "guarantee": shown})
+        charge = charge_of(guarantee, rule)
+        body = {"query": query, "charge": charge, "guarantee": shown}
         with self._writing(dataset) as rows:
             last, before = rows.last(dataset)
             if before.rule != rule:
@@ -219,7 +217,7 @@ class Ledger:
                 raise words.own_exhausted(charge, account.left)
             if not fits(charge, before.left):
                 raise BudgetExhausted(words.EXHAUSTED)
-            accounts = chain.after_spend(before, account, charge, rho)
+            accounts = chain.after("spend", before, account, body)
             entry = _append(rows, last, dataset, "spend", accounts, body, analyst, key)
         assert accounts.own is not None
         return Receipt(dataset, analyst, entry.number, charge, accounts.own.left, entry.hash)
@@ -240,9 +238,8 @@ class Ledger:
                 )
             if rows.answer_to(dataset, number) is not None:
                 raise InputError(f"entry {number} of {dataset!r} has its answer already.")
-            account = rows.account(dataset, paid.analyst)
-            accounts = chain.after_answer(before, account or chain.new_account(before))
-            body = chain.canonical({"answer": answer})
+            body = {"answer": answer}
+            accounts = chain.after("answer", before, rows.account(dataset, paid.analyst), body)
             _append(rows, last, dataset, "answer", accounts, body, paid.analyst, paid.key, number)
 
     def stored(self, dataset: str, analyst: str, query: str) -> str | None:
@@ -299,10 +296,10 @@ class Ledger:
             wrong = "; ".join(filter(None, problems))
             if not wrong:
                 raise InputError("nothing is wrong with this ledger: there is nothing to accept.")
-            body, ends = chain.canonical({"found": wrong, "reason": reason}), []
+            body, ends = {"found": wrong, "reason": reason}, []
             for name, _, _ in rows.heads():
                 last, before = rows.last(name)
-                accounts = chain.after_accept(before)
+                accounts = chain.after("accept", before, None, body)
                 ends.append(_append(rows, last, name, "accept", accounts, body))
         if self._anchor is not None:
             self._anchor.write(ends)
@@ -477,7 +474,7 @@ def _append(
     dataset: str,
     kind: str,
     accounts: chain.Accounts,
-    body: str,
+    body: Mapping[str, Any],
     analyst: str = "",
     key: str = "",
     answers: int | None = None,
@@ -491,7 +488,7 @@ def _append(
             analyst=analyst,
             key=key,
             answers=answers,
-            body=body,
+            body=chain.canonical(body),
             state=accounts.to_text(),
             previous=chain.genesis(dataset) if last is None else last.hash,
             hash="",
@@ -519,7 +516,7 @@ def _allowed(own: chain.Account | None, now: chain.Accounts) -> chain.Account:
     """
     if (own is None or own.limit is None) and not now.open:
         raise UnknownAnalyst(words.NO_BUDGET)
-    return own or chain.new_account(now)
+    return own or chain.Account(None, Charge(now.rule, 0), 0, now.most_each)
 
 
 def _same(first: str, second: str) -> bool:
