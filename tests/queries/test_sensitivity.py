@@ -14,8 +14,6 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from lethe.errors import InputError
 from lethe.queries.aggregates import quantile as quantiles
@@ -195,38 +193,6 @@ def test_no_neighbour_moves_more_than_the_noise_is_for(asked, name, rows, relati
         assert worst <= most, (norm, worst, most)
         if norm != "l2":
             assert worst * LOOSE.get(name, 1.0) >= most * 0.999, (norm, worst, most)
-
-
-ROWS = st.lists(st.tuples(*[st.floats(0, 1)] * 4), max_size=5)
-
-
-@settings(max_examples=150)
-@given(
-    st.sampled_from(sorted(STATISTICS)),
-    st.sampled_from(["add/remove", "replace-one"]),
-    st.integers(1, 3),
-    ROWS,
-    ROWS,
-    ROWS,
-)
-def test_no_pair_of_neighbours_moves_more(name, relation, rows, base, before, after):
-    """The same where rows are anywhere on the lattices, and others have any rows."""
-    ask, lattices = STATISTICS[name]
-    widths = [GROUPS - 1] if name == "keys" else [one.width for one in lattices]
-
-    def on(given_rows):
-        return [tuple(round(p * w) for p, w in zip(r, widths, strict=False)) for r in given_rows]
-
-    own = [on(before[:rows]) if relation == "replace-one" else [], on(after[:rows])]
-    with pytest.MonkeyPatch.context() as patch:
-        kept = watched(patch)
-        for one in own:
-            ask(on(base) + one, Neighbours(relation, "user", rows))
-    (first, allowed), (second, again) = kept.calls
-    assert allowed == again
-    move = (first - second).astype(float)
-    for norm, most in allowed.items():
-        assert NORMS[norm](move) <= most * (1 + 1e-15)
 
 
 @pytest.mark.parametrize("share", [0.001, 0.999, 0.5, 0.125, 1 / 3, Fraction(2, 7)])
