@@ -20,7 +20,6 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from typing import Any, NoReturn
 
@@ -100,14 +99,10 @@ def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # an analyst sees whatever is raised, exits too
-                answer, more = None, partial(_with_error, error, beside)
+                answer, more = None, lambda error=error: {"raised": error, **beside()}
                 failures += 1
             outputs.append(encoder.encode(answer, more))
     return Trials(*sides, turned, encoder.forms, failures == 2 * runs)
-
-
-def _with_error(error: BaseException, beside: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    return {"raised": error, **beside()}
 
 
 @contextlib.contextmanager

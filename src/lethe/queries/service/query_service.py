@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,12 +105,15 @@ class Served:
 
         Raises InputError: not 1 to `MOST_ROWS` lists of `features` finite numbers.
         """
-        fits = isinstance(given, list) and 0 < len(given) <= MOST_ROWS
-        if not fits or not all(self._is_row(row) for row in given):
+        rows = given if isinstance(given, list) and 0 < len(given) <= MOST_ROWS else [None]
+        if not all(
+            isinstance(row, list) and len(row) == self.features and all(map(_is_number, row))
+            for row in rows
+        ):
             raise InputError(
                 f"rows must be 1 to {MOST_ROWS} lists of {self.features} finite numbers each."
             )
-        return np.array(given, dtype=np.float64)
+        return np.array(rows, dtype=np.float64)
 
     def answer(self, rows: NDArray[np.float64]) -> list[Any]:
         """Labels, or scores with noise, one entry a row.
@@ -131,14 +134,6 @@ class Served:
             # What it says could hold a row.
             raise RunFailed(f"model {self.name}: {type(error).__name__}") from error
         return answers
-
-    def _is_row(self, row: Any) -> bool:
-        return (
-            isinstance(row, Sequence)
-            and not isinstance(row, str)
-            and len(row) == self.features
-            and all(map(_is_number, row))
-        )
 
 
 class QueryService:
