@@ -22,14 +22,14 @@ from pyarrow.csv import write_csv
 from registered_data import registered
 from starlette.testclient import TestClient
 
-from lethe.errors import InputError
+from lethe.errors import InputError, RunFailed
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.of_answers import Charge
 from lethe.queries import ask as asking
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.plan import Limits
 from lethe.queries.registration import find
-from lethe.queries.service import web
+from lethe.queries.service import query_service, web
 from lethe.queries.service.access import (
     AuditLog,
     RateLimiter,
@@ -409,9 +409,6 @@ def test_the_log_says_who_and_what_and_no_values(world):
 
 
 def test_trouble_inside_is_for_the_keeper_alone(world, people, monkeypatch):
-    from lethe.errors import RunFailed
-    from lethe.queries.service import query_service
-
     def fails(*rest, **named):
         raise RunFailed(f"{people} says {SECRET}")
 
@@ -867,6 +864,30 @@ def test_an_analysts_room_in_the_ledger_is_bounded(tmp_path, people):
     world.service._stored.clear()  # as a restart does
     assert world.ask(LONG, 0.2).status_code == 200  # counted as it is, and no longer as estimated
     world.close()
+
+
+def test_questions_at_once_share_an_analysts_room(world, monkeypatch):
+    """Both were told of the whole room, and each took it."""
+    config, at_once = world.service._datasets["people"], threading.Barrier(2)
+    size = world.service.plan(Question(table="people", query=LONG, epsilon=0.1)).size.megabytes
+    world.service._datasets["people"] = replace(config, stored_megabytes=1.5 * size)
+    real = query_service.answer
+
+    def together(*given, **more):
+        at_once.wait(60)
+        return real(*given, **more)
+
+    monkeypatch.setattr(query_service, "answer", together)
+    told = []
+    threads = [
+        threading.Thread(target=lambda epsilon: told.append(world.ask(LONG, epsilon)), args=(e,))
+        for e in (0.1, 0.2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(600)
+    assert sorted(answer.status_code for answer in told) == [200, 403]
 
 
 def test_limits_stand_in_the_plan_and_refuse_beyond_them(world):

@@ -225,10 +225,19 @@ class QueryService:
         with self._reading(config) as opened:
             plan, whose = self._planned(config, opened, question), (config.dataset, analyst)
             if whose not in self._stored:
-                self._stored[whose] = self._budgets().megabytes(*whose)
-            room = config.stored_megabytes - self._stored[whose]
-            reply = answer(opened, plan, self._budgets(), *whose, again=question.again, room=room)
-            self._stored[whose] += reply.megabytes
+                self._stored.setdefault(whose, self._budgets().megabytes(*whose))
+            taken = plan.size.megabytes  # until it is known what the answer took
+            with self._lock:
+                room = config.stored_megabytes - self._stored[whose]
+                self._stored[whose] += taken
+            added = 0.0
+            try:
+                again = question.again
+                reply = answer(opened, plan, self._budgets(), *whose, again=again, room=room)
+                added = reply.megabytes
+            finally:
+                with self._lock:
+                    self._stored[whose] += added - taken
             return reply
 
     def budget(self, table: str, analyst: str) -> dict[str, Any]:
