@@ -9,11 +9,11 @@ import math
 
 import numpy as np
 import pytest
-from lattice_units import RECORD, units_of
+from lattice_units import RECORD, noisy, units_of
 
 from lethe.evidence.intervals import clopper_pearson
 from lethe.queries.aggregates.counts import noisy_count
-from lethe.queries.aggregates.moments import noisy_mean, noisy_sum, noisy_variance
+from lethe.queries.aggregates.moments import Mean, Sum, Variance
 from lethe.queries.lattice import Lattice
 from lethe.queries.mechanism_audit.events import lowest_bits
 from lethe.queries.privacy import Spend
@@ -36,15 +36,15 @@ MECHANISMS = {
     "count mu": (lambda v: noisy_count(int(v), Spend(mu=0.5), RECORD), (2.0, 0.01)),
     "count delta": (lambda v: noisy_count(int(v), Spend(**GAUSSIAN), RECORD), (2.0, 1e-4)),
     "sum": (
-        lambda v: noisy_sum(1, _units(v, UNIT)[0], UNIT, Spend(epsilon=1.0), RECORD),
+        lambda v: noisy(Sum, 1, _units(v, UNIT)[:1], [UNIT], Spend(epsilon=1.0)),
         (1.0, 0.0),
     ),
     "mean": (
-        lambda v: noisy_mean(1, _units(v, UNIT)[0], UNIT, Spend(epsilon=1.0), RECORD),
+        lambda v: noisy(Mean, 1, _units(v, UNIT)[:1], [UNIT], Spend(epsilon=1.0)),
         (2.0, 0.0),
     ),
     "variance": (
-        lambda v: noisy_variance(1, *_units(v, COARSE), COARSE, Spend(epsilon=1.0), RECORD),
+        lambda v: noisy(Variance, 1, _units(v, COARSE), [COARSE], Spend(epsilon=1.0)),
         (2.0, 0.0),
     ),
 }

@@ -14,13 +14,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from lattice_units import noisy, noisy_quantile, noisy_regression
 
 from lethe.errors import InputError
+from lethe.queries.aggregates import Mean, Sum, Variance
 from lethe.queries.aggregates import quantile as quantiles
 from lethe.queries.aggregates.counts import noisy_count, noisy_counts
-from lethe.queries.aggregates.moments import noisy_mean, noisy_sum, noisy_variance
-from lethe.queries.aggregates.quantile import noisy_quantile
-from lethe.queries.aggregates.regression import noisy_regression
 from lethe.queries.lattice import Lattice
 from lethe.queries.mechanisms import additive, choosing, threshold
 from lethe.queries.mechanisms.additive import Law, Noised
@@ -82,7 +81,7 @@ def regression(lattice: Lattice) -> Statistic:
         x, y = columns(rows, 2)
         products = [sum(map(operator.mul, *pair)) for pair in ((x, x), (x, y), (y, y))]
         sums = [sum(x), sum(y), *products]
-        return noisy_regression(len(rows), sums, [lattice, COARSE], ["x", "y"], SPEND, whose)
+        return noisy_regression(len(rows), sums, [lattice, COARSE], SPEND, whose)
 
     return ask
 
@@ -120,11 +119,15 @@ WIDTH = COARSE.width
 STATISTICS: dict[str, tuple[Statistic, list[Lattice]]] = {
     "count": (lambda rows, who: noisy_count(len(rows), SPEND, who), [COARSE]),
     "counts": (histogram, [COARSE]),
-    "sum": (lambda rows, who: noisy_sum(len(rows), total(rows), COARSE, SPEND, who), [COARSE]),
-    "mean": (lambda rows, who: noisy_mean(len(rows), total(rows), COARSE, SPEND, who), [COARSE]),
+    "sum": (lambda rows, who: noisy(Sum, len(rows), [total(rows)], [COARSE], SPEND, who), [COARSE]),
+    "mean": (
+        lambda rows, who: noisy(Mean, len(rows), [total(rows)], [COARSE], SPEND, who),
+        [COARSE],
+    ),
     "variance": (
-        lambda rows, who: noisy_variance(
-            len(rows), total(rows), sum(r * r for (r,) in rows), COARSE, SPEND, who
+        lambda rows, who: noisy(
+            *(Variance, len(rows), [total(rows), sum(r * r for (r,) in rows)]),
+            *([COARSE], SPEND, who),
         ),
         [COARSE],
     ),

@@ -58,7 +58,7 @@ class Facts:
             language.
     """
 
-    subject: Json
+    subject: Any
     threat_model: Any
     data: Any
     attacks: Sequence[Any]

@@ -15,6 +15,7 @@ from lethe.evidence.of_answers import (
     FirstRow,
     LedgerSection,
     MechanismSection,
+    PairRow,
     Point,
 )
 from lethe.evidence.rules import QUERY_METRICS
@@ -83,7 +84,7 @@ class Answers(Room[CandidateRow]):
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
-        self.sentences = self.section.words
+        self.sentences: Sequence[str] = self.section.words
         self.section = self.section.ledger or self.section.mechanism
 
     def criterion(self, attack: str) -> str:
@@ -105,18 +106,19 @@ class Mechanism(Answers):
     def contradicted(self) -> bool:
         """Whether the lower limit lies above what is claimed."""
         claim = self.section.claim.value
-        return claim is not None and self.section.limit.low > claim
+        return claim is not None and (self.section.limit.low or 0.0) > claim
 
     def worst(self, candidate: CandidateRow | None) -> Worst:
         claim, limit = self.section.claim, self.section.limit
-        low = f"{math.floor(1000 * limit.low) / 1000:.3g}"  # never more than was shown
+        low = f"{math.floor(1000 * (limit.low or 0.0)) / 1000:.3g}"  # never more than was shown
         key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
         if claim.value is None:
             key = "mechanism.open"
         head = say(key, measure=claim.measure, low=low, claim=claim.words)
         rules = [rule for rule in self.document.rules if rule.rule.startswith("reuse")]
         if not self.contradicted and any(rule.outcome == "fail" for rule in rules):
-            head = say("mechanism.reused", value=f"{self.section.reuse.value:.2f}")
+            shared = getattr(self.section.reuse, "value", None) or 0.0
+            head = say("mechanism.reused", value=f"{shared:.2f}")
         return Worst(
             head,
             say("mechanism.short", measure=claim.measure, low=low),
@@ -152,7 +154,7 @@ class Mechanism(Answers):
             (
                 row.name,
                 [
-                    *map(decimals, (row.limit.low, row.limit.value)),
+                    *(decimals(end if end is None else exactly(end)) for end in _ends(row)),
                     *map(share, row.shares),
                 ],
             )
@@ -190,7 +192,7 @@ class Mechanism(Answers):
         if reach.power_at_half is not None:
             less, needed = reach.too_small_by, reach.runs_needed
             power = reach.power_at_half
-            rows.append((say("reach.power", what=reach.half), share_words(power.value)))
+            rows.append((say("reach.power", what=reach.half), share_words(power.value or 0.0)))
             rows.append((say("reach.factor"), say("reach.more") if less is None else f"{less:.3g}"))
             if needed is not None:
                 rows.append((say("reach.needed"), grouped(needed)))
@@ -335,6 +337,10 @@ class Ledger(Answers):
         return f"{say('ledger.rule.' + self.section.rule)} {_plain(charge)}"
 
 
+def _ends(row: PairRow) -> tuple[float | None, float | None]:
+    return row.limit.low, row.limit.value
+
+
 def _plain(charge: Charge) -> str:
     delta = f", delta {charge.delta:.3g}" if charge.delta_units else ""
     return f"{charge.amount:.6g}{delta}"
@@ -379,7 +385,7 @@ def _mechanism_figure(section: MechanismSection, slots: Slots) -> Figure:
     names = [slots.put(pair.name, 44) for pair in pairs]
     figure, axes = figure_of_rows(names)
     for place, pair in enumerate(pairs):
-        low, value = pair.limit.low, pair.limit.value
+        low, value = pair.limit.low or 0.0, pair.limit.value
         if value is not None:
             axes.plot([low, value], [-place, -place], color=COLOURS["before"], lw=1)
         labels = say("chart.observed"), say("chart.lower")

@@ -156,10 +156,10 @@ def budget_words(status: Status) -> list[str]:
         )
     for entry in status.raises:
         words.append(f"The budget was raised (entry {entry.number}): {entry.reason}")
-    for entry in status.accepted:
+    for row in status.accepted:
         words.append(
-            f"The ledger was gone on with (entry {entry.number}) although {entry.found}. Reason "
-            f"given: {entry.reason}"
+            f"The ledger was gone on with (entry {row.number}) although {row.found}. Reason "
+            f"given: {row.reason}"
         )
     if public:
         words.append(f"The schema: {public[0]}. Who lies outside it is not covered.")

@@ -202,8 +202,8 @@ def _control(plants: list[Plant], claim: Claim, bound: Callable[..., Found]) -> 
         limit = bound(*hardest.drawn(rng), claim, deep=False).limit
         seen.append((limit.low or 0.0) > (claim.value or 0.0))
     caught, least = seen[0] or sum(seen) == 2, max(plant.least for plant in plants)
-    limit = claim.value or 0.0
-    return Control(limit, caught, hardest.size, least, hardest.event, len(plants))
+    size = claim.value or 0.0
+    return Control(size, caught, hardest.size, least, hardest.event, len(plants))
 
 
 # From the measurements to the findings.

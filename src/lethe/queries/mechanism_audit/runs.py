@@ -20,6 +20,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any, NoReturn
 
@@ -99,14 +100,14 @@ def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # an analyst sees whatever is raised, exits too
-                answer, more = None, lambda error=error: {"raised": error, **beside()}
+                answer, more = None, partial(beside, raised=error)
                 failures += 1
             outputs.append(encoder.encode(answer, more))
     return Trials(*sides, turned, encoder.forms, failures == 2 * runs)
 
 
 @contextlib.contextmanager
-def _watched() -> Iterator[Callable[[], dict[str, Any]]]:
+def _watched() -> Iterator[Callable[..., dict[str, Any]]]:
     """A function that says what was printed, written, warned and logged since its last call."""
     before = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
     logged = _Log()
@@ -125,14 +126,13 @@ def _watched() -> Iterator[Callable[[], dict[str, Any]]]:
 
         printed, records = [stream.bytes.tell for stream in streams], logged.records
 
-        def beside() -> dict[str, Any]:
+        def beside(**channels: Any) -> dict[str, Any]:
             nonlocal calls, written
             calls += 1
             if not (
                 written or warned or records or printed[0]() or printed[1]() or calls % _SELDOM == 0
             ):
-                return {}
-            channels: dict[str, Any] = {}
+                return channels
             for name, stream in zip(("printed", "printed as error"), streams, strict=True):
                 if stream.bytes.tell():
                     channels[name] = stream.bytes.getvalue().decode("utf-8", "surrogateescape")
@@ -393,12 +393,12 @@ def others(first: Outcomes, second: Outcomes) -> list[OddAnswer]:
         next((odd for place in form.words.items() if (odd := _odd_word(*place))), "")
         for form in first.forms
     ]
-    odd = []
+    shown: list[OddAnswer] = []
     for name in dict.fromkeys(filter(None, names)):
         same = np.asarray([other == name for other in names])
         shares = [float(same[side.form].mean()) for side in (first, second)]
-        odd.append(OddAnswer(name, shares))
-    return odd
+        shown.append(OddAnswer(name, shares))
+    return shown
 
 
 def _odd_word(path: str, word: str) -> str:
