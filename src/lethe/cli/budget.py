@@ -12,6 +12,7 @@ from cyclopts import App
 from lethe.cli.options import AsJson, Dataset, LedgerPlace, TableName
 from lethe.cli.register import forget_data
 from lethe.cli.tables import print_tables
+from lethe.evidence.plain import plain
 
 if TYPE_CHECKING:
     from lethe.evidence.of_answers import Charge, Status
@@ -42,8 +43,6 @@ def show(where: LedgerPlace, /, *, dataset: str | None = None, as_json: AsJson =
         as_json: Print JSON.
     """
     import json
-
-    from lethe.evidence.plain import plain
 
     with _opened(where) as ledger:
         names = [dataset] if dataset else ledger.datasets()

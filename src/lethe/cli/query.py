@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from lethe.cli.options import options_for
 from lethe.cli.tables import print_tables
 from lethe.queries.ask import ANALYST, FREE, ask
+from lethe.queries.charge import charge_of, in_words
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.plan import LIMITS, Limits, make_plan
 from lethe.queries.plan import explain as explained
 from lethe.queries.privacy import Privacy
@@ -135,10 +137,6 @@ def _print_reply(reply: Reply) -> None:
 
 
 def _would_cost(plan: Plan, typed: Mapping[str, Any]) -> str:
-    """The cost, and what the analyst has left; the budget is looked at, not charged."""
-    from lethe.queries.charge import charge_of, in_words
-    from lethe.queries.ledger.ledger import open_ledger
-
     with contextlib.closing(open_ledger(typed["budget"])) as ledger:
         name = typed.get("dataset") or ledger.only_dataset()
         account = ledger.balance(name, typed.get("analyst", ANALYST))
@@ -149,8 +147,6 @@ def _would_cost(plan: Plan, typed: Mapping[str, Any]) -> str:
 
 
 def _paid(reply: Reply) -> str:
-    from lethe.queries.charge import in_words
-
     # Only an own budget has something left to show: that of the data set is its keeper's to see.
     left = "" if reply.left is None else f" Left: {in_words(reply.left)}."
     if reply.stored:

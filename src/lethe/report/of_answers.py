@@ -7,17 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lethe.evidence import of_answers as typed
 from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Refusal
-from lethe.evidence.of_answers import (
-    AnswersSection,
-    Charge,
-    FirstRow,
-    LedgerSection,
-    MechanismSection,
-    PairRow,
-    Point,
-)
 from lethe.evidence.rules import QUERY_METRICS
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
@@ -79,7 +71,7 @@ class Answers(Room[CandidateRow]):
     """What a mechanism and a ledger share: one section of ``queries``, and no candidates."""
 
     reads = Document[CandidateRow, Any, Any]
-    tells = AnswersSection
+    tells = typed.AnswersSection
     risk_head = "risk.epsilon"
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
@@ -97,7 +89,7 @@ class Answers(Room[CandidateRow]):
 class Mechanism(Answers):
     """Lower limits on the privacy loss of a mechanism."""
 
-    section: MechanismSection
+    section: typed.MechanismSection
     kind = "kind.mechanism"
     glossary = ("neighbours", "epsilon", "delta", "lower_limit", "event")
     attacks_head = "mechanism"
@@ -137,10 +129,8 @@ class Mechanism(Answers):
         return say(key, claim=claim.words), [self.document.subject.name]
 
     def tried(self) -> Card:
-        reach = self.section.reach
-        measure = self.section.claim.measure
-        largest = f"{reach.largest:.3g}"
-        lines = [say("mechanism.reach", measure=measure, largest=largest)]
+        largest = f"{self.section.reach.largest:.3g}"
+        lines = [say("mechanism.reach", measure=self.section.claim.measure, largest=largest)]
         pairs = len(self.section.pairs)
         key = "mechanism.tried" if pairs != 1 else "mechanism.tried.one"
         return Card(say("card.tried"), say(key, pairs=pairs), lines)
@@ -191,8 +181,8 @@ class Mechanism(Answers):
         rows = [(say("reach.largest", measure=measure), f"{reach.largest:.3g}")]
         if reach.power_at_half is not None:
             less, needed = reach.too_small_by, reach.runs_needed
-            power = reach.power_at_half
-            rows.append((say("reach.power", what=reach.half), share_words(power.value or 0.0)))
+            power = reach.power_at_half.value or 0.0
+            rows.append((say("reach.power", what=reach.half), share_words(power)))
             rows.append((say("reach.factor"), say("reach.more") if less is None else f"{less:.3g}"))
             if needed is not None:
                 rows.append((say("reach.needed"), grouped(needed)))
@@ -210,7 +200,7 @@ class Mechanism(Answers):
 class Ledger(Answers):
     """The questions answered, the budget spent and the budget left."""
 
-    section: LedgerSection
+    section: typed.LedgerSection
     kind = "kind.ledger"
     glossary = ("neighbours", "epsilon", "delta", "rho", "budget", "chain")
     attacks_head = "ledger"
@@ -240,16 +230,14 @@ class Ledger(Answers):
         return say(key, n=n), [self.section.dataset, who]
 
     def tried(self) -> Card:
-        budget = self._amount(self.section.budget)
-        return Card(
-            say("card.tried"), say("ledger.tried", budget=budget), [say("ledger.tried.line")]
-        )
+        tried = say("ledger.tried", budget=self._amount(self.section.budget))
+        return Card(say("card.tried"), tried, [say("ledger.tried.line")])
 
     def remaining(self) -> tuple[str, list[str]]:
         return say("ledger.left", left=self._amount(self.section.left)), [say("ledger.proven")]
 
     @property
-    def _questions(self) -> list[Point]:
+    def _questions(self) -> list[typed.Point]:
         return [point for point in self.section.burn if point.question]
 
     def attacks(self) -> Sequence[Part]:
@@ -275,7 +263,7 @@ class Ledger(Answers):
         note = say("ledger.questions.note") + (say("ledger.questions.more", n=more) if more else "")
         return [Table(say("ledger.questions"), heads, rows, note)]
 
-    def _checked(self, point: Point) -> str:
+    def _checked(self, point: typed.Point) -> str:
         """Pass, review or fail of one question by the limits on what is spent."""
         spent = round(point.budget.amount - point.left.amount, 9)
         words = checked(self.document.rules, QUERY_METRICS, {"spent": exactly(spent)})
@@ -333,31 +321,31 @@ class Ledger(Answers):
         parts.append(Folded(say("ledger.account"), [Facts(rows)]))
         return Section("exposed", say("ledger.who"), say("ledger.who.note"), parts, say("nav.who"))
 
-    def _amount(self, charge: Charge) -> str:
+    def _amount(self, charge: typed.Charge) -> str:
         return f"{say('ledger.rule.' + self.section.rule)} {_plain(charge)}"
 
 
-def _ends(row: PairRow) -> tuple[float | None, float | None]:
+def _ends(row: typed.PairRow) -> tuple[float | None, float | None]:
     return row.limit.low, row.limit.value
 
 
-def _plain(charge: Charge) -> str:
+def _plain(charge: typed.Charge) -> str:
     delta = f", delta {charge.delta:.3g}" if charge.delta_units else ""
     return f"{charge.amount:.6g}{delta}"
 
 
-def _answer(answer: FirstRow | None) -> list[Cell | str]:
+def _answer(answer: typed.FirstRow | None) -> list[Cell | str]:
     """The first row of an answer with its interval."""
     if answer is None:
         return [say("ledger.unstored")]
     more = say("ledger.rows", n=answer.rows) if answer.rows > 1 else ""
     if answer.low is None or answer.high is None:  # a value that was chosen has no interval
         return [f"{answer.value}{more}"]
-    ends = {"value": answer.value, "low": answer.low, "high": answer.high}
-    return [say("ledger.answer", **{name: f"{end:.6g}" for name, end in ends.items()}) + more]
+    ends = (f"{end:.6g}" for end in (answer.value, answer.low, answer.high))
+    return [say("ledger.answer", **dict(zip(("value", "low", "high"), ends, strict=True))) + more]
 
 
-def _timeline(questions: Sequence[tuple[int, Point]], slots: Slots) -> Figure | None:
+def _timeline(questions: Sequence[tuple[int, typed.Point]], slots: Slots) -> Figure | None:
     """The part of the budget that each question spent, as a bar after the earlier ones."""
     if not questions:
         return None
@@ -375,16 +363,15 @@ def _timeline(questions: Sequence[tuple[int, Point]], slots: Slots) -> Figure | 
     return figure
 
 
-def _cell(charge: Charge | None) -> Cell:
+def _cell(charge: typed.Charge | None) -> Cell:
     return Cell("none") if charge is None else Cell("estimate", _plain(charge))
 
 
-def _mechanism_figure(section: MechanismSection, slots: Slots) -> Figure:
+def _mechanism_figure(section: typed.MechanismSection, slots: Slots) -> Figure:
     """Limit and observed value of every pair, with a line at the claim."""
-    pairs, claim = section.pairs, section.claim
-    names = [slots.put(pair.name, 44) for pair in pairs]
-    figure, axes = figure_of_rows(names)
-    for place, pair in enumerate(pairs):
+    claim = section.claim
+    figure, axes = figure_of_rows([slots.put(pair.name, 44) for pair in section.pairs])
+    for place, pair in enumerate(section.pairs):
         low, value = pair.limit.low or 0.0, pair.limit.value
         if value is not None:
             axes.plot([low, value], [-place, -place], color=COLOURS["before"], lw=1)

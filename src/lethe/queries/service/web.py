@@ -345,9 +345,9 @@ class _Guard:
             try:
                 _check_framing(request)
                 analyst = facts["analyst"] = _analyst(request, self.tokens)
-                if seconds := math.ceil(self.limiter.wait(analyst)):
-                    words = f"too many requests; wait {seconds} s."
-                    raise _Refused(429, "too-fast", words, **{"retry-after": str(seconds)})
+                if wait := math.ceil(self.limiter.wait(analyst)):
+                    words = f"too many requests; wait {wait} s."
+                    raise _Refused(429, "too-fast", words, **{"retry-after": str(wait)})
                 with self.lanes[analyst] as lane:
                     given = await _body(request) if body else {}
                     work = partial(handler, request, analyst, given)
