@@ -14,6 +14,7 @@ from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.of_answers import Charge
 from lethe.evidence.rules import QUERY_METRICS, parse_rule
 from lethe.queries.ledger.document import findings_on, proven
+from lethe.queries.privacy import Privacy
 from lethe.report import render
 from lethe.report.of_answers import Ledger
 
@@ -125,6 +126,16 @@ def test_every_question_is_listed_for_the_person_who_checks_it(ledger, answer, s
     checks = [row[1][4] for row in table.rows]
     assert checks.index("✕ Fail: spent <= 0.95") == 10 and checks[9].startswith("? Review")
     assert {row[1][5] for row in table.rows} == {""}  # room for a remark
+
+
+@pytest.mark.parametrize(
+    "question", ["count() where x = ' | '", "count() where x = 'a | epsilon 1, add/remove | b'"]
+)
+def test_no_question_hides_a_part_of_itself(ledger, question):
+    """What stood behind a line of its own text was shown to nobody who checks it."""
+    spend(ledger, pure(0.1), query=f"{question} | {Privacy(epsilon=0.1)} | {'0' * 64}")
+    (point,) = findings_on(ledger, "people").queries["ledger"]["burn"][1:]
+    assert point["question"] == question
 
 
 def test_no_text_of_a_question_makes_a_giant_page(ledger):

@@ -247,7 +247,7 @@ def burn_down(entries: Sequence[Entry]) -> list[Point]:
                     now.left,
                     now.budget,
                     entry.analyst,
-                    _cut(body["query"].partition(" | ")[0]),
+                    _cut(_question(body["query"])),
                     Charge(now.rule, *body["charge"]),
                     _first_row(stored.get(entry.number)),
                 )
@@ -263,6 +263,14 @@ def _first_row(body: str | None) -> FirstRow | None:
         return replace(first, value=_cut(first.value))
     except (ValueError, TypeError, KeyError, IndexError):
         return None
+
+
+def _question(key: str) -> str:
+    """The question in the text that stands for it, without privacy and fingerprint behind it.
+
+    Taken off from the end: the question's own text can hold what parts them.
+    """
+    return key.rpartition(" | ")[0].rpartition(" | ")[0] or key
 
 
 def _cut(value: Any) -> Any:
