@@ -143,10 +143,11 @@ def test_no_text_of_a_question_makes_a_giant_page(ledger):
     small = len(findings_on(ledger, "people").to_bytes())
     receipt = spend(ledger, pure(0.1), query=f"mode(x) among ['{'q' * 19_000}']")
     ledger.answered(receipt, CHOSEN.replace("Kent", "v" * 100_000))
-    findings = findings_on(ledger, "people")
+    findings = findings_on(ledger, "people", ["spent<=1"])
     assert len(findings.to_bytes()) - small < 3_000
     (table,) = Ledger(findings.to_json()).attacks()
-    (name, (answer, *_)) = table.rows[0]
+    (name, (answer, *_, check, _)) = table.rows[0]
+    assert check.startswith("? Review: the question is longer")  # nobody passes what nobody saw
     assert "(19,018 characters)" in name and "(100,000 characters)" in answer
 
 

@@ -128,6 +128,11 @@ class Point:
     cost: Charge | None = None
     answer: FirstRow | None = None
 
+    @property
+    def whole(self) -> bool:
+        """Whether the question is shown to its end; no question ends with this word itself."""
+        return not self.question.endswith(" characters)")
+
 
 @dataclass(frozen=True)
 class Asked(Point):

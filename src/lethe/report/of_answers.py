@@ -267,8 +267,9 @@ class Ledger(Answers):
         """Pass, review or fail of one question by the limits on what is spent."""
         spent = round(point.budget.amount - point.left.amount, 9)
         words = checked(self.document.rules, QUERY_METRICS, {"spent": exactly(spent)})
-        if words in ("", say("check.pass")) and point.answer is None:
-            return say("check.review", why=say("ledger.unstored"))
+        if words in ("", say("check.pass")) and (point.answer is None or not point.whole):
+            why = "ledger.cut" if point.answer else "ledger.unstored"
+            return say("check.review", why=say(why))
         return words or say("check.review", why=say("check.none"))
 
     def chart(self) -> Chart | None:
