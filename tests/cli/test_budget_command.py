@@ -13,7 +13,7 @@ import pytest
 from lethe.cli import run
 from lethe.cli.budget import bar
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import find
 

@@ -13,7 +13,7 @@ from command import command
 from registered_data import budget_for, registered
 
 from lethe.cli import run
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import find
 
@@ -73,7 +73,7 @@ def test_a_dry_run_spends_nothing(
     for word in (
         "sensitivity: one person moves a count by at most 1",
         "expected 95 % error of the noise: +- 6",
-        "It would cost epsilon 0.5 of the epsilon 1, delta 1e-05 left.",
+        "It would cost epsilon 0.5 of the epsilon 1, delta 1e-05 you have left.",
         "Nothing was spent",
     ):
         assert word in told

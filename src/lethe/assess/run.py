@@ -58,7 +58,7 @@ class Facts:
             language.
     """
 
-    subject: Json
+    subject: Any
     threat_model: Any
     data: Any
     attacks: Sequence[Any]
@@ -137,7 +137,7 @@ class Subject(abc.ABC):
         """Risk of the recommended candidate with limits that allow for choosing from `among`."""
         return None
 
-    def guarantees(self) -> Sequence[Json]:
+    def guarantees(self) -> Sequence[Any]:
         """Guarantees of all candidates, an entry each."""
         return [
             {"candidate": row.name, "guarantee": guarantee}

@@ -12,10 +12,10 @@ from cyclopts import App
 from lethe.cli.options import AsJson, Dataset, LedgerPlace, TableName
 from lethe.cli.register import forget_data
 from lethe.cli.tables import print_tables
+from lethe.evidence.plain import plain
 
 if TYPE_CHECKING:
-    from lethe.queries.charge import Charge
-    from lethe.queries.ledger.contract import Status
+    from lethe.evidence.of_answers import Charge, Status
     from lethe.queries.ledger.ledger import Ledger
     from lethe.queries.registration import Registered
 
@@ -48,7 +48,7 @@ def show(where: LedgerPlace, /, *, dataset: str | None = None, as_json: AsJson =
         names = [dataset] if dataset else ledger.datasets()
         found = [ledger.status(name) for name in names]
     if as_json:
-        print(json.dumps([status.to_json() for status in found], indent=1))
+        print(json.dumps(plain(found), indent=1))
     else:
         for status in found:
             _print_status(status)
@@ -154,7 +154,7 @@ def export(
 def bar(spent: Charge, whole: Charge) -> str:
     """How much of it is gone; never empty once something was spent, never full while some is left.
 
-    >>> from lethe.queries.charge import Charge
+    >>> from lethe.evidence.of_answers import Charge
     >>> bar(Charge("rho", 1), Charge("rho", 10**9)), bar(Charge("rho", 0), Charge("rho", 9))
     ('#.............................', '..............................')
     """

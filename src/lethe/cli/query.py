@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lethe.cli.options import options_for
 from lethe.cli.tables import print_tables
-from lethe.queries.ask import FREE, ask
+from lethe.queries.ask import ANALYST, FREE, ask
+from lethe.queries.charge import charge_of, in_words
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.plan import LIMITS, Limits, make_plan
 from lethe.queries.plan import explain as explained
 from lethe.queries.privacy import Privacy
@@ -80,7 +82,10 @@ def query(
             if as_json:
                 print(json.dumps({**plan.to_json(), "words": words, "spent": None}, indent=1))
             else:
-                _print_plan(plan, words, typed.get("budget"), typed.get("dataset"))
+                _print_plan(plan, words)
+                if "budget" in typed:
+                    print(_would_cost(plan, typed))
+                print("Nothing was spent and no row was read.")
             return 0
         if not as_json:
             print("\n".join([*words, ""]))
@@ -94,8 +99,8 @@ def query(
     return 0
 
 
-def _print_plan(plan: Plan, words: Sequence[str], budget: str | None, dataset: str | None) -> None:
-    """What a question would cost; the budget is looked at, not charged."""
+def _print_plan(plan: Plan, words: Sequence[str]) -> None:
+    """What is known of an answer beforehand."""
     if words:
         print("\n".join(words))
     else:
@@ -110,9 +115,6 @@ def _print_plan(plan: Plan, words: Sequence[str], budget: str | None, dataset: s
             print(f"expected 95 % error of the noise: +- {half:.4g}{where}")
         for note in plan.notes:
             print(f"note: {note}")
-    if budget is not None:
-        print(_would_cost(plan, budget, dataset))
-    print("Nothing was spent and no row was read.")
 
 
 def _print_reply(reply: Reply) -> None:
@@ -134,19 +136,17 @@ def _print_reply(reply: Reply) -> None:
     print_tables([], ([*keys, "answer", "95 % error interval", "noise scale"], cells), after=after)
 
 
-def _would_cost(plan: Plan, budget: str, dataset: str | None) -> str:
-    from lethe.queries.charge import charge_of, in_words
-    from lethe.queries.ledger.ledger import open_ledger
-
-    with contextlib.closing(open_ledger(budget)) as ledger:
-        status = ledger.status(dataset or ledger.only_dataset())
-    cost = charge_of(plan.guarantee, status.budget.rule)
-    return f"It would cost {in_words(cost)} of the {in_words(status.left)} left."
+def _would_cost(plan: Plan, typed: Mapping[str, Any]) -> str:
+    with contextlib.closing(open_ledger(typed["budget"])) as ledger:
+        name = typed.get("dataset") or ledger.only_dataset()
+        account = ledger.balance(name, typed.get("analyst", ANALYST))
+    cost = in_words(charge_of(plan.guarantee, account.spent.rule))
+    # What the data set has left says what others asked, and is its keeper's to see.
+    own = "" if account.left is None else f" of the {in_words(account.left)} you have left"
+    return f"It would cost {cost}{own}."
 
 
 def _paid(reply: Reply) -> str:
-    from lethe.queries.charge import in_words
-
     # Only an own budget has something left to show: that of the data set is its keeper's to see.
     left = "" if reply.left is None else f" Left: {in_words(reply.left)}."
     if reply.stored:
