@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.errors import InputError, NotMeasurable, check_between, check_choice
+from lethe.evidence.epsilon import RELATIONS
 from lethe.evidence.guarantee import Guarantee
 
-NEIGHBOURS = ("add/remove", "replace-one")
 _ROUNDING = 1e-5
 """How far above 0 a computed log-probability of a class may lie by rounding alone."""
 
@@ -38,7 +38,7 @@ def epsilon_factor(relation: str) -> int:
     >>> epsilon_factor("add/remove"), epsilon_factor("replace-one")
     (1, 2)
     """
-    check_choice("relation", relation, NEIGHBOURS)
+    check_choice("relation", relation, RELATIONS)
     return 1 + (relation == "replace-one")
 
 
@@ -136,8 +136,12 @@ class EpsilonEstimate:
     growth: tuple[float, ...]  # (S,) expected epsilon had only 1, 2, ... S of the draws been taken.
     bounded: float | None  # the data-independent bound on |log p|, or None
 
-    def guarantee(self) -> Guarantee:
-        """The label that goes with the released draw: asymptotic, never a proof."""
+    def guarantee(self, *against: str) -> Guarantee:
+        """The label of a released draw: asymptotic, never a proof.
+
+        Args:
+            against: further assumptions, known from the release.
+        """
         parameters = {
             "estimated_local_epsilon": self.epsilon,
             "largest_weighted_loss": self.delta_sensitivity,
@@ -157,6 +161,7 @@ class EpsilonEstimate:
                 "the number of records is large enough for the asymptotic argument",
                 "weights, their form and the target were not tuned on the private records, "
                 "or that use is left uncounted",
+                *against,
             ),
             (
                 "an attack on the released draw whose lower bound exceeds the estimate",

@@ -1,4 +1,8 @@
-"""What a release is made from: settings, private records, their log-likelihood under a model."""
+"""What a release is made from: settings, private records, their likelihood, and SGD on them.
+
+SGD gives the same weights whatever ran before it in the process: each epoch's order and dropout
+depend on the seed, the step of the mechanism, the round and the epoch alone.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +17,13 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
+from lethe.evidence.epsilon import RELATIONS
 from lethe.mitigations.clipping.selfcheck import evaluating
-from lethe.mitigations.pseudo_posterior import NEIGHBOURS
+from lethe.training.design import seed_of
+from lethe.training.users_code import seeded
 
 WEIGHTINGS = ("target", "scalar")
 
@@ -73,7 +80,7 @@ class ReleaseSettings:
             check_between(name, getattr(self, name), 0, math.inf, open_low=True, open_high=True)
         for scale in self.scales:
             check_between("scales", scale, 0, math.inf, open_low=True, open_high=True)
-        check_choice("relation", self.relation, NEIGHBOURS)
+        check_choice("relation", self.relation, RELATIONS)
         check_choice("weighting", self.weighting, WEIGHTINGS)
         check_between("momentum", self.momentum, 0, 1, open_high=True)
         check_between("weight_decay", self.weight_decay, 0, math.inf, open_high=True)
@@ -145,11 +152,6 @@ class Records:
         inputs = {name: value[index].to(self.device) for name, value in self.parts.items()}
         return (inputs if self.named else inputs["inputs"]), self.truth[index].to(self.device)
 
-    def batches(self, size: int) -> list[NDArray[np.int64]]:
-        """All rows in order, `size` at a time."""
-        rows = np.arange(self.count)
-        return [rows[first : first + size] for first in range(0, self.count, size)]
-
 
 def _tensor(name: str, value: Any) -> Tensor:
     try:
@@ -204,12 +206,6 @@ def count_classes(logits: Logits, module: nn.Module, records: Records) -> int:
     return classes
 
 
-def check_floor(floor: float, classes: int) -> None:
-    """Refuse a floor m outside (0, 1), or fewer than 2 classes."""
-    check_between("floor", floor, 0, 1, open_low=True, open_high=True)
-    check_at_least("classes", classes, 2)
-
-
 def loss_bound(floor: float, classes: int) -> float:
     """ln(C / m): no record costs more when m of every prediction is spread over C classes.
 
@@ -218,8 +214,8 @@ def loss_bound(floor: float, classes: int) -> float:
     >>> round(loss_bound(0.1, 10), 4)
     4.6052
     """
-    check_floor(floor, classes)
-    return math.log(classes / floor)
+    check_between("floor", floor, 0, 1, open_low=True, open_high=True)
+    return math.log(check_at_least("classes", classes, 2) / floor)
 
 
 def floored_log_likelihood(logits: Tensor, labels: Tensor, floor: float) -> Tensor:
@@ -241,7 +237,7 @@ def floored_log_likelihood(logits: Tensor, labels: Tensor, floor: float) -> Tens
     tensor([0.2500])
     """
     classes = logits.shape[-1]
-    check_floor(floor, classes)
+    loss_bound(floor, classes)  # refuses what is out of range
     chosen = F.log_softmax(logits, -1).gather(-1, labels[..., None])[..., 0]
     uniform = torch.full_like(chosen, math.log(floor / classes))
     return torch.logaddexp(chosen + math.log1p(-floor), uniform)
@@ -266,3 +262,146 @@ def forward_batch(module: nn.Module, batch: Any) -> object:
             "model's forward; give logits=, a function of (module, batch)."
         )
     return module(**known)
+
+
+Progress = Callable[[str, int, int], None]
+
+
+class Momentum:
+    """SGD with momentum, as torch has it; its own would load a compiler of several seconds."""
+
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        rate: float,
+        momentum: float,
+        weight_decay: float,
+    ) -> None:
+        self.parameters = parameters
+        self.rate, self.momentum, self.weight_decay = rate, momentum, weight_decay
+        kept = parameters if momentum > 0 else {}
+        self.momenta = {name: torch.zeros_like(value.detach()) for name, value in kept.items()}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """One step along the gradients, which are then gone."""
+        for name, parameter in self.parameters.items():
+            slope = parameter.grad
+            if slope is None:
+                continue
+            if self.weight_decay > 0:
+                slope.add_(parameter, alpha=self.weight_decay)
+            if name in self.momenta:
+                slope = self.momenta[name].mul_(self.momentum).add_(slope)
+            parameter.sub_(slope, alpha=self.rate)
+            parameter.grad = None
+
+
+class Trained:
+    """A module on its way through the six steps.
+
+    Args:
+        module: is changed; frozen parameters stay as they are.
+        records: all private records.
+        log_likelihood: (module, batch, truth) -> (B,) log p; the loss is minus that.
+        settings: momentum, weight decay and batches.
+
+    Raises InputError: nothing to train, or batch normalisation.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        records: Records,
+        log_likelihood: LogLikelihood,
+        settings: ReleaseSettings,
+    ) -> None:
+        self.module, self.records = module, records
+        self.log_likelihood, self.settings = log_likelihood, settings
+        self.steps = -(-records.count // settings.batch_size)
+        self.parameters = {n: p for n, p in module.named_parameters() if p.requires_grad}
+        if not self.parameters:
+            raise InputError("the module has no parameter that requires a gradient.")
+        for name, part in module.named_modules():
+            if isinstance(part, _BatchNorm):
+                raise InputError(
+                    f"{name} is batch normalisation, which reads the private records at full "
+                    "weight and outside any estimate; use LayerNorm or GroupNorm."
+                )
+        self._still = {name: buffer.clone() for name, buffer in module.named_buffers()}
+
+    def train(
+        self,
+        name: str,
+        stream: tuple[int, ...],
+        epochs: int,
+        rate: float,
+        weights: NDArray[np.float64] | None,
+        collect: Callable[[Mapping[str, Tensor]], None] = lambda _: None,
+        progress: Progress = lambda *_: None,
+    ) -> None:
+        """Train for some epochs from the weights that the module has.
+
+        Args:
+            name: of the step, which progress is reported with.
+            stream: numbers that its randomness depends on.
+            weights: (N,) alpha_i; None counts every record fully.
+            collect: is handed the parameters after each epoch.
+            progress: is told (name, epochs done, epochs).
+        """
+        settings = self.settings
+        optimizer = Momentum(self.parameters, rate, settings.momentum, settings.weight_decay)
+        for epoch in range(epochs):
+            progress(name, epoch, epochs)
+            self._epoch(optimizer, stream, epoch, weights)
+            self._check(f"epoch {epoch + 1} of {name} at rate {rate:g}")
+            collect(self.parameters)
+        progress(name, epochs, epochs)
+
+    def _epoch(
+        self,
+        optimizer: Momentum,
+        stream: tuple[int, ...],
+        epoch: int,
+        weights: NDArray[np.float64] | None,
+    ) -> None:
+        order = np.random.default_rng([*stream, epoch]).permutation(self.records.count)
+        self.module.train(True)
+        # A record counts alpha_i an epoch, whatever batch it falls into.
+        size = self.records.count / self.steps
+        with seeded(seed_of(np.random.SeedSequence((*stream, epoch, 1)))):
+            for rows in np.array_split(order, self.steps):
+                if weights is not None:
+                    rows = rows[weights[rows] > 0]  # 0 x infinity is no number
+                if len(rows) == 0:
+                    continue
+                batch, truth = self.records.batch(rows)
+                values = self.log_likelihood(self.module, batch, truth)
+                if weights is not None:
+                    values = values * torch.from_numpy(weights[rows]).to(values)
+                torch.autograd.backward([-values.sum() / size])
+                optimizer.step()
+
+    def _check(self, when: str) -> None:
+        for name, parameter in self.parameters.items():
+            if not math.isfinite(parameter.detach().sum(dtype=torch.float64).item()):
+                raise InputError(
+                    f"{name} is NaN or infinite after {when}; lower the learning rate."
+                )
+        for name, buffer in self.module.named_buffers():
+            if not torch.equal(buffer, self._still[name]):
+                raise InputError(
+                    f"buffer {name!r} changes in training, with the private records at full "
+                    "weight and outside any estimate; use a layer without it."
+                )
+
+    @torch.no_grad()
+    def log_likelihoods(self) -> NDArray[np.float64]:
+        """(N,) log p of all records under the weights that the module has, without dropout."""
+        self.module.train(False)
+        parts, size = [], max(self.settings.batch_size, 256)
+        for first in range(0, self.records.count, size):
+            rows = np.arange(first, min(first + size, self.records.count))
+            batch, truth = self.records.batch(rows)
+            parts.append(self.log_likelihood(self.module, batch, truth).double().cpu())
+        return torch.cat(parts).numpy()
