@@ -44,7 +44,7 @@ from linkage import power_law, subsets
 
 from lethe.data.columns import encode
 from lethe.linkage.records.attackers import Adversary, draw_targets, simulate
-from lethe.linkage.records.facts import Facts, Known, index_facts
+from lethe.linkage.records.facts import Index, Known, index_facts
 from lethe.linkage.records.scoreboard import RH, link
 from lethe.linkage.records.unicity import worst_case
 from lethe.linkage.synthetic.nearest import inference, mix, nearest_rows, right
@@ -164,7 +164,7 @@ def scoreboard(rounds: int, queries: int = 20) -> dict[str, Any]:
     }
 
 
-def _links(index: Facts, known: Known) -> list[tuple[int, float]]:
+def _links(index: Index, known: Known) -> list[tuple[int, float]]:
     found = link(index, known)
     return list(zip(found.best.tolist(), found.deviation.tolist(), strict=True))
 

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from linkage_facts import known_of
 
 from lethe.errors import InputError
-from lethe.linkage.records.facts import Facts, Known, index_facts
+from lethe.linkage.records.facts import Index, Known, index_facts
 from lethe.linkage.records.unicity import people_fitting, worst_case
 
 
-def by_trying(facts: Facts, person: int, most: int) -> int:
+def by_trying(facts: Index, person: int, most: int) -> int:
     """Fewest items, by one look at everybody for each set."""
     held: list[set[int]] = [set() for _ in range(facts.people)]
     for who, what in zip(facts.person.tolist(), facts.item.tolist(), strict=True):
@@ -27,7 +27,7 @@ def by_trying(facts: Facts, person: int, most: int) -> int:
     return 0
 
 
-def released(rows: list[list[int]]) -> Facts:
+def released(rows: list[list[int]]) -> Index:
     person = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
     return index_facts(person, np.concatenate(rows).astype(np.int64))
 

@@ -22,14 +22,12 @@ from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.inputs import table_checks
-from lethe.linkage.records.document import RecordSubject
 from lethe.linkage.records.study import study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.linkage.synthetic.study import SyntheticSubject, study_synthetic
+from lethe.linkage.synthetic.study import study_synthetic
 from lethe.linkage.table.domains import as_declared
 from lethe.linkage.table.reached import Table
-from lethe.linkage.table.study import TableSubject, study_table
-from lethe.training.fingerprint import digest, hash_array
+from lethe.linkage.table.study import study_table
 from lethe.training.folder import RunFolder
 
 Columns = Mapping[str, NDArray[Any]]
@@ -142,7 +140,7 @@ def audit_table(
             folder.write(place, table_bytes(released, suffix))
         why = f" not written: {', '.join(sorted(stops))} of the input stops the verdict"
         (say or _silent)(f"{place}{why if stops else ' holds the released rows'}")
-    return TableSubject(study, settings, tuple(checks)).findings(folder)
+    return replace(study, inputs=tuple(checks)).findings(folder)
 
 
 def audit_records(
@@ -188,7 +186,7 @@ def audit_records(
     names = None if truth is None else (as_text(truth[0]), as_text(truth[1]))
     study = study_records(ratings, settings, aux, names)
     checks = tuple(table_checks(beside or {}, (), None, persons=False))
-    return RecordSubject(study, settings, checks).findings(folder)
+    return replace(study, inputs=checks).findings(folder)
 
 
 def audit_synthetic(
@@ -229,14 +227,12 @@ def audit_synthetic(
     settings, quasi = settings or SyntheticSettings(), tuple(quasi)
     (say or _silent)(f"{name}: three attacks, each against original and control rows")
     (original, synthetic, control), checks = _mended([original, synthetic, control], settings.text)
-    study = study_synthetic(original, synthetic, control, quasi, sensitive, settings)
-    mark = digest(*(hash_array(as_text(synthetic[column])) for column in study.columns))
+    study = study_synthetic(original, synthetic, control, quasi, sensitive, settings, name)
     checks += [*study.inputs, *table_checks(synthetic, quasi, sensitive, persons=False)]
     alike = "Keep one row for each of them."
     asked = (one for one in table_checks(original, quasi, sensitive) if one.name == "persons")
     checks += [replace(one, way_out=alike) for one in asked]
-    subject = SyntheticSubject(study, settings, name, quasi, sensitive, mark, tuple(checks))
-    return subject.findings(folder)
+    return replace(study, inputs=tuple(checks)).findings(folder)
 
 
 def _mended(tables: Sequence[Any], keep: Sequence[str]) -> tuple[list[Any], list[InputCheck]]:

@@ -6,7 +6,7 @@ import abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
@@ -116,29 +116,19 @@ Settings = TableSettings | RecordSettings | SyntheticSettings
 MOST_PEOPLE = 100
 
 
-class RowsStudy(Protocol):
-    """What every kind of study holds."""
-
-    @property
-    def candidates(self) -> Sequence[Candidate]:
-        """The baseline first."""
-
-    @property
-    def skipped(self) -> Mapping[str, str]:
-        """Name and reason of what could not be measured."""
-
-
 class RowsSubject(Subject):
-    """Rows, measured; a kind says what it found, all else is the same for each of them.
+    """Rows, measured: each kind holds its results, and says what it found.
 
     Attributes:
-        study: what was measured.
         settings: of the audit.
-        inputs: what was seen of the files beside what the study says.
+        measured: the candidates, the baseline first.
+        skipped: name and reason of what could not be measured.
+        inputs: what was seen of the files.
     """
 
-    study: RowsStudy
     settings: Settings
+    measured: tuple[Candidate, ...]
+    skipped: Mapping[str, str]
     inputs: tuple[InputCheck, ...] = ()
 
     @cached_property
@@ -165,7 +155,7 @@ class RowsSubject(Subject):
         return run(self, self.settings.rules(), self.settings.release)
 
     def candidates(self) -> Sequence[Candidate]:
-        return stopped(self.study.candidates, self.inputs, self.settings.accept)
+        return stopped(self.measured, self.inputs, self.settings.accept)
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         shown = [one for one in self.inputs if one.effect != "mends"]
@@ -200,7 +190,7 @@ class RowsSubject(Subject):
                 f"{settings.margin:g} of utility."
             ),
             margin=settings.margin,
-            skipped=[NotRun(name, why) for name, why in self.study.skipped.items()],
+            skipped=[NotRun(name, why) for name, why in self.skipped.items()],
             keep_records=settings.keep_records,
             exposed=[{**row, "id": f"person {row['rank']}"} for row in self.people[:MOST_PEOPLE]],
             checks=[*(one.row(settings.accept) for one in self.inputs), *checks],

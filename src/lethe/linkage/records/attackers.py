@@ -19,7 +19,7 @@ from scipy.special import betaincinv
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.of_rows import Calibrated
-from lethe.linkage.records.facts import Facts, Float, Int, Known, facts_of
+from lethe.linkage.records.facts import Float, Index, Int, Known, facts_of
 from lethe.linkage.records.likelihood import Sampling, read
 from lethe.linkage.records.scoreboard import NO_MATCH, Links, Scoreboard, link
 
@@ -62,7 +62,7 @@ class Adversary:
         """m' - m."""
         return 0 if self.right is None else self.total - self.right
 
-    def sampling(self, facts: Facts) -> Sampling:
+    def sampling(self, facts: Index) -> Sampling:
         """How `simulate` draws, as the likelihood needs it."""
         return Sampling(
             1 - self.wrong_facts / self.total,
@@ -73,14 +73,14 @@ class Adversary:
         )
 
 
-def popular(facts: Facts, most: int) -> NDArray[np.bool_]:
+def popular(facts: Index, most: int) -> NDArray[np.bool_]:
     """(M,) whether an item is one of the `most` most popular; of equal ones the first."""
     chosen = np.zeros(facts.items, bool)
     chosen[np.argsort(-facts.support, kind="stable")[:most]] = True
     return chosen
 
 
-def eligible(facts: Facts, adversary: Adversary) -> Int:
+def eligible(facts: Index, adversary: Adversary) -> Int:
     """People with enough facts, about items outside the top, for this adversary to know."""
     needed = adversary.total - adversary.wrong_facts
     counted = ~popular(facts, adversary.outside_top)[facts.item]
@@ -91,13 +91,13 @@ def eligible(facts: Facts, adversary: Adversary) -> Int:
     return np.flatnonzero(able)
 
 
-def has_all_items(facts: Facts) -> NDArray[np.bool_]:
+def has_all_items(facts: Index) -> NDArray[np.bool_]:
     """(N,) of whom no fact can be about an item that they do not have."""
     held = np.bincount(facts.person[facts.lead], minlength=facts.people)
     return np.asarray(held == (facts.support > 0).sum())
 
 
-def draw_targets(facts: Facts, adversary: Adversary, count: int, seed: int = 0) -> Int:
+def draw_targets(facts: Index, adversary: Adversary, count: int, seed: int = 0) -> Int:
     """(count,) different people, drawn alike from those with enough facts; all, if fewer."""
     check_at_least("count", count, 1)
     able = eligible(facts, adversary)
@@ -105,7 +105,7 @@ def draw_targets(facts: Facts, adversary: Adversary, count: int, seed: int = 0) 
     return np.sort(rng.permutation(able)[:count])
 
 
-def simulate(facts: Facts, targets: ArrayLike, adversary: Adversary, seed: int = 0) -> Known:
+def simulate(facts: Index, targets: ArrayLike, adversary: Adversary, seed: int = 0) -> Known:
     """Draw what the adversary knows of each target.
 
     Args:
@@ -135,7 +135,7 @@ def simulate(facts: Facts, targets: ArrayLike, adversary: Adversary, seed: int =
 
 
 def draw_facts(
-    facts: Facts, own: Known, adversary: Adversary, seeds: Sequence[np.random.Generator]
+    facts: Index, own: Known, adversary: Adversary, seeds: Sequence[np.random.Generator]
 ) -> Known:
     """Draw what the adversary knows of each of some people.
 
@@ -156,7 +156,7 @@ def draw_facts(
 
 
 def _one(
-    facts: Facts,
+    facts: Index,
     own: Known,
     at: int,
     top: NDArray[np.bool_],
@@ -181,7 +181,7 @@ def _one(
     return item[mixed], value[mixed], time[mixed]
 
 
-def _others(facts: Facts, items: Int, count: int, rng: np.random.Generator) -> Int:
+def _others(facts: Index, items: Int, count: int, rng: np.random.Generator) -> Int:
     """Places of released facts about items that the target does not have."""
     mine = np.zeros(facts.items, bool)
     mine[items] = True
@@ -194,7 +194,7 @@ def _others(facts: Facts, items: Int, count: int, rng: np.random.Generator) -> I
 
 
 def _near_values(
-    facts: Facts, own: Known, at: Int, adversary: Adversary, rng: np.random.Generator
+    facts: Index, own: Known, at: Int, adversary: Adversary, rng: np.random.Generator
 ) -> Float:
     if adversary.value_error is None or own.value is None:
         return np.full(len(at), np.nan)
@@ -285,7 +285,7 @@ def boards_of(scales: tuple[float, float], sampling: Sampling) -> dict[str, Boar
 
 
 def look(
-    facts: Facts,
+    facts: Index,
     known: Mapping[str, Known],
     boards: Mapping[str, Board],
     *,
@@ -423,7 +423,7 @@ def phi_of(
 
 
 def outside(
-    facts: Facts,
+    facts: Index,
     known: Mapping[str, Known],
     people: Int,
     boards: Mapping[str, Board],
@@ -443,7 +443,7 @@ def outside(
     return look(facts, known, boards, hidden=(people, owner))
 
 
-def records_like(facts: Facts, people: Int, counts: Int, seed: int = 0) -> Known:
+def records_like(facts: Index, people: Int, counts: Int, seed: int = 0) -> Known:
     """Facts of released people as an auxiliary table would have them.
 
     Args:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,7 @@ from scipy.sparse import csr_array
 from lethe.data.records import Ratings
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
-from lethe.evidence.of_rows import RecordDetails
+from lethe.evidence.of_rows import AdversaryRow, Point, RecordDetails
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 from lethe.evidence.sight import Plant
 from lethe.linkage.answers import answer_overlap, count_overlap
@@ -34,7 +35,7 @@ from lethe.linkage.records.attackers import (
     share_out,
     together,
 )
-from lethe.linkage.records.facts import Facts, Float, Int, Known, without
+from lethe.linkage.records.facts import Float, Index, Int, Known, without
 from lethe.linkage.records.likelihood import Blur, Sampling, blur_of
 from lethe.linkage.records.mitigations import MONTH, Change, Coarsened, Sheet, holders
 from lethe.linkage.records.planted import plants_of
@@ -165,7 +166,7 @@ class Aim:
     known: Known  # what is known of them
     few: Known | None = None  # a few facts of each, for attackers that take no more; None = `known`
     sampling: Sampling = Sampling()  # how that was drawn
-    simulated: tuple[Facts, Adversary] | None = None  # the original and who is simulated in it
+    simulated: tuple[Index, Adversary] | None = None  # the original and who is simulated in it
 
     def boards(
         self, settings: RecordSettings, blur: Blur | None = None, published: bool = True
@@ -194,6 +195,45 @@ class Aim:
     def label(self, attacker: str) -> str:
         """Of a result."""
         return f"{attacker}, {self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Looked(AdversaryRow):
+    """What one attacker made of what a simulated adversary knows.
+
+    Attributes:
+        calibrated: threshold at which few people outside the release are named a record, from all
+            targets looked for without their own; recall and silence there.
+    """
+
+    keys: ClassVar = {"result": "", "links": "", "points": ""}
+    result: AttackResult  # best guess: share of people named rightly
+    links: Links  # of the targets
+    points: list[Point]  # recall, precision, abstention and false matches at each threshold
+
+    def at(self, phi: float) -> Point:
+        """The point of one threshold."""
+        return next(point for point in self.points if point.phi == phi)
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """One simulated adversary and what came of it."""
+
+    aim: Aim  # what is known of whom
+    adversary: Adversary  # how it was drawn
+    by: Mapping[str, Looked]  # what came of it, by attacker
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return self.aim.name
+
+    @property
+    def strongest(self) -> str:
+        """The attacker with the highest lower limit."""
+        best = strongest([looked.result for looked in self.by.values()])
+        return next(name for name, looked in self.by.items() if looked.result is best)
 
 
 @dataclass(frozen=True, eq=False)
@@ -330,7 +370,7 @@ def measure(
     return release
 
 
-def _both_have(sheet: Sheet, facts: Facts) -> Callable[[Int, Int], Float]:
+def _both_have(sheet: Sheet, facts: Index) -> Callable[[Int, Int], Float]:
     """Facts that a target and a named record both have, of all that either has; 0 below 0.8.
 
     Facts are the same by item and value. So another's record tells as much, where it is nearly
@@ -386,7 +426,7 @@ def named_rightly(
 
 
 def _answers(
-    facts: Facts,
+    facts: Index,
     owner: Int,
     links: Mapping[str, Links],
     aim: Aim,
@@ -423,7 +463,7 @@ def risk_change(*, baseline: Attacked, release: Attacked, confidence: float) -> 
     return Estimate(after.value - earlier.value, *limits, after.confidence, method, after.n)
 
 
-def released(made: Coarsened) -> tuple[Facts, Int]:
+def released(made: Coarsened) -> tuple[Index, Int]:
     """The release as an index, and the person behind each of its records."""
     facts = made.sheet.index()
     if not made.out.any():

@@ -19,7 +19,7 @@ NOT_RELEASED = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class Index:
     """Facts sorted by item, then by person, who may have several about an item (visits).
 
     With up to 65,536 different values and times a fact takes 4 + 2 + 2 bytes at most.
@@ -58,7 +58,7 @@ class Facts:
         return not self.lead.all()
 
     @cached_property
-    def distinct(self) -> Facts:
+    def distinct(self) -> Index:
         """Who has which item: the first fact of each person about each."""
         if not self.repeats:
             return self
@@ -174,7 +174,7 @@ def index_facts(
     *,
     people: int | None = None,
     items: int | None = None,
-) -> Facts:
+) -> Index:
     """Order facts by item.
 
     Args:
@@ -205,7 +205,7 @@ def index_facts(
     start = np.concatenate([[0], np.cumsum(np.bincount(what, minlength=kinds))])
     codes, table = (None, np.zeros(0)) if value is None else _coded(value, len(who))
     steps, origin = (None, 0) if time is None else _steps(time, len(who))
-    return Facts(
+    return Index(
         count,
         kinds,
         start,
@@ -217,9 +217,9 @@ def index_facts(
     )
 
 
-def index_of(ratings: Ratings) -> Facts:
+def index_of(ratings: Ratings) -> Index:
     """The facts of a file, which are sorted already."""
-    return Facts(
+    return Index(
         len(ratings.people),
         len(ratings.items),
         ratings.start,
@@ -231,7 +231,7 @@ def index_of(ratings: Ratings) -> Facts:
     )
 
 
-def facts_of(facts: Facts, people: ArrayLike) -> Known:
+def facts_of(facts: Index, people: ArrayLike) -> Known:
     """All released facts of some people, as an adversary would know them without any error.
 
     Raises InputError: a person twice or not in the release.
@@ -250,7 +250,7 @@ def facts_of(facts: Facts, people: ArrayLike) -> Known:
     )
 
 
-def without(facts: Facts, people: ArrayLike) -> tuple[Facts, Int]:
+def without(facts: Index, people: ArrayLike) -> tuple[Index, Int]:
     """The release as if some people were not in it.
 
     Returns: The smaller release, whose items stay the same, and (kept,) the old number of each
@@ -272,7 +272,7 @@ def without(facts: Facts, people: ArrayLike) -> tuple[Facts, Int]:
     return smaller, np.flatnonzero(kept)
 
 
-def _chosen(facts: Facts, people: ArrayLike) -> Int:
+def _chosen(facts: Index, people: ArrayLike) -> Int:
     chosen = _whole("people", people)
     if len(np.unique(chosen)) != len(chosen):
         raise InputError("people holds the same person twice. Name each once.")

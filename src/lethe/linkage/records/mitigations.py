@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lethe.data.columns import Codes
 from lethe.errors import NotMeasurable, check_at_least, check_between
-from lethe.linkage.records.facts import Facts, Float, Int, index_facts
+from lethe.linkage.records.facts import Float, Index, Int, index_facts
 from lethe.linkage.settings import RecordSettings
 
 MONTH = 28  # days; a year of 13 months is 364, so that each step is a whole number of the last
@@ -57,7 +57,7 @@ class Sheet:
             raise NotMeasurable(f"the release has no {name}s.")
         return column
 
-    def index(self) -> Facts:
+    def index(self) -> Index:
         """The facts as `index_facts` orders them."""
         return index_facts(
             self.person, self.item, self.value, self.time, people=self.people, items=self.items

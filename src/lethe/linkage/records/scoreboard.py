@@ -21,7 +21,7 @@ from lethe.errors import (
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.of_rows import FactsKnown, Point
-from lethe.linkage.records.facts import Facts, Float, Int, Known
+from lethe.linkage.records.facts import Float, Index, Int, Known
 
 NO_MATCH = -1
 _CELLS = 2**21  # scores and similarities held at once
@@ -76,7 +76,7 @@ def joined(parts: Sequence[Links]) -> Links:
 
 
 def link(
-    facts: Facts,
+    facts: Index,
     known: Known,
     board: Scoreboard = RH,
     *,
@@ -114,7 +114,7 @@ def _standing(table: Float) -> Links:
     return Links(np.where(alone, best, NO_MATCH), ahead)
 
 
-def check_known(facts: Facts, known: Known) -> None:
+def check_known(facts: Index, known: Known) -> None:
     """Refuse items that the release does not know, and a release of fewer than 2 records.
 
     Raises InputError: with the way out.
@@ -129,7 +129,7 @@ def check_known(facts: Facts, known: Known) -> None:
         )
 
 
-def parts_of(facts: Facts, known: Known) -> list[slice]:
+def parts_of(facts: Index, known: Known) -> list[slice]:
     """Targets that are scored at once, so that neither scores nor similarities outgrow memory."""
     if not len(known):
         return [slice(0, 0)]
@@ -179,7 +179,7 @@ class Pairs:
 
 
 def pairs_of(
-    facts: Facts, known: Known, part: slice, hidden: tuple[Int, Int] | None = None
+    facts: Index, known: Known, part: slice, hidden: tuple[Int, Int] | None = None
 ) -> Pairs:
     """Pairs of some targets; see `link` for what is hidden."""
     start = known.start[part.start : part.stop + 1]
@@ -204,7 +204,7 @@ def pairs_of(
     return Pairs(span[of_fact], place, cell, targets * facts.people, start, first)
 
 
-def _table(facts: Facts, known: Known, pairs: Pairs, board: Scoreboard) -> Float:
+def _table(facts: Index, known: Known, pairs: Pairs, board: Scoreboard) -> Float:
     """(targets, N) scores of every record for some targets."""
     like = _similarity(facts, known, pairs.fact, pairs.place, board)
     like = pairs.over_repeats(like, np.maximum)
@@ -213,7 +213,7 @@ def _table(facts: Facts, known: Known, pairs: Pairs, board: Scoreboard) -> Float
     return total.reshape(-1, facts.people)
 
 
-def _similarity(facts: Facts, known: Known, at: Int, place: Int, board: Scoreboard) -> Float:
+def _similarity(facts: Index, known: Known, at: Int, place: Int, board: Scoreboard) -> Float:
     """(pairs,) similarity of the known facts `at` to the released facts `place` of their items."""
     columns = (
         (facts.values_at(place), known.value, board.value_scale),
@@ -300,7 +300,7 @@ class FactsNeeded(FactsKnown):
 
 
 def facts_needed(
-    facts: Facts,
+    facts: Index,
     known: Known,
     true: NDArray[np.int64],
     look: Callable[[Known], Int] | None = None,

@@ -17,13 +17,13 @@ from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.codes import Int
-from lethe.linkage.records.facts import Facts, Known, facts_of
+from lethe.linkage.records.facts import Index, Known, facts_of
 
 LIMIT = 50_000_000  # cells of person and item looked at for one person
 _LOOK = 5_000  # what a step costs even where nobody is left, in cells
 
 
-def people_fitting(facts: Facts, known: Known) -> Int:
+def people_fitting(facts: Index, known: Known) -> Int:
     """(Q,) released people who have all of a target's facts: 1 = the facts single it out.
 
     De Montjoye et al., "Unique in the Crowd", 2013, for items drawn at random.
@@ -39,7 +39,7 @@ def people_fitting(facts: Facts, known: Known) -> Int:
     return np.array([_fitting(facts, known.item[span]) for span in known.spans()])
 
 
-def _fitting(facts: Facts, items: Int) -> int:
+def _fitting(facts: Index, items: Int) -> int:
     """Count the people who have all items."""
     if items.min() < 0:
         return 0
@@ -72,7 +72,7 @@ class WorstCase:
 
 
 def worst_case(
-    facts: Facts,
+    facts: Index,
     people: ArrayLike,
     most: int = 4,
     *,
@@ -121,7 +121,7 @@ def worst_case(
 
 
 def _fewest(
-    facts: Facts, support: Int, person: int, items: Int, most: int, limit: int
+    facts: Index, support: Int, person: int, items: Int, most: int, limit: int
 ) -> tuple[int, int]:
     """Fewest items, 0 = not found, and up to how many the search is complete."""
     items = items[np.argsort(support[items], kind="stable")]  # the rarest first

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, attack, check
+from lethe.data.columns import as_text
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.document import CheckRow
 from lethe.evidence.estimate import Refusal
@@ -68,26 +69,13 @@ from lethe.linkage.synthetic.risk import Risk, measures_of, results_of, risk_in
 from lethe.linkage.synthetic.singling_out import single_values, singling_out
 from lethe.linkage.table.recoding import hierarchy
 from lethe.linkage.utility import Utility, counted_utility, use_of
+from lethe.training.fingerprint import digest, hash_array
 
 DOMIAS, GEN_LRA = "density ratio, DOMIAS", "density ratio, Gen-LRA"
 DISCRIMINATOR = "discriminator"
 _BINS = 8  # groups of neighbours of a number, so that its counts are not all 1
 _PAIRS = 2000  # rows of each side that are looked for in files whose columns may be encoded
 _CELLS = 2**32  # values that are compared for the nearest rows, at most; a quarter for guesses
-
-
-@dataclass(frozen=True, eq=False)
-class SyntheticStudy:
-    """All that was measured on synthetic rows."""
-
-    attacks: dict[str, Risk]  # risks by attack
-    knows: dict[str, str]  # by planned attack, what the adversary holds beside the synthetic rows
-    distances: Distances  # to the closest synthetic row, of original and control rows
-    candidates: tuple[Candidate]  # the synthetic rows
-    skipped: Mapping[str, str]  # name and reason of attacks that could not be run
-    rows: tuple[int, int, int]  # original, synthetic and control ones
-    columns: tuple[str, ...]  # names
-    inputs: tuple[InputCheck, ...]  # what the files themselves say
 
 
 def study_synthetic(
@@ -97,7 +85,8 @@ def study_synthetic(
     quasi: tuple[str, ...],
     sensitive: str | None,
     settings: SyntheticSettings,
-) -> SyntheticStudy:
+    name: str = "synthetic rows",
+) -> SyntheticSubject:
     """Attack synthetic rows, and plant original ones in them.
 
     Args:
@@ -158,12 +147,17 @@ def study_synthetic(
     plants = plants_of(*files, Quantiles(files), outcomes, guess, further, limits, sure, seed)
     utility = _utility_of(original, synthetic, control, settings)
     baseline = _measured(attacks, knows, utility, plants)
-    return SyntheticStudy(
+    return SyntheticSubject(
+        settings,
+        (baseline.candidate(settings.confidence, baseline=None),),
+        skipped,
+        name,
+        quasi,
+        sensitive,
+        digest(*(hash_array(as_text(synthetic[column])) for column in inside.names)),
         attacks,
         knows,
         distances(outcomes["closest"].main, outcomes["closest"].control, sure),
-        (baseline.candidate(settings.confidence, baseline=None),),
-        skipped,
         (len(inside), len(made), len(outside)),
         inside.names,
         (*notes, *file_checks(files, (original, rounded, control), outcomes, seed)),
@@ -318,19 +312,25 @@ _COPIES = ("identical", "closest", "density", DISCRIMINATOR)  # finding none is 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticSubject(RowsSubject):
-    """What the findings say of synthetic rows."""
+    """All that was measured on synthetic rows, and what the findings say of it."""
 
-    study: SyntheticStudy
     settings: SyntheticSettings
+    measured: tuple[Candidate]  # the synthetic rows
+    skipped: Mapping[str, str]
     name: str
     quasi: tuple[str, ...]
     sensitive: str | None
     fingerprint: str
+    attacks: dict[str, Risk]  # risks by attack
+    knows: dict[str, str]  # by planned attack, what the adversary holds beside the synthetic rows
+    distances: Distances  # to the closest synthetic row, of original and control rows
+    rows: tuple[int, int, int]  # original, synthetic and control ones
+    columns: tuple[str, ...]  # names
     inputs: tuple[InputCheck, ...] = ()
 
     def facts(self) -> Facts:
-        study, settings, quasi = self.study, self.settings, self.quasi
-        original, made, control = study.rows
+        settings, quasi = self.settings, self.quasi
+        original, made, control = self.rows
         return self.compose(
             name=self.name,
             summary=f"{made:,} synthetic rows, made from {original:,}; "
@@ -346,7 +346,7 @@ class SyntheticSubject(RowsSubject):
                 "records": original,
                 "synthetic": made,
                 "control": control,
-                "columns": list(study.columns),
+                "columns": list(self.columns),
                 "fingerprint": self.fingerprint,
             },
             attacks=[
@@ -354,13 +354,13 @@ class SyntheticSubject(RowsSubject):
                     key,
                     _TITLES[key.split(",")[0]],
                     _PAPERS.get(key, _PAPERS.get(key.split(",")[0], _PAPER)),
-                    f"the synthetic rows; {study.knows[key]}",
+                    f"the synthetic rows; {self.knows[key]}",
                     {"attempts": min(found.main.n, found.control.n)},
                 )
-                for key, found in study.attacks.items()
+                for key, found in self.attacks.items()
             ],
             attacks_not_run=[
-                *({"name": key, "why": why} for key, why in study.skipped.items()),
+                *({"name": key, "why": why} for key, why in self.skipped.items()),
                 {
                     "name": "membership inference on the generator",
                     "why": "the generator is not given; lethe audit model does it",
@@ -370,9 +370,9 @@ class SyntheticSubject(RowsSubject):
                 settings, "two-way counts that are still right, numbers in 8 groups"
             ),
             risk="excess over the control: highest lower and highest upper limit of all attacks",
-            checks=_checks(study),
+            checks=_checks(self),
             limits=_LIMITS,
-            section=_section(study, self.plain_words()),
+            section=_section(self, self.plain_words()),
             reproduction={
                 "quasi": list(quasi),
                 "sensitive": self.sensitive,
@@ -382,13 +382,12 @@ class SyntheticSubject(RowsSubject):
 
     def plain_words(self) -> list[str]:
         """What was found, for a reader of nothing else."""
-        study = self.study
-        best = strongest(study.candidates[0].attacks)
+        best = strongest(self.measured[0].attacks)
         words = [
             f"The strongest attack is {best.attack}: its excess over the control is "
-            f"{study.candidates[0].risk}."
+            f"{self.measured[0].risk}."
         ]
-        copied, *tails = _counted(study)
+        copied, *tails = _counted(self)
         for one in [copied, *sorted(tails, key=lambda near: near.p)[:1]]:
             text = (
                 "an identical synthetic row"
@@ -399,12 +398,12 @@ class SyntheticSubject(RowsSubject):
                 f"{one.people:,} of {one.of:,} original people have {text} "
                 f"({one.expected:.3g} expected; p = {one.p:.1g})."
             )
-        near = study.distances
+        near = self.distances
         words.append(
             "Mean distance to the closest synthetic row: original less control "
             f"{near.change} (original {near.original}, control {near.control}; 0 = identical)."
         )
-        for key, found in study.attacks.items():
+        for key, found in self.attacks.items():
             if key.startswith(_COPIES):
                 continue
             main, control = 100 * (found.main.value or 0), 100 * (found.control.value or 0)
@@ -417,7 +416,7 @@ class SyntheticSubject(RowsSubject):
         return words
 
 
-def _counted(study: SyntheticStudy) -> list[NearPeople]:
+def _counted(study: SyntheticSubject) -> list[NearPeople]:
     """People with an identical or a near synthetic row, beside what the control leads to expect.
 
     The p-value is that of all attacks together (Bonferroni).
@@ -432,7 +431,7 @@ def _counted(study: SyntheticStudy) -> list[NearPeople]:
     return rows
 
 
-def _section(study: SyntheticStudy, words: Sequence[str]) -> SyntheticSection:
+def _section(study: SyntheticSubject, words: Sequence[str]) -> SyntheticSection:
     return SyntheticSection(
         rows=dict(zip(("original", "synthetic", "control"), study.rows, strict=True)),
         attacks=[
@@ -448,7 +447,7 @@ def _section(study: SyntheticStudy, words: Sequence[str]) -> SyntheticSection:
     )
 
 
-def _checks(study: SyntheticStudy) -> list[CheckRow]:
+def _checks(study: SyntheticSubject) -> list[CheckRow]:
     rows = []
     for result in results_of(study.attacks, study.knows):
         found = study.attacks[result.attack]
@@ -463,7 +462,7 @@ def _checks(study: SyntheticStudy) -> list[CheckRow]:
             else f"it does not beat the random guess of {blind:.3f} beyond doubt"
         )
         rows.append(check(f"{result.attack} works", "pass" if found.works else "warn", detail))
-    least = smallest_seen(study.candidates[0].plants or (), "excess", 0.0)
+    least = smallest_seen(study.measured[0].plants or (), "excess", 0.0)
     detail = "original rows that were written into the synthetic ones, as these are written, "
     detail += "were not found" if least is None else f"were found from {100 * least:.2g} % on"
     seen = "warn" if least is None else "pass"
