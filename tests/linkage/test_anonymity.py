@@ -141,15 +141,3 @@ def test_pairs_are_counted_within_classes():
     pairs = pairs_of(classes_of([np.array([1, 0, 1, 1])]), np.array([2, 2, 0, 2]))
     assert pairs.of_class.tolist() == [0, 1, 1] and pairs.value.tolist() == [2, 0, 2]
     assert pairs.count.tolist() == [1, 1, 2] and pairs.first.tolist() == [0, 1]
-
-
-def test_what_does_not_fit_is_refused():
-    classes = classes_of([np.array([0, 0])])
-    with pytest.raises(InputError, match="one each"):
-        diversity(classes, np.array([0]))
-    with pytest.raises(InputError, match="distance='far'"):
-        diversity(classes, np.array([0, 1]), distance="far")
-    with pytest.raises(InputError, match="ruled_out"):
-        disclosure(classes, np.array([0, 1]), ruled_out=(-1,))
-    with pytest.raises(InputError, match="k=0"):
-        anonymity([np.array([0])], ks=(0,))

@@ -73,8 +73,6 @@ def test_recoding_refuses_what_cannot_be() -> None:
     one = hierarchy("n", np.arange(3))
     with pytest.raises(NotMeasurable, match="k=4 needs at least 4 rows, got 3"):
         recode([one], 4)
-    with pytest.raises(InputError, match="at least 1 column"):
-        recode([], 2)
 
 
 def naive(original, released, groups):
@@ -138,8 +136,6 @@ def test_counts_kept_by_hand() -> None:
     assert count_overlap([column], [half], [np.arange(2)], scale=2.0) == 0.75
     # A value that the original does not have is nowhere right.
     assert count_overlap([column], [np.array([0, 0, -1, 1])], [np.arange(2)]) == 0.75
-    with pytest.raises(InputError, match="same columns on both sides"):
-        count_overlap([column], [], [])
 
 
 def test_error_of_answers_by_hand() -> None:

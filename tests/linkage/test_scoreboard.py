@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linkage_facts import known_of, scores
 
-from lethe.errors import InputError
 from lethe.linkage.records.facts import Known, index_facts
 from lethe.linkage.records.scoreboard import (
     NO_MATCH,
@@ -126,21 +125,6 @@ def test_a_true_fact_more_never_lowers_the_true_score(problem):
     assert gain.min() >= 0
     assert gain[person] == pytest.approx(2 / math.log(1 + facts.support[rows[1][at]]))
     assert gain[person] == pytest.approx(gain.max())
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (lambda: Scoreboard(time_scale=0), "time_scale=0"),
-        (lambda: Scoreboard(value_scale=-1), "value_scale=-1"),
-        (lambda: link(HAND, known_of([3])), "Write -1"),
-        (lambda: link(HAND, known_of([-2])), "Write -1"),
-        (lambda: link(index_facts([0], [0]), known_of([0])), "at least 2 released"),
-    ],
-)
-def test_what_cannot_be_linked_is_refused(call, told):
-    with pytest.raises(InputError, match=told):
-        call()
 
 
 def test_the_defaults_are_those_of_the_paper():

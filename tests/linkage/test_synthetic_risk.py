@@ -107,8 +107,6 @@ def test_what_cannot_be_singled_out():
     same = {"a": np.array(["x"] * 9), "b": np.array(["y"] * 9)}
     with pytest.raises(NotMeasurable, match="Take more columns"):
         singling_out(*mix(same, same, same), columns=2, attacks=9)
-    with pytest.raises(InputError, match="columns=3"):
-        singling_out(*mix(same, same, same), columns=3)
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4))
@@ -272,13 +270,10 @@ def binomial(k, n, p):
 @pytest.mark.parametrize(
     ("call", "told"),
     [
-        (lambda t: linkability(*t, left=["age"], right=["age"]), "in left and in right"),
         (lambda t: linkability(*t, left=["aeg"], right=["debt"]), "Did you mean 'age'"),
         (lambda t: linkability(*t, left=[], right=["debt"]), "at least 1 column"),
         (lambda t: linkability(*t, **LINK, neighbours=99), "must be in 1..20"),
         (lambda t: inference(*t, known=["ill"], secret="ill"), "among the known"),
-        (lambda t: inference(*t, **TELL, tolerance=-1), "tolerance"),
-        (lambda t: singling_out(*t, attacks=0), "attacks"),
     ],
 )
 def test_attacks_that_cannot_be(call, told):

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lethe.data.columns import Codes, is_text
-from lethe.errors import InputError, check_at_least
+from lethe.errors import InputError
 from lethe.linkage.codes import Int, count
 
 _DENSE = 2**20  # cells that are counted in a table, beside as many as there are rows
@@ -50,17 +50,12 @@ def count_overlap(
         tables: places of the columns of each table; all pairs by default.
         scale: of released counts: 1 / share, where a known share of rows was drawn.
 
-    Raises InputError: other numbers of columns, no rows, or a scale below 0.
-
     >>> column = np.array([0, 0, 1, 1])
     >>> count_overlap([column], [np.zeros(4, int)], [np.zeros(2, int)])  # one group for both
     1.0
     >>> count_overlap([column], [column[:3]], [np.arange(2)])  # a row is missing
     0.75
     """
-    check_at_least("scale", scale, 0)
-    if not len(original) == len(released) == len(groups) or not original or not len(original[0]):
-        raise InputError("count_overlap needs the same columns on both sides, with 1 row at least.")
     found = [
         _overlap(
             [original[at] for at in table],

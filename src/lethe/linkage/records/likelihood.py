@@ -26,7 +26,7 @@ from scipy.special import gammaln, logsumexp
 
 from lethe.linkage.records.facts import Float, Index, Int, Known
 from lethe.linkage.records.mitigations import Coarsened, Sheet
-from lethe.linkage.records.scoreboard import NO_MATCH, Links, Pairs, check_known, pairs_of, parts_of
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, Pairs, pairs_of, parts_of
 
 _IMPOSSIBLE = 30.0  # nats against what the stated sampling rules out: other adversaries exist
 _ROUNDING = 1e-9
@@ -198,9 +198,7 @@ def read(
         shortest record that as many facts fit as are right, or most if none does; eccentricity is
         how much longer the next is, and 0 where more facts do not fit than may be wrong.
         ``assigned``, if closed: the records that are most likely for all targets at once, one each.
-    Raises InputError: see `check_known`.
     """
-    check_known(facts, known)
     counted = facts.lengths(sampling.countable)
     names = ("likelihood", "fitting")
     best = {name: np.full(len(known), NO_MATCH) for name in names}

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.codes import Int
@@ -30,12 +29,8 @@ def people_fitting(facts: Index, known: Known) -> Int:
 
     Args:
         known: right facts of each target, at least one each; values and times are not looked at.
-
-    Raises InputError: no targets, or a target without a fact.
     """
     facts = facts.distinct
-    if not len(known) or (np.diff(known.start) < 1).any():
-        raise InputError("unicity needs at least 1 target, and 1 known fact of each.")
     return np.array([_fitting(facts, known.item[span]) for span in known.spans()])
 
 
@@ -87,20 +82,13 @@ def worst_case(
         most: largest set, at least 1.
         limit: work for one person, in cells of person and item; at 0 only single items are tried.
 
-    Raises InputError: nobody, or a person without a fact.
-
     >>> from lethe.linkage.records.facts import index_facts
     >>> found = worst_case(index_facts([0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 0, 2]), [0, 1, 2])
     >>> found.needed.tolist()  # any two items name a person, none alone does
     [2, 2, 2]
     """
-    check_at_least("most", most, 1)
-    check_at_least("limit", limit, 0)
-    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     who, facts = np.asarray(people), facts.distinct
     known = facts_of(facts, who)
-    if not len(who) or (np.diff(known.start) < 1).any():
-        raise InputError("worst_case needs at least 1 person, and a fact of each.")
     spans = zip(known.start[:-1].tolist(), known.start[1:].tolist(), strict=True)
     support = facts.support
     found = np.array(

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.errors import NotMeasurable, check_between
+from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson, clustered_share
 from lethe.evidence.risk import AttackResult, risk_of
@@ -90,7 +90,6 @@ def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 
     >>> print(risk(*attempts, rate_of(np.zeros(100), 0.95)).excess)
     0.5 [0.3521, 0.626]
     """
-    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     one, other = (rate_of(side.success, confidence, side.record) for side in (main, control))
     excess: Measured
     if other.value == 1:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import NotMeasurable, check_at_least, check_between
+from lethe.errors import NotMeasurable
 from lethe.linkage.synthetic.copies import alone
 from lethe.linkage.synthetic.nearest import Mixed
 from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk, risk_in
@@ -66,12 +66,8 @@ def singling_out(
     Assumes: original and control rows are drawn alike; attacks that hit different rows are
         independent.
 
-    Raises:
-        InputError: too many columns.
-        NotMeasurable: no statement singles out a synthetic row.
+    Raises NotMeasurable: no statement singles out a synthetic row.
     """
-    check_between("columns", columns, 1, len(synthetic.columns))
-    check_at_least("attacks", attacks, 1)
     if columns == 1:
         return risk_in(single_values(original, synthetic, control, seed), confidence)
     rng = np.random.default_rng([seed, 73])

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.columns import Coded, Codes, encode, is_text, missing
-from lethe.errors import InputError, check_at_least
+from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_rows import DisclosureRows, Guesses
 from lethe.linkage.codes import Classes, Float, Int, classes_of, counted
@@ -355,8 +355,6 @@ def disclosure(
         ruled_out: the j, each at least 0: values other than the person's own that the adversary
             knows the person does not have, chosen for the worst.
 
-    Raises InputError: another number of rows or a negative j.
-
     >>> from lethe.linkage.codes import classes_of
     >>> found = disclosure(classes_of([np.array([0, 0, 1, 1])]), np.array([0, 0, 0, 1]))
     >>> found.exact.certain.value, found.guessed[0].value, found.guessed[1].value
@@ -379,8 +377,6 @@ def disclosure(
         right = float((pairs.count * of_pair).sum()) / people
         return counted(min(1.0, right), people, confidence)
 
-    for j in ruled_out:
-        check_at_least("ruled_out", j, 0)
     return Disclosure(
         {j: share(distinct[pairs.of_class] <= j + 1) for j in ruled_out},
         {j: share(chance(j)) for j in ruled_out},

@@ -26,7 +26,7 @@ from lethe.data.columns import (
     narrow,
     read_columns,
 )
-from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
+from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.codes import Counting, Float, Int, classes_of, count
 
 GROUPS = (64, 32, 16, 8, 4, 2)
@@ -151,14 +151,8 @@ def recode(
     Guarantee: Every released row agrees in all quasi-identifiers with those of at least k - 1 other
         people. That is no proof of privacy: see `disclosure`.
 
-    Raises:
-        InputError: no columns, or k or suppress out of range.
-        NotMeasurable: the table has fewer than k people.
+    Raises NotMeasurable: the table has fewer than k people.
     """
-    check_at_least("k", k, 2)
-    check_between("suppress", suppress, 0, 1, open_high=True)
-    if not hierarchies:
-        raise InputError("recode needs at least 1 column.")
     steps = list(start or [0] * len(hierarchies))
     while True:
         found = classes_of(
