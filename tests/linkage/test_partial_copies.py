@@ -66,7 +66,7 @@ def test_rows_that_hold_no_copy_are_not_told_apart():
         rng = np.random.default_rng(seed)
         original, control = people(rng), people(rng)
         made = columns_apart(rng, people(rng)) if seed % 2 else people(rng)
-        hits = in_part(*mix(*with_words(original, made, control)), 300, seed)
+        hits = in_part(mix(*with_words(original, made, control)), 300, seed)
         gaps.append(hits.main.mean() - hits.control.mean())
     spread = np.std(gaps, ddof=1) / np.sqrt(len(gaps))
     assert abs(np.mean(gaps)) < 4 * spread and spread < 0.03

@@ -19,7 +19,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clustered_share
 from lethe.evidence.of_rows import Distances
 from lethe.linkage.codes import Float, classes_of
-from lethe.linkage.synthetic.nearest import Mixed, Quantiles, joined, nearest_distance
+from lethe.linkage.synthetic.nearest import Files, Mixed, Quantiles, joined, nearest_distance
 from lethe.linkage.synthetic.risk import Outcomes, Risk, limits_of, rate_of, risk_in
 from lethe.linkage.utility import mean_share
 
@@ -107,13 +107,13 @@ def alone(table: Mixed) -> Bool:
     return np.stack(found, axis=1)
 
 
-def nearness(tables: Sequence[Mixed], most: int, seed: int = 0) -> Outcomes:
+def nearness(files: Files, most: int, seed: int = 0) -> Outcomes:
     """Distances of all rows, or of `most` rows of a file drawn at random, to the nearest synthetic.
 
     0 = identical, 1 = unlike in every column; numbers lie in [0, 1], as `Quantiles` or `decoded`
     puts them.
     """
-    original, synthetic, control = tables
+    original, synthetic, control = files
     rng, every = np.random.default_rng([seed, 89]), range(len(original.names))
     rows = [rng.permutation(len(table))[:most] for table in (original, control)]
     mine, theirs = (
@@ -123,7 +123,7 @@ def nearness(tables: Sequence[Mixed], most: int, seed: int = 0) -> Outcomes:
     return Outcomes(mine, theirs, rows[0])
 
 
-def decoded(original: Mixed, synthetic: Mixed, control: Mixed) -> list[Mixed]:
+def decoded(files: Files) -> Files:
     """Rows on a scale that does not depend on how a file encodes its columns of numbers.
 
     Mirrored numbers, other monotone functions of them and columns under each other's names are the
@@ -133,12 +133,13 @@ def decoded(original: Mixed, synthetic: Mixed, control: Mixed) -> list[Mixed]:
     Guarantee: Original and control rows are treated alike, so that an attack on these rows is as
         right about releases without a leak as on the rows themselves.
     """
+    original, synthetic, control = files
     known, tables = Quantiles([original, control]), []
     for scale, table in ((known, original), (Quantiles([synthetic]), synthetic), (known, control)):
         numbers = [np.abs(2 * one - 1) for one in scale(table).columns if one.dtype.kind == "f"]
         rest = [one for one in table.columns if one.dtype.kind != "f"]
         tables.append(Mixed(table.names, (*np.sort(np.stack(numbers), axis=0), *rest)))
-    return tables
+    return Files(*tables)
 
 
 def tried(run: Callable[[], Risk]) -> Risk | NotMeasurable:
@@ -232,14 +233,13 @@ def in_pairs(original: Float, control: Float, confidence: float, folds: int = 1)
     return Risk(lower, higher, blind, excess, low > 0)
 
 
-def identical_rows(
-    original: Mixed, synthetic: Mixed, control: Mixed, seed: int, confidence: float
-) -> Outcomes:
+def identical_rows(files: Files, seed: int, confidence: float) -> Outcomes:
     """Whether each row, as the synthetic file would write it, is one of its rows.
 
     So that a file of coarser values hides no copy: a person in a band of ages is compared by bands.
     The random guess hands out each synthetic column by itself, in another order.
     """
+    original, synthetic, control = files
     rng = np.random.default_rng([seed, 90])
     shuffled = Mixed(synthetic.names, tuple(rng.permutation(one) for one in synthetic.columns))
     write = Writer(synthetic, joined(original, control))

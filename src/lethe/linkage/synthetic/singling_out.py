@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
 from lethe.linkage.synthetic.copies import alone
-from lethe.linkage.synthetic.nearest import Mixed
+from lethe.linkage.synthetic.nearest import Files, Mixed
 from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk, risk_in
 
 EQUAL, AT_MOST, AT_LEAST = 0, 1, 2
@@ -21,13 +21,14 @@ _TRIES = 100  # draws for each statement wanted: most do not single out a synthe
 Statement = tuple[tuple[int, int, float], ...]
 
 
-def single_values(original: Mixed, synthetic: Mixed, control: Mixed, seed: int = 0) -> Outcomes:
+def single_values(files: Files, seed: int = 0) -> Outcomes:
     """Say a value that is among the synthetic ones, and see whether exactly one person has it.
 
     Giomi et al. 2023, section 5.1, with all statements about one column; what counts is the people
     for whom one of them is true. As many original as control rows are looked at, for fewer rows
     share fewer values.
     """
+    original, synthetic, control = files
     rng = np.random.default_rng([seed, 73])
     rows = min(len(original), len(control))
     inside, outside = (rng.permutation(len(table))[:rows] for table in (original, control))
@@ -40,9 +41,7 @@ def single_values(original: Mixed, synthetic: Mixed, control: Mixed, seed: int =
 
 
 def singling_out(
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
+    files: Files,
     *,
     columns: int = 1,
     attacks: int = 500,
@@ -68,8 +67,9 @@ def singling_out(
 
     Raises NotMeasurable: no statement singles out a synthetic row.
     """
+    original, synthetic, control = files
     if columns == 1:
-        return risk_in(single_values(original, synthetic, control, seed), confidence)
+        return risk_in(single_values(files, seed), confidence)
     rng = np.random.default_rng([seed, 73])
     rows = min(len(original), len(control))
     inside, outside = (

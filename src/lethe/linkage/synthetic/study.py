@@ -55,8 +55,8 @@ from lethe.linkage.synthetic.copies import (
     tried,
 )
 from lethe.linkage.synthetic.nearest import (
+    Files,
     Mixed,
-    Quantiles,
     guess_secret,
     linkability,
     mix,
@@ -97,33 +97,33 @@ def study_synthetic(
     Raises InputError: tables that do not fit each other, or unknown columns.
     """
     rounded, notes = as_whole_numbers(original, synthetic)
-    inside, made, outside = mix(original, rounded, control)
-    files = inside, made, outside
+    files = Files(*mix(original, rounded, control))
+    inside, made, outside = files
     known, seed = inside.places("quasi", quasi), settings.seed
-    refuse_same_files(inside, made, outside)
+    refuse_same_files(files)
     skipped: dict[str, str] = {}
-    asked = dict(_asked_for(inside, made, outside, quasi, settings, skipped))
+    asked = dict(_asked_for(files, quasi, settings, skipped))
     # The attacks are fixed before anything is measured: their limits hold at once.
     knows = _knows(inside, quasi, sensitive, settings)
     knows |= {name: words for name, (words, _) in asked.items()}
     sure = family_confidence(settings.confidence, len(knows))
     most = max(FEWEST, _CELLS // (2 * len(made) * len(made.names)))
     outcomes = {
-        IDENTICAL: identical_rows(*files, seed, sure),
-        "closest": nearness(ranked(*files), most, seed),
+        IDENTICAL: identical_rows(files, seed, sure),
+        "closest": nearness(ranked(files), most, seed),
     }
     if SINGLE in knows:
-        outcomes[SINGLE] = single_values(*files, seed)
+        outcomes[SINGLE] = single_values(files, seed)
     guess = None
     try:
         if sensitive is not None:
             outcomes[INFERENCE], guess = guess_secret(
-                *files, quasi, sensitive, settings.tolerance, max(FEWEST, most // 4), seed, sure
+                files, quasi, sensitive, settings.tolerance, max(FEWEST, most // 4), seed, sure
             )
     except NotMeasurable as error:
         skipped[INFERENCE] = str(error)
     rest = [at for at in range(len(inside.names)) if at not in known]
-    view = surroundings(*files, [known, rest], seed)
+    view = surroundings(files, [known, rest], seed)
     further = {name: partial(run, confidence=sure) for name, (_, run) in asked.items()}
     ratios = {DOMIAS: domias, GEN_LRA: gen_lra, DISCRIMINATOR: discriminator}
     runs: dict[str, Callable[[], Risk]] = {
@@ -131,20 +131,20 @@ def study_synthetic(
     }
     runs |= {name: partial(run, made) for name, run in further.items()}
     if ENCODED in knows:
-        hidden = nearness(decoded(*files), min(most, _PAIRS), seed)
+        hidden = nearness(decoded(files), min(most, _PAIRS), seed)
         runs[ENCODED] = partial(in_pairs, hidden.main, hidden.control, sure)
 
     def part() -> Risk:
         wide = with_words(original, rounded, control)
-        mine, released, theirs = mix(*wide) if len(wide[0]) > len(original) else files
-        return risk_in(in_part(mine, released, theirs, min(most, _PAIRS), seed), sure)
+        read = Files(*mix(*wide)) if len(wide[0]) > len(original) else files
+        return risk_in(in_part(read, min(most, _PAIRS), seed), sure)
 
     runs[PART] = part
     found = dict(copy_risks(outcomes, sure)) | {name: tried(run) for name, run in runs.items()}
     attacks = {name: risk for name, risk in found.items() if isinstance(risk, Risk)}
     skipped |= {name: str(error) for name, error in found.items() if name not in attacks}
     limits = [forbidden(rule.limit) for rule in settings.rules() if rule.limit < 1]
-    plants = plants_of(*files, Quantiles(files), outcomes, guess, further, limits, sure, seed)
+    plants = plants_of(files, outcomes, guess, further, limits, sure, seed)
     utility = _utility_of(original, synthetic, control, settings)
     baseline = _measured(attacks, knows, utility, plants)
     return SyntheticSubject(
@@ -181,14 +181,13 @@ def _knows(
 
 
 def _asked_for(
-    inside: Mixed,
-    made: Mixed,
-    outside: Mixed,
+    files: Files,
     quasi: tuple[str, ...],
     settings: SyntheticSettings,
     skipped: dict[str, str],
 ) -> Iterator[tuple[str, tuple[str, Callable[..., Risk]]]]:
     """Attacks that are never the strongest, where a rule or an option asks for them."""
+    inside = files.original
     several: dict[str, Any] = {"seed": settings.seed, "attacks": settings.attacks}
     linked = settings.linked or tuple(name for name in inside.names if name not in quasi)
     inside.places("linked", linked or quasi)
@@ -196,7 +195,7 @@ def _asked_for(
         raise InputError(f"{shared[0]!r} is in quasi and in linked. Give each column one side.")
 
     def run(attack: Callable[..., Risk], rows: Mixed, **options: Any) -> Risk:
-        return attack(inside, rows, outside, **several, **options)
+        return attack(files._replace(synthetic=rows), **several, **options)
 
     for columns in (count for count in settings.columns if count != 1):
         name = f"singling-out, {columns} column(s)"
