@@ -69,6 +69,16 @@ def test_recoded_rows_are_k_anonymous_and_few_are_left_out(
             assert len(np.unique(pairs[0])) == pairs.shape[1]
 
 
+@pytest.mark.parametrize("start, by", [(0.0, 1 / 3), (1.7e9, 7.0), (1e-9, 1e-12)])
+def test_a_mean_is_written_short_and_keeps_its_group_apart(start, by) -> None:
+    numbers = start + by * np.arange(300)
+    ages = hierarchy("n", numbers)
+    written = released_columns({"n": numbers}, [ages], (1,), np.ones(300, bool))["n"]
+    assert len(np.unique(written)) == len(np.unique(ages.at(1)))
+    assert all(number == float(f"{number:.9g}") for number in written.tolist())
+    assert np.abs(written - numbers).max() <= 6 * by
+
+
 def test_recoding_refuses_what_cannot_be() -> None:
     one = hierarchy("n", np.arange(3))
     with pytest.raises(NotMeasurable, match="k=4 needs at least 4 rows, got 3"):

@@ -116,7 +116,7 @@ def _of_mechanism(mechanism: Mapping[str, Any], rule: Rule) -> Measured | None:
 
 
 @dataclass(frozen=True)
-class Criterion:
+class WrittenRule:
     """A rule as it was written down.
 
     Attributes:
@@ -135,7 +135,7 @@ class Criterion:
         return {key: value for key, value in entry.items() if value}
 
 
-def read_criteria(table: Mapping[str, Any], where: str = "[rules]") -> list[Criterion]:
+def read_rules(table: Mapping[str, Any], where: str = "[rules]") -> list[WrittenRule]:
     """Read a table `[rules]`: each entry a rule, or `{rule = "...", why = "..."}`.
 
     Args:
@@ -145,10 +145,10 @@ def read_criteria(table: Mapping[str, Any], where: str = "[rules]") -> list[Crit
     Raises:
         InputError: an entry is neither.
 
-    >>> read_criteria({"tpr": {"rule": "tpr@0.01 <= 0.05", "why": "five times a random guess"}})
-    [Criterion(text='tpr@0.01 <= 0.05', name='tpr', why='five times a random guess')]
+    >>> read_rules({"tpr": {"rule": "tpr@0.01 <= 0.05", "why": "five times a random guess"}})
+    [WrittenRule(text='tpr@0.01 <= 0.05', name='tpr', why='five times a random guess')]
     """
-    criteria = []
+    written = []
     for name, entry in table.items():
         fields = {"rule": entry} if isinstance(entry, str) else entry
         texts = list(fields.values()) if isinstance(fields, Mapping) else [None]
@@ -160,8 +160,8 @@ def read_criteria(table: Mapping[str, Any], where: str = "[rules]") -> list[Crit
         check_known_keys(f"{where}: {name}", fields, ("rule", "why"))
         if "rule" not in fields:
             raise InputError(f'{where}: {name} lacks rule = "...".')
-        criteria.append(Criterion(fields["rule"], name, fields.get("why", "")))
-    return criteria
+        written.append(WrittenRule(fields["rule"], name, fields.get("why", "")))
+    return written
 
 
 @dataclass(frozen=True)
@@ -243,21 +243,21 @@ def judge_stored(findings: Findings, run: str) -> list[Judged]:
             entry["candidate"],
             parse_rule(entry["rule"], metrics_of(findings)),
             read(Measured, entry["evidence"]),
-            Criterion(entry["rule"], entry.get("name", ""), entry.get("why", "")),
+            WrittenRule(entry["rule"], entry.get("name", ""), entry.get("why", "")),
         )
         for entry in findings.rules
     ]
 
 
 def judge_anew(
-    findings: Findings, run: str, criteria: Sequence[Criterion], release: str | None = None
+    findings: Findings, run: str, written: Sequence[WrittenRule], release: str | None = None
 ) -> list[Judged]:
     """Rules on findings that are finished; those on metrics of another release are passed over.
 
     Args:
         findings: of any release.
         run: where they lie.
-        criteria: the rules.
+        written: the rules.
         release: the candidate they judge; None for the one that the run judged.
 
     Raises:
@@ -265,10 +265,10 @@ def judge_anew(
     """
     metrics = metrics_of(findings)
     return [
-        _judged(findings, run, candidate["name"], rule, evidence, criterion)
-        for criterion in criteria
-        if metric_of(criterion.text) in metrics
-        for rule in [parse_rule(criterion.text, metrics)]
+        _judged(findings, run, candidate["name"], rule, evidence, entry)
+        for entry in written
+        if metric_of(entry.text) in metrics
+        for rule in [parse_rule(entry.text, metrics)]
         for candidate in judged_candidates(findings, release)
         for evidence in [evidence_of(findings, candidate, rule)]
     ]
@@ -312,7 +312,7 @@ def _judged(
     candidate: str,
     rule: Rule,
     evidence: Measured | None,
-    criterion: Criterion,
+    entry: WrittenRule,
 ) -> Judged:
     row = next((one for one in findings.candidates if one["name"] == candidate), None)
     decision = decide(rule, evidence, row, findings.checks)
@@ -325,8 +325,8 @@ def _judged(
         evidence,
         decision.outcome,
         _was_fixed(findings, candidate, rule),
-        criterion.name,
-        criterion.why,
+        entry.name,
+        entry.why,
         reason=decision.reason,
     )
 
@@ -341,23 +341,23 @@ def _was_fixed(findings: Findings, candidate: str, rule: Rule) -> bool:
     )
 
 
-def stamped(findings: Findings, criteria: Sequence[Criterion], before: Sequence[str]) -> Findings:
+def stamped(findings: Findings, written: Sequence[WrittenRule], before: Sequence[str]) -> Findings:
     """The findings with, at each rule, whether it was fixed before the run began, and why it is.
 
     Where one was not, the words of the verdict no longer say so.
 
     Args:
         findings: of a run that has just ended.
-        criteria: its rules as they were written.
+        written: its rules as they were written.
         before: texts of the rules that its folder was begun with.
     """
     metrics = metrics_of(findings)
-    written = {parse_rule(criterion.text, metrics): criterion for criterion in criteria}
+    by_rule = {parse_rule(entry.text, metrics): entry for entry in written}
     first = {parse_rule(text, metrics) for text in before if metric_of(text) in metrics}
     rows = []
     for entry in findings.rules:
         rule = parse_rule(entry["rule"], metrics)
-        written_entry = written[rule].to_json() if rule in written else {}
+        written_entry = by_rule[rule].to_json() if rule in by_rule else {}
         written_entry.pop("rule", None)
         rows.append({**entry, **written_entry, "fixed": rule in first})
     late = [str(row["rule"]) for row in rows if not row["fixed"]]

@@ -21,26 +21,22 @@ from lethe.errors import InputError, check_at_least, check_between
 #
 # Mahloujifar, Melis and Chaudhuri ("Auditing f-Differential Privacy in One Run", 2024) bound the
 # number V of right guesses through every event V >= k at once. Their argument, for exactly r
-# guesses
-# about m fair coins: look at "coin i is guessed, and k - 1 or more of the others are right".
-# Whether
-# the guess of i is right depends on its coin alone, so with F(x) the most that a probability x
-# under
-# one of two neighbours can be under the other, concavity of F over coins and values gives
+# guesses about m fair coins: look at "coin i is guessed, and k - 1 or more of the others are
+# right". Whether the guess of i is right depends on its coin alone, so with F(x) the most that a
+# probability x under one of two neighbours can be under the other, concavity of F over coins and
+# values gives
 #
 #     (1/m) sum_{j >= k} j P[V = j]  <=  F( (1/m) sum_{j >= k-1} (r - j) P[V = j] ).
 #
-# Write t_k = P[V >= k] and S_k = t_k + t_{k+1} + ... + t_r. The left side is ((k-1) t_k +
-# S_k)/m, and
-# with G the inverse of F the inequality says
+# Write t_k = P[V >= k] and S_k = t_k + t_{k+1} + ... + t_r. The left side is ((k-1) t_k + S_k)/m,
+# and with G the inverse of F the inequality says
 #
 #     t_{k-1} >= (S_k + m G(((k - 1) t_k + S_k)/m)) / (r - k + 1).
 #
 # Both sides grow with every t, so going down from t_v = alpha with equality gives the least
-# possible
-# t_0. If that is above 1, P[V >= v] >= alpha was impossible, and v right guesses refute the
-# curve at
-# level alpha: the v that do so are all v from some v on, and their probability is below alpha.
+# possible t_0. If that is above 1, P[V >= v] >= alpha was impossible, and v right guesses refute
+# the curve at level alpha: the v that do so are all v from some v on, and their probability is
+# below alpha.
 
 Float = NDArray[np.float64]
 Inverse = Callable[[Float, Float], Float]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -222,8 +222,8 @@ def one_run_bound(
         best = 0.0  # the guesses were coins of ours
     note = CONSTANT if constant else "" if best > 0 else NOTHING
     if form == "gdp":
-        bound = gaussian(Estimate(None, best, None, confidence, method, m), delta, "add/remove")
-        return EpsilonBound(bound.estimate, delta, "add/remove", bound.mu, True, note)
+        mu = Estimate(None, best, None, confidence, method, m)
+        return replace(gaussian(mu, delta, "add/remove"), note=note)
     odds = None if constant or not wrong else max(0.0, math.log(max(right, 1) / wrong))
     return EpsilonBound(Estimate(odds, best, None, confidence, method, m), delta, note=note)
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
@@ -16,6 +16,7 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
 from lethe.evidence.risk import AttackResult, risk_of
+from lethe.evidence.rules import UNDECIDED, sample_for_rule
 from lethe.evidence.sight import Plant
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.utility import Utility, utility_loss
@@ -124,8 +125,10 @@ class RowsSubject(Subject):
         measured: the candidates, the baseline first.
         skipped: name and reason of what could not be measured.
         inputs: what was seen of the files.
+        counted: what the sample size of its intervals counts, in words.
     """
 
+    counted: ClassVar = "rows"
     settings: Settings
     measured: tuple[Candidate, ...]
     skipped: Mapping[str, str]
@@ -160,7 +163,20 @@ class RowsSubject(Subject):
     def words(self, verdict: Verdict) -> Sequence[str]:
         shown = [one for one in self.inputs if one.effect != "mends"]
         lines = [one.row(self.settings.accept).detail for one in shown]
-        return [outcome_words(verdict), *lines, *self.plain_words()]
+        return [outcome_words(verdict), *lines, *self._sizes(verdict), *self.plain_words()]
+
+    def _sizes(self, verdict: Verdict) -> Iterator[str]:
+        """How many rows would decide each rule for which these were too few."""
+        for ruling in verdict.rulings:
+            found, rule = ruling.evidence, ruling.rule
+            if ruling.outcome != UNDECIDED or ruling.reason or not isinstance(found, Estimate):
+                continue
+            size = sample_for_rule(rule, found)
+            takes = "No number" if size is None else f"About {float(f'{size:.2g}'):,.0f}"
+            yield (
+                f"{rule} is not decided by {found.n:,} {self.counted}: {found}. {takes} of them "
+                "would decide it if the value stayed."
+            )
 
     def compose(
         self,
@@ -173,7 +189,7 @@ class RowsSubject(Subject):
         reproduction: Mapping[str, Any],
         **facts: Any,
     ) -> Facts:
-        """The facts of one kind, with those that all kinds share.
+        """Join the facts of one kind with those that all kinds share.
 
         Args:
             summary: one sentence.

@@ -64,6 +64,7 @@ class RecordSubject(RowsSubject):
         unicity: by number of items known without value or time, people who are alone with them.
     """
 
+    counted = "people looked for (--targets)"
     settings: RecordSettings
     measured: tuple[Candidate, ...]
     skipped: Mapping[str, str]

@@ -313,6 +313,7 @@ _COPIES = ("identical", "closest", "density", DISCRIMINATOR)  # finding none is 
 class SyntheticSubject(RowsSubject):
     """All that was measured on synthetic rows, and what the findings say of it."""
 
+    counted = "rows of the original or the control"
     settings: SyntheticSettings
     measured: tuple[Candidate]  # the synthetic rows
     skipped: Mapping[str, str]

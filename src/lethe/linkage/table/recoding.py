@@ -206,7 +206,7 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
         weight = np.bincount(groups[there], minlength=int(groups.max()) + 1)
         total = np.bincount(groups[there], numbers[there], minlength=int(groups.max()) + 1)
         with np.errstate(invalid="ignore"):
-            return np.asarray((total / weight)[groups])
+            return _shortened(total / weight)[groups]
     texts = as_text(column).tolist()
     members: dict[int, set[str]] = {}
     for group, text in zip(groups.tolist(), texts, strict=True):
@@ -215,6 +215,15 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
     written = np.empty(len(column), dtype=object)
     written[:] = [names[group] for group in groups.tolist()]
     return written
+
+
+def _shortened(means: Float) -> Float:
+    """Means with six significant digits, or as many more as keep them apart."""
+    for digits in range(6, 17):
+        short = np.array([float(f"{mean:.{digits}g}") for mean in means.tolist()])
+        if len(np.unique(short)) == len(np.unique(means)):
+            return short
+    return means
 
 
 def _name(members: list[str], kind: str) -> str:

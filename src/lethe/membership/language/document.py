@@ -249,7 +249,7 @@ class LanguageSubject(LanguageNumbers, Subject):
     def _checks(self) -> list[CheckRow]:
         study, settings, blind = self.study, self.settings, self.study.blind
         detail = (
-            f"{blind.rates.name}: p = {blind.p_value:.3g} among permutations of who was trained on"
+            f"{blind.rates.name}: p = {blind.p_value:.3g} over permutations of who was a member"
         )
         status = "fail" if self.refused else "pass"
         found = [check("blind classifier", status, detail, None, blind.rates.auc)]
