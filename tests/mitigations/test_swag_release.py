@@ -425,8 +425,3 @@ def test_what_cannot_be_run(change: dict[str, Any], words: str) -> None:
     given = {"module": network(), "inputs": inputs, "truth": truth, "settings": SETTINGS}
     with pytest.raises(InputError, match=words):
         swag_ppm(**(given | change))
-
-
-def test_one_scale_is_no_response() -> None:
-    with pytest.raises(InputError, match="at least 2"):
-        scale_response({1.0: [[-1.0]]}, [1.0], "add/remove")

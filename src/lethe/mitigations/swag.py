@@ -15,8 +15,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lethe.errors import InputError, check_at_least, check_between
-
 VARIANCE_FLOOR = 1e-30
 _CHUNK = 1 << 17
 """Values worked on at once, which fit in a core's cache; each chunk has noise of its own."""
@@ -36,7 +34,7 @@ class Swag:
     Args:
         parameters: name -> floating tensor, as ``dict(model.named_parameters())``, which names a
             tied weight once; only names, shapes, types and device are read. Leave out what is
-            frozen.
+            frozen. Later calls take the same names and shapes.
         rank: deviations kept, >= 1; older ones are overwritten.
         scale: factor on the whole covariance, > 0; 1/2 is the paper's.
 
@@ -45,9 +43,6 @@ class Swag:
         rank: deviations kept at most.
         scale: factor on the covariance.
         size: parameters counted, P.
-
-    Raises InputError: no parameters, an empty one, one that is no floating tensor, or two names of
-        one tensor.
 
     >>> swag = Swag({"w": torch.zeros(2)}, rank=2)
     >>> for step in (1.0, 2.0, 3.0):
@@ -61,18 +56,7 @@ class Swag:
     def __init__(
         self, parameters: Mapping[str, Tensor], rank: int = 20, scale: float = 0.5
     ) -> None:
-        self.rank = _whole("rank", rank, 1)
-        self.scale = _checked_scale(scale)
-        self.count = 0
-        if not parameters:
-            raise InputError("parameters={} is empty; give dict(model.named_parameters()).")
-        for name, value in parameters.items():
-            _check_floating(name, value)
-        if len({value.data_ptr() for value in parameters.values()}) < len(parameters):
-            raise InputError(
-                "two parameters are one tensor; give dict(model.named_parameters()), which names "
-                "a tied weight once."
-            )
+        self.rank, self.scale, self.count = rank, scale, 0
         self._like = {name: value.detach().to("meta") for name, value in parameters.items()}
         self.size = sum(value.numel() for value in self._like.values())
         wide = any(value.dtype == torch.float64 for value in self._like.values())
@@ -91,22 +75,7 @@ class Swag:
 
     @torch.no_grad()
     def collect(self, parameters: Mapping[str, Tensor]) -> None:
-        """Take in the parameters as they are now (Welford 1962 for the moments).
-
-        Args:
-            parameters: the same names and shapes as at the start.
-
-        Raises:
-            InputError: other names or shapes, or NaN or infinity; SWAG is then unchanged.
-        """
-        self._check(parameters)
-        for name, value in parameters.items():
-            _check_floating(name, value)
-            # A sum is one quick pass, and a single NaN or infinity reaches it.
-            if not math.isfinite(value.detach().sum(dtype=torch.float64).item()):
-                raise InputError(
-                    f"parameter {name!r} holds NaN or infinity; lower the learning rate."
-                )
+        """Take in the parameters as they are now, all finite (Welford 1962 for the moments)."""
         row = self._deviations[self.count % self.rank]
         self.count += 1
         for place, values in self._chunks(parameters):
@@ -139,14 +108,8 @@ class Swag:
             seed: >= 0, of any size.
             number: which of the draws of this seed, >= 0.
             scale: factor on the covariance in the place of the object's own.
-
-        Raises:
-            InputError: other names or shapes, or fewer than 2 collections.
         """
-        self._need(2)
-        key = _whole("seed", seed, 0), _whole("number", number, 0)
-        self._check(parameters)
-        spread = math.sqrt(self.scale if scale is None else _checked_scale(scale))
+        key, spread = (seed, number), math.sqrt(self.scale if scale is None else scale)
         shared = _stream(key, 0).normal(size=(1, self.stored))
         shared *= spread / math.sqrt(max(self.stored - 1, 1))
         low_rank = torch.from_numpy(shared).to(self._origin)
@@ -163,20 +126,6 @@ class Swag:
             part += self._origin[place]
             target.copy_(part[0])
 
-    def _check(self, parameters: Mapping[str, Tensor]) -> None:
-        """Refuse other names and shapes."""
-        extra = [name for name in parameters if name not in self._like]
-        if extra:
-            raise InputError(f"parameter {extra[0]!r} is not one of those SWAG was made for.")
-        for name, like in self._like.items():
-            if name not in parameters:
-                raise InputError(f"parameter {name!r} is missing.")
-            if parameters[name].shape != like.shape:
-                raise InputError(
-                    f"parameter {name!r} has shape {tuple(parameters[name].shape)}, "
-                    f"SWAG was made for {tuple(like.shape)}; start a new Swag for another model."
-                )
-
     def _chunks(self, parameters: Mapping[str, Tensor]) -> Iterator[tuple[slice, Tensor]]:
         """Places in the vector and the memory of the values there, to be read or written."""
         start = 0
@@ -192,33 +141,7 @@ class Swag:
                 value.copy_(solid)
             start += like.numel()
 
-    def _need(self, collections: int) -> None:
-        if self.count < collections:
-            raise InputError(
-                f"SWAG needs at least {collections} collections, got {self.count}; "
-                "train on and collect again."
-            )
-
-
-def _check_floating(name: str, value: Tensor) -> None:
-    if not isinstance(value, Tensor) or not value.is_floating_point() or value.numel() == 0:
-        kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
-        raise InputError(
-            f"parameter {name!r} is {kind} or has no values, not a floating tensor; "
-            "give dict(model.named_parameters()), without counters."
-        )
-
 
 def _stream(seed: tuple[int, int], part: int) -> np.random.Generator:
     """Of z2 (part 0), or of z1 in one chunk of the parameters: 128 bits of the seed each."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part,)))
-
-
-def _whole(name: str, value: int, low: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise InputError(f"{name}={value!r} must be a whole number.")
-    return int(check_at_least(name, value, low))
-
-
-def _checked_scale(scale: float) -> float:
-    return check_between("scale", float(scale), 0, math.inf, open_low=True, open_high=True)
