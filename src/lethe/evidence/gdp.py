@@ -109,10 +109,7 @@ _ROUNDING = 2.0**-49  # relative, of a logarithm of the normal distribution
 
 
 def check_delta(delta: float) -> float:
-    """Return `delta` if it is a probability below 1.
-
-    Raises InputError: delta < 0, delta >= 1 or NaN.
-    """
+    """Return `delta` if it is a probability below 1."""
     return check_between("delta", delta, 0, 1, open_high=True)
 
 

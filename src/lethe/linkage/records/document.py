@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
-from lethe.assess.run import Facts, attack, check
+from lethe.assess.run import Facts, check
 from lethe.data.records import Ratings
-from lethe.evidence.document import CheckRow
+from lethe.evidence.document import AttackRow, CheckRow, NotRun
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.of_rows import RecordsSection
@@ -203,11 +203,11 @@ def _linked_words(aux: Auxiliary, settings: RecordSettings) -> list[str]:
     return words
 
 
-def _attacks(study: RecordSubject) -> list[Json]:
+def _attacks(study: RecordSubject) -> list[AttackRow]:
     settings, aux = study.settings, study.aux
     scales = {"value_scale": settings.value_scale, "time_scale": settings.time_scale}
     rows = [
-        attack(
+        AttackRow(
             f"{name} {at}",
             ATTACKERS[name].title,
             ATTACKERS[name].paper,
@@ -218,7 +218,7 @@ def _attacks(study: RecordSubject) -> list[Json]:
         for name in simulated.by
     ]
     rows.append(
-        attack(
+        AttackRow(
             "unicity",
             "Items that only one person has together",
             "De Montjoye et al., Scientific Reports 2013",
@@ -228,7 +228,7 @@ def _attacks(study: RecordSubject) -> list[Json]:
     )
     if aux is not None:
         rows += [
-            attack(
+            AttackRow(
                 f"{name}, auxiliary",
                 f"{ATTACKERS[name].title}; everybody of {aux.rows.name}",
                 ATTACKERS[name].paper,
@@ -240,10 +240,10 @@ def _attacks(study: RecordSubject) -> list[Json]:
     return rows
 
 
-def _not_run(study: RecordSubject) -> list[Json]:
-    rows = [{"name": name, "why": why} for name, why in study.skipped.items()]
+def _not_run(study: RecordSubject) -> list[NotRun]:
+    rows = [NotRun(name, why) for name, why in study.skipped.items()]
     if study.aux is None:
-        rows.append({"name": "real auxiliary data", "why": "none was given (--aux)"})
+        rows.append(NotRun("real auxiliary data", "none was given (--aux)"))
     return rows
 
 

@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
-from lethe.assess.run import Facts, attack, check
+from lethe.assess.run import Facts, check
 from lethe.data.columns import as_text
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.document import CheckRow
+from lethe.evidence.document import AttackRow, CheckRow, NotRun
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.of_rows import (
@@ -350,7 +350,7 @@ class SyntheticSubject(RowsSubject):
                 "fingerprint": self.fingerprint,
             },
             attacks=[
-                attack(
+                AttackRow(
                     key,
                     _TITLES[key.split(",")[0]],
                     _PAPERS.get(key, _PAPERS.get(key.split(",")[0], _PAPER)),
@@ -360,11 +360,11 @@ class SyntheticSubject(RowsSubject):
                 for key, found in self.attacks.items()
             ],
             attacks_not_run=[
-                *({"name": key, "why": why} for key, why in self.skipped.items()),
-                {
-                    "name": "membership inference on the generator",
-                    "why": "the generator is not given; lethe audit model does it",
-                },
+                *(NotRun(key, why) for key, why in self.skipped.items()),
+                NotRun(
+                    "membership inference on the generator",
+                    "the generator is not given; lethe audit model does it",
+                ),
             ],
             utility=utility_in_words(
                 settings, "two-way counts that are still right, numbers in 8 groups"

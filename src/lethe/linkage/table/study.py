@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
-from lethe.assess.run import Facts, attack, check
+from lethe.assess.run import Facts, check
 from lethe.data.columns import as_text, check_column, encode, missing
 from lethe.errors import InputError, NotMeasurable, did_you_mean
+from lethe.evidence.document import AttackRow, NotRun
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.of_rows import (
@@ -440,16 +441,16 @@ def _private(settings: TableSettings) -> Json:
     }
 
 
-def _attacks(study: TableSubject) -> list[Json]:
+def _attacks(study: TableSubject) -> list[AttackRow]:
     rows = [
-        attack(
+        AttackRow(
             "classes",
             "Look a person up by the joint quasi-identifiers",
             "Sweeney 2002; El Emam 2013 (prosecutor, marketer)",
             KNOWN,
             {"columns": len(study.table.quasi)},
         ),
-        attack(
+        AttackRow(
             "subsets",
             "Rows that few columns single out, all subsets",
             "Sweeney 2000",
@@ -459,7 +460,7 @@ def _attacks(study: TableSubject) -> list[Json]:
     ]
     if study.disclosure is not None:
         rows.append(
-            attack(
+            AttackRow(
                 "homogeneity",
                 "Read the sensitive value off the class; rule values out first",
                 "Machanavajjhala et al. 2007, section 2",
@@ -468,7 +469,7 @@ def _attacks(study: TableSubject) -> list[Json]:
             )
         )
         rows.append(
-            attack(
+            AttackRow(
                 "best-guess",
                 "Guess the sensitive value that is right for most of the class, less a baseline "
                 "guess",
@@ -479,7 +480,7 @@ def _attacks(study: TableSubject) -> list[Json]:
         )
     if study.journalist is not None:
         rows.append(
-            attack(
+            AttackRow(
                 "journalist",
                 "Look the table's rows up in a population table",
                 "El Emam 2013",
@@ -490,17 +491,13 @@ def _attacks(study: TableSubject) -> list[Json]:
     return rows
 
 
-def _not_run(study: TableSubject) -> list[Json]:
-    rows = [
-        {
-            "name": "linkage with errors",
-            "why": "quasi-identifiers are taken as known exactly; errors make it harder",
-        }
-    ]
+def _not_run(study: TableSubject) -> list[NotRun]:
+    exact = "quasi-identifiers are taken as known exactly; errors make it harder"
+    rows = [NotRun("linkage with errors", exact)]
     if study.journalist is None:
-        rows.append({"name": "journalist risk", "why": "no population table was given"})
+        rows.append(NotRun("journalist risk", "no population table was given"))
     if study.disclosure is None:
-        rows.append({"name": "homogeneity", "why": "no sensitive column was named"})
+        rows.append(NotRun("homogeneity", "no sensitive column was named"))
     return rows
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from lethe.assess.run import Facts, Subject, Verdict, attack, check, run
+from lethe.assess.run import Facts, Subject, Verdict, check, run
 from lethe.errors import InputError
-from lethe.evidence.document import CheckRow, NotRun
+from lethe.evidence.document import AttackRow, CheckRow, GuaranteeRow, NotRun
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
@@ -418,12 +418,12 @@ class MechanismSubject(Subject):
         few = [] if enough(power) else [_too_few(self.settings.claim, needed)]
         return [*few, control_words(self.study, self.settings.claim)]
 
-    def guarantees(self) -> Sequence[Json]:
+    def guarantees(self) -> Sequence[GuaranteeRow]:
         guarantee = empirical_only(
             "answers are independent of each other",
             voided_by=("other inputs, other events, more runs",),
         )
-        return [{"candidate": self.name, "guarantee": guarantee.to_json()}]
+        return [GuaranteeRow(self.name, guarantee)]
 
     def facts(self) -> Facts:
         study, settings = self.study, self.settings
@@ -451,7 +451,7 @@ class MechanismSubject(Subject):
                 "relation": settings.relation,
                 "fingerprint": self.code,
             },
-            attacks=[attack(name, title, paper, "black box") for name, title, paper in _ATTACKS],
+            attacks=[AttackRow(name, title, paper, "black box") for name, title, paper in _ATTACKS],
             attacks_not_run=[_NOT_TRIED],
             utility="not measured",
             risk=settings.metric,
