@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from linkage_facts import text
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.answers import Original, answer_overlap, ask, count_overlap, error_of
 from lethe.linkage.table.anonymity import anonymity
 from lethe.linkage.table.recoding import coarsen, hierarchy, recode, released_columns
+from lethe.linkage.utility import Original, answer_overlap, ask, count_overlap, error_of
 
 
 def test_a_ladder_goes_from_all_apart_to_all_together() -> None:

@@ -21,8 +21,8 @@ from lethe.linkage.synthetic.nearest import (
     nearest_rows,
     right,
 )
-from lethe.linkage.synthetic.risk import Trials, rate_of, risk, risk_in
-from lethe.linkage.synthetic.singling_out import (
+from lethe.linkage.synthetic.risk import rate_of, risk, risk_in
+from lethe.linkage.synthetic.copies import (
     AT_LEAST,
     AT_MOST,
     EQUAL,
@@ -220,7 +220,7 @@ def test_rates_are_exact_and_dependent_hits_widen_them():
 
 
 def tries(hits, n):
-    return Trials(np.repeat([True, False], [hits, n - hits]))
+    return np.repeat([True, False], [hits, n - hits])
 
 
 def test_the_excess_worked_by_hand():

@@ -21,7 +21,6 @@ from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.of_rows import AdversaryRow, Point, RecordDetails
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 from lethe.evidence.sight import Plant
-from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import FEWEST, Measurement, strongest
 from lethe.linkage.records.attackers import (
     ASSIGNED,
@@ -44,6 +43,8 @@ from lethe.linkage.settings import RecordSettings
 from lethe.linkage.utility import (
     Use,
     Utility,
+    answer_overlap,
+    count_overlap,
     counted_utility,
     mean_share,
     paired_change,

@@ -17,7 +17,7 @@ from lethe.linkage.document import FEWEST
 from lethe.linkage.synthetic.copies import IDENTICAL, SINGLE, patterns, tail
 from lethe.linkage.synthetic.nearest import Files, Mixed, joined, nearest_distance, ranked
 from lethe.linkage.synthetic.ratios import cross_fitted
-from lethe.linkage.synthetic.risk import Outcomes, Trials, rate_of, risk, risk_in
+from lethe.linkage.synthetic.risk import Outcomes, rate_of, risk, risk_in
 from lethe.linkage.utility import paired_change
 
 Columns = Mapping[str, NDArray[Any]]
@@ -108,9 +108,9 @@ def file_checks(
     across, to_made = (nearest_distance(scaled[2].take(theirs), table, every) for table in drawn)
     near = np.quantile(within, 0.01)
     # Two rows that are nearest to each other are one event: both have the same distance.
-    both = Trials(within <= near, np.unique(within, return_inverse=True)[1])
-    moved = risk(Trials(across <= near), both, rate_of(both.success, _SURE), _SURE).excess
-    more = risk(Trials(shared, outside), Trials(twins, inside), rate_of(twins, _SURE), _SURE)
+    both, events = within <= near, np.unique(within, return_inverse=True)[1]
+    moved = risk(across <= near, both, rate_of(both, _SURE), _SURE, (None, events)).excess
+    more = risk(shared, twins, rate_of(twins, _SURE), _SURE, (outside, inside))
     if _beyond(more.excess):
         text = f"{shared.sum():,} of {len(control):,} control rows are in the original, more than "
         text += f"chance allows ({100 * twins.mean():.2g} % of its own rows recur)."

@@ -18,7 +18,7 @@ from lethe.data.columns import as_text, check_column, encode, is_text, list_name
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.codes import classes_of
-from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk
+from lethe.linkage.synthetic.risk import Outcomes, Risk, rate_of, risk
 
 # Tables of numbers and categories, read so that several of them can be compared.
 
@@ -218,7 +218,7 @@ def linkability(
             nearest_rows(targets, synthetic, half, neighbours, rng) for half in halves
         )
         common = left_rows[:, :, None] == right_rows[:, None, :]
-        trials.append(Trials(common.any(axis=(1, 2))))
+        trials.append(common.any(axis=(1, 2)))
     chance = by_chance(len(synthetic), neighbours)
     blind = Estimate(chance, chance, chance, confidence, "closed form", len(synthetic))
     return risk(trials[0], trials[1], blind, confidence)

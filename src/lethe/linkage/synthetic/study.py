@@ -26,7 +26,6 @@ from lethe.evidence.of_rows import (
 )
 from lethe.evidence.risk import family_confidence, risk_of
 from lethe.evidence.sight import Plant, forbidden, smallest_seen
-from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import (
     BASELINE,
     FEWEST,
@@ -52,6 +51,8 @@ from lethe.linkage.synthetic.copies import (
     identical_rows,
     in_pairs,
     nearness,
+    single_values,
+    singling_out,
     tried,
 )
 from lethe.linkage.synthetic.nearest import (
@@ -66,9 +67,8 @@ from lethe.linkage.synthetic.partial import PART, in_part, with_words
 from lethe.linkage.synthetic.planted import plants_of
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
 from lethe.linkage.synthetic.risk import Risk, measures_of, results_of, risk_in
-from lethe.linkage.synthetic.singling_out import single_values, singling_out
 from lethe.linkage.table.recoding import hierarchy
-from lethe.linkage.utility import Utility, counted_utility, use_of
+from lethe.linkage.utility import Utility, answer_overlap, count_overlap, counted_utility, use_of
 from lethe.training.fingerprint import digest, hash_array
 
 DOMIAS, GEN_LRA = "density ratio, DOMIAS", "density ratio, Gen-LRA"

@@ -15,7 +15,6 @@ from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
-from lethe.linkage.answers import Original, answer_overlap, count_overlap
 from lethe.linkage.codes import Float, Int, Persons, classes_of, counted, nearest
 from lethe.linkage.document import Measurement
 from lethe.linkage.settings import TableSettings
@@ -33,7 +32,16 @@ from lethe.linkage.table.model import guessed_by_model
 from lethe.linkage.table.population import PopulationTable, population_table
 from lethe.linkage.table.reached import KNOWN, Groups, Learnt, Reached, Table, groups_of, reported
 from lethe.linkage.table.recoding import Hierarchy, hierarchy, released_columns
-from lethe.linkage.utility import Use, Utility, counted_utility, split, use_of
+from lethe.linkage.utility import (
+    Original,
+    Use,
+    Utility,
+    answer_overlap,
+    count_overlap,
+    counted_utility,
+    split,
+    use_of,
+)
 
 _ASSUMED = "the adversary knows the quasi-identifiers that were named, exactly, and no other column"
 _ONE_ROW = "one row a person"
