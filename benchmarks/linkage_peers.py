@@ -40,6 +40,7 @@ from typing import Any
 
 import numpy as np
 from common import RESULTS, load, median_ratio, save
+from lethe.linkage.synthetic.singling_out import singling_out
 from linkage import power_law, subsets
 
 from lethe.data.columns import encode
@@ -48,8 +49,7 @@ from lethe.linkage.records.facts import Index, Known, index_facts
 from lethe.linkage.records.scoreboard import RH, link
 from lethe.linkage.records.unicity import worst_case
 from lethe.linkage.synthetic.nearest import inference, mix, nearest_rows, right
-from lethe.linkage.synthetic.singling_out import singling_out
-from lethe.linkage.table.anonymity import anonymity, diversity
+from lethe.linkage.table.inference import anonymity, diversity
 
 PEERS = Path(__file__).parent / "peers"
 CLASSES = {"coarse": (5, 5, 4, 3, 2), "fine": (20, 20, 10, 10, 5)}

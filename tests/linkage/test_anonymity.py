@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from lethe.data.columns import encode
 from lethe.errors import InputError
 from lethe.linkage.codes import classes_of
-from lethe.linkage.table.anonymity import anonymity, diversity, journalist, pairs_of
-from lethe.linkage.table.inference import disclosure
+from lethe.linkage.table.inference import anonymity, disclosure, diversity, journalist, pairs_of
 
 # Three classes: ages 20-29 in zip 130** (4 rows), 40-49 in 148** (4), 30-39 in 130** (4).
 AGE = np.repeat([2, 4, 3], 4)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from linkage_facts import text
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.linkage.table.anonymity import anonymity
+from lethe.linkage.table.inference import anonymity
 from lethe.linkage.table.recoding import coarsen, hierarchy, recode, released_columns
 from lethe.linkage.utility import Original, answer_overlap, ask, count_overlap, error_of
 

@@ -12,6 +12,14 @@ from hypothesis import strategies as st
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.intervals import clopper_pearson
+from lethe.linkage.synthetic.copies import (
+    AT_LEAST,
+    AT_MOST,
+    EQUAL,
+    single_values,
+    singled_out,
+    singling_out,
+)
 from lethe.linkage.synthetic.nearest import (
     Quantiles,
     by_chance,
@@ -22,14 +30,6 @@ from lethe.linkage.synthetic.nearest import (
     right,
 )
 from lethe.linkage.synthetic.risk import rate_of, risk, risk_in
-from lethe.linkage.synthetic.copies import (
-    AT_LEAST,
-    AT_MOST,
-    EQUAL,
-    single_values,
-    singled_out,
-    singling_out,
-)
 
 NAMES = ("age", "income", "debt", "town", "ill")
 

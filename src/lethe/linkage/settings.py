@@ -10,7 +10,9 @@ from lethe.assess.input_checks import WAIVABLE
 from lethe.data.schema import Schema
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import RECORD_METRICS, SYNTHETIC_METRICS, TABLE_METRICS, Rule, parse_rule
-from lethe.linkage.table.anonymity import DISTANCES
+
+DISTANCES = ("equal", "ordered")
+"""Of t-closeness."""
 
 
 @dataclass(frozen=True)

@@ -36,12 +36,11 @@ from lethe.linkage.records.attackers import (
 )
 from lethe.linkage.records.facts import Float, Index, Int, Known, without
 from lethe.linkage.records.likelihood import Blur, Sampling, blur_of
-from lethe.linkage.records.mitigations import MONTH, Change, Coarsened, Sheet, holders
+from lethe.linkage.records.mitigations import MONTH, Coarsened, Sheet, holders
 from lethe.linkage.records.planted import plants_of
 from lethe.linkage.records.scoreboard import NO_MATCH, Links
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.utility import (
-    Use,
     Utility,
     answer_overlap,
     count_overlap,
@@ -53,41 +52,28 @@ from lethe.linkage.utility import (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Value:
-    """What releases of sparse records are good for: counts, queries, or the user's model.
+def utility_in(
+    sheet: Sheet,
+    ratings: Ratings,
+    settings: RecordSettings,
+    made: Coarsened,
+    again: Callable[[Sheet], Coarsened],
+) -> Utility:
+    """What a release is good for: counts, queries, or the user's model.
 
-    For the model the mitigation is applied once more, without the held-out facts, with the same
-    random numbers.
+    Args:
+        again: the mitigation with the same random numbers, for the facts that are not held out.
+
+    Raises NotMeasurable: too few facts to hold some out, or none is released without them.
     """
-
-    sheet: Sheet  # the original facts
-    ratings: Ratings  # names of people and items
-    settings: RecordSettings  # of the audit
-    use: Use | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        # No column is needed: predictions are refused for facts.
-        object.__setattr__(self, "use", use_of(self.settings, {}))
-
-    def of(
-        self, made: Coarsened, change: Change, rng: Callable[[], np.random.Generator]
-    ) -> Utility:
-        """Utility of one release.
-
-        Args:
-            rng: makes the generator that it was made with, anew.
-
-        Raises NotMeasurable: too few facts to hold some out, or none is released without them.
-        """
-        if self.use is None:
-            value = utility_of(self.sheet, made, self.ratings, self.settings.queries)
-            rows = len(self.sheet.item)
-            return counted_utility(value, rows, self.settings.confidence, "facts")
-        out = split(len(self.sheet.item), self.settings)
-        rest = as_it_stands(change(self.sheet.take(~out), rng()), self.ratings)
-        held_out = as_it_stands(self.sheet.take(out), self.ratings)
-        return self.use(rest, held_out, held_out)
+    use = use_of(settings, {})  # no column is needed: predictions are refused for facts
+    if use is None:
+        value = utility_of(sheet, made, ratings, settings.queries)
+        return counted_utility(value, len(sheet.item), settings.confidence, "facts")
+    out = split(len(sheet.item), settings)
+    rest = as_it_stands(again(sheet.take(~out)), ratings)
+    held_out = as_it_stands(sheet.take(out), ratings)
+    return use(rest, held_out, held_out)
 
 
 def utility_of(

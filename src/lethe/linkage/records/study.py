@@ -33,15 +33,15 @@ from lethe.linkage.records.candidates import (
     Attacked,
     Looked,
     Simulated,
-    Value,
     family_of,
     measure,
     named_rightly,
     risk_change,
+    utility_in,
 )
 from lethe.linkage.records.document import RecordSubject
 from lethe.linkage.records.facts import Index, index_of
-from lethe.linkage.records.mitigations import Change, Sheet, as_it_is, changes
+from lethe.linkage.records.mitigations import Change, Coarsened, Sheet, as_it_is, changes
 from lethe.linkage.records.scoreboard import (
     NO_MATCH,
     curve,
@@ -221,6 +221,10 @@ def _worst(facts: Index, settings: RecordSettings) -> WorstCase:
     return worst_case(facts, people, confidence=settings.confidence)
 
 
+def _applied(change: Change, seed: Sequence[int], sheet: Sheet) -> Coarsened:
+    return change(sheet, np.random.default_rng(seed))
+
+
 def _candidates(
     sheet: Sheet,
     ratings: Ratings,
@@ -232,14 +236,13 @@ def _candidates(
         BASELINE: ("the records as they are", lambda s, _: as_it_is(s)),
         **changes(settings),
     }
-    value = Value(sheet, ratings, settings)
     sure = family_of(aims, settings)
     baseline: Attacked | None = None
     for at, (name, (words, change)) in enumerate(plans.items()):
         try:
-            rng = partial(np.random.default_rng, [settings.seed, 77, at])
-            made = change(sheet, rng())
-            utility = value.of(made, change, rng)
+            mitigated = partial(_applied, change, [settings.seed, 77, at])
+            made = mitigated(sheet)
+            utility = utility_in(sheet, ratings, settings, made, mitigated)
             release = measure(name, words, sheet, made, utility, aims, settings, baseline)
         except NotMeasurable as error:
             skipped[name] = str(error)

@@ -18,14 +18,15 @@ from lethe.evidence.risk import AttackResult
 from lethe.linkage.codes import Float, Int, Persons, classes_of, counted, nearest
 from lethe.linkage.document import Measurement
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table.anonymity import diversity, pairs_of
 from lethe.linkage.table.domains import columns_of, domains_of, plain, schema_of
 from lethe.linkage.table.dp_rows import DpRows, check_installed, dp_rows
 from lethe.linkage.table.inference import (
     Secret,
     Tolerance,
     best_guess,
+    diversity,
     guess_from,
+    pairs_of,
     secret_of,
 )
 from lethe.linkage.table.model import guessed_by_model

@@ -26,7 +26,7 @@ from lethe.linkage.codes import (
     nearest,
     whole_codes,
 )
-from lethe.linkage.table.anonymity import journalist
+from lethe.linkage.table.inference import journalist
 from lethe.linkage.table.recoding import Hierarchy
 
 # Which few columns single people out.

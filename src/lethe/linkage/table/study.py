@@ -35,7 +35,6 @@ from lethe.linkage.document import (
     utility_left,
 )
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table.anonymity import Anonymity, anonymity, diversity
 from lethe.linkage.table.candidates import (
     Context,
     Plan,
@@ -47,7 +46,14 @@ from lethe.linkage.table.candidates import (
     synthetic_rows,
 )
 from lethe.linkage.table.dp_rows import DpRows
-from lethe.linkage.table.inference import Disclosure, as_one_spelling, disclosure
+from lethe.linkage.table.inference import (
+    Anonymity,
+    Disclosure,
+    anonymity,
+    as_one_spelling,
+    disclosure,
+    diversity,
+)
 from lethe.linkage.table.population import (
     Uniqueness,
     population_uniqueness,
