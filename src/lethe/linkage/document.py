@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -17,7 +17,6 @@ from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
 from lethe.evidence.risk import AttackResult, risk_of
 from lethe.evidence.rules import UNDECIDED, sample_for_rule
-from lethe.evidence.sight import Plant
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.utility import Utility, utility_loss
 from lethe.training.folder import RunFolder, write_personal
@@ -36,72 +35,26 @@ def fields_of(owner: Any, *names: str) -> Json:
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
-    """A release, measured: what attacks find in it, and what utility is left.
+class Measurement(Candidate):
+    """A candidate with its utility by held-out row, to be compared with the release as it is."""
 
-    Attributes:
-        attacks: every attack on it in the audit's primary metric, higher = worse, with limits that
-            hold at once; the worst of them is the risk.
-        proof: what the release proves; None = nothing: a recoded release is not proven to be
-            private, and k-anonymity is no proof either.
-        plants: leaks of known size, and what the attacks measured of them; None = not planted.
-        chance: what a random guess reaches.
-    """
+    used: Utility = field(kw_only=True)
 
-    name: str  # unique in the audit
-    mitigation: str  # in words
-    settings: Mapping[str, Any]  # its numbers
-    attacks: Sequence[AttackResult]
-    utility: Utility  # higher = better
-    measures: Mapping[str, Measured]  # what rules judge, by quantity
-    details: Any  # everything else, see `lethe.evidence.of_rows`
-    assumptions: tuple[str, ...] = ()  # under which the measured numbers are what they say
-    proof: Guarantee | None = None
-    plants: Sequence[Plant] | None = None
-    chance: float = 0.0
-
-    @property
-    def risk(self) -> Measured:
-        """The worst over the attacks, see `risk_of`."""
-        risk = risk_of(self.attacks, self.chance)
-        return risk if isinstance(risk, Refusal) else risk.estimate
-
-    def candidate(
-        self,
-        confidence: float,
-        *,
-        baseline: Measurement | None,
-        risk_change: Estimate | None = None,
-    ) -> Candidate:
-        """As it stands on the frontier.
+    def beside(self, base: Measurement, confidence: float, change: Estimate | None) -> Measurement:
+        """The candidate with what it loses and saves.
 
         Args:
-            baseline: the release as it is; None where this is it.
-            risk_change: this risk minus the baseline's, negative = safer; None = not compared.
+            change: of the risk against the baseline's, negative = safer; None = not compared.
         """
-        loss = None
-        if baseline is not None:
-            loss = utility_loss(
-                baseline=baseline.utility, released=self.utility, confidence=confidence
-            )
-        guarantee = self.proof or empirical_only(
-            *self.assumptions,
-            voided_by=("a stronger attack, more knowledge, or another release of the same people",),
-        )
-        return Candidate(
-            self.name,
-            self.mitigation,
-            self.settings,
-            self.utility.estimate,
-            self.attacks,
-            guarantee,
-            loss,
-            risk_change,
-            self.details,
-            {**self.measures, "utility-loss": loss},
-            chance=self.chance,
-            plants=self.plants,
-        )
+        loss = utility_loss(baseline=base.used, released=self.used, confidence=confidence)
+        measures = {**self.measures, "utility-loss": loss}
+        return replace(self, utility_loss=loss, risk_change=change, measures=measures)
+
+
+def measured_only(*assumptions: str) -> Guarantee:
+    """The label of rows that prove nothing: neither a recoded release nor k-anonymity does."""
+    voided = "a stronger attack, more knowledge, or another release of the same people"
+    return empirical_only(*assumptions, voided_by=(voided,))
 
 
 def strongest(results: Sequence[AttackResult]) -> AttackResult:

@@ -21,7 +21,7 @@ from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.of_rows import AdversaryRow, Point, RecordDetails
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 from lethe.evidence.sight import Plant
-from lethe.linkage.document import FEWEST, Measurement, strongest
+from lethe.linkage.document import FEWEST, Measurement, measured_only, strongest
 from lethe.linkage.records.attackers import (
     ASSIGNED,
     ATTACKERS,
@@ -340,21 +340,22 @@ def measure(
             sure,
             settings.seed,
         )
-    release = Attacked(
+    risk = risk_of(results, chance := 1 / facts.people)
+    evidence["top-1"] = risk if isinstance(risk, Refusal) else risk.estimate
+    return Attacked(
         name,
         words,
         {},
+        utility.estimate,
         tuple(results),
-        utility,
-        evidence,
-        details,
-        assumed,
-        right=right,
+        measured_only(*assumed),
+        details=details,
+        measures={**evidence, "utility-loss": None},
+        chance=chance,
         plants=plants,
-        chance=1 / facts.people,
+        used=utility,
+        right=right,
     )
-    evidence["top-1"] = release.risk
-    return release
 
 
 def _both_have(sheet: Sheet, facts: Index) -> Callable[[Int, Int], Float]:

@@ -247,8 +247,9 @@ def _candidates(
         except NotMeasurable as error:
             skipped[name] = str(error)
             continue
-        moved = None
-        if baseline is not None:
-            moved = risk_change(baseline=baseline, release=release, confidence=sure)
-        yield release.candidate(settings.confidence, baseline=baseline, risk_change=moved)
-        baseline = baseline or release
+        if baseline is None:
+            baseline = release
+            yield release
+            continue
+        change_of_risk = risk_change(baseline=baseline, release=release, confidence=sure)
+        yield release.beside(baseline, settings.confidence, change_of_risk)

@@ -15,7 +15,7 @@ from lethe.assess.run import Facts, check
 from lethe.data.columns import as_text
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.document import AttackRow, CheckRow, NotRun
-from lethe.evidence.estimate import Refusal
+from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.of_rows import (
     Distances,
@@ -24,14 +24,14 @@ from lethe.evidence.of_rows import (
     SyntheticDetails,
     SyntheticSection,
 )
-from lethe.evidence.risk import family_confidence, risk_of
+from lethe.evidence.risk import AttackResult, family_confidence, risk_of
 from lethe.evidence.sight import Plant, forbidden, smallest_seen
 from lethe.linkage.document import (
     BASELINE,
     FEWEST,
-    Measurement,
     RowsSubject,
     fields_of,
+    measured_only,
     strongest,
     utility_in_words,
 )
@@ -145,11 +145,10 @@ def study_synthetic(
     skipped |= {name: str(error) for name, error in found.items() if name not in attacks}
     limits = [forbidden(rule.limit) for rule in settings.rules() if rule.limit < 1]
     plants = plants_of(files, outcomes, guess, further, limits, sure, seed)
-    utility = _utility_of(original, synthetic, control, settings)
-    baseline = _measured(attacks, knows, utility, plants)
+    utility = _utility_of(original, synthetic, control, settings).estimate
     return SyntheticSubject(
         settings,
-        (baseline.candidate(settings.confidence, baseline=None),),
+        (_measured(results_of(attacks, knows), utility, plants),),
         skipped,
         name,
         quasi,
@@ -223,25 +222,26 @@ def _asked_for(
 def _measured(
     attacks: Mapping[str, Risk],
     knows: Mapping[str, str],
-    utility: Utility,
+    utility: Estimate,
     plants: Sequence[Plant],
-) -> Measurement:
+) -> Candidate:
     results = results_of(attacks, knows)
     measures, risk = measures_of(results), risk_of(results)
     excess = {kind: one for kind, one in measures.items() if kind != "excess"}
     strongest = "" if isinstance(risk, Refusal) else risk.attack
-    return Measurement(
+    label = measured_only(
+        "original and control rows are drawn alike",
+        "attacks on copies, by density and by a discriminator; stronger ones may find more",
+    )
+    return Candidate(
         BASELINE,
         "the synthetic rows",
         {},
-        results,
         utility,
-        measures,
-        SyntheticDetails(strongest=strongest, excess=excess),
-        (
-            "original and control rows are drawn alike",
-            "attacks on copies, by density and by a discriminator; stronger ones may find more",
-        ),
+        results,
+        label,
+        details=SyntheticDetails(strongest=strongest, excess=excess),
+        measures={**measures, "utility-loss": None},
         plants=plants,
     )
 

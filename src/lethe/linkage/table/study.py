@@ -193,7 +193,7 @@ def _candidates(
     skipped: dict[str, str],
     made: dict[str, DpRows],
 ) -> Iterator[Candidate]:
-    yield base.candidate(context.settings.confidence, baseline=None)
+    yield base
     for plan in plans.values():
         try:
             yield compared(context, measure_recoded(context, plan), base)
