@@ -220,12 +220,8 @@ def _asked_for(
 
 
 def _measured(
-    attacks: Mapping[str, Risk],
-    knows: Mapping[str, str],
-    utility: Estimate,
-    plants: Sequence[Plant],
+    results: Sequence[AttackResult], utility: Estimate, plants: Sequence[Plant]
 ) -> Candidate:
-    results = results_of(attacks, knows)
     measures, risk = measures_of(results), risk_of(results)
     excess = {kind: one for kind, one in measures.items() if kind != "excess"}
     strongest = "" if isinstance(risk, Refusal) else risk.attack
