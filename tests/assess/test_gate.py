@@ -96,7 +96,7 @@ def judged(outcome: str, low: float | None, high: float | None, **more: Any) -> 
     middle = None if low is None or high is None else (low + high) / 2
     evidence = Estimate(middle, low, high, 0.95, "made up", 50)
     rule = parse_rule("auc<=0.6")
-    return replace(Judged("run", "s", "model", "baseline", rule, evidence, outcome, True), **more)
+    return replace(Judged("run", "s", "model", "baseline", rule, outcome, True, evidence), **more)
 
 
 CASES = {

@@ -77,7 +77,7 @@ def full():
     )
     attack = {
         "auc": accuracy.to_json(),
-        "tpr": {"0.01": accuracy.to_json(), "0.001": refused.to_json()},
+        "tpr": {"0.01": accuracy.to_json(), "0.001": plain(refused)},
         "tau": {"0.01": tau.to_json()},
         "realised_fpr": {"0.01": np.float64(0.0099)},
         "roc": {key: (0.0, 0.5, 1.0) for key in ("fpr", "tpr", "low", "high")},

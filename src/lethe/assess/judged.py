@@ -11,13 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lethe.assess.verdict import decide
 from lethe.errors import InputError, check_known_keys, did_you_mean
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
-from lethe.evidence.plain import read
+from lethe.evidence.plain import plain, read
 from lethe.evidence.rules import (
     FAIL,
     MECHANISM_METRICS,
@@ -31,7 +31,6 @@ from lethe.evidence.rules import (
 )
 from lethe.files import write_whole
 
-Json = dict[str, Any]
 LATER = "fixed after the run"
 
 
@@ -125,14 +124,10 @@ class WrittenRule:
         why: the reason for it, in words; may be empty.
     """
 
+    keys: ClassVar = {"text": "rule"}
     text: str
     name: str = ""
     why: str = ""
-
-    def to_json(self) -> Json:
-        """Plain values; what is empty is left out."""
-        entry = {"rule": self.text, "name": self.name, "why": self.why}
-        return {key: value for key, value in entry.items() if value}
 
 
 def read_rules(table: Mapping[str, Any], where: str = "[rules]") -> list[WrittenRule]:
@@ -174,23 +169,24 @@ class Judged:
         kind: of release, see `kind_of`.
         candidate: that was judged.
         rule: what it had to meet.
-        evidence: the metric's estimate, why there is none, or None if it was not measured.
         outcome: as in `rules`.
         fixed: whether the run itself had this rule for this candidate before it began.
+        evidence: the metric's estimate, why there is none, or None if it was not measured.
         name: of the rule, if it has one.
         why: the reason for the rule, if it has one.
         note: what a baseline file changed about the outcome; see `against_baseline`.
         reason: why it does not pass although the number meets it, and the way out.
     """
 
+    keys: ClassVar = {"kind": "release"}
     run: str
     subject: str
     kind: str
     candidate: str
     rule: Rule
-    evidence: Measured | None
     outcome: str
     fixed: bool
+    evidence: Measured | None
     name: str = ""
     why: str = ""
     note: str = ""
@@ -214,24 +210,6 @@ class Judged:
     def late(self) -> str:
         """The label of a rule that was not fixed before the run, or nothing."""
         return "" if self.fixed else LATER
-
-    def to_json(self) -> Json:
-        """Plain values."""
-        return {
-            "run": self.run,
-            "subject": self.subject,
-            "release": self.kind,
-            "candidate": self.candidate,
-            "rule": str(self.rule),
-            "outcome": self.outcome,
-            "fixed": self.fixed,
-            "evidence": None if self.evidence is None else self.evidence.to_json(),
-            **{
-                key: text
-                for key in ("name", "why", "note", "reason")
-                if (text := getattr(self, key))
-            },
-        }
 
 
 def judge_stored(findings: Findings, run: str) -> list[Judged]:
@@ -322,9 +300,9 @@ def _judged(
         kind_of(findings),
         candidate,
         rule,
-        evidence,
         decision.outcome,
         _was_fixed(findings, candidate, rule),
+        evidence,
         entry.name,
         entry.why,
         reason=decision.reason,
@@ -357,7 +335,7 @@ def stamped(findings: Findings, written: Sequence[WrittenRule], before: Sequence
     rows = []
     for entry in findings.rules:
         rule = parse_rule(entry["rule"], metrics)
-        written_entry = by_rule[rule].to_json() if rule in by_rule else {}
+        written_entry = plain(by_rule[rule]) if rule in by_rule else {}
         written_entry.pop("rule", None)
         rows.append({**entry, **written_entry, "fixed": rule in first})
     late = [str(row["rule"]) for row in rows if not row["fixed"]]
@@ -380,7 +358,7 @@ _BAD = {PASS: 0, FAIL: 2}
 def write_baseline(path: Path, judged: Sequence[Judged]) -> None:
     """Write down where every rule stands now."""
     entries = [
-        {key: value for key, value in ruling.to_json().items() if key in _KEPT} for ruling in judged
+        {key: value for key, value in plain(ruling).items() if key in _KEPT} for ruling in judged
     ]
     text = json.dumps({"format": BASELINE_FORMAT, "rules": entries}, indent=1, ensure_ascii=False)
     write_whole(path, (text + "\n").encode())

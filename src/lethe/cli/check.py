@@ -57,6 +57,7 @@ def check(
     from lethe.assess.judged import write_baseline as write_down
     from lethe.errors import InputError
     from lethe.evidence.findings import Findings
+    from lethe.evidence.plain import plain
     from lethe.evidence.rules import UNDECIDED, exit_code, joint_outcome
 
     if not runs:
@@ -88,8 +89,7 @@ def check(
     )
     if as_json:
         told = {"outcome": joint_outcome(outcomes), "exit_code": code}
-        rules_told = [one.to_json() for one in judged]
-        print(json.dumps({**told, "rules": rules_told, "void": void}, indent=1))
+        print(json.dumps({**told, "rules": plain(judged), "void": void}, indent=1))
     else:
         for why in void:
             print(f"{UNDECIDED}: {why}")

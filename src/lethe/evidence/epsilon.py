@@ -123,7 +123,7 @@ def epsilon_bound(
     rates = _measured(inside, outside, delta, thresholds or Split(), confidence, relation, merit)
     n = sum(rates.trials)
     method = f"Clopper-Pearson, {rates.method}, one-sided"
-    if _constant(inside, outside):
+    if len(np.unique(np.concatenate([inside, outside]))) == 1:
         nothing = Estimate(None, 0.0, None, confidence, method, n)
         return EpsilonBound(nothing, delta, relation, note=CONSTANT)
     epsilons = merit(rates.tpr_low, rates.fpr_high)
@@ -168,7 +168,7 @@ def gdp_bound(
     )
     n = sum(rates.trials)
     method = f"Gaussian DP, Clopper-Pearson rates, {rates.method}, one-sided"
-    if _constant(inside, outside):
+    if len(np.unique(np.concatenate([inside, outside]))) == 1:
         nothing = Estimate(None, 0.0, None, confidence, method, n)
         return EpsilonBound(nothing, delta, relation, nothing, CONSTANT)
     mus = mu_of(rates.tpr_low, rates.fpr_high)
@@ -274,11 +274,6 @@ def _measured(
             f"is always right would show no epsilon at delta={delta:g}; run more trials."
         )
     return rates
-
-
-def _constant(inside: ArrayLike, outside: ArrayLike) -> bool:
-    scores = np.concatenate([np.asarray(inside, np.float64), np.asarray(outside, np.float64)])
-    return bool((scores == scores[0]).all())
 
 
 def best_ratio(tpr: Float, fpr: Float, delta: float) -> Float:

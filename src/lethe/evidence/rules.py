@@ -166,6 +166,10 @@ class Rule:
             return f"estimated(tpr{rate})"
         return f"{self.metric}{rate}{f'[{self.group}]' if self.group else ''}"
 
+    def to_json(self) -> str:
+        """As it is written."""
+        return str(self)
+
     def __str__(self) -> str:
         left = f"width({self.quantity})" if self.on_width else self.quantity
         return f"{left} {'>=' if self.at_least else '<='} {short(self.limit)}"
@@ -284,12 +288,10 @@ def judge(rule: Rule, evidence: Measured | None) -> str:
 
 
 def sample_for_rule(rule: Rule, evidence: Estimate) -> int | None:
-    """Sample size at which an undecided rule would be decided, if the value stayed.
+    """Sample size that would decide a rule if the value stayed; None where none would.
 
     An interval narrows with the root of n. Where all or nothing was found the exact limit follows
     its own law: 1 - high = tail^(1/n), or low = tail^(1/n).
-
-    Returns: None where no size decides it, or none can be told.
 
     >>> from lethe.evidence.intervals import clopper_pearson
     >>> sample_for_rule(parse_rule("top-1<=0.05", RECORD_METRICS), clopper_pearson(0, 50))

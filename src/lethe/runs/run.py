@@ -48,19 +48,20 @@ def running(
         asked: fixed before anything is measured; `lethe shadow` reads it.
         quiet: tell nothing.
     """
+    from lethe.evidence.plain import plain
     from lethe.runs.progress import Progress
     from lethe.training.folder import RunFolder, to_toml
 
     with RunFolder(folder, bound, asked.typed) as run, Progress(quiet) as progress:
         written = rules_in(asked.options, "audit.toml")
-        run.settle("rules", [entry.to_json() for entry in written])
+        run.settle("rules", plain(written))
         # [rules] holds all of them already, with names and reasons; a table must stand last.
         flat = {key: value for key, value in asked.options.items() if key != "rules"}
         named = asked.options.get("rules")
         if named:
             flat["rule"] = [entry.text for entry in written if not entry.name]
-        text = to_toml(flat) + ("" if not named else f"\n[rules]\n{to_toml(named)}")
-        run.write("audit.toml", text.encode())
+        table = f"\n[rules]\n{to_toml(named)}" if named else ""
+        run.write("audit.toml", (to_toml(flat) + table).encode())
         yield run, progress
 
 
@@ -130,8 +131,7 @@ def documents(
     fixed = [str(rule["rule"]) for rule in run.manifest.get("rules", ())]
     asked = run.path / "audit.toml"
     written = rules_in(read_toml(asked), str(asked)) if asked.is_file() else []
-    findings = stamped(findings, written, fixed)
-    run.write("findings.json", findings.to_bytes())
+    run.write("findings.json", (findings := stamped(findings, written, fixed)).to_bytes())
     run.finished()
     for name, text in files(findings, run.manifest) if kept else ():
         run.write(name, text)

@@ -388,9 +388,9 @@ def _both_have(sheet: Sheet, facts: Index) -> Callable[[Int, Int], Float]:
     return share
 
 
-def _if_linked(measured: Measured) -> list[AttackResult]:
+def _if_linked(measured: Measured | None) -> list[AttackResult]:
     """What one who links the pseudonyms finds: at most what is found without pseudonyms."""
-    if isinstance(measured, Refusal):
+    if not isinstance(measured, Estimate):
         return []
     bound = replace(measured, value=None, low=0.0, method="at most that of the release as it is")
     knows = "which pseudonyms are one person's: from times, habits or a leak; a limit, not tried"

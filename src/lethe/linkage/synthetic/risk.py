@@ -91,8 +91,8 @@ def risk(
         excess = Refusal("the control attack always succeeds, so nothing is left to exceed it.")
     elif one.high == 1 or other.high == 1:
         halved = 1 - (1 - confidence) / 2
-        wide = (rate_of(success, halved, record) for success, record in sides)
-        excess = _boxed(*wide, confidence)
+        main_rate, control_rate = (rate_of(success, halved, record) for success, record in sides)
+        excess = _boxed(main_rate, control_rate, confidence)
     else:
         excess = _combined(one, other)
     beaten = one.low is not None and baseline.high is not None and one.low > baseline.high

@@ -565,7 +565,7 @@ def _section(study: Study, settings: MechanismSettings, within: Reach, level: fl
             }
             for row in study.measured
         ],
-        "reuse": study.reuse.to_json(),
+        "reuse": study.reuse,
         "controls": [
             {"limit": limit, **asdict(control)} for limit, control in study.controls.items()
         ],
