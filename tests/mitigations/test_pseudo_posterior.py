@@ -24,7 +24,7 @@ from lethe.mitigations.pseudo_posterior import (
     target_weights,
     weighted_values,
 )
-from lethe.mitigations.swag_release.records import floored_log_likelihood, loss_bound
+from lethe.mitigations.swag import floored_log_likelihood, loss_bound
 
 # Losses below 1e-12 are taken for 0: times a weight they would vanish, and compare with nothing.
 LOGS = hnp.arrays(

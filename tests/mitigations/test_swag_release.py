@@ -17,17 +17,17 @@ from lethe.mitigations.pseudo_posterior import (
     scale_response,
     target_weights,
 )
-from lethe.mitigations.swag import Swag
-from lethe.mitigations.swag_release.mechanism import DRAWS, MEASURE, child_seed, swag_ppm
-from lethe.mitigations.swag_release.records import (
+from lethe.mitigations.swag import (
     Records,
     ReleaseSettings,
+    Swag,
     Trained,
     class_log_likelihood,
     floored_log_likelihood,
     loss_bound,
     model_logits,
 )
+from lethe.mitigations.swag_release import DRAWS, MEASURE, child_seed, swag_ppm
 
 SETTINGS = ReleaseSettings(
     2.0,

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError, RunFailed
 from lethe.evidence.guarantee import SECRET_SEED
-from lethe.mitigations.swag_release import mechanism
-from lethe.mitigations.swag_release.mechanism import Mechanism, release_draw
-from lethe.mitigations.swag_release.records import ReleaseSettings
+from lethe.mitigations import swag_release
+from lethe.mitigations.swag import ReleaseSettings
+from lethe.mitigations.swag_release import Mechanism, release_draw
 
 QUICK = ReleaseSettings(
     3.0,
@@ -42,7 +42,7 @@ def quick(file: Path, **more: Any) -> Mechanism:
 def test_the_released_draw_is_of_the_final_swag(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mechanism, "noise_seed", lambda given: 77)
+    monkeypatch.setattr(swag_release, "noise_seed", lambda given: 77)
     made = quick(tmp_path / "a")
     tensors, _ = read_release(tmp_path / "a")
     wanted = drawn(made.posterior, 77)

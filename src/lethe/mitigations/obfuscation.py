@@ -88,7 +88,6 @@ class Obfuscation:
         return Treatment(
             weights=chosen,
             noise=self.settings.get("noise", 0.0),
-            epochs=self.settings.get("epochs"),
             remove=rule == "drop",
         )
 

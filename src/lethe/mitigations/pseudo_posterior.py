@@ -179,7 +179,7 @@ def estimate_epsilon(
         if worst > bound * (1 + 1e-6):
             raise InputError(
                 f"a loss of {worst:.6g} breaks the bound {bound:.6g}; "
-                "train and measure with the floored loss of lethe.mitigations.swag_release.records."
+                "train and measure with the floored loss of lethe.mitigations.swag."
             )
     per_draw = values.max(1)
     if not np.isfinite(per_draw).all():

@@ -34,13 +34,13 @@ from lethe.mitigations.pseudo_posterior import (
     scale_response,
     target_weights,
 )
-from lethe.mitigations.swag import Swag
-from lethe.mitigations.swag_release.records import (
+from lethe.mitigations.swag import (
     Inputs,
     Logits,
     Progress,
     Records,
     ReleaseSettings,
+    Swag,
     Trained,
     class_log_likelihood,
     count_classes,

@@ -1,1 +1,0 @@
-"""The SWAG pseudo-posterior mechanism: six steps to one released draw of a model."""
