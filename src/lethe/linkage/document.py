@@ -193,7 +193,7 @@ def utility_in_words(settings: Settings, counts: str) -> str:
     if settings.predict is not None:
         return f"held-out score of a model that predicts {settings.predict} (accuracy or R²)"
     if settings.utility_model is not None:
-        return f"what {model_name(settings)} says on held-out rows"
+        return f"what {settings.model_name} says on held-out rows"
     return "answers to the queries that are still right" if settings.queries else counts
 
 
@@ -205,18 +205,12 @@ def utility_left(now: Candidate, base: Candidate) -> str:
     return f"a utility of {value:.3g} (as it is: {whole:.3g})"
 
 
-def model_name(settings: Settings) -> str:
-    """Of the user's function."""
-    given = settings.utility_model
-    return given if isinstance(given, str) else str(getattr(given, "__qualname__", "a function"))
-
-
 def _model(settings: Settings) -> Json:
     """What is reproduced of a model as utility; nothing without one."""
     if settings.predict is not None:
         return {"predict": settings.predict, "held_out": settings.held_out}
     if settings.utility_model is not None:
-        return {"utility_model": model_name(settings), "held_out": settings.held_out}
+        return {"utility_model": settings.model_name, "held_out": settings.held_out}
     return {}
 
 

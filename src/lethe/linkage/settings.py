@@ -55,6 +55,12 @@ class CommonSettings:
     accept: tuple[str, ...] = ()
     keep_records: bool = False
 
+    @property
+    def model_name(self) -> str:
+        """Of the user's function."""
+        given = self.utility_model
+        return given if isinstance(given, str) else str(getattr(given, "__qualname__", "function"))
+
     def rules(self) -> list[Rule]:
         """The rules, read."""
         return [parse_rule(text, self.metrics) for text in self.rule]

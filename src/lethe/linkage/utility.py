@@ -285,10 +285,9 @@ def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
         return None
     given = settings.utility_model
     model = load_callable(given) if isinstance(given, str) else given
-    name = given if isinstance(given, str) else str(getattr(given, "__qualname__", "utility_model"))
 
     def judged(released: Columns, held_out: Columns, written: Columns) -> Utility:
-        return _ask(model, name, released, held_out, written, settings)
+        return _ask(model, released, held_out, written, settings)
 
     return judged
 
@@ -311,13 +310,12 @@ def split(rows: int, settings: CommonSettings) -> NDArray[np.bool_]:
 
 def _ask(
     model: Callable[..., Any],
-    name: str,
     released: Columns,
     held_out: Columns,
     written: Columns,
     settings: CommonSettings,
 ) -> Utility:
-    rows = len(next(iter(held_out.values())))
+    rows, name = len(next(iter(held_out.values()))), settings.model_name
     more = {"written": _copied(written)} if _wants_written(model) else {}
     # Copies: a model that changes its columns must not change the next candidate's.
     with users_code(f"the utility model {name}"), seeded(settings.seed):
