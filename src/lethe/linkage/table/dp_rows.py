@@ -95,6 +95,7 @@ def measure(cells: Sequence[Int], sizes: Sequence[int], rho: float) -> NoisyCoun
         NotMeasurable: a column has too many cells.
         MissingExtra: opendp is missing.
     """
+    check_between("rho", rho, 0, math.inf, open_low=True, open_high=True)
     if large := [size for size in sizes if size > MOST_CELLS]:
         raise NotMeasurable(f"a column has {large[0]} cells, more than {MOST_CELLS}.")
     part = rho * _SLACK / (3 if len(cells) > 1 else 1)
