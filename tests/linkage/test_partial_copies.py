@@ -19,7 +19,7 @@ def people(rng):
     codes = {f"code {k}": rng.integers(0, 40, ROWS).astype(str).astype(object) for k in range(3)}
     rest = {f"rest {k}": rng.integers(0, 6, ROWS).astype(float) for k in range(8)}
     words = [f"w{k}" for k in range(300)]
-    text = np.array([" ".join(rng.choice(words, 12)) for _ in range(ROWS)], dtype=object)
+    text = np.array([" ".join(row) for row in rng.choice(words, (ROWS, 12))], dtype=object)
     return {**bills, **codes, **rest, "text": text}
 
 
