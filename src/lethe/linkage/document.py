@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, ClassVar
 
 from lethe.assess.input_checks import InputCheck, stopped
@@ -26,10 +25,9 @@ from lethe.training.folder import RunFolder, write_personal
 BASELINE = "baseline"
 FEWEST = 30
 """Power floor: of fewer attempts not even a clean result limits a share below a tenth."""
-Json = dict[str, Any]
 
 
-def fields_of(owner: Any, *names: str) -> Json:
+def fields_of(owner: Any, *names: str) -> dict[str, Any]:
     """Some attributes of a result."""
     return {name: getattr(owner, name) for name in names}
 
@@ -87,14 +85,12 @@ class RowsSubject(Subject):
     skipped: Mapping[str, str]
     inputs: tuple[InputCheck, ...] = ()
 
-    @cached_property
-    def people(self) -> Sequence[Json]:
-        """Everybody by name, the most exposed first; personal data, so empty unless kept."""
-        return ()
+    def exposed(self) -> list[dict[str, object]]:
+        """People by name, the most exposed first; personal data."""
+        return []
 
-    @cached_property
-    def pairs(self) -> Sequence[Json]:
-        """Who of an auxiliary table was named as whom; personal data, so empty unless kept."""
+    def pairs(self) -> Sequence[Mapping[str, object]]:
+        """Who of an auxiliary table was named as whom; personal data."""
         return ()
 
     @abc.abstractmethod
@@ -104,10 +100,11 @@ class RowsSubject(Subject):
     def findings(self, folder: RunFolder | None = None) -> Findings:
         """The document of the audit; personal rows, where they are kept, go to the folder."""
         if self.settings.keep_records and folder is not None:
-            if self.pairs:
-                write_personal(folder, self.pairs)
-            if self.people:
-                write_personal(folder, self.people, "exposed" if self.pairs else "records")
+            pairs, exposed = self.pairs(), self.exposed()
+            if pairs:
+                write_personal(folder, pairs)
+            if exposed:
+                write_personal(folder, exposed, "exposed" if pairs else "records")
         return run(self, self.settings.rules(), self.settings.release)
 
     def candidates(self) -> Sequence[Candidate]:
@@ -151,6 +148,7 @@ class RowsSubject(Subject):
             facts: all others of `Facts`.
         """
         settings = self.settings
+        people = self.exposed()[:MOST_PEOPLE] if settings.keep_records else []
         return Facts(
             **facts,
             subject={"release": "table", "name": name, "summary": summary},
@@ -161,7 +159,7 @@ class RowsSubject(Subject):
             margin=settings.margin,
             skipped=[NotRun(name, why) for name, why in self.skipped.items()],
             keep_records=settings.keep_records,
-            exposed=[{**row, "id": f"person {row['rank']}"} for row in self.people[:MOST_PEOPLE]],
+            exposed=[{**row, "id": f"person {row['rank']}"} for row in people],
             checks=[*(one.row(settings.accept) for one in self.inputs), *checks],
             limits=[
                 *limits,
@@ -205,7 +203,7 @@ def utility_left(now: Candidate, base: Candidate) -> str:
     return f"a utility of {value:.3g} (as it is: {whole:.3g})"
 
 
-def _model(settings: Settings) -> Json:
+def _model(settings: Settings) -> dict[str, Any]:
     """What is reproduced of a model as utility; nothing without one."""
     if settings.predict is not None:
         return {"predict": settings.predict, "held_out": settings.held_out}

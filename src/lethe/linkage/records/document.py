@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,6 @@ from lethe.linkage.records.unicity import WorstCase
 from lethe.linkage.settings import RecordSettings
 from lethe.training.fingerprint import digest, hash_array
 
-Json = dict[str, Any]
 _LIMITS = (
     "Simulated adversaries know facts of the release itself, drawn at random. What people "
     "really tell elsewhere is not drawn at random.",
@@ -77,12 +75,6 @@ class RecordSubject(RowsSubject):
     aux: Auxiliary | None  # people of a real auxiliary table; None without one
     confidence: float  # of all limits on shares named rightly, so that they hold at once
     inputs: tuple[InputCheck, ...] = ()
-
-    @cached_property
-    def pairs(self) -> Sequence[Json]:
-        """Who of the auxiliary table was named as whom; empty unless kept."""
-        aux = self.aux if self.settings.keep_records else None
-        return [] if aux is None else pairs_of(aux, self.ratings)
 
     def facts(self) -> Facts:
         settings, ratings, first = self.settings, self.ratings, self.simulated[0]
@@ -155,10 +147,29 @@ class RecordSubject(RowsSubject):
             )
         return words
 
-    @cached_property
-    def people(self) -> Sequence[Json]:
-        """Everybody, the most exposed first; empty unless kept."""
-        return _people(self) if self.settings.keep_records else ()
+    def pairs(self) -> Sequence[Mapping[str, object]]:
+        """Who of the auxiliary table was named as whom."""
+        return () if self.aux is None else pairs_of(self.aux, self.ratings)
+
+    def exposed(self) -> list[dict[str, object]]:
+        """The people looked for, those whose record stands out most first."""
+        first = self.simulated[0]
+        targets = first.aim.targets
+        links = first.by[first.strongest].links
+        right = links.best == targets
+        standing = np.where(right, links.eccentricity, -1.0)
+        held = np.bincount(self.indexed.person, minlength=self.indexed.people)
+        return [
+            {
+                "rank": rank,
+                "id": str(self.ratings.people[targets[at]]),
+                "facts": int(held[targets[at]]),
+                "named": bool(right[at]),
+                "eccentricity": float(links.eccentricity[at]),
+                "facts_needed": int(self.needed.needed[at]) or None,
+            }
+            for rank, at in enumerate(np.argsort(-standing, kind="stable").tolist(), start=1)
+        ]
 
 
 def _fingerprint(study: RecordSubject) -> str:
@@ -339,24 +350,3 @@ def _section(study: RecordSubject, words: Sequence[str]) -> RecordsSection:
         false_matches=settings.false_matches,
         words=words,
     )
-
-
-def _people(study: RecordSubject) -> list[Json]:
-    """The people looked for, those whose record stands out most first."""
-    first = study.simulated[0]
-    targets = first.aim.targets
-    links = first.by[first.strongest].links
-    right = links.best == targets
-    standing = np.where(right, links.eccentricity, -1.0)
-    held = np.bincount(study.indexed.person, minlength=study.indexed.people)
-    return [
-        {
-            "rank": rank,
-            "id": str(study.ratings.people[targets[at]]),
-            "facts": int(held[targets[at]]),
-            "named": bool(right[at]),
-            "eccentricity": float(links.eccentricity[at]),
-            "facts_needed": int(study.needed.needed[at]) or None,
-        }
-        for rank, at in enumerate(np.argsort(-standing, kind="stable").tolist(), start=1)
-    ]

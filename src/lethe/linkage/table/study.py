@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -241,7 +240,6 @@ def _plans(
         yield Plan(f"k-{k}", words, made.steps, made.kept)
 
 
-Json = dict[str, Any]
 _LISTED = 10
 _SYNTHETIC = (
     "A synthetic row is nobody's. Its risk counts as if every synthetic row that agrees with a "
@@ -427,17 +425,29 @@ class TableSubject(RowsSubject):
             written[table.person] = number[order] + 1
         return written
 
-    @cached_property
-    def people(self) -> Sequence[Json]:
-        """Everybody, the most exposed first; empty unless kept."""
-        return _people(self) if self.settings.keep_records else ()
+    def exposed(self) -> list[dict[str, object]]:
+        """Rows that the fewest columns single out, first."""
+        needed, size = self.uniqueness.needed, self.anonymity.of_class.of_size
+        order = np.lexsort((size, np.where(needed == 0, np.iinfo(np.int64).max, needed)))
+        told = self.disclosure
+        return [
+            {
+                "rank": rank,
+                "id": f"row {row + 1}",
+                "columns_needed": int(needed[row]) or None,
+                "class_size": int(size[row]),
+                "linked": 1 / int(size[row]),
+                **({} if told is None else {"guessed": float(told.best.of_row[row])}),
+            }
+            for rank, row in enumerate(order.tolist(), start=1)
+        ]
 
 
 def _linked(candidate: Candidate) -> str:
     return of_1000(candidate.measures["marketer"])
 
 
-def _private(settings: TableSettings) -> Json:
+def _private(settings: TableSettings) -> dict[str, Any]:
     if not settings.epsilon:
         return {}
     return {
@@ -531,21 +541,3 @@ def _section(study: TableSubject, words: Sequence[str]) -> QuasiSection:
         population=study.population,
         words=words,
     )
-
-
-def _people(study: TableSubject) -> list[Json]:
-    """Rows that the fewest columns single out, first."""
-    needed, size = study.uniqueness.needed, study.anonymity.of_class.of_size
-    told = study.disclosure
-    order = np.lexsort((size, np.where(needed == 0, np.iinfo(np.int64).max, needed)))
-    return [
-        {
-            "rank": rank,
-            "id": f"row {row + 1}",
-            "columns_needed": int(needed[row]) or None,
-            "class_size": int(size[row]),
-            "linked": 1 / int(size[row]),
-            **({} if told is None else {"guessed": float(told.best.of_row[row])}),
-        }
-        for rank, row in enumerate(order.tolist(), start=1)
-    ]
