@@ -107,25 +107,5 @@ def test_names_do_not_matter(problem):
     assert one.eccentricity == pytest.approx(two.eccentricity, abs=1e-9)
 
 
-@given(problems())
-@settings(max_examples=60)
-def test_a_true_fact_more_never_lowers_the_true_score(problem):
-    rng, people, items, rows, known = problem
-    facts = index_facts(*rows, people=people, items=items)
-    person, item, value, time = (int(c[rng.integers(len(rows[0]))]) for c in rows)
-    mine = np.flatnonzero(rows[0] == person)
-    at = mine[rng.integers(len(mine))]
-    more = Known(
-        np.array([0, len(known.item) + 1]),
-        np.append(known.item, rows[1][at]),
-        np.append(known.value, rows[2][at]),
-        np.append(known.time, rows[3][at]),
-    )
-    gain = scores(facts, more, 0) - scores(facts, known, 0)
-    assert gain.min() >= 0
-    assert gain[person] == pytest.approx(2 / math.log(1 + facts.support[rows[1][at]]))
-    assert gain[person] == pytest.approx(gain.max())
-
-
 def test_the_defaults_are_those_of_the_paper():
     assert (RH.value_scale, RH.time_scale) == (1.5, 30)
