@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lethe.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from lethe.assess.judged import Criterion, Judged
+    from lethe.assess.judged import Judged, WrittenRule
     from lethe.evidence.findings import Findings
 
 
@@ -57,19 +57,20 @@ def check(
     from lethe.assess.judged import write_baseline as write_down
     from lethe.errors import InputError
     from lethe.evidence.findings import Findings
+    from lethe.evidence.plain import plain
     from lethe.evidence.rules import UNDECIDED, exit_code, joint_outcome
 
     if not runs:
         raise InputError("lethe check needs a finished run, such as lethe-runs/digits-1a2b3c4d.")
-    asked = _criteria(rule, rules)
+    asked = _written_rules(rule, rules)
     paths = [run / "findings.json" if run.is_dir() else run for run in runs]
     found = [Findings.load(path) for path in paths]
     _check_metrics(asked, found)
     judged: list[Judged] = []
     for run, findings in zip(runs, found, strict=True):
         if asked or release is not None:
-            criteria = asked or _own(findings)
-            judged += judge_anew(findings, str(run), criteria, release)
+            written = asked or _own(findings)
+            judged += judge_anew(findings, str(run), written, release)
         else:
             judged += judge_stored(findings, str(run))
     void = [why for findings in found if (why := unsupported(findings, release)) is not None]
@@ -88,8 +89,7 @@ def check(
     )
     if as_json:
         told = {"outcome": joint_outcome(outcomes), "exit_code": code}
-        rules_told = [one.to_json() for one in judged]
-        print(json.dumps({**told, "rules": rules_told, "void": void}, indent=1))
+        print(json.dumps({**told, "rules": plain(judged), "void": void}, indent=1))
     else:
         for why in void:
             print(f"{UNDECIDED}: {why}")
@@ -97,15 +97,15 @@ def check(
     return code
 
 
-def _criteria(texts: list[str] | None, file: Path | None) -> list[Criterion]:
-    from lethe.assess.judged import Criterion
+def _written_rules(texts: list[str] | None, file: Path | None) -> list[WrittenRule]:
+    from lethe.assess.judged import WrittenRule
     from lethe.errors import InputError
-    from lethe.runs.settings import criteria_in, read_toml
+    from lethe.runs.settings import read_toml, rules_in
 
-    found = [Criterion(text) for text in texts or ()]
+    found = [WrittenRule(text) for text in texts or ()]
     if file is None:
         return found
-    listed = criteria_in(read_toml(file), str(file))
+    listed = rules_in(read_toml(file), str(file))
     if not listed:
         raise InputError(
             f'{file} holds no rules: write [rules] with entries such as tpr = "tpr@0.001 <= 0.05".'
@@ -113,21 +113,21 @@ def _criteria(texts: list[str] | None, file: Path | None) -> list[Criterion]:
     return [*found, *listed]
 
 
-def _own(findings: Findings) -> list[Criterion]:
+def _own(findings: Findings) -> list[WrittenRule]:
     """The rules of a run, each once, whatever candidate they judged."""
-    from lethe.assess.judged import Criterion
+    from lethe.assess.judged import WrittenRule
 
-    told = {one["rule"]: one for one in findings.rules}
-    return [Criterion(text, one.get("name", ""), one.get("why", "")) for text, one in told.items()]
+    told = {row["rule"]: row for row in findings.rules}
+    return [WrittenRule(rule, r.get("name", ""), r.get("why", "")) for rule, r in told.items()]
 
 
-def _check_metrics(criteria: list[Criterion], found: list[Findings]) -> None:
+def _check_metrics(written: list[WrittenRule], found: list[Findings]) -> None:
     """Refuse a rule whose metric no run has, rather than judge nothing by it."""
     from lethe.assess.judged import metric_of, metrics_of
     from lethe.evidence.rules import parse_rule
 
     known = {name: words for findings in found for name, words in metrics_of(findings).items()}
-    for one in criteria:
+    for one in written:
         if metric_of(one.text) not in known:
             parse_rule(one.text, known)
 

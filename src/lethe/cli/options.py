@@ -16,7 +16,7 @@ from typing import get_type_hints as hints_of
 from cyclopts import Group, Parameter
 
 from lethe.errors import InputError, check_known_keys, renamed
-from lethe.runs.settings import criteria_in, descriptions, read_toml
+from lethe.runs.settings import descriptions, read_toml, rules_in
 
 if TYPE_CHECKING:
     from lethe.evidence.findings import Findings
@@ -215,11 +215,11 @@ def merged(
     if isinstance(table.get("rule"), Mapping):
         raise InputError(f"{config}: [rule] is a table; rules with names stand in [rules].")
     if "rules" in table and "rule" in given:
-        criteria = criteria_in(table, str(config))
+        written = rules_in(table, str(config))
         rules = table.pop("rules")
         if options["rule"] is None:
             options["rules"] = rules
-            table["rule"] = [criterion.text for criterion in criteria]
+            table["rule"] = [entry.text for entry in written]
     check_known_keys(str(config), table, given)
     return subject, {**options, **{k: v for k, v in table.items() if options[k] is None}}
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,7 @@ _EXACT = 1 << 24  # whole numbers below it add up exactly in single precision
 _FEW = 5
 _NOISE = 1.5  # standard errors, of alike models, that a part of the records must exceed
 _KINDS = ("targets", "records", "cells")
+Part = TypeVar("Part", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
@@ -55,20 +56,19 @@ class Spread:
         return float(stdtrit(max(self.degrees, 1.0), (1 + confidence) / 2))
 
 
-def interaction_of(parts: Sequence[float], clusters: Sequence[int]) -> float:
-    """The part of V_targets and of V_records that both hold, at least 0.
+def interaction_of(parts: Sequence[Part], clusters: Sequence[int]) -> Part:
+    """The part of V_targets and of V_records that both hold; of numbers, or of covariances.
 
     The spread of whole cells also holds 1/R and 1/T of the effects of their target and record,
     which are taken out of V_cells first (the interaction of a two-way analysis of variance).
     """
     targets, records, cells = parts
     rows, columns = clusters[:2]
-    variance = (
+    return (
         cells * (1 - 1 / (rows * columns))
         - targets * (1 - 1 / rows) / columns
         - records * (1 - 1 / columns) / rows
     ) / ((1 - 1 / rows) * (1 - 1 / columns))
-    return max(variance, 0.0)
 
 
 def combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
@@ -79,7 +79,7 @@ def combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
     targets, records, _ = parts
     if clusters[0] == 1:
         return Spread(records, float(max(clusters[1] - 1, 1)))
-    interaction = interaction_of(parts, clusters)
+    interaction = max(interaction_of(parts, clusters), 0.0)
     return combined(targets, records, interaction, clusters)
 
 
@@ -95,6 +95,11 @@ def combined(targets: float, records: float, interaction: float, clusters: Seque
         part**2 / max(count - 1, 1)
         for part, count in zip((targets, records), clusters[:2], strict=True)
     )
+    return _satterthwaite(variance, weight, clusters)
+
+
+def _satterthwaite(variance: float, weight: float, clusters: Sequence[int]) -> Spread:
+    """A variance with the degrees of its parts, of which `weight` sums square over degrees."""
     degrees = variance**2 / weight if weight > 0 else float(clusters[1] - 1)
     if min(clusters[:2]) < _FEW:
         # Satterthwaite's sum of parts is too sure of parts that rest on so few clusters.
@@ -287,7 +292,8 @@ class Influence:
         whole, groups = self.whole.parts(at), len(self.whole.targets)
         # What cells, of a model with a record each, add to the variance over models. A part of
         # the records shows what they have in common with more noise than all would.
-        cells = self.times**2 * interaction_of(whole, [len(kind) for kind in self.whole])
+        cells = max(interaction_of(whole, [len(kind) for kind in self.whole]), 0.0)
+        cells *= self.times**2
         chance = _NOISE * float(np.sqrt(2 / (groups - 1))) * (1 - 1 / self.times)
         common = self.times**2 * whole[0] - cells * (1 + chance)
         return float(max(common - (shown - parts[1]), 0.0)) / shown
@@ -304,11 +310,7 @@ class Influence:
             + parts[1] ** 2 / (clusters[1] - 1)
             + (2 * parts[0] * more + more**2) / (groups - 1)
         )
-        variance = fixed.variance + more
-        degrees = variance**2 / weight
-        if min(clusters[:2]) < _FEW:
-            degrees = min(degrees, float(min(clusters[:2]) - 1))
-        return Spread(variance, degrees)
+        return _satterthwaite(fixed.variance + more, weight, clusters)
 
 
 class TwoWayBootstrap:

@@ -74,7 +74,7 @@ def settled_public_weights(
 
     Raises InputError: too few held-out records, or, beside a run, weights that are not settled yet.
     """
-    from lethe.mitigations.dp_sgd.public_weights import public_weights
+    from lethe.mitigations.dp_sgd.candidate import public_weights
 
     name, path = spec.hash(), folder.path / _FILE
     known = _settled(path, "weights", {"spec": name}, len(spec.labels))

@@ -50,7 +50,7 @@ class Forecast:
         """Parts of a statistic of a bootstrap."""
         parts = replicates.parts(at)
         targets, records, _ = parts
-        interaction = min(interaction_of(parts, replicates.clusters), targets, records)
+        interaction = max(min(interaction_of(parts, replicates.clusters), targets, records), 0.0)
         pairs, clusters, _ = replicates.clusters
         models = targets - interaction
         fixed, whole = combine(parts, replicates.clusters), replicates.spread(at)

@@ -139,7 +139,7 @@ def sections_of(room: Room[Any], manifest: Mapping[str, Any]) -> list[Section]:
 
 
 def _rules(room: Room[Any]) -> Section | None:
-    """Acceptance limits, and what would change what they came to."""
+    """Rules, and what would change their outcomes."""
     from lethe.assess.judged import metrics_of
     from lethe.report.changes import changes  # NumPy comes with both
 

@@ -21,7 +21,7 @@ from lethe.errors import InputError, did_you_mean, renamed
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from lethe.assess.judged import Criterion
+    from lethe.assess.judged import WrittenRule
     from lethe.runs.run import Asked
 
 Settings = TypeVar("Settings", bound="DataclassInstance")
@@ -42,9 +42,9 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not valid TOML: {error}.") from error
 
 
-def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
+def rules_in(table: Mapping[str, Any], where: str) -> list[WrittenRule]:
     """The rules among options, those of `[rules]` before those of `rule`."""
-    from lethe.assess.judged import Criterion, read_criteria
+    from lethe.assess.judged import WrittenRule, read_rules
 
     named = table.get("rules") or {}
     listed = table.get("rule") or ()
@@ -53,9 +53,9 @@ def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
         raise InputError(
             f'{where}: [rules] must be a table of rules, and rule a list such as ["auc <= 0.6"].'
         )
-    criteria = read_criteria(named, f"{where}, [rules]")
-    known = {criterion.text for criterion in criteria}
-    return [*criteria, *(Criterion(text) for text in listed if text not in known)]
+    written = read_rules(named, f"{where}, [rules]")
+    known = {entry.text for entry in written}
+    return [*written, *(WrittenRule(text) for text in listed if text not in known)]
 
 
 def descriptions(described: Any) -> dict[str, str]:

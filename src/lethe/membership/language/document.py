@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from lethe.assess.run import Facts, Subject, Verdict, attack, check, outcome_words, run
-from lethe.evidence.document import CheckRow, ThreatModel
+from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
+from lethe.evidence.document import AttackRow, CheckRow, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
@@ -57,7 +57,7 @@ _SETTINGS = (
     "precision",
     "rule",
 )
-_COMBINED = attack(
+_COMBINED = AttackRow(
     COMBINED,
     "Learned combination",
     "logistic stack of all of these; folds share no person",
@@ -199,15 +199,15 @@ class LanguageSubject(LanguageNumbers, Subject):
             sections={"language": self._section()},
         )
 
-    def _attacks(self, first: Release) -> Sequence[Json]:
+    def _attacks(self, first: Release) -> Sequence[AttackRow]:
         listed = [
-            attack(name, ATTACKS[name].title, ATTACKS[name].paper, ATTACKS[name].threat)
+            AttackRow(name, ATTACKS[name].title, ATTACKS[name].paper, ATTACKS[name].threat)
             for name in first.found.rates
             if name != COMBINED
         ]
         listed += [_COMBINED] * (COMBINED in first.found.rates)
         listed.append(
-            attack(
+            AttackRow(
                 "extraction",
                 "Extraction from the beginning of a text",
                 "Hayes et al. 2024",
@@ -217,7 +217,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         )
         if self.study.plan is not None:
             paper = "Carlini et al. 2019; Steinke et al. 2023"
-            listed.append(attack("canaries", "Canaries", paper, "texts planted before training"))
+            listed.append(AttackRow("canaries", "Canaries", paper, "texts planted before training"))
         return listed
 
     def _section(self) -> LanguageSection:
@@ -250,7 +250,7 @@ class LanguageSubject(LanguageNumbers, Subject):
     def _checks(self) -> list[CheckRow]:
         study, settings, blind = self.study, self.settings, self.study.blind
         detail = (
-            f"{blind.rates.name}: p = {blind.p_value:.3g} among permutations of who was trained on"
+            f"{blind.rates.name}: p = {blind.p_value:.3g} over permutations of who was a member"
         )
         status = "fail" if self.refused else "pass"
         found = [check("blind classifier", status, detail, None, blind.rates.auc)]

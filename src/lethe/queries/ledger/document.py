@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
-from lethe.evidence.document import CheckRow, Claim, NotRun, SubjectRow, ThreatModel
+from lethe.evidence.document import CheckRow, GuaranteeRow, NotRun, SubjectRow, ThreatModel
 from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
@@ -84,10 +84,10 @@ class LedgerSubject(Subject):
     def words(self, verdict: Verdict) -> Sequence[str]:
         return [outcome_words(verdict), budget_words(self.status)[0]]
 
-    def guarantees(self) -> Sequence[Claim]:
+    def guarantees(self) -> Sequence[GuaranteeRow]:
         assumed = (*self.assumed, *made_public(self.status))
         return [
-            Claim(name, guarantee)
+            GuaranteeRow(name, guarantee)
             for name, guarantee in (
                 (SO_FAR, proven(self.status, self.status.spent, assumed)),
                 (WHOLE, proven(self.status, self.status.budget, assumed)),

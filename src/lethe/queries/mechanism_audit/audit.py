@@ -8,10 +8,16 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from lethe.assess.run import Facts, Subject, Verdict, attack, check, run
+from lethe.assess.run import Facts, Subject, Verdict, check, run
 from lethe.errors import InputError
-from lethe.evidence import document
-from lethe.evidence.document import CheckRow, NotRun, SubjectRow, ThreatModel
+from lethe.evidence.document import (
+    AttackRow,
+    CheckRow,
+    GuaranteeRow,
+    NotRun,
+    SubjectRow,
+    ThreatModel,
+)
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
@@ -411,12 +417,12 @@ class MechanismSubject(Subject):
         few = [] if enough(power) else [_too_few(self.settings.claim, needed)]
         return [*few, control_words(self.study, self.settings.claim)]
 
-    def guarantees(self) -> Sequence[document.Claim]:
+    def guarantees(self) -> Sequence[GuaranteeRow]:
         guarantee = empirical_only(
             "answers are independent of each other",
             voided_by=("other inputs, other events, more runs",),
         )
-        return [document.Claim(self.name, guarantee)]
+        return [GuaranteeRow(self.name, guarantee)]
 
     def facts(self) -> Facts:
         study, settings = self.study, self.settings
@@ -444,7 +450,7 @@ class MechanismSubject(Subject):
                 "relation": settings.relation,
                 "fingerprint": self.code,
             },
-            attacks=[attack(name, title, paper, "black box") for name, title, paper in _ATTACKS],
+            attacks=[AttackRow(name, title, paper, "black box") for name, title, paper in _ATTACKS],
             attacks_not_run=[_NOT_TRIED],
             utility="not measured",
             risk=settings.metric,
