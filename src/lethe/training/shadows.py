@@ -142,6 +142,11 @@ class Shadows:
         return np.where(self.partner >= 0, np.minimum(alone, self.partner), alone)
 
     @functools.cached_property
+    def scores(self) -> dict[tuple[str, str, int], NDArray[np.float64]]:
+        """(K, N) scores computed so far, by attack, variance rule and seed; see `score`."""
+        return {}
+
+    @functools.cached_property
     def people(self) -> NDArray[Any]:
         """(N,) cluster label of each record: its person, or what it shares with its copies."""
         if self.groups is not None:
