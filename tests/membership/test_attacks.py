@@ -15,7 +15,7 @@ from lethe.membership.audit import audit_scores
 from lethe.membership.checks import null_audit
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.planted import Values, exchanged, twin
-from lethe.membership.scoring import score, score_targets
+from lethe.membership.scoring import score
 from lethe.membership.settings import AuditSettings
 from lethe.training.shadows import Shadows
 
@@ -103,13 +103,13 @@ def test_given_targets_are_attacked_with_all_references():
     members = paired(40, 1200, 6)
     whole = audit(members, 6, gaps(1200, 6, 1.5))
     references, targets = whole.select(slice(0, 24)), whole.select(slice(24, None))
-    found = score_targets(references, targets, NAMES)
+    found = score(references, NAMES, targets=targets)
     assert list(found) == list(NAMES)
     for name, table in found.items():
         assert table.shape == (16, 1200) and np.isfinite(table).all(), name
         assert auc(targets.members, table) > (0.53 if name == "gap" else 0.56), name
     # What the targets were trained on must not matter: it is what is asked.
-    lied = score_targets(references, replace(targets, members=~targets.members), NAMES)
+    lied = score(references, NAMES, targets=replace(targets, members=~targets.members))
     for name in NAMES:
         assert (lied[name] == found[name]).all(), name
 
@@ -118,7 +118,7 @@ def test_given_targets_must_be_scored_on_the_same_records():
     whole = audit(paired(6, 50, 7))
     other = replace(whole, ids=whole.ids[::-1].copy())
     with pytest.raises(InputError, match="same records"):
-        score_targets(whole, other, ("lira-online",))
+        score(whole, ("lira-online",), targets=other)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if ATTACKS[n].population])

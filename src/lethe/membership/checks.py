@@ -40,7 +40,7 @@ class Check:
     status: str  # ``pass``, ``warn`` (read the numbers with care) or ``fail`` (do not use them)
     detail: str  # the observation in words
     estimate: Estimate | None = None  # the number behind it, if any
-    attack: str = ""  # the attack that it is about, if it is about one
+    attack: str = ""  # the attack that was checked, if any
 
     def row(self, candidate: str) -> CheckRow:
         """The check as a row of the findings."""
@@ -333,10 +333,11 @@ def self_checked(
         if audits[name].status == FAIL:
             checked[name] = replace(checked[name], failed=f"null audit: {audits[name].detail}")
 
-    turned = [direction(one, mitigated) for one in results.values() if one.turned is not None]
-    for one in turned:
-        if one.status == FAIL:
-            checked[one.attack] = replace(checked[one.attack], failed=f"{one.name}: {one.detail}")
+    turned = [direction(rates, mitigated) for rates in results.values() if rates.turned is not None]
+    for check in turned:
+        if check.status == FAIL:
+            why = f"{check.name}: {check.detail}"
+            checked[check.attack] = replace(checked[check.attack], failed=why)
     while (best := strongest(checked, fpr)) not in audits:
         audit(best, shadows)
     few = part_of(shadows, seed, _AUDITED)
@@ -347,12 +348,12 @@ def self_checked(
     stable = trained_alike(shadows)
     if stable is not None and stable.status == FAIL:
         why = f"{stable.name}: {stable.detail}"
-        checked = {name: replace(found, failed=why) for name, found in checked.items()}
+        checked = {name: replace(rates, failed=why) for name, rates in checked.items()}
     best = strongest(checked, fpr)
     names, fprs = _cheap(checked, best), results[best].fprs
     confidence = results[best].auc.confidence
     planted = plants(shadows, targets, names, fprs, confidence, len(results), variance, seed)
-    found = [
+    listed = [
         *(audits[name] for name in checked if name in audits),
         *turned,
         coverage(shadows),
@@ -363,7 +364,7 @@ def self_checked(
         beats_baseline(checked, best),
         power(planted, fprs, " and ".join(names), shadows.alone),
     ]
-    return checked, [check for check in found if check is not None], planted
+    return checked, [check for check in listed if check is not None], planted
 
 
 def direction(rates: AttackRates, mitigated: bool) -> Check:

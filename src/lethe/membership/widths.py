@@ -286,13 +286,13 @@ class Answer:
     """How many models a precision takes.
 
     Attributes:
-        models: fewest models with which the expected width is narrow enough; None if none is.
+        models: fewest models with which the expected width is narrow enough, or None.
     """
 
     asked: str  # the precision
     models: int | None
-    sure: int | None  # fewest with which 9 audits of 10 are; None if none is
-    why: str = ""  # what stands in the way, and what would help; empty where nothing does
+    sure: int | None  # fewest models with which 9 of 10 audits are narrow enough, or None
+    why: str = ""  # why no number suffices, and what would help; empty if one suffices
 
 
 def answer(widths: Widths | Supposed, asked: Precision) -> Answer:
