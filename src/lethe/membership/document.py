@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
 from lethe.data.dataset import Dataset
-from lethe.evidence.document import AttackRow, NotRun, ThreatModel
+from lethe.evidence.document import AttackRow, CheckRow, NotRun, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier
@@ -38,7 +38,6 @@ from lethe.evidence.rules import Rule
 from lethe.evidence.sight import Plant
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import ATTACKS
-from lethe.membership.checks import Check
 from lethe.membership.exposure import Exposure, expose
 from lethe.membership.measure import (
     AttackRates,
@@ -291,7 +290,7 @@ class Measurement:
     risk_fpr: float | None  # FPR of the frontier's risk; None for the AUC
     best: str  # the strongest attack
     exposure: Exposure  # t-scores
-    checks: list[Check]  # self-checks
+    checks: list[CheckRow]  # self-checks, not yet named after the candidate
     plants: list[Plant]  # leaks of known size, and what was measured on them
     utility: Estimate | None  # held-out accuracy, or R²; None if unknown
     train_utility: Estimate | None  # utility on training records; None if unknown
@@ -395,7 +394,11 @@ class ModelSubject(Subject):
             else (),
             checks=[
                 *(row.row(settings.accept) for row in self.inputs),
-                *(check.row(row.name) for row in self.measured for check in row.checks),
+                *(
+                    replace(check, candidate=row.name)
+                    for row in self.measured
+                    for check in row.checks
+                ),
             ],
             limits=limits(
                 plain.shadows, () if self.data is None else self.data.notes, self.all_candidates
