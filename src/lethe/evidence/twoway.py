@@ -38,7 +38,6 @@ _BLOCK = 64
 _EXACT = 1 << 24  # whole numbers below it add up exactly in single precision
 _FEW = 5
 _NOISE = 1.5  # standard errors, of alike models, that a part of the records must exceed
-_KINDS = ("targets", "records", "cells")
 
 
 @dataclass(frozen=True)
@@ -170,9 +169,6 @@ def _drawn_shares(times: NDArray[np.float32], above: NDArray[np.int64]) -> Itera
 
     Deviations are widened for few clusters. Whole numbers add up exactly, in single precision too
     while they are below 2**24: what no draw moves is the same in every draw, on every processor.
-
-    Args:
-        above: (clusters, bins) counts of scores.
     """
     count, whole = len(above), above.sum(axis=0)
     exact = np.float32 if float(times.max()) * float(whole.max()) < _EXACT else np.float64
@@ -189,23 +185,16 @@ def _drawn_shares(times: NDArray[np.float32], above: NDArray[np.int64]) -> Itera
 
 
 def _read_at(fprs: Float, fpr: Float, tpr: Float) -> Float:
-    """(draws, F) the TPR of each drawn curve at each FPR, linear between thresholds.
-
-    As `numpy.interp`, of all curves at once.
-
-    Args:
-        fpr: (draws, bins) ascending from 0 to 1; the TPR stands beside it.
-    """
+    """(draws, F) TPR at each FPR of (draws, bins) curves from 0 to 1: `numpy.interp` of all."""
     draws, last = np.arange(len(fpr))[:, None], fpr.shape[1] - 1
     low = np.zeros((len(fpr), len(fprs)), np.intp)
-    step = 1 << last.bit_length()
-    while step := step >> 1:  # the last threshold whose FPR is not above the one asked for
+    for step in 2 ** np.arange(last.bit_length())[::-1]:  # the last bin not above each FPR
         further = np.minimum(low + step, last)
         low = np.where(fpr[draws, further] <= fprs, further, low)
     high = np.minimum(low + 1, last)
-    left, height = fpr[draws, low], tpr[draws, low]
-    width = np.where(high > low, fpr[draws, high] - left, 1.0)
-    return (tpr[draws, high] - height) / width * (fprs - left) + height
+    width = np.where(high > low, fpr[draws, high] - fpr[draws, low], 1.0)
+    slope = (tpr[draws, high] - tpr[draws, low]) / width
+    return np.asarray(slope * (fprs - fpr[draws, low]) + tpr[draws, low])
 
 
 @dataclass(frozen=True)
@@ -387,10 +376,10 @@ class TwoWayBootstrap:
         if non_member is None:
             non_member = np.sort(score[~self.member[self.scored]])
         edges = _threshold_grid(non_member)
-        out = np.zeros((len(_KINDS), self.draws, 1 + len(fprs)))
         tables = self._tables(score, edges)
+        out = np.zeros((len(tables), self.draws, 1 + len(fprs)))
         for kind, (table, times) in enumerate(zip(tables, self._times, strict=True)):
-            if self.clusters.counts[0] == 1 and _KINDS[kind] != "records":
+            if self.clusters.counts[0] == 1 and kind != 1:
                 continue  # of one target records alone vary
             outside, inside = np.moveaxis(np.cumsum(table, axis=1), 2, 0)
             curves = zip(_drawn_shares(times, inside), _drawn_shares(times, outside), strict=True)

@@ -16,11 +16,7 @@ from lethe.training.chunks import ChunkJob
 from lethe.training.design import partners
 from lethe.training.scores_file import ScoreTable, read_scores
 from lethe.training.shards import shard_path
-from lethe.training.signals import (
-    codes_of_copies,
-    merit_of_signal,
-    target_sd,
-)
+from lethe.training.signals import codes_of_copies, merit_of_signal, target_sd
 
 _OF_MODELS = (
     *("signals", "members", "correct", "queries"),
