@@ -1,10 +1,12 @@
 """What audits of models share here."""
 
 from collections.abc import Iterator
+from functools import partialmethod
 
 import pytest
 
 from lethe.membership import checks
+from lethe.membership.measure import Meter
 
 
 def no_plants() -> Iterator[None]:
@@ -14,5 +16,13 @@ def no_plants() -> Iterator[None]:
         yield
 
 
+def few_draws() -> Iterator[None]:
+    """A tenth of the bootstrap's draws: for tests that read no width of an interval."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Meter, "__init__", partialmethod(Meter.__init__, draws=100))
+        yield
+
+
+few_draws_here = pytest.fixture(few_draws, scope="module")
 unplanted = pytest.fixture(no_plants, scope="module")
 unplanted_here = pytest.fixture(no_plants)

@@ -15,6 +15,7 @@ from lethe.evidence.findings import schema
 from lethe.membership import audit as module
 from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.settings import AuditSettings
+from lethe.training.environment import on_one_thread
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, SklearnRecipe, TorchRecipe
 
@@ -73,8 +74,8 @@ COUNTS: list[int] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def in_this_process(unplanted):
-    """Chunks are trained here, not in other processes, and counted."""
+def in_this_process(unplanted, few_draws_here):
+    """Chunks are trained and candidates measured here, not in other processes; trained counted."""
 
     def here(jobs, work, workers):
         for job in jobs:
@@ -83,6 +84,9 @@ def in_this_process(unplanted):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "train_in_processes", here)
+        patch.setattr(
+            module, "run_in_processes", lambda jobs, work, *_: map(on_one_thread(work), jobs)
+        )
         yield
 
 
