@@ -15,7 +15,6 @@ from lethe.evidence.findings import schema
 from lethe.membership import audit as module
 from lethe.membership.audit import audit_model, baseline_spec
 from lethe.membership.settings import AuditSettings
-from lethe.training.environment import on_one_thread
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, SklearnRecipe, TorchRecipe
 
@@ -74,7 +73,7 @@ COUNTS: list[int] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def in_this_process(unplanted, few_draws_here):
+def in_this_process(unplanted, few_draws_here, measured_here):
     """Chunks are trained and candidates measured here, not in other processes; trained counted."""
 
     def here(jobs, work, workers):
@@ -84,9 +83,6 @@ def in_this_process(unplanted, few_draws_here):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "train_in_processes", here)
-        patch.setattr(
-            module, "run_in_processes", lambda jobs, work, *_: map(on_one_thread(work), jobs)
-        )
         yield
 
 
