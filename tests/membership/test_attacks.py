@@ -197,16 +197,20 @@ def test_infinite_signals_are_refused():
 
 def test_the_same_seed_gives_the_same_bits():
     whole = audit(paired(8, 700, 12), 12, 1.0)
-    one, two = score(whole, NAMES, seed=3), score(whole, NAMES, seed=3)
+    one, two = score(whole, NAMES, seed=3), score(replace(whole), NAMES, seed=3)
+    again, other = score(whole, NAMES, seed=3), score(whole, NAMES, seed=4)
     for name in NAMES:
-        assert (one[name] == two[name]).all(), name
+        assert (one[name] == two[name]).all() and one[name] is not two[name], name
+        # Kept with the models, by seed, and safe from being written to.
+        assert again[name] is one[name] and other[name] is not one[name], name
+        assert not one[name].flags.writeable, name
 
 
 def test_what_does_not_fit_is_made_again_and_gives_the_same_bits(monkeypatch):
     whole = audit(paired(8, 500, 15), 15, 1.0)
     at_hand = score(whole, ("learned-ratio",))["learned-ratio"]
     monkeypatch.setattr(learned, "_AT_HAND", 0)
-    assert (score(whole, ("learned-ratio",))["learned-ratio"] == at_hand).all()
+    assert (score(replace(whole), ("learned-ratio",))["learned-ratio"] == at_hand).all()
 
 
 def test_a_new_attack_is_one_function_and_one_line_of_the_registry(monkeypatch):

@@ -90,6 +90,7 @@ def score(
             chosen[name] = values if targets is None else np.full(targets.models, values.mean())
     trial = Trial(shadows, targets, rule, seed)
     for name, table in _scores(trial, missing, chosen, scored).items():
+        table.flags.writeable = False  # it may be handed out again
         known[name, rule, seed] = table
     return {name: known[name, rule, seed] for name in names}
 
