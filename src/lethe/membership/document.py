@@ -39,13 +39,7 @@ from lethe.evidence.sight import Plant
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.exposure import Exposure, expose
-from lethe.membership.measure import (
-    AttackRates,
-    chance_of,
-    judged,
-    shown,
-    strongest_metric,
-)
+from lethe.membership.measure import AttackRates, chance_of, judged, shown, strongest_metric
 from lethe.membership.settings import AuditSettings
 from lethe.membership.text_tables import f1_tables
 from lethe.membership.utility import per_class, utility_name

@@ -14,13 +14,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.risk import family_confidence, risk_of
 from lethe.evidence.roc import check_resolvable, tau_of
 from lethe.evidence.rules import FAIL, PASS, Precision, Rule, judge
-from lethe.evidence.twoway import (
-    Replicates,
-    Spread,
-    combine,
-    combined,
-    interaction_of,
-)
+from lethe.evidence.twoway import Replicates, Spread, combine, combined, interaction_of
 from lethe.membership.document import Measurement
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import chance_of, judged, limits_of, strongest
