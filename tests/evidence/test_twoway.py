@@ -16,7 +16,7 @@ from lethe.evidence.twoway import (
     Replicates,
     Spread,
     TwoWayBootstrap,
-    _drawn_counts,
+    _drawn_shares,
     clusters_of,
     mean_estimate,
     mean_spread,
@@ -104,11 +104,15 @@ def test_counts_beyond_single_precision_are_exact_too():
     rng = np.random.default_rng(0)
     above = np.cumsum(rng.integers(0, 9, (50, 30)), axis=1)
     times = rng.multinomial(50, np.full(50, 1 / 50), size=200).astype(np.float32)
-    few, many = (_drawn_counts(times, above * factor) for factor in (1, 2**17))
-    exact = times.astype(object) @ above.astype(object) * 2**17
-    back = (many - above.sum(axis=0) * 2**17) / math.sqrt(50 / 49) + above.sum(axis=0) * 2**17
-    np.testing.assert_allclose(back, exact.astype(float), rtol=1e-15, atol=0)
-    np.testing.assert_allclose(many, few * 2**17, rtol=1e-14)
+    few, many = (
+        np.concatenate([*_drawn_shares(times, above * factor)])[:, 1:] for factor in (1, 2**17)
+    )
+    whole = above.sum(axis=0)
+    exact = (times.astype(object) @ above.astype(object)).astype(float)
+    wide = np.maximum((exact - whole) * math.sqrt(50 / 49) + whole, 0)
+    rising = np.maximum.accumulate(wide, axis=1)
+    np.testing.assert_allclose(few, rising / rising[:, -1:], rtol=1e-14)
+    np.testing.assert_allclose(many, few, rtol=1e-14)
 
 
 def test_all_weights_one_give_the_observed_curve():

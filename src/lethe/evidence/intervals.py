@@ -14,13 +14,9 @@ def _exact_limits(successes: float, trials: float, confidence: float) -> tuple[f
             f"successes={successes!r} of trials={trials!r} must satisfy "
             "0 <= successes <= trials and trials > 0."
         )
-    tail = (1 - confidence) / 2
-    low = 0.0 if successes <= 0 else float(betaincinv(successes, trials - successes + 1, tail))
-    high = (
-        1.0
-        if successes >= trials
-        else float(betaincinv(successes + 1, trials - successes, 1 - tail))
-    )
+    tail, failures = (1 - confidence) / 2, trials - successes
+    low = 0.0 if successes <= 0 else float(betaincinv(successes, failures + 1, tail))
+    high = 1.0 if failures <= 0 else float(betaincinv(successes + 1, failures, 1 - tail))
     return low, high
 
 

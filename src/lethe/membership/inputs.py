@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtri
 
 from lethe.assess.input_checks import InputCheck
@@ -150,6 +149,8 @@ def _matched(residual: Float, inside: Float, what: str, seed: int) -> str:
     The null moves columns of one table alone, which breaks the match: models at random, records by
     a shift, so that blocks of records and neighbours that are alike stay together.
     """
+    from scipy.optimize import linear_sum_assignment
+
     rng = np.random.default_rng([seed, 41])
     rows, columns = rng.permutation(len(residual))[:_MATCHED], np.arange(inside.shape[1])
     unit = residual[rows] / np.maximum(np.linalg.norm(residual[rows], axis=1), 1e-12)[:, None]

@@ -29,7 +29,7 @@ from lethe.membership.blind import midranks
 from lethe.membership.checks import power
 from lethe.membership.inputs import shifted
 from lethe.membership.language.attacks import ATTACKS, COMBINED
-from lethe.membership.language.audit import BASELINE, LanguageStudy, Release
+from lethe.membership.language.audit import LanguageStudy, Release
 from lethe.membership.language.candidates import (
     MARK_RATE,
     LanguageNumbers,
@@ -303,7 +303,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         if order := moved(study):
             found.append(check("membership belongs to the texts", "fail", order))
         seen = power(self.all_candidates[0].plants or (), settings.fprs(), "every single attack")
-        return [*found, seen.row(BASELINE)]
+        return [*found, seen]
 
     def _copies_found(self, release: Release) -> list[CheckRow]:
         """Whether a model shows the canaries that stand several times: if not, was it trained so?
