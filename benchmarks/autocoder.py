@@ -36,7 +36,7 @@ from lethe.membership.one_run import plan_canaries
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.dp_sgd.candidate import PrivateTraining
 from lethe.mitigations.mitigation import Mitigation
-from lethe.mitigations.swag_release.mechanism import DrawMethod, PosteriorDraw, swag_ppm
+from lethe.mitigations.swag_release import DrawMethod, PosteriorDraw, swag_ppm
 from lethe.training.folder import RunFolder
 from lethe.training.models import mlp
 from lethe.training.recipe import TorchRecipe

@@ -28,8 +28,8 @@ from torch.nn import functional
 from lethe.data.text import find_encoder, load_narratives
 from lethe.membership.text_tables import f1_and_pulls, quarters
 from lethe.mitigations.private_training import PrivateSettings, train_only, train_privately
-from lethe.mitigations.swag_release.mechanism import swag_ppm
-from lethe.mitigations.swag_release.records import ReleaseSettings
+from lethe.mitigations.swag import ReleaseSettings
+from lethe.mitigations.swag_release import swag_ppm
 
 RECORDS, TOKENS, DELTA, EPSILON, STUDY = 10_692, 64, 1e-6, 4.0, 4.35
 Batch = dict[str, Tensor]

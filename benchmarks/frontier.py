@@ -27,8 +27,7 @@ import lethe
 from lethe.data.dataset import Dataset
 from lethe.membership.audit import Silent, audit_model, baseline_spec
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
-from lethe.mitigations.dp_sgd.public_weights import public_weights
+from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining, public_weights
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.folder import RunFolder
 from lethe.training.loop import default_layout, train_models

@@ -34,7 +34,7 @@ from typing import Any
 from common import RESULTS, load, save
 
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger.contract import BudgetExhausted
 from lethe.queries.ledger.ledger import open_ledger
 

@@ -36,8 +36,7 @@ from lethe.linkage.records.attackers import Adversary, draw_targets, simulate
 from lethe.linkage.records.facts import index_facts
 from lethe.linkage.records.scoreboard import link
 from lethe.linkage.settings import RecordSettings, TableSettings
-from lethe.linkage.table.anonymity import anonymity, diversity
-from lethe.linkage.table.inference import disclosure
+from lethe.linkage.table.inference import anonymity, disclosure, diversity
 from lethe.linkage.table.population import uniqueness
 
 TABLES: dict[str, tuple[str, list[str], str]] = {

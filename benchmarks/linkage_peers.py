@@ -40,16 +40,16 @@ from typing import Any
 
 import numpy as np
 from common import RESULTS, load, median_ratio, save
+from lethe.linkage.synthetic.singling_out import singling_out
 from linkage import power_law, subsets
 
 from lethe.data.columns import encode
 from lethe.linkage.records.attackers import Adversary, draw_targets, simulate
-from lethe.linkage.records.facts import Facts, Known, index_facts
+from lethe.linkage.records.facts import Index, Known, index_facts
 from lethe.linkage.records.scoreboard import RH, link
 from lethe.linkage.records.unicity import worst_case
 from lethe.linkage.synthetic.nearest import inference, mix, nearest_rows, right
-from lethe.linkage.synthetic.singling_out import singling_out
-from lethe.linkage.table.anonymity import anonymity, diversity
+from lethe.linkage.table.inference import anonymity, diversity
 
 PEERS = Path(__file__).parent / "peers"
 CLASSES = {"coarse": (5, 5, 4, 3, 2), "fine": (20, 20, 10, 10, 5)}
@@ -164,7 +164,7 @@ def scoreboard(rounds: int, queries: int = 20) -> dict[str, Any]:
     }
 
 
-def _links(index: Facts, known: Known) -> list[tuple[int, float]]:
+def _links(index: Index, known: Known) -> list[tuple[int, float]]:
     found = link(index, known)
     return list(zip(found.best.tolist(), found.deviation.tolist(), strict=True))
 

@@ -793,6 +793,41 @@ def ray_nodes() -> list[str]:
     return table(["audit", *sides], rows)
 
 
+def relations() -> list[str]:
+    """What papers report, and whether it was found here; AUC and 4 models are left to the file."""
+    rows = [
+        [row["claim"], row["where"], f"{limits(row, 1)} {row['unit']}", row["says"]]
+        for row in results("relations")["rows"]
+        if "AUC" not in row["claim"] and ", 4 models" not in row["where"]
+    ]
+    return table(["published", "where", "measured", "here"], rows)
+
+
+def cost() -> list[str]:
+    """Processor time and memory of an audit, measured, and extrapolated to sizes beyond."""
+    found = results("cost")
+    measured = {(row["models"], row["records"]): row for row in found["models"] + found["records"]}
+    each = found["training_seconds"] / 8000 / 3600
+    rows = [
+        [models, records, models * records * each, row["cpu_seconds"] / 3600]
+        + [row["peak_rss_bytes"], 7.5 * models * records, "measured"]
+        for (models, records), row in sorted(measured.items())
+        if models * records >= 2**21
+    ]
+    rows += [
+        [row["models"], row["records"], row["training_hours"], row["hours"]]
+        + [row["bytes"], row["disk"], "extrapolated"]
+        for row in found["paper"]
+    ]
+    heads = ["models", "records", "training, core hours", "analysis, core hours"]
+    cells = (
+        [f"{m:,}", f"{n:,}", f"{t:,.2g}" if t < 10 else f"{t:,.0f}"]
+        + [f"{a:,.2g}" if a < 10 else f"{a:,.0f}", f"{b / 1e9:,.1f}", f"{d / 1e9:,.1f}", kind]
+        for m, n, t, a, b, d, kind in rows
+    )
+    return table([*heads, "memory, GB", "disk, GB", ""], cells)
+
+
 def dp_step() -> list[str]:
     """One step of private training beside plain SGD and Opacus."""
     names = {
@@ -1020,6 +1055,8 @@ def main() -> None:
         "query-speed": query_speed,
         "attackers": attackers,
         "growth": growth,
+        "relations": relations,
+        "cost": cost,
     }
     for name in sys.argv[1:]:
         print("\n".join(asked[name]()))

@@ -44,10 +44,17 @@ from composition import bounds, pld_of_laplace
 
 from lethe.data.columns import read_columns
 from lethe.evidence.guarantee import Guarantee
+from lethe.queries.aggregates import Mean, Quantile, Sum, Variance
 from lethe.queries.aggregates.counts import noisy_count, noisy_counts
-from lethe.queries.aggregates.moments import noisy_mean, noisy_sum, noisy_variance
-from lethe.queries.aggregates.quantile import noisy_quantile
-from lethe.queries.lattice import MEAN_CELLS, QUANTILE_CELLS, VARIANCE_CELLS, Lattice
+from lethe.queries.grammar import Bounds
+from lethe.queries.lattice import (
+    MEAN_CELLS,
+    QUANTILE_CELLS,
+    VARIANCE_CELLS,
+    Exact,
+    Lattice,
+    Layout,
+)
 from lethe.queries.mechanisms.additive import opendp, vector
 from lethe.queries.privacy import Neighbours, Spend
 
@@ -114,6 +121,15 @@ def ours(x: np.ndarray[Any, Any], limits: tuple[int, int], epsilon: float) -> di
         steps = np.rint(np.clip(x, *limits) / lattice.step).astype(np.int64)
         return np.asarray(steps - lattice.first)
 
+    bounds = Bounds(*limits)
+
+    def answered(aggregate: Any, exact: Exact, lattice: Lattice) -> Any:
+        (answer,) = aggregate.answered(exact, Layout((), lattices=(lattice,)), spend, whose)
+        return answer.value
+
+    def total() -> Exact:
+        return Exact(len(x), (int(units(fine).sum()),))
+
     def histogram() -> list[Any]:
         cells = np.histogram(x, np.linspace(*limits, BINS + 1))[0].tolist()
         keys = [{"bin": place} for place in range(BINS)]
@@ -122,16 +138,16 @@ def ours(x: np.ndarray[Any, Any], limits: tuple[int, int], epsilon: float) -> di
     def variance() -> Any:
         steps = units(coarse)
         sums = int(steps.sum()), int((steps * steps).sum())
-        return noisy_variance(len(x), *sums, coarse, spend, whose).value
+        return answered(Variance("x", bounds), Exact(len(x), sums), coarse)
 
     def median() -> Any:
         cells = np.bincount(units(points), minlength=points.width + 1).tolist()
-        return noisy_quantile(cells, points, 0.5, spend, whose).value
+        return answered(Quantile("x", 0.5, bounds), Exact(len(x), (), tuple(cells)), points)
 
     return {
         "count": lambda: noisy_count(len(x), spend, whose).value,
-        "sum": lambda: noisy_sum(len(x), int(units(fine).sum()), fine, spend, whose).value,
-        "mean": lambda: noisy_mean(len(x), int(units(fine).sum()), fine, spend, whose).value,
+        "sum": lambda: answered(Sum("x", bounds), total(), fine),
+        "mean": lambda: answered(Mean("x", bounds), total(), fine),
         "variance": variance,
         "histogram": histogram,
         "median": median,

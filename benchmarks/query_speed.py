@@ -29,8 +29,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from common import RESULTS, load, median_ratio, save
 
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ask import ask
-from lethe.queries.charge import Charge
 from lethe.queries.ledger.ledger import open_ledger
 
 COUNTIES = [f"county {at}" for at in range(50)]

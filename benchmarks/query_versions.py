@@ -23,8 +23,8 @@ from pathlib import Path
 from common import RESULTS, load, save
 from query_speed import QUESTIONS, make, registered
 
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ask import ask
-from lethe.queries.charge import Charge
 from lethe.queries.ledger.ledger import open_ledger
 
 HERE = Path(__file__).resolve().parent

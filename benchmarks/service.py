@@ -35,7 +35,7 @@ from baselines import machine
 from common import RESULTS, load, save
 
 from lethe.data.schema import Schema
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import register
 from lethe.queries.service.access import issue_token

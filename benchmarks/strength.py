@@ -29,7 +29,7 @@ from lethe.data.dataset import Dataset
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.audit import Silent, Trainer, baseline_spec
 from lethe.membership.measure import FPRS, AttackRates, measure_scores
-from lethe.membership.scoring import score_targets
+from lethe.membership.scoring import score
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.obfuscation import BASELINE
 from lethe.training.folder import RunFolder
@@ -155,7 +155,7 @@ def part(shadows: Shadows, rows: slice) -> Shadows:
 def budget(references: Shadows, targets: Shadows, names: tuple[str, ...]) -> dict[str, Any]:
     """Every attack with these references on these targets."""
     start = time.perf_counter()
-    found = score_targets(references, targets, names)
+    found = score(references, names, targets=targets)
     seconds = time.perf_counter() - start
     scored = np.ones(targets.members.shape, bool)
     results = measure_scores(targets, list(found), found.__getitem__, scored)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lethe.linkage.records.facts import Facts, Known
+from lethe.linkage.records.facts import Index, Known
 from lethe.linkage.records.scoreboard import RH, Float, Scoreboard, _table, pairs_of
 
 
@@ -26,7 +26,7 @@ def known_of(
     )
 
 
-def scores(facts: Facts, known: Known, target: int, board: Scoreboard = RH) -> Float:
+def scores(facts: Index, known: Known, target: int, board: Scoreboard = RH) -> Float:
     """(N,) score of every record for one target: higher = more like it.
 
     Args:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lethe.data.schema import Column, Schema
 from lethe.data.source import infer_schema
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import Registered, forget, keeper_of, load, register
 

@@ -171,7 +171,7 @@ def test_noise_that_leaves_is_never_drawn_by_torch():
     """As above, in all files whose noise is handed out."""
     handed = ("mitigations/swag", "mitigations/private", "reidentification/mechanisms")
     files = [p for p in PACKAGE.rglob("*.py") if str(p.relative_to(PACKAGE)).startswith(handed)]
-    assert len(files) > 5
+    assert len(files) >= 4
     for path in files:
         names = {
             n.attr for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.Attribute)

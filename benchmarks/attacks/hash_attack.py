@@ -33,7 +33,7 @@ from lethe.cli import run
 from lethe.data.schema import Schema
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger import chain
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import register

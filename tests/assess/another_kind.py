@@ -1,6 +1,7 @@
 """An audit of another kind: which of 1,000 queries lay in a cache, by how long answers take."""
 
-from lethe.assess.run import Facts, Subject, attack, check, outcome_words
+from lethe.assess.run import Facts, Subject, check, outcome_words
+from lethe.evidence.document import AttackRow
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import empirical_only
 from lethe.evidence.intervals import clopper_pearson
@@ -29,7 +30,7 @@ class CacheSubject(Subject):
             subject={"release": "model", "name": "cache", "summary": "A cache of answers."},
             threat_model=dict.fromkeys(("goal", "knowledge", "access", "budget", "unit"), "time"),
             data={"records": self.tried, "fingerprint": "0"},
-            attacks=[attack("timing", "Timing", "Bernstein 2005", "a clock")],
+            attacks=[AttackRow("timing", "Timing", "Bernstein 2005", "a clock")],
             attacks_not_run=[],
             utility="answers that come in time",
             risk="share of cached queries that are recognised",

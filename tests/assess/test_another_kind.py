@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 from another_kind import CacheSubject
 
-from lethe.assess.judged import judge_anew, read_criteria, unsupported
+from lethe.assess.judged import judge_anew, read_rules, unsupported
 from lethe.assess.run import run
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
@@ -34,7 +34,7 @@ def test_it_is_judged_rendered_and_judged_again(release: str, outcome: str) -> N
     assert f"{HITS['baseline']} times" in page and "random delay" in page
     assert "random delay" in markdown([(found, None)])
     again = Findings.from_json(found.to_json())
-    (ruling,) = judge_anew(again, "run", read_criteria({"area": "auc <= 0.6"}))
+    (ruling,) = judge_anew(again, "run", read_rules({"area": "auc <= 0.6"}))
     assert (ruling.candidate, ruling.outcome) == (release, outcome)
     assert unsupported(again) is None
 

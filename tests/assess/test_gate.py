@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from report.sample import document
 
 from lethe.assess.judged import (
-    Criterion,
     Judged,
+    WrittenRule,
     against_baseline,
     got_worse,
     judge_anew,
@@ -50,7 +50,7 @@ def findings(rules: list[dict[str, Any]] | None = None) -> Findings:
 
 
 def test_only_a_rule_that_the_run_had_for_the_candidate_was_fixed() -> None:
-    asked = [Criterion("auc<=0.99"), Criterion("auc<=0.98"), Criterion("marketer<=1")]
+    asked = [WrittenRule("auc<=0.99"), WrittenRule("auc<=0.98"), WrittenRule("marketer<=1")]
     found = judge_anew(findings(), "run", asked)
     assert [(str(one.rule), one.fixed) for one in found] == [
         ("auc <= 0.99", True),
@@ -69,7 +69,7 @@ def test_a_stamp_marks_each_rule_and_corrects_the_words() -> None:
         "words": ["It meets every criterion that was fixed before the run.", "More."],
     }
     found = replace(findings(), verdict=verdict)
-    written = [Criterion("auc<=0.99", "area", "far"), Criterion("top-t<=9")]
+    written = [WrittenRule("auc<=0.99", "area", "far"), WrittenRule("top-t<=9")]
     both = stamped(found, written, ["auc <= 0.990", "top-t<=9"])
     assert [one["fixed"] for one in both.rules] == [True, True]
     assert (both.rules[0]["name"], both.rules[0]["why"]) == ("area", "far")
@@ -96,7 +96,7 @@ def judged(outcome: str, low: float | None, high: float | None, **more: Any) -> 
     middle = None if low is None or high is None else (low + high) / 2
     evidence = Estimate(middle, low, high, 0.95, "made up", 50)
     rule = parse_rule("auc<=0.6")
-    return replace(Judged("run", "s", "model", "baseline", rule, evidence, outcome, True), **more)
+    return replace(Judged("run", "s", "model", "baseline", rule, outcome, True, evidence), **more)
 
 
 CASES = {

@@ -17,7 +17,7 @@ from lethe.assess.judged import (
     judged_candidates,
     kind_of,
     metrics_of,
-    read_criteria,
+    read_rules,
 )
 from lethe.errors import InputError
 from lethe.evidence.estimate import Measured
@@ -46,9 +46,7 @@ def test_judged_again_a_rule_comes_to_what_the_run_said(kind: str) -> None:
     stored = judge_stored(found, "run")
     assert stored or kind == "ledger"
     table = {f"r{at}": str(one.rule) for at, one in enumerate(stored)}
-    for one, again in zip(
-        stored, judge_anew(found, "run", read_criteria(table), None), strict=True
-    ):
+    for one, again in zip(stored, judge_anew(found, "run", read_rules(table), None), strict=True):
         assert (again.candidate, again.outcome, again.fixed) == (one.candidate, one.outcome, True)
         assert again.evidence == one.evidence, str(one.rule)
 

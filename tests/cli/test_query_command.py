@@ -13,7 +13,7 @@ from command import command
 from registered_data import budget_for, registered
 
 from lethe.cli import run
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.registration import find
 
@@ -75,7 +75,7 @@ def test_a_dry_run_spends_nothing(
         "Noise alone moves the answer by at most about 6, 19 times out of 20.",
         "e^0.5 = 1.65 times as likely",
         "size: at most 1 values",
-        "It would cost epsilon 0.5 of the epsilon 1, delta 1e-05 left.",
+        "It would cost epsilon 0.5 of the epsilon 1, delta 1e-05 you have left.",
         "Nothing was spent",
     ):
         assert word in told

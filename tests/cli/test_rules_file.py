@@ -12,11 +12,11 @@ import pytest
 from small_runs import leaky_scores, scores_run
 
 import lethe
-from lethe.assess.judged import Criterion
+from lethe.assess.judged import WrittenRule
 from lethe.cli import run
 from lethe.errors import InputError
 from lethe.evidence.findings import schema
-from lethe.runs.settings import criteria_in
+from lethe.runs.settings import rules_in
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -82,8 +82,8 @@ def test_no_rule_at_first_fixes_none(tmp_path: Path) -> None:
 
 def test_both_forms_beside_each_other() -> None:
     table = {"rules": {"a": "auc <= 0.6"}, "rule": ["auc <= 0.6", "top-t <= 3"]}
-    assert criteria_in(table, "f") == [Criterion("auc <= 0.6", "a"), Criterion("top-t <= 3")]
-    assert criteria_in({"rule": "auc <= 1"}, "f") == [Criterion("auc <= 1")]
+    assert rules_in(table, "f") == [WrittenRule("auc <= 0.6", "a"), WrittenRule("top-t <= 3")]
+    assert rules_in({"rule": "auc <= 1"}, "f") == [WrittenRule("auc <= 1")]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_both_forms_beside_each_other() -> None:
 )
 def test_bad_tables(table: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        criteria_in(table, "rules.toml")
+        rules_in(table, "rules.toml")
 
 
 def test_a_bad_rule_in_a_file_stops_before_anything_is_measured(

@@ -25,7 +25,7 @@ from command import command, inside
 from registered_data import budget_for, registered
 
 from lethe.cli import run
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.service.web import _protocol
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "serve"

@@ -22,5 +22,5 @@ def test_the_wrong_mechanism_of_the_page(
     monkeypatch.chdir(tmp_path)
     asked = ["wrong.py:noisy_sum", "--epsilon", "1", "--bounds", "0,100", "--quiet"]
     assert run(["audit", "mechanism", *asked]) == 1
-    (said,) = re.findall(r"```text\n(This audit contradicts .* 1\.84 .*)\n```", PAGE)
+    (said,) = re.findall(r"```text\n(The claim .* 1\.84\.)\n```", PAGE)
     assert said in " ".join(capsys.readouterr().out.split())

@@ -34,6 +34,9 @@ def test_the_commands_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     weight, bias = people.pop("head")
     for name in ("mlp", "lstm"):
         np.savez(f"{name}.npz", **people)
+    sex = np.where(np.unique(people["user_ids"], return_inverse=True)[1] % 2, "m", "f")
+    for name in ("v1", "v2"):
+        np.savez(f"{name}.npz", **people, sex=sex)
     for name in ("head", "head2"):
         np.savez(f"{name}.npz", w=weight, b=bias)
     vectors, users = people["representations"], people["user_ids"]
@@ -42,7 +45,7 @@ def test_the_commands_end_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     frame = pd.DataFrame({"person": users, "income": people["labels"]})
     frame.to_csv("people.csv", index=False)
     frame.assign(emb=list(vectors), day=days).to_parquet("users.parquet")
-    assert len(COMMANDS) == 4
+    assert len(COMMANDS) == 6
     for at, command in enumerate(COMMANDS):
         few = [
             "--sigma",

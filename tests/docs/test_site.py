@@ -53,6 +53,19 @@ def test_every_link_leads_somewhere(path: Path) -> None:
     assert broken(path) == []
 
 
+def test_every_attack_is_told_of() -> None:
+    """Whoever adds one writes it into the help, the table of attacks and the README's number."""
+    from lethe.membership.attacks.registry import ATTACKS
+    from lethe.membership.settings import AuditSettings
+
+    (listed,) = re.findall(
+        r"attack: names of the attacks to run: (.*?);", AuditSettings.__doc__, re.S
+    )
+    assert set(re.findall(r"[\w-]+", listed)) == set(ATTACKS)
+    assert {name for name in ATTACKS if f"`{name}`" not in page("attacks.md")} == set()
+    assert f", {len(ATTACKS)} in all" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
 def test_a_broken_link_is_found(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_text(
         "# One `two`: three\n[x](a.md#one-two-three) [y](a.md#one) [z](b.md)"

@@ -77,7 +77,7 @@ def full():
     )
     attack = {
         "auc": accuracy.to_json(),
-        "tpr": {"0.01": accuracy.to_json(), "0.001": refused.to_json()},
+        "tpr": {"0.01": accuracy.to_json(), "0.001": plain(refused)},
         "tau": {"0.01": tau.to_json()},
         "realised_fpr": {"0.01": np.float64(0.0099)},
         "roc": {key: (0.0, 0.5, 1.0) for key in ("fpr", "tpr", "low", "high")},
@@ -167,17 +167,6 @@ def test_documents_are_valid_and_read_back(made):
     assert list(findings.to_json())[0] == "schema"
     again = Findings.from_json(json.loads(findings.to_bytes()))
     assert again.to_bytes() == findings.to_bytes()
-
-
-KEYS = [field.name for field in dataclasses.fields(Findings) if field.name not in OPTIONAL]
-
-
-@pytest.mark.parametrize("name", KEYS)
-def test_the_schema_demands_every_top_level_key(name):
-    document = minimal().to_json()
-    del document[name]
-    with pytest.raises(jsonschema.ValidationError):
-        valid(document)
 
 
 @pytest.mark.parametrize(

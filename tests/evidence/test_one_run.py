@@ -11,13 +11,16 @@ from scipy.stats import binom, norm
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.epsilon import CONSTANT, NOTHING, check_claim
-from lethe.evidence.gdp import approximate_inverse, gaussian_inverse, gdp_epsilon, refuted
+from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.one_run import (
     FORMS,
     Guesses,
+    approximate_inverse,
+    gaussian_inverse,
     one_run_bound,
     one_run_epsilon,
     one_run_p_value,
+    refuted,
     right_guesses,
 )
 

@@ -1,6 +1,7 @@
 """The grammar of rules, the truth table of a judgement, and the exit code of several."""
 
 import itertools
+import math
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.rules import (
     AT_FPR,
     EMBEDDING_METRICS,
@@ -22,6 +24,7 @@ from lethe.evidence.rules import (
     joint_outcome,
     judge,
     parse_rule,
+    sample_for_rule,
 )
 
 
@@ -204,3 +207,23 @@ def test_joint_outcome_and_exit_code_over_all_combinations(size):
         else:
             assert (joint, code) == (UNDECIDED, 3)
         assert (joint_outcome(iter(outcomes)), exit_code(iter(outcomes))) == (joint, code)
+
+
+@pytest.mark.parametrize("hits, limit", [(0, 0.02), (50, 0.98), (5, 0.2), (20, 0.3), (30, 0.7)])
+def test_the_sample_that_is_asked_for_decides(hits, limit):
+    """Of the same share: exact where all or nothing was found, else within a fifth."""
+    rule, share = Rule("top-1", None, limit), hits / 50
+    assert judge(rule, clopper_pearson(hits, 50)) == UNDECIDED
+    size = sample_for_rule(rule, clopper_pearson(hits, 50))
+    slack = 1 if share in (0, 1) else 1.2
+    enough, few = math.ceil(slack * size), math.floor(size / slack) - 1
+    assert judge(rule, clopper_pearson(share * enough, enough)) != UNDECIDED
+    assert judge(rule, clopper_pearson(share * few, few)) == UNDECIDED
+
+
+def test_no_sample_decides_about_a_value_at_the_limit_or_without_both_ends():
+    rule = Rule("top-1", None, 0.5)
+    for low, value, high in ((0.4, 0.5, 0.6), (None, 0.4, 0.6), (0.4, None, 0.6)):
+        assert sample_for_rule(rule, Estimate(value, low, high, 0.95, "", 50)) is None
+    narrow = Rule("top-1", None, 0.1, on_width=True)
+    assert sample_for_rule(narrow, Estimate(0.5, 0.4, 0.6, 0.95, "", 50)) == 200

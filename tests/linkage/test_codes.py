@@ -44,11 +44,5 @@ def test_classes_are_those_of_tuples(seed, width, top):
     assert [first[row] for row in rows] == list(range(len(rows)))  # by the first column, then on
 
 
-@pytest.mark.parametrize("columns", [[], [[]], [[0, 1], [0]], [[-1]], [[0.5]], [[[0]]]])
-def test_what_is_no_table_is_refused(columns):
-    with pytest.raises(InputError):
-        classes_of([np.array(column) for column in columns])
-
-
 def test_what_is_counted_has_no_error():
     assert str(counted(0.25, 8)) == "0.25 [0.25, 0.25]"

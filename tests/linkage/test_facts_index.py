@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from linkage_facts import known_of
 
-from lethe.errors import InputError
-from lethe.linkage.records.facts import Known, facts_of, index_facts, without
+from lethe.linkage.records.facts import facts_of, index_facts, without
 
 
 def triples(facts):
@@ -59,13 +56,6 @@ def test_the_order_is_that_of_a_sort(seed, top, kind):
     assert [tuple(map(int, one)) for one in found] == wanted
 
 
-def test_narrow_types_are_read():
-    facts = index_facts(
-        np.array([0, 1], np.int8), np.array([0, 0], np.uint8), time=np.array([-120, 120], np.int8)
-    )
-    assert facts.times_at([0, 1]).tolist() == [-120, 120]
-
-
 def test_facts_of_people_and_the_release_without_them():
     facts = index_facts([2, 0, 2, 1, 0], [1, 3, 3, 3, 0], [5, 1, 5, 2, 4], [7, -3, 10, 0, 1])
     known = facts_of(facts, [2, 1])
@@ -74,33 +64,3 @@ def test_facts_of_people_and_the_release_without_them():
     smaller, kept = without(facts, [0])
     assert kept.tolist() == [1, 2] and smaller.items == 4
     assert triples(smaller) == {(1, 1, 5, 7), (1, 3, 5, 10), (0, 3, 2, 0)}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (dict(person=[], item=[]), "one fact at least"),
-        (dict(person=[0, 1], item=[0]), "same length"),
-        (dict(person=["a"], item=[0]), "whole numbers"),
-        (dict(person=[-1], item=[0]), "must be in"),
-        (dict(person=[5], item=[0], people=5), "must be in 0..4"),
-        (dict(person=[0], item=[0], value=[np.nan]), "finite numbers"),
-        (dict(person=[0], item=[0], time=[0.5]), "whole steps"),
-        (dict(person=[0, 1], item=[0, 0], time=[0, 2**33]), "longer step"),
-    ],
-)
-def test_what_is_no_release_is_refused(arguments, told):
-    with pytest.raises(InputError, match=told):
-        index_facts(**arguments)
-
-
-def test_what_is_no_knowledge_is_refused():
-    with pytest.raises(InputError, match="must rise"):
-        Known(np.array([0, 3]), np.array([1, 2]))
-    with pytest.raises(InputError, match="finite"):
-        known_of([1], values=[np.inf])
-    facts = index_facts([0, 1], [0, 0])
-    with pytest.raises(InputError, match="twice"):
-        facts_of(facts, [0, 0])
-    with pytest.raises(InputError, match="must be in 0..1"):
-        facts_of(facts, [2])

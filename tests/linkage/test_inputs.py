@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from lethe.data.meaning import one_meaning
 from lethe.errors import InputError
 from lethe.linkage.audit import audit_records, audit_synthetic, audit_table
 from lethe.linkage.inputs import table_checks
-from lethe.linkage.settings import SyntheticSettings, TableSettings
+from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 
 Rows = dict[str, np.ndarray]
 SETTINGS = SyntheticSettings(attacks=60, columns=(1,), rule=("excess<=0.3",))
@@ -283,3 +284,26 @@ def test_a_file_of_facts_names_what_identifies_people(tmp_path: Path) -> None:
     mail = {"mail": text(f"{n}@example.org" for n in facts["person"])}
     found = audit_records(from_columns(facts), beside=mail)
     assert found.checks[0]["effect"] == "stops" and "mail" in found.checks[0]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        (kind, {name: value})
+        for kind, listed in (
+            (TableSettings, ("seed=-1", "margin=-1", "confidence=1", "held_out=0", "ks=(1,)")),
+            (TableSettings, ("suppress=1", "most=0", "distance='far'", "ruled_out=(-1,)")),
+            (TableSettings, ("population=0", "epsilon=(0,)", "delta=0", "bins=0")),
+            (RecordSettings, ("targets=1", "phi=-1", "facts=0", "time_error=-1", "sought=0")),
+            (RecordSettings, ("value_error=-1", "value_scale=0", "time_scale=-1", "support=1")),
+            (RecordSettings, ("pseudonyms=1", "share=0", "popular=1", "false_matches=0")),
+            (SyntheticSettings, ("attacks=0", "neighbours=0", "columns=(0,)", "tolerance=-1")),
+        )
+        for name, _, text in (entry.partition("=") for entry in listed)
+        for value in [ast.literal_eval(text)]
+    ],
+)
+def test_settings_out_of_range_are_refused_at_the_door(kind, values):
+    """No attack looks again at what the settings have refused."""
+    with pytest.raises(InputError, match=next(iter(values))):
+        kind(**values)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lethe.linkage.records import planted
 from lethe.linkage.records.attackers import Adversary, boards_of, draw_targets, look, simulate
-from lethe.linkage.records.facts import Facts, Known, index_facts
+from lethe.linkage.records.facts import Index, Known, index_facts
 from lethe.linkage.records.likelihood import Blur, Sampling, _length_table, blur_of, read
 from lethe.linkage.records.mitigations import (
     Coarsened,
@@ -40,7 +40,7 @@ def people(seed: int, count: int = 60, items: int = 30, low: int = 5, high: int 
     return Sheet(person, item, value, time, count, items)
 
 
-def naive(facts: Facts, known: Known, target: int, right: int) -> np.ndarray:
+def naive(facts: Index, known: Known, target: int, right: int) -> np.ndarray:
     """(N + 1,) likelihood of each record, and of being nobody's: every way to be right, added up.
 
     Items alone, as `simulate` draws: the right facts are an ordered draw without replacement, each

@@ -23,7 +23,6 @@ from lethe.linkage.records.mitigations import (
     without_rare,
 )
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.linkage.utility import paired_change
 from lethe.report import render
 
 AGE = np.array([30, 30, 30, 41, 41, 52])
@@ -357,13 +356,6 @@ def test_coarser_sheets_by_hand() -> None:
         two_values(Sheet(np.arange(2), np.arange(2), np.ones(2), None, 2, 2))
 
 
-def test_a_change_of_paired_shares_keeps_a_width() -> None:
-    now, before = np.array([True, True, False, False]), np.array([True, False, True, True])
-    assert paired_change(now=now, before=before).value == -0.25
-    same = paired_change(now=now, before=now)
-    assert same.value == 0 and same.low is not None and same.low < 0 < (same.high or 0)
-
-
 def people_rows(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
     age = rng.normal(40, 12, rows)
     return {
@@ -460,27 +452,3 @@ def test_no_result_has_a_limit_above_the_risk(records: Findings) -> None:
         for name, result, risk in results:
             assert result["low"] <= risk["low"] + 1e-9, (name, result, risk)
             assert result["high"] <= risk["high"] + 1e-9, (name, result, risk)
-
-
-def copies_and_null(seed: int) -> tuple[Findings, Findings]:
-    rng = np.random.default_rng([seed, 12])
-    original, control, made = (people_rows(rng, 150) for _ in range(3))
-    settings = SyntheticSettings(attacks=150, columns=(1,), seed=seed)
-    quasi = ["age", "height", "town"]
-    null = audit_synthetic(original, made, control, quasi, "pay", settings=settings)
-    for name in made:
-        made[name][:30] = original[name][:30]
-    return audit_synthetic(original, made, control, quasi, "pay", settings=settings), null
-
-
-@pytest.mark.slow
-def test_copies_are_caught_and_independent_rows_are_not_over_seeds() -> None:
-    """All intervals hold 0 at once in 95 % of null draws; copies have a risk above 0."""
-    caught = missed = 0
-    for seed in range(12):
-        copied, null = copies_and_null(seed)
-        caught += copied.candidates[0]["risk"]["low"] > 0
-        results = [one["estimate"] for one in null.candidates[0]["risk_from"]["results"]]
-        missed += any(not one["low"] <= 0 <= one["high"] for one in results if "value" in one)
-    assert caught == 12
-    assert missed <= 2  # at 5 %: three or more have a chance of 0.02

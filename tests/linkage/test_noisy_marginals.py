@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from lethe.data.schema import Schema
-from lethe.errors import InputError, MissingExtra
-from lethe.linkage.settings import TableSettings
+from lethe.errors import MissingExtra
 from lethe.linkage.table import dp_rows as rows_module
 from lethe.linkage.table.dp_rows import epsilon_of, measure, promise, rho_of
 
@@ -76,26 +75,6 @@ def test_the_guarantee_says_what_it_rests_on() -> None:
     assert any("without noise" in text for text in read.voided_by)
     known = promise(found, 1.0, 1e-6, Schema.of({"age": age}))
     assert not any("read off" in text for text in known.assumptions)
-
-
-def test_bad_input() -> None:
-    with pytest.raises(InputError, match="rho"):
-        measure([np.zeros(2, int)], [1], 0.0)
-    with pytest.raises(InputError, match="at least 1 column"):
-        measure([], [], 1.0)
-    with pytest.raises(InputError, match="must be in 0..1"):
-        measure([np.array([0, 2])], [2], 1.0)
-    with pytest.raises(InputError, match="delta"):
-        rho_of(1.0, 0.0)
-    for bad in (
-        {"schema": {"age": {"type": "whole"}}},
-        {"bins": 0},
-        {"epsilon": (0.0,)},
-        {"epsilon": (1.0,), "delta": 1.0},
-        {"epsilon": ("a",)},
-    ):
-        with pytest.raises(InputError):
-            TableSettings(**bad)
 
 
 def test_nothing_is_spent_where_the_model_is_missing(monkeypatch) -> None:

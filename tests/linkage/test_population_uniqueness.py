@@ -116,5 +116,3 @@ def test_what_cannot_be_fitted_is_refused():
             population_uniqueness(np.array(sizes), 100)
     with pytest.raises(InputError, match="at least 3"):
         population_uniqueness(np.array([1, 2]), 2)
-    with pytest.raises(InputError, match="whole numbers from 1"):
-        population_uniqueness(np.array([0, 2]), 10)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lethe.errors import InputError, NotMeasurable
+from lethe.errors import NotMeasurable
 from lethe.evidence.plain import plain
 from lethe.linkage.records.attackers import Adversary, outside, simulate
 from lethe.linkage.records.candidates import Aim, measure, released
@@ -78,8 +78,6 @@ def test_what_cannot_be_split() -> None:
         new_pseudonyms(bare, 28, rng)
     with pytest.raises(NotMeasurable, match="no pseudonym would change"):
         new_pseudonyms(sheet(), 100, rng)
-    with pytest.raises(InputError, match="count=1"):
-        dealt_pseudonyms(bare, 1, rng)
     with pytest.raises(NotMeasurable, match="no values"):
         noisy_values(bare, 1, rng)
 

@@ -167,3 +167,10 @@ def test_what_could_have_been_seen_is_said() -> None:
     assert (
         power["status"] == "pass" and "planted leaks were seen from top-1 of 0.0" in power["detail"]
     )
+
+
+def test_too_few_people_are_told_how_many_it_would_take() -> None:
+    settings = RecordSettings(targets=40, rule=("top-1<=0.97",))
+    found = audit_records(from_columns(many_items(0)), settings=settings)
+    assert found.rules[0]["outcome"] == "not-enough-evidence"
+    assert "would decide it if the value stayed" in found.verdict["words"][1]

@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from linkage_facts import known_of, scores
 
-from lethe.errors import InputError
 from lethe.linkage.records.facts import Known, index_facts
 from lethe.linkage.records.scoreboard import (
     NO_MATCH,
@@ -106,41 +105,6 @@ def test_names_do_not_matter(problem):
     one, two = link(facts, known), link(other, renamed)
     assert one.best[0] == NO_MATCH if two.best[0] == NO_MATCH else two.best[0] == who[one.best[0]]
     assert one.eccentricity == pytest.approx(two.eccentricity, abs=1e-9)
-
-
-@given(problems())
-@settings(max_examples=60)
-def test_a_true_fact_more_never_lowers_the_true_score(problem):
-    rng, people, items, rows, known = problem
-    facts = index_facts(*rows, people=people, items=items)
-    person, item, value, time = (int(c[rng.integers(len(rows[0]))]) for c in rows)
-    mine = np.flatnonzero(rows[0] == person)
-    at = mine[rng.integers(len(mine))]
-    more = Known(
-        np.array([0, len(known.item) + 1]),
-        np.append(known.item, rows[1][at]),
-        np.append(known.value, rows[2][at]),
-        np.append(known.time, rows[3][at]),
-    )
-    gain = scores(facts, more, 0) - scores(facts, known, 0)
-    assert gain.min() >= 0
-    assert gain[person] == pytest.approx(2 / math.log(1 + facts.support[rows[1][at]]))
-    assert gain[person] == pytest.approx(gain.max())
-
-
-@pytest.mark.parametrize(
-    ("call", "told"),
-    [
-        (lambda: Scoreboard(time_scale=0), "time_scale=0"),
-        (lambda: Scoreboard(value_scale=-1), "value_scale=-1"),
-        (lambda: link(HAND, known_of([3])), "Write -1"),
-        (lambda: link(HAND, known_of([-2])), "Write -1"),
-        (lambda: link(index_facts([0], [0]), known_of([0])), "at least 2 released"),
-    ],
-)
-def test_what_cannot_be_linked_is_refused(call, told):
-    with pytest.raises(InputError, match=told):
-        call()
 
 
 def test_the_defaults_are_those_of_the_paper():

@@ -127,8 +127,8 @@ def test_the_tail_is_right_about_scores_that_are_alike(levels: int) -> None:
 def test_pairs_and_trees_are_right_about_rows_that_are_alike() -> None:
     rng, outside = np.random.default_rng(1), 0
     for seed in range(30):
-        tables = ranked(*mix(*(mixed(rng, 100) for _ in range(3))))
-        view = surroundings(*tables, seed=seed)
+        tables = ranked(mix(*(mixed(rng, 100) for _ in range(3))))
+        view = surroundings(tables, seed=seed)
         risks = [attack(view) for attack in (domias, gen_lra, discriminator)]
         outside += sum(not one.excess.low <= 0 <= one.excess.high for one in risks)
     assert outside <= 10  # of 90, 5 at 95 %
@@ -252,7 +252,7 @@ def test_encoded_copies_are_found_and_encoded_strangers_are_not(kind: str) -> No
 
 
 def hidden(original: Rows, made: Rows, control: Rows, confidence: float = 0.99) -> Estimate:
-    near = nearness(decoded(*mix(original, made, control)), 2000)
+    near = nearness(decoded(mix(original, made, control)), 2000)
     found = in_pairs(near.main, near.control, confidence).excess
     assert isinstance(found, Estimate)
     return found
@@ -342,7 +342,7 @@ def test_an_honest_control_hardly_ever_stops_the_verdict() -> None:
     for seed in range(200):
         rows = three("normal", 400, 500 + seed)
         original, control, made = mix(*rows)
-        found = {"closest": nearness(ranked(original, made, control), 400)}
+        found = {"closest": nearness(ranked((original, made, control)), 400)}
         checks = file_checks((original, made, control), (rows[0], rows[2], rows[1]), found, seed)
         stopped += [check.name for check in checks if check.effect == "stops"]
     assert len(stopped) <= 2, stopped

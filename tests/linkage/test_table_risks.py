@@ -23,8 +23,7 @@ from lethe.errors import InputError
 from lethe.linkage.audit import audit_table
 from lethe.linkage.codes import classes_of, persons_of
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table.anonymity import anonymity, diversity
-from lethe.linkage.table.inference import Tolerance, disclosure, secret_of
+from lethe.linkage.table.inference import Tolerance, anonymity, disclosure, diversity, secret_of
 from lethe.linkage.table.population import uniqueness
 
 QUIET: dict[str, Any] = {"save": False, "quiet": True}

@@ -1,10 +1,13 @@
 """What audits of models share here."""
 
 from collections.abc import Iterator
+from functools import partialmethod
 
 import pytest
 
-from lethe.membership import checks
+from lethe.membership import audit, checks
+from lethe.membership.measure import Meter
+from lethe.training.environment import on_one_thread
 
 
 def no_plants() -> Iterator[None]:
@@ -14,5 +17,23 @@ def no_plants() -> Iterator[None]:
         yield
 
 
+def few_draws() -> Iterator[None]:
+    """A tenth of the bootstrap's draws: for tests that read no width of an interval."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Meter, "__init__", partialmethod(Meter.__init__, draws=100))
+        yield
+
+
+def in_one_process() -> Iterator[None]:
+    """Candidates are measured here: worker processes take seconds to start."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            audit, "run_in_processes", lambda jobs, work, *_: map(on_one_thread(work), jobs)
+        )
+        yield
+
+
+measured_here = pytest.fixture(in_one_process, scope="module")
+few_draws_here = pytest.fixture(few_draws, scope="module")
 unplanted = pytest.fixture(no_plants, scope="module")
 unplanted_here = pytest.fixture(no_plants)

@@ -15,7 +15,7 @@ from lethe.membership.audit import audit_scores
 from lethe.membership.checks import null_audit
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.planted import Values, exchanged, twin
-from lethe.membership.scoring import score, score_targets
+from lethe.membership.scoring import score
 from lethe.membership.settings import AuditSettings
 from lethe.training.shadows import Shadows
 
@@ -103,13 +103,13 @@ def test_given_targets_are_attacked_with_all_references():
     members = paired(40, 1200, 6)
     whole = audit(members, 6, gaps(1200, 6, 1.5))
     references, targets = whole.select(slice(0, 24)), whole.select(slice(24, None))
-    found = score_targets(references, targets, NAMES)
+    found = score(references, NAMES, targets=targets)
     assert list(found) == list(NAMES)
     for name, table in found.items():
         assert table.shape == (16, 1200) and np.isfinite(table).all(), name
         assert auc(targets.members, table) > (0.53 if name == "gap" else 0.56), name
     # What the targets were trained on must not matter: it is what is asked.
-    lied = score_targets(references, replace(targets, members=~targets.members), NAMES)
+    lied = score(references, NAMES, targets=replace(targets, members=~targets.members))
     for name in NAMES:
         assert (lied[name] == found[name]).all(), name
 
@@ -118,7 +118,7 @@ def test_given_targets_must_be_scored_on_the_same_records():
     whole = audit(paired(6, 50, 7))
     other = replace(whole, ids=whole.ids[::-1].copy())
     with pytest.raises(InputError, match="same records"):
-        score_targets(whole, other, ("lira-online",))
+        score(whole, ("lira-online",), targets=other)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if ATTACKS[n].population])
@@ -197,16 +197,20 @@ def test_infinite_signals_are_refused():
 
 def test_the_same_seed_gives_the_same_bits():
     whole = audit(paired(8, 700, 12), 12, 1.0)
-    one, two = score(whole, NAMES, seed=3), score(whole, NAMES, seed=3)
+    one, two = score(whole, NAMES, seed=3), score(replace(whole), NAMES, seed=3)
+    again, other = score(whole, NAMES, seed=3), score(whole, NAMES, seed=4)
     for name in NAMES:
-        assert (one[name] == two[name]).all(), name
+        assert (one[name] == two[name]).all() and one[name] is not two[name], name
+        # Kept with the models, by seed, and safe from being written to.
+        assert again[name] is one[name] and other[name] is not one[name], name
+        assert not one[name].flags.writeable, name
 
 
 def test_what_does_not_fit_is_made_again_and_gives_the_same_bits(monkeypatch):
     whole = audit(paired(8, 500, 15), 15, 1.0)
     at_hand = score(whole, ("learned-ratio",))["learned-ratio"]
     monkeypatch.setattr(learned, "_AT_HAND", 0)
-    assert (score(whole, ("learned-ratio",))["learned-ratio"] == at_hand).all()
+    assert (score(replace(whole), ("learned-ratio",))["learned-ratio"] == at_hand).all()
 
 
 def test_a_new_attack_is_one_function_and_one_line_of_the_registry(monkeypatch):

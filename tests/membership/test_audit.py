@@ -73,8 +73,8 @@ COUNTS: list[int] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def in_this_process(unplanted):
-    """Chunks are trained here, not in other processes, and counted."""
+def in_this_process(unplanted, few_draws_here, measured_here):
+    """Chunks are trained and candidates measured here, not in other processes; trained counted."""
 
     def here(jobs, work, workers):
         for job in jobs:

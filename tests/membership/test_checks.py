@@ -15,7 +15,7 @@ from simulated import (
     signals,
 )
 from test_leave_one_out import leave_out_the_target_alone
-from test_measure import estimate, result
+from test_measure import result
 
 from lethe.evidence.roc import roc
 from lethe.membership import checks
@@ -194,7 +194,7 @@ def test_beats_baseline():
     assert beats_baseline(results, "good").status == PASS
     check = beats_baseline(results, "blind")
     assert check.status == WARN and "not distinguishable from guessing" in check.detail
-    assert check.row("baseline").estimate.value == 0.51
+    assert check.estimate.value == 0.51
 
 
 def test_scores_with_the_sign_turned_are_seen():
@@ -221,10 +221,7 @@ def test_all_checks_of_a_candidate():
         "attack beats guessing",
         "power",
     ]
-    for check in found:
-        row = check.row("baseline")
-        assert row.candidate == "baseline" and row.status in (PASS, WARN, FAIL)
-    assert checks.Check("x", PASS, "y", estimate(1.0)).row("c").estimate.value == 1.0
+    assert {check.status for check in found} <= {PASS, WARN, FAIL}
 
 
 @pytest.mark.parametrize("cells", [1, 90, 1 << 23])

@@ -9,7 +9,7 @@ from lethe.errors import InputError
 from lethe.evidence.findings import schema
 from lethe.evidence.roc import auc, tpr_at_fpr
 from lethe.membership.audit import audit_scores
-from lethe.membership.scoring import score_targets
+from lethe.membership.scoring import score
 from lethe.membership.settings import AuditSettings
 from lethe.training.shadows import Shadows, read_models
 
@@ -46,11 +46,11 @@ def test_one_target_and_its_references(tmp_path, tables):
     document = audit_scores("mine", references, AuditSettings(), targets=attacked).to_json()
     jsonschema.validate(document, schema())
     found = document["candidates"][0]["attacks"]["lira-online"]
-    score = score_targets(references, attacked, ("lira-online",))["lira-online"]
-    assert found["auc"]["value"] == pytest.approx(auc(attacked.members, score))
+    table = score(references, ("lira-online",), targets=attacked)["lira-online"]
+    assert found["auc"]["value"] == pytest.approx(auc(attacked.members, table))
     assert "of this one target" in found["auc"]["method"]
     assert found["tpr"]["0.1"]["value"] == pytest.approx(
-        tpr_at_fpr(attacked.members, score, 0.1).tpr
+        tpr_at_fpr(attacked.members, table, 0.1).tpr
     )
     assert "1 of the 24 models is the target" in " ".join(document["data"]["notes"])
     # Of one model and 600 non-members a rate of 1 % cannot be told.

@@ -213,6 +213,28 @@ def test_a_function_that_trains_on_other_rows_stops(task, read, tmp_path):
     assert checks == ([] if read == "its own" else ["stops"])
 
 
+@pytest.mark.parametrize("read", ROWS)
+def test_a_model_that_weighs_classes_alike_is_told_by_its_features(read, tmp_path):
+    """Nearest class means: the audit of the documentation's own example was stopped."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 2, 300)
+    features = (labels[:, None] + rng.normal(size=(300, 3))).astype(np.float32)
+
+    def train(rows, weights, seed):
+        used = ROWS[read](rows, seed)
+        means = np.stack([features[used][labels[used] == c].mean(axis=0) for c in (0, 1)])
+        return lambda asked: -((features[asked][:, None] - means) ** 2).sum(axis=2) / 2
+
+    pool = rng.random(300) < 0.8
+    spec = Spec(features, labels, 2, pool, CallableRecipe(train), Treatment(), 0)
+    jobs = chunk_jobs(spec, tmp_path, 8, 4)
+    for job in jobs:
+        train_chunk(job)
+    plain = Shadows.from_shards(jobs, np.arange(300).astype(str))
+    checks = [check.effect for check in own_rows(plain, spec, tmp_path)]
+    assert checks == ([] if read == "its own" else ["stops"])
+
+
 def test_a_function_that_fails_without_a_class_is_asked_about(tmp_path):
     """The audit itself is not lost where the control cannot be trained."""
     labels = np.arange(40) % 2

@@ -8,18 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError
+from lethe.membership.blind import People, crossfit, folds_of, midranks, null_variances
 from lethe.membership.language.attacks import (
     ATTACKS,
     DEFAULT,
     blind_check,
     by_person,
-    crossfit,
-    folds_of,
-    midranks,
     missing_field,
 )
 from lethe.membership.language.measure import combined
-from lethe.membership.language.rates import People, null_variances
 from lethe.membership.language.tokens import TokenScores
 from lethe.membership.measure import paired
 

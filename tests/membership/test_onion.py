@@ -23,7 +23,7 @@ from lethe.mitigations.obfuscation import BASELINE
 from lethe.training.folder import RunFolder, SettledRun
 from lethe.training.recipe import SklearnRecipe
 
-pytestmark = pytest.mark.usefixtures("unplanted")
+pytestmark = pytest.mark.usefixtures("unplanted", "measured_here")
 
 LINEAR = SklearnRecipe(LogisticRegression(max_iter=300, C=30.0, tol=0.01))
 

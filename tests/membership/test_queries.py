@@ -16,14 +16,14 @@ from lethe.errors import InputError
 from lethe.evidence.roc import auc
 from lethe.membership.attacks.lira import PER_RECORD_FROM
 from lethe.membership.audit import audit_model, baseline_spec
-from lethe.membership.scoring import score, score_all, score_targets
+from lethe.membership.scoring import score, score_all
 from lethe.membership.settings import AuditSettings
 from lethe.training.augment import Augment
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, TorchRecipe
 from lethe.training.shadows import Shadows
 
-pytestmark = pytest.mark.usefixtures("unplanted")
+pytestmark = pytest.mark.usefixtures("unplanted", "measured_here", "few_draws_here")
 
 
 def null_sd(members):
@@ -73,7 +73,7 @@ def test_more_queries_see_more_and_given_targets_are_attacked_alike():
     assert power[0] + 4 * null_sd(members) < power[1] < power[2]
     made = replace(shadows(members, phi[:, :, 0]), queries=phi[:, :, 1:])
     held, given_ = made.select(slice(0, 10)), made.select(slice(10, 12))
-    table = score_targets(held, given_, ("lira-queries",))["lira-queries"]
+    table = score(held, ("lira-queries",), targets=given_)["lira-queries"]
     assert auc(given_.members, table) > power[0]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError
 from lethe.mitigations.clipping import plan as plans
-from lethe.mitigations.clipping.plan import WAYS, ClippingPlan, clipped_sum_in_parts, plan_clipping
+from lethe.mitigations.clipping.plan import WAYS, ClippingPlan, plan_clipping
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.mitigations.private_training import PrivateSettings, train_privately
 
@@ -100,10 +100,10 @@ def test_parts_add_up_to_the_whole(size: int, copies: int) -> None:
     plan, batch = plain()
     weights = torch.rand(12 // copies)
     whole, norms = plan.clipped_sum(batch, 0.3, weights, copies=copies)
-    total, own = clipped_sum_in_parts(plan, batch, 0.3, weights, part_size=size, copies=copies)
+    total, own = plan.clipped_sum(batch, 0.3, weights, part_size=size, copies=copies)
     assert models.gap(total, whole) <= 1e-6 * models.length(whole)
     torch.testing.assert_close(own, norms)
-    unweighted, _ = clipped_sum_in_parts(plan, batch, 0.3, part_size=size, copies=copies)
+    unweighted, _ = plan.clipped_sum(batch, 0.3, part_size=size, copies=copies)
     right, _ = plan.clipped_sum(batch, 0.3, copies=copies)
     assert models.gap(unweighted, right) <= 1e-6 * models.length(right)
 
@@ -115,24 +115,20 @@ def test_no_more_than_a_part_is_seen_at_once_and_empty_batches_give_zeros(
     seen: list[int] = []
     plan, batch = plain(lambda part, args: seen.append(len(args[0])))
     seen.clear()
-    clipped_sum_in_parts(plan, batch, 0.3, part_size=5)
+    plan.clipped_sum(batch, 0.3, part_size=5)
     assert seen == [5, 5, 2]
     nothing = tuple(part[:0] for part in batch)
-    total, norms = clipped_sum_in_parts(plan, nothing, 0.3, torch.ones(0), part_size=5)
+    total, norms = plan.clipped_sum(nothing, 0.3, torch.ones(0), part_size=5)
     assert norms.shape == (0,) and not any(value.any() for value in total.values())
 
 
 def test_bad_parts_and_copies_are_refused_by_name() -> None:
     plan, batch = plain()
     with pytest.raises(InputError, match="part_size=0"):
-        clipped_sum_in_parts(plan, batch, 1.0, part_size=0)
-    with pytest.raises(InputError, match="weights are 11; they must be one an example, 12"):
-        clipped_sum_in_parts(plan, batch, 1.0, torch.ones(11), part_size=5)
+        plan.clipped_sum(batch, 1.0, part_size=0)
     for copies, word in ((0, "copies=0"), (5, "copies=5 does not divide the 12 rows")):
         with pytest.raises(InputError, match=word):
             plan.clipped_sum(batch, 1.0, copies=copies)
-        with pytest.raises(InputError, match=word):
-            clipped_sum_in_parts(plan, batch, 1.0, part_size=2, copies=copies)
     with pytest.raises(InputError, match="one an example"):
         plan.clipped_sum(batch, 1.0, torch.ones(12), copies=2)
 

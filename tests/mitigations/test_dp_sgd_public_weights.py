@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from lethe.errors import InputError
 from lethe.membership.candidates import build_candidates
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
-from lethe.mitigations.dp_sgd.public_weights import (
+from lethe.mitigations.dp_sgd.candidate import (
     LEVELS,
+    IndividualPrivacy,
+    PrivateTraining,
     predicted,
     public_weights,
     scaled_weights,

@@ -26,13 +26,6 @@ def test_weights_against_the_formula_one_by_one(t: np.ndarray, alpha: float, bet
     assert exponential_weights(t, alpha, beta) == pytest.approx(wanted, rel=1e-5, abs=1e-7)
 
 
-@given(SCORES, st.floats(0, 5), st.floats(0, 5))
-def test_more_exposed_never_weighs_more(t: np.ndarray, alpha: float, beta: float) -> None:
-    ordered = np.sort(t)
-    weights = exponential_weights(ordered, alpha, beta)
-    assert (np.diff(weights) <= 0).all() and (0 <= weights).all() and (weights <= 1).all()
-
-
 @pytest.mark.parametrize(
     ("settings", "why"),
     [

@@ -17,17 +17,17 @@ from lethe.mitigations.pseudo_posterior import (
     scale_response,
     target_weights,
 )
-from lethe.mitigations.swag import Swag
-from lethe.mitigations.swag_release.mechanism import DRAWS, MEASURE, child_seed, swag_ppm
-from lethe.mitigations.swag_release.records import (
+from lethe.mitigations.swag import (
     Records,
     ReleaseSettings,
+    Swag,
+    Trained,
     class_log_likelihood,
     floored_log_likelihood,
     loss_bound,
     model_logits,
 )
-from lethe.mitigations.swag_release.training import Phase, Trained
+from lethe.mitigations.swag_release import DRAWS, MEASURE, child_seed, swag_ppm
 
 SETTINGS = ReleaseSettings(
     2.0,
@@ -70,11 +70,13 @@ def test_training_is_momentum_sgd_on_the_weighted_loss() -> None:
     log_likelihood = class_log_likelihood(model_logits, 0.1)
     records = Records(inputs, truth, CPU)
     model = network()
-    trained = Trained(model, records, log_likelihood, 0.8, 0.01, 10)
+    trained = Trained(
+        model, records, log_likelihood, changed(momentum=0.8, weight_decay=0.01, batch_size=10)
+    )
     theta = [one.detach().clone().requires_grad_() for one in model.parameters()]
     names = [name for name, _ in model.named_parameters()]
     speed = [torch.zeros_like(one) for one in theta]
-    trained.train(Phase("fit", (1, 2), 4, 0.3), weights)
+    trained.train("fit", (1, 2), 4, 0.3, weights)
     for _ in range(4):
         scores = torch.func.functional_call(model, dict(zip(names, theta, strict=True)), (inputs,))
         chance = 0.9 * scores.softmax(1)[torch.arange(10), truth] + 0.1 / 3
@@ -100,11 +102,9 @@ def test_every_record_counts_its_weight_whatever_the_batches() -> None:
             model,
             Records(inputs.double(), truth, CPU),
             lambda module, batch, of: module(batch).log_softmax(1)[torch.arange(len(of)), of],
-            0.0,
-            0.0,
-            size,
+            changed(momentum=0.0, batch_size=size),
         )
-        trained.train(Phase("fit", (1,), 1, 1e-6), weights)
+        trained.train("fit", (1,), 1, 1e-6, weights)
         after = nn.utils.parameters_to_vector(model.parameters()).detach()
         moved.append((after - before) / steps)
     assert moved[0].abs().max() > 1e-8
@@ -189,10 +189,13 @@ def test_step_five_begins_where_step_two_ended(monkeypatch: pytest.MonkeyPatch) 
     ends: dict[str, Any] = {}
     starts: dict[str, Any] = {}
 
-    def train(trained: Trained, phase: Phase, *rest: Any, **more: Any) -> None:
-        starts[phase.name] = trained.snapshot()
-        real(trained, phase, *rest, **more)
-        ends[phase.name] = trained.snapshot()
+    def values(trained: Trained) -> dict[str, Tensor]:
+        return {name: value.detach().clone() for name, value in trained.parameters.items()}
+
+    def train(trained: Trained, name: str, *rest: Any, **more: Any) -> None:
+        starts[name] = values(trained)
+        real(trained, name, *rest, **more)
+        ends[name] = values(trained)
 
     real = Trained.train
     monkeypatch.setattr(Trained, "train", train)
@@ -422,8 +425,3 @@ def test_what_cannot_be_run(change: dict[str, Any], words: str) -> None:
     given = {"module": network(), "inputs": inputs, "truth": truth, "settings": SETTINGS}
     with pytest.raises(InputError, match=words):
         swag_ppm(**(given | change))
-
-
-def test_one_scale_is_no_response() -> None:
-    with pytest.raises(InputError, match="at least 2"):
-        scale_response({1.0: [[-1.0]]}, [1.0], "add/remove")

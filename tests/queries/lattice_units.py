@@ -4,10 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from lethe.queries.aggregates.moments import noisy_mean, noisy_sum, noisy_variance
-from lethe.queries.aggregates.quantile import noisy_quantile
-from lethe.queries.aggregates.regression import noisy_regression
-from lethe.queries.lattice import VARIANCE_CELLS, Lattice
+from lethe.queries.aggregates import Mean, Quantile, Regression, Sum, Variance
+from lethe.queries.grammar import Bounds
+from lethe.queries.lattice import VARIANCE_CELLS, Exact, Lattice, Layout
 from lethe.queries.privacy import Answer, Neighbours, Spend
 
 RECORD = Neighbours()
@@ -19,23 +18,47 @@ def units_of(lattice: Lattice, values: Any) -> list[int]:
     return [int(unit) for unit in np.rint(clipped / lattice.step) - lattice.first]
 
 
+def noisy(
+    kind: Any, rows: int, sums: Any, lattices: list[Lattice], spend: Spend, whose: Any = RECORD
+) -> Answer:
+    """The answer of a statistic of one column, from exact sums on its lattice."""
+    aggregate = kind("x", Bounds(lattices[0].low, lattices[0].high))
+    layout = Layout((), lattices=tuple(lattices))
+    return aggregate.answered(Exact(rows, tuple(sums)), layout, spend, whose)[0]
+
+
+def noisy_quantile(cells: Any, lattice: Lattice, share: Any, spend: Spend, whose: Any) -> Answer:
+    aggregate = Quantile("x", share, Bounds(lattice.low, lattice.high))
+    layout = Layout((), lattices=(lattice,))
+    return aggregate.answered(Exact(sum(cells), (), tuple(cells)), layout, spend, whose)[0]
+
+
+def noisy_regression(
+    rows: int, sums: Any, lattices: list[Lattice], spend: Spend, whose: Any = RECORD
+) -> list[Answer]:
+    of_x, of_y = (Bounds(lattice.low, lattice.high) for lattice in lattices)
+    layout = Layout((), lattices=tuple(lattices))
+    exact = Exact(rows, tuple(sums))
+    return list(Regression("y", of_y, "x", of_x).answered(exact, layout, spend, whose))
+
+
 def total(values: Any, bounds: tuple[float, float], **cost: float) -> Answer:
     lattice = Lattice(*bounds)
     units = units_of(lattice, values)
-    return noisy_sum(len(units), sum(units), lattice, Spend(**cost), RECORD)
+    return noisy(Sum, len(units), [sum(units)], [lattice], Spend(**cost))
 
 
 def mean(values: Any, bounds: tuple[float, float], **cost: float) -> Answer:
     lattice = Lattice(*bounds)
     units = units_of(lattice, values)
-    return noisy_mean(len(units), sum(units), lattice, Spend(**cost), RECORD)
+    return noisy(Mean, len(units), [sum(units)], [lattice], Spend(**cost))
 
 
 def variance(values: Any, bounds: tuple[float, float], **cost: float) -> Answer:
     lattice = Lattice(*bounds, VARIANCE_CELLS)
     units = units_of(lattice, values)
     squares = sum(unit * unit for unit in units)
-    return noisy_variance(len(units), sum(units), squares, lattice, Spend(**cost), RECORD)
+    return noisy(Variance, len(units), [sum(units), squares], [lattice], Spend(**cost))
 
 
 def quantile(values: Any, alpha: float, bounds: tuple[float, float], **cost: float) -> Answer:
@@ -48,4 +71,4 @@ def regression(x: Any, y: Any, bounds: list[tuple[float, float]], **cost: float)
     lattices = [Lattice(*pair, VARIANCE_CELLS) for pair in bounds]
     p, q = (units_of(lattice, v) for lattice, v in zip(lattices, (x, y), strict=True))
     sums = [sum(p), sum(q)] + [int(np.dot(a, b)) for a, b in ((p, p), (p, q), (q, q))]
-    return noisy_regression(len(p), sums, lattices, ("x", "y"), Spend(**cost), RECORD)
+    return noisy_regression(len(p), sums, lattices, Spend(**cost))

@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger.ledger import open_ledger
 
 ONE = 10**9  # units

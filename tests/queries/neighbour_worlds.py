@@ -25,9 +25,10 @@ from hypothesis import strategies as st
 from lethe.data.schema import Schema
 from lethe.data.source import File
 from lethe.errors import LetheError
+from lethe.evidence.of_answers import Charge
 from lethe.queries import ask as asking
 from lethe.queries import release as releasing
-from lethe.queries.charge import Charge
+from lethe.queries.grammar import name_text
 from lethe.queries.lattice import Exact, Groups
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.mechanisms import additive, choosing, threshold
@@ -40,6 +41,8 @@ from lethe.queries.registration import register
 from lethe.queries.table import Table
 
 BIG = 2**53
+NAMES = ["c", "k0", "u0", "person", "rows", "found", "listed", "a b", 'q"x', "é", "select", "count"]
+"""Of columns: those that the statements use themselves, and those that must be quoted."""
 DAYS = [0, 18262, 18262, 18262, -719162, 2932896, -719163, 2932897, 2**31 - 1, -(2**31)]
 TEXTS = [
     "Kent",
@@ -174,7 +177,7 @@ WRITERS: list[dict[str, Any]] = [
 def pairs(draw: st.DrawFn) -> Pair:
     """A schema of two to four columns besides the person's, and tables of up to seven rows."""
     form = draw(st.sampled_from(["parquet", "int96", "csv", "duckdb"]))
-    names = [f"c{at}" for at in range(draw(st.integers(2, 4)))]
+    names = draw(st.lists(st.sampled_from(NAMES), min_size=2, max_size=4, unique=True))
     columns, stored, cells = {}, {}, {}
     for name in names:
         kind = draw(st.sampled_from(sorted(STORED)))
@@ -232,8 +235,8 @@ def questions(draw: st.DrawFn, schema: Schema) -> str:
         column = _of_types(draw, schema, ("whole", "number", "bool")) or column
     second = _of_types(draw, schema, ("whole", "number", "bool")) or draw(names)
     text = AGGREGATES[aggregate].format(
-        x=column,
-        y=second,
+        x=name_text(column),
+        y=name_text(second),
         bounds=draw(st.sampled_from(BOUNDS)),
         other=draw(st.sampled_from(BOUNDS)),
         among=_list(draw, schema, column),
@@ -245,7 +248,7 @@ def questions(draw: st.DrawFn, schema: Schema) -> str:
             text += f" {word} {_condition(draw, schema, draw(names))}"
     if draw(st.integers(0, 1)) == 0:
         key = draw(names)
-        text += f" by {key}"
+        text += f" by {name_text(key)}"
         if draw(st.integers(0, 2)):
             text += f" among {_list(draw, schema, key)}"
     return text
@@ -291,7 +294,7 @@ def _condition(draw: st.DrawFn, schema: Schema, name: str) -> str:
         st.sampled_from(["{x} {op} {v}", "{x} in {l}", "{x} is null", "{x} between {v} and {w}"])
     )
     return form.format(
-        x=name,
+        x=name_text(name),
         op=draw(st.sampled_from(["=", "!=", "<", "<=", ">", ">="])),
         v=_literal(draw, schema, name),
         w=_literal(draw, schema, name),
@@ -313,7 +316,7 @@ def write(pair: Pair, rows: Sequence[Mapping[str, Any]], folder: Path) -> File:
             base.register("given", table)
             base.execute("CREATE TABLE t AS SELECT * FROM given")
     else:
-        lines = [",".join(names)]
+        lines = [",".join(map(_quoted, names))]
         lines += [",".join(_quoted(row[name]) for name in names) for row in rows]
         path.write_bytes("".join(f"{line}\r\n" for line in lines).encode())
     return File(path)
@@ -554,5 +557,5 @@ class Coverage:
         if kind == "regress":
             self.kinds[kind, schema[query.aggregate.y].type] += 1
         if query.where is not None:
-            for name in {word for word in schema if f" {word} " in f" {query.where} "}:
+            for name in {word for word in schema if f" {name_text(word)} " in f" {query.where} "}:
                 self.kinds["where", schema[name].type] += 1

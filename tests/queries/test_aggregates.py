@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lattice_units import RECORD, mean, quantile, regression, total, units_of, variance
+from lattice_units import RECORD, mean, noisy, quantile, regression, total, units_of, variance
 
 from lethe.errors import InputError
 from lethe.queries.aggregates.base import over_groups
 from lethe.queries.aggregates.counts import noisy_count, noisy_counts
-from lethe.queries.aggregates.moments import noisy_sum
+from lethe.queries.aggregates.moments import Sum
 from lethe.queries.aggregates.quantile import rank_utility
 from lethe.queries.lattice import Lattice
 from lethe.queries.mechanism_audit.neighbours import standard_pairs
@@ -191,7 +191,7 @@ def test_exact_numbers_are_whole_and_single(odd):
     for ask in (
         lambda: noisy_count(odd, Spend(epsilon=1.0), RECORD),
         lambda: noisy_counts([1, odd], Spend(rho=0.1), RECORD, [{}, {}]),
-        lambda: noisy_sum(2, odd, Lattice(0, 10), Spend(mu=1.0), RECORD),
+        lambda: noisy(Sum, 2, [odd], [Lattice(0, 10)], Spend(mu=1.0)),
         lambda: noisy_keys({"a": odd}, Spend(epsilon=1.0, delta=1e-6), RECORD),
         lambda: choosing.exponential(
             "ab", [1, odd], sensitivity=1, spend=Spend(epsilon=1.0), whose=RECORD

@@ -12,8 +12,8 @@ import pytest
 from lethe.data.schema import Schema
 from lethe.data.source import File
 from lethe.errors import InputError
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ask import Reply, ask
-from lethe.queries.charge import Charge
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.query import bind, parse
 from lethe.queries.registration import register

@@ -17,9 +17,9 @@ from registered_data import budget_for, registered
 
 import lethe
 from lethe.errors import InputError, RunFailed
+from lethe.evidence.of_answers import Charge
 from lethe.queries import ask as asking
 from lethe.queries.ask import ask
-from lethe.queries.charge import Charge
 from lethe.queries.ledger.contract import (
     Mismatch,
     NoLedger,

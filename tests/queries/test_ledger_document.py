@@ -11,9 +11,10 @@ from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.of_answers import Charge
 from lethe.evidence.rules import QUERY_METRICS, parse_rule
-from lethe.queries.charge import Charge
 from lethe.queries.ledger.document import findings_on, proven
+from lethe.queries.privacy import Privacy
 from lethe.report import render
 from lethe.report.of_answers import Ledger
 
@@ -94,11 +95,18 @@ def test_what_a_spending_proves(ledger, charge, kind, parameters):
 
 
 STORED = '{"rows": [{"value": 91, "low": 85.0, "high": 97.0}, {"value": 3, "low": 1, "high": 5}]}'
+CHOSEN = '{"rows": [{"value": "Kent", "low": null, "high": null}]}'
 
 
 @pytest.mark.parametrize(
     ("answer", "shown"),
-    [(STORED, "91 (85 to 97), first of 2 rows"), (None, None), ("1", None), ('{"rows": []}', None)],
+    [
+        (STORED, "91 (85 to 97), first of 2 rows"),
+        (CHOSEN, "Kent"),
+        (None, None),
+        ("1", None),
+        ('{"rows": []}', None),
+    ],
 )
 def test_every_question_is_listed_for_the_person_who_checks_it(ledger, answer, shown):
     receipt = spend(ledger, pure(0.5), query="count() | epsilon 0.5 | key")
@@ -118,6 +126,29 @@ def test_every_question_is_listed_for_the_person_who_checks_it(ledger, answer, s
     checks = [row[1][4] for row in table.rows]
     assert checks.index("✕ Fail: spent <= 0.95") == 10 and checks[9].startswith("? Review")
     assert {row[1][5] for row in table.rows} == {""}  # room for a remark
+
+
+@pytest.mark.parametrize(
+    "question", ["count() where x = ' | '", "count() where x = 'a | epsilon 1, add/remove | b'"]
+)
+def test_no_question_hides_a_part_of_itself(ledger, question):
+    """What stood behind a line of its own text was shown to nobody who checks it."""
+    spend(ledger, pure(0.1), query=f"{question} | {Privacy(epsilon=0.1)} | {'0' * 64}")
+    (point,) = findings_on(ledger, "people").queries["ledger"]["burn"][1:]
+    assert point["question"] == question
+
+
+def test_no_text_of_a_question_makes_a_giant_page(ledger):
+    """A text that somebody chose stands in findings with at most 500 characters and its length."""
+    small = len(findings_on(ledger, "people").to_bytes())
+    receipt = spend(ledger, pure(0.1), query=f"mode(x) among ['{'q' * 19_000}']")
+    ledger.answered(receipt, CHOSEN.replace("Kent", "v" * 100_000))
+    findings = findings_on(ledger, "people", ["spent<=1"])
+    assert len(findings.to_bytes()) - small < 3_000
+    (table,) = Ledger(findings.to_json()).attacks()
+    (name, (answer, *_, check, _)) = table.rows[0]
+    assert check.startswith("? Review: the question is longer")  # nobody passes what nobody saw
+    assert "(19,018 characters)" in name and "(100,000 characters)" in answer
 
 
 def test_bad_rules_and_names(ledger):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ledger_places import FINGERPRINT, ONE, made, pure, spend
 
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger.contract import BudgetExhausted
 from lethe.queries.ledger.ledger import open_ledger
 

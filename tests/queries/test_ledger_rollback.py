@@ -11,7 +11,8 @@ import pytest
 from ledger_places import FINGERPRINT, ONE, PLACES, made, postgres_server, pure, spend
 
 from lethe.errors import InputError
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
+from lethe.evidence.plain import plain
 from lethe.queries.ledger.contract import Damaged, Unavailable
 from lethe.queries.ledger.document import findings_on
 from lethe.queries.ledger.ledger import open_ledger, rollback_assumption
@@ -107,9 +108,9 @@ def test_a_missing_count_is_refused_and_accepted_for_a_reason_that_stays(place, 
     for name in ("people", "other"):
         status = ledger.status(name)
         (entry,) = status.accepted
-        assert "missing or empty" in entry[1] and entry[2] == "moved by hand"
+        assert "missing or empty" in entry.found and entry.reason == "moved by hand"
         assert any("moved by hand" in line for line in budget_words(status))
-        assert status.to_json()["accepted"][0]["reason"] == "moved by hand"
+        assert plain(status)["accepted"][0]["reason"] == "moved by hand"
     checked = ledger.verify()
     assert checked.ok and len(checked.accepted) == 2
     findings = findings_on(ledger, "people")
@@ -163,7 +164,7 @@ def test_an_older_ledger_with_its_older_count_is_found_by_the_anchor(place, tmp_
     assert "anchor" in ledger.accept("the backup of Monday")
     assert spend(ledger, query="e").number == 4
     ledger.check()
-    assert ledger.status("other").accepted[0][2] == "the backup of Monday"
+    assert ledger.status("other").accepted[0].reason == "the backup of Monday"
     ledger.close()
 
 
@@ -262,7 +263,7 @@ def test_the_fingerprint_is_compared_and_never_shown(place):
     with pytest.raises(InputError) as refused:
         spend(ledger, query="b", fingerprint="0" * 64)
     exported = [json.dumps(row) for row in ledger.export("people")]
-    shown = [repr(status), json.dumps(status.to_json()), str(refused.value), *exported]
+    shown = [repr(status), json.dumps(plain(status)), str(refused.value), *exported]
     shown += [findings.to_bytes().decode(), render(findings), *budget_words(status)]
     assert not any(FINGERPRINT[:12] in text or "0" * 12 in str(refused.value) for text in shown)
     assert all(json.loads(row)["state"]["bound"] is True for row in exported)

@@ -10,7 +10,7 @@ import pytest
 from ledger_places import ONE, made, pure, spend
 
 from lethe.errors import InputError, LetheError
-from lethe.queries.charge import Charge
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ledger import chain
 from lethe.queries.ledger.contract import Damaged, Entry, NoLedger, Unavailable
 from lethe.queries.ledger.ledger import open_ledger

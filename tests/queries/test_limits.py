@@ -14,8 +14,8 @@ from registered_data import budget_for
 
 from lethe.data.schema import Schema
 from lethe.errors import InputError
+from lethe.evidence.of_answers import Charge
 from lethe.queries.ask import ask
-from lethe.queries.charge import Charge
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.plan import Limits, make_plan
 from lethe.queries.privacy import Privacy

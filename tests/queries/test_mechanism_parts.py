@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from precision_attack import FINEST, has_fine_bits
 from scipy.stats import binom
 
 from lethe.errors import InputError
@@ -132,13 +131,6 @@ def test_the_lowest_bit_of_a_number() -> None:
     # 0.1 is 0x1.999999999999ap-4: its last hexadecimal digit, a = 1010, ends at bit 2^-55.
     numbers = np.array([1.0, 0.75, -6.0, 0.1, 0.0, 5e-324, np.nan])
     assert lowest_bits(numbers).tolist() == [0, -2, 1, -55, 9999, -1074, 9999]
-
-
-@given(st.floats(-1e100, 1e100))
-@settings(max_examples=60)
-def test_the_lowest_bit_agrees_with_the_attack_on_precision(number: float) -> None:
-    (finest,) = lowest_bits(np.array([number])).tolist()
-    assert has_fine_bits(number) is (finest < FINEST)
 
 
 def renyi(p: float, q: float, order: float) -> float:

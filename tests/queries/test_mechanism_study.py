@@ -12,6 +12,7 @@ from scipy.stats import binom
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
+from lethe.evidence.of_answers import OddAnswer
 from lethe.queries.mechanism_audit.audit import Study, study
 from lethe.queries.mechanism_audit.neighbours import Pair, standard_pairs
 from lethe.queries.mechanism_audit.settings import MOST, Claim, MechanismSettings
@@ -117,8 +118,8 @@ def test_errors_and_nan_are_answers() -> None:
     pairs = [Pair("empty", [1.0], []), Pair("NaN", [1.0], [2.0])]
     found = study(mechanism, pairs, MechanismSettings(runs=300))
     assert [one.found.limit.low > 2 for one in found.measured] == [True, True]
-    assert found.measured[0].others == {"raises ZeroDivisionError": (0.0, 1.0)}
-    assert found.measured[1].others == {"nan": (0.0, 1.0)}
+    assert found.measured[0].others == [OddAnswer("raises ZeroDivisionError", [0.0, 1.0])]
+    assert found.measured[1].others == [OddAnswer("nan", [0.0, 1.0])]
 
 
 def test_the_same_seed_gives_the_same_study_and_the_data_are_not_touched() -> None:

@@ -1,6 +1,5 @@
 """Answers with noise: right on average, within their intervals, and of the guarantee they say."""
 
-import math
 from typing import Any
 
 import pytest
@@ -100,22 +99,6 @@ def test_counts_by_group_have_the_noise_of_one_count() -> None:
         "count() by sex among ['F', 'M']", groups, Privacy(epsilon=1.0, person="user", rows=3)
     )
     assert [row.scale for row in several.rows] == [3.0, 3.0]
-
-
-def test_intervals_hold_as_often_as_they_say() -> None:
-    """150 draws each: no fewer than 95 % less 4 standard errors."""
-    queries = {
-        "count()": (Exact(50), 50.0),
-        "sum(pay) in [-1, 3]": (Exact(100, (2**22 * 100,)), 0.0),
-        "mean(age) in [18, 100]": (Exact(200, (20 * 200,)), 38.0),
-        "histogram(sex) among ['F', 'M']": (Exact(9, (), (9, 0)), 9.0),
-    }
-    for query, (exact, right) in queries.items():
-        held = 0
-        for _ in range(150):
-            row = told(query, {(): exact}).rows[0]
-            held += row.low <= right <= row.high
-        assert held / 150 >= 0.95 - 4 * math.sqrt(0.95 * 0.05 / 150), query
 
 
 def test_small_groups_are_not_shown_and_found_ones_share_the_cost() -> None:

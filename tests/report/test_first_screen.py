@@ -99,7 +99,7 @@ def test_a_measured_leak_without_a_limit_is_not_called_untested(kind: str) -> No
     plain["rules"], plain["verdict"]["outcome"] = [], "not-tested"
     found = first(kind, plain)
     assert found.outcome.code == "no-limit"
-    assert "No acceptance limit was set." in found.detail
+    assert "No rule was set." in found.detail
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -208,7 +208,7 @@ def test_a_pass_of_some_releases_is_no_pass_of_all() -> None:
     head = together(releases, [one.title for one in releases])
     assert releases[0].first.outcome.code == "pass"
     assert head.outcome.code == "no-limit"
-    assert "1 of 2 releases have no acceptance limit." in head.lead
+    assert "1 of 2 releases have no rule." in head.lead
 
 
 def test_the_recommended_option_has_one_interval_wherever_it_stands() -> None:

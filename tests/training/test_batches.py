@@ -90,28 +90,24 @@ def test_streams_of_a_model_for_different_purposes_differ() -> None:
     assert generator(0, 1).random() == generator(0, 1).random()
 
 
-def test_plan_without_treatment() -> None:
-    course, kept = plan(12, 10, 2, 7, Treatment())
-    assert (course.steps, course.epochs) == (3, 7)  # 5 rows a model in batches of 2
-    assert course.weights.tolist() == [1.0] * 12 and kept.all()
+RISING = np.linspace(0, 1, 12, dtype=np.float32)
+HALF = np.r_[np.zeros(6), np.ones(6)].astype(np.float32)
+NOBODY = np.zeros(12, np.float32)
 
 
-def test_plan_with_early_stopping_and_weights() -> None:
-    weights = np.linspace(0, 1, 12, dtype=np.float32)
-    course, kept = plan(12, 10, 2, 7, Treatment(weights=weights, epochs=2))
-    assert (course.steps, course.epochs) == (3, 2)
-    assert (course.weights == weights).all() and kept.all()
-
-
-def test_plan_with_removal_counts_only_who_is_left() -> None:
-    weights = np.r_[np.zeros(6), np.ones(6)].astype(np.float32)
-    course, kept = plan(12, 10, 1, 7, Treatment(weights=weights, remove=True))
-    assert course.steps == 2 and kept.tolist() == [False] * 6 + [True] * 6
-
-
-def test_plan_never_has_zero_steps() -> None:
-    nobody = np.zeros(10, np.float32)
-    assert plan(10, 10, 64, 1, Treatment(weights=nobody, remove=True))[0].steps == 1
+@pytest.mark.parametrize(
+    ("batch", "treatment", "steps", "epochs", "weights", "kept"),
+    [
+        (2, Treatment(), 3, 7, np.ones(12), 12),  # 5 rows a model in batches of 2
+        (2, Treatment(weights=RISING, epochs=2), 3, 2, RISING, 12),
+        (1, Treatment(weights=HALF, remove=True), 2, 7, HALF, 6),
+        (64, Treatment(weights=NOBODY, remove=True), 1, 7, NOBODY, 0),  # never zero steps
+    ],
+)
+def test_plans(batch, treatment, steps, epochs, weights, kept) -> None:
+    course, whole = plan(12, 10, batch, 7, treatment)
+    assert (course.steps, course.epochs) == (steps, epochs)
+    assert (course.weights == weights).all() and whole.sum() == kept and whole[12 - kept :].all()
 
 
 @given(steps=st.integers(3, 200))

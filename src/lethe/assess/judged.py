@@ -11,13 +11,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
+from lethe.assess.run import FIXED
 from lethe.assess.verdict import decide
 from lethe.errors import InputError, check_known_keys, did_you_mean
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
-from lethe.evidence.plain import read
+from lethe.evidence.plain import plain, read
 from lethe.evidence.rules import (
     FAIL,
     MECHANISM_METRICS,
@@ -31,7 +32,6 @@ from lethe.evidence.rules import (
 )
 from lethe.files import write_whole
 
-Json = dict[str, Any]
 LATER = "fixed after the run"
 
 
@@ -116,7 +116,7 @@ def _of_mechanism(mechanism: Mapping[str, Any], rule: Rule) -> Measured | None:
 
 
 @dataclass(frozen=True)
-class Criterion:
+class WrittenRule:
     """A rule as it was written down.
 
     Attributes:
@@ -125,17 +125,13 @@ class Criterion:
         why: the reason for it, in words; may be empty.
     """
 
+    keys: ClassVar = {"text": "rule"}
     text: str
     name: str = ""
     why: str = ""
 
-    def to_json(self) -> Json:
-        """Plain values; what is empty is left out."""
-        entry = {"rule": self.text, "name": self.name, "why": self.why}
-        return {key: value for key, value in entry.items() if value}
 
-
-def read_criteria(table: Mapping[str, Any], where: str = "[rules]") -> list[Criterion]:
+def read_rules(table: Mapping[str, Any], where: str = "[rules]") -> list[WrittenRule]:
     """Read a table `[rules]`: each entry a rule, or `{rule = "...", why = "..."}`.
 
     Args:
@@ -145,10 +141,10 @@ def read_criteria(table: Mapping[str, Any], where: str = "[rules]") -> list[Crit
     Raises:
         InputError: an entry is neither.
 
-    >>> read_criteria({"tpr": {"rule": "tpr@0.01 <= 0.05", "why": "five times a random guess"}})
-    [Criterion(text='tpr@0.01 <= 0.05', name='tpr', why='five times a random guess')]
+    >>> read_rules({"tpr": {"rule": "tpr@0.01 <= 0.05", "why": "five times a random guess"}})
+    [WrittenRule(text='tpr@0.01 <= 0.05', name='tpr', why='five times a random guess')]
     """
-    criteria = []
+    written = []
     for name, entry in table.items():
         fields = {"rule": entry} if isinstance(entry, str) else entry
         texts = list(fields.values()) if isinstance(fields, Mapping) else [None]
@@ -160,8 +156,8 @@ def read_criteria(table: Mapping[str, Any], where: str = "[rules]") -> list[Crit
         check_known_keys(f"{where}: {name}", fields, ("rule", "why"))
         if "rule" not in fields:
             raise InputError(f'{where}: {name} lacks rule = "...".')
-        criteria.append(Criterion(fields["rule"], name, fields.get("why", "")))
-    return criteria
+        written.append(WrittenRule(fields["rule"], name, fields.get("why", "")))
+    return written
 
 
 @dataclass(frozen=True)
@@ -174,23 +170,24 @@ class Judged:
         kind: of release, see `kind_of`.
         candidate: that was judged.
         rule: what it had to meet.
-        evidence: the metric's estimate, why there is none, or None if it was not measured.
         outcome: as in `rules`.
         fixed: whether the run itself had this rule for this candidate before it began.
+        evidence: the metric's estimate, why there is none, or None if it was not measured.
         name: of the rule, if it has one.
         why: the reason for the rule, if it has one.
         note: what a baseline file changed about the outcome; see `against_baseline`.
         reason: why it does not pass although the number meets it, and the way out.
     """
 
+    keys: ClassVar = {"kind": "release"}
     run: str
     subject: str
     kind: str
     candidate: str
     rule: Rule
-    evidence: Measured | None
     outcome: str
     fixed: bool
+    evidence: Measured | None
     name: str = ""
     why: str = ""
     note: str = ""
@@ -215,24 +212,6 @@ class Judged:
         """The label of a rule that was not fixed before the run, or nothing."""
         return "" if self.fixed else LATER
 
-    def to_json(self) -> Json:
-        """Plain values."""
-        return {
-            "run": self.run,
-            "subject": self.subject,
-            "release": self.kind,
-            "candidate": self.candidate,
-            "rule": str(self.rule),
-            "outcome": self.outcome,
-            "fixed": self.fixed,
-            "evidence": None if self.evidence is None else self.evidence.to_json(),
-            **{
-                key: text
-                for key in ("name", "why", "note", "reason")
-                if (text := getattr(self, key))
-            },
-        }
-
 
 def judge_stored(findings: Findings, run: str) -> list[Judged]:
     """The rules that the run itself was given, as it judged them."""
@@ -243,21 +222,21 @@ def judge_stored(findings: Findings, run: str) -> list[Judged]:
             entry["candidate"],
             parse_rule(entry["rule"], metrics_of(findings)),
             read(Measured, entry["evidence"]),
-            Criterion(entry["rule"], entry.get("name", ""), entry.get("why", "")),
+            WrittenRule(entry["rule"], entry.get("name", ""), entry.get("why", "")),
         )
         for entry in findings.rules
     ]
 
 
 def judge_anew(
-    findings: Findings, run: str, criteria: Sequence[Criterion], release: str | None = None
+    findings: Findings, run: str, written: Sequence[WrittenRule], release: str | None = None
 ) -> list[Judged]:
     """Rules on findings that are finished; those on metrics of another release are passed over.
 
     Args:
         findings: of any release.
         run: where they lie.
-        criteria: the rules.
+        written: the rules.
         release: the candidate they judge; None for the one that the run judged.
 
     Raises:
@@ -265,10 +244,10 @@ def judge_anew(
     """
     metrics = metrics_of(findings)
     return [
-        _judged(findings, run, candidate["name"], rule, evidence, criterion)
-        for criterion in criteria
-        if metric_of(criterion.text) in metrics
-        for rule in [parse_rule(criterion.text, metrics)]
+        _judged(findings, run, candidate["name"], rule, evidence, entry)
+        for entry in written
+        if metric_of(entry.text) in metrics
+        for rule in [parse_rule(entry.text, metrics)]
         for candidate in judged_candidates(findings, release)
         for evidence in [evidence_of(findings, candidate, rule)]
     ]
@@ -312,7 +291,7 @@ def _judged(
     candidate: str,
     rule: Rule,
     evidence: Measured | None,
-    criterion: Criterion,
+    entry: WrittenRule,
 ) -> Judged:
     row = next((one for one in findings.candidates if one["name"] == candidate), None)
     decision = decide(rule, evidence, row, findings.checks)
@@ -322,11 +301,11 @@ def _judged(
         kind_of(findings),
         candidate,
         rule,
-        evidence,
         decision.outcome,
         _was_fixed(findings, candidate, rule),
-        criterion.name,
-        criterion.why,
+        evidence,
+        entry.name,
+        entry.why,
         reason=decision.reason,
     )
 
@@ -341,31 +320,29 @@ def _was_fixed(findings: Findings, candidate: str, rule: Rule) -> bool:
     )
 
 
-def stamped(findings: Findings, criteria: Sequence[Criterion], before: Sequence[str]) -> Findings:
+def stamped(findings: Findings, written: Sequence[WrittenRule], before: Sequence[str]) -> Findings:
     """The findings with, at each rule, whether it was fixed before the run began, and why it is.
 
     Where one was not, the words of the verdict no longer say so.
 
     Args:
         findings: of a run that has just ended.
-        criteria: its rules as they were written.
+        written: its rules as they were written.
         before: texts of the rules that its folder was begun with.
     """
     metrics = metrics_of(findings)
-    written = {parse_rule(criterion.text, metrics): criterion for criterion in criteria}
+    by_rule = {parse_rule(entry.text, metrics): entry for entry in written}
     first = {parse_rule(text, metrics) for text in before if metric_of(text) in metrics}
     rows = []
     for entry in findings.rules:
         rule = parse_rule(entry["rule"], metrics)
-        written_entry = written[rule].to_json() if rule in written else {}
+        written_entry = plain(by_rule[rule]) if rule in by_rule else {}
         written_entry.pop("rule", None)
         rows.append({**entry, **written_entry, "fixed": rule in first})
     late = [str(row["rule"]) for row in rows if not row["fixed"]]
     if not late:
         return replace(findings, rules=rows)
-    words = [
-        text.replace(" that was fixed before the run", "") for text in findings.verdict["words"]
-    ]
+    words = [text.replace(FIXED, "") for text in findings.verdict["words"]]
     words.insert(0, f"Set after the run had begun, when results could be known: {', '.join(late)}.")
     return replace(findings, rules=rows, verdict={**findings.verdict, "words": words})
 
@@ -380,7 +357,7 @@ _BAD = {PASS: 0, FAIL: 2}
 def write_baseline(path: Path, judged: Sequence[Judged]) -> None:
     """Write down where every rule stands now."""
     entries = [
-        {key: value for key, value in ruling.to_json().items() if key in _KEPT} for ruling in judged
+        {key: value for key, value in plain(ruling).items() if key in _KEPT} for ruling in judged
     ]
     text = json.dumps({"format": BASELINE_FORMAT, "rules": entries}, indent=1, ensure_ascii=False)
     write_whole(path, (text + "\n").encode())

@@ -14,7 +14,13 @@ from typing import Any
 
 from lethe.assess.verdict import decide
 from lethe.errors import InputError, did_you_mean
-from lethe.evidence.document import AttackRow, CheckRow, RuleRow
+from lethe.evidence.document import (
+    CheckRow,
+    FrontierRow,
+    GuaranteeRow,
+    Recommended,
+    RuleRow,
+)
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
@@ -58,7 +64,7 @@ class Facts:
             language.
     """
 
-    subject: Json
+    subject: Any
     threat_model: Any
     data: Any
     attacks: Sequence[Any]
@@ -137,10 +143,10 @@ class Subject(abc.ABC):
         """Risk of the recommended candidate with limits that allow for choosing from `among`."""
         return None
 
-    def guarantees(self) -> Sequence[Json]:
+    def guarantees(self) -> Sequence[GuaranteeRow]:
         """Guarantees of all candidates, an entry each."""
         return [
-            {"candidate": row.name, "guarantee": guarantee}
+            GuaranteeRow(row.name, guarantee)
             for row in self.all_candidates
             for guarantee in (row.guarantee, *row.further)
         ]
@@ -233,33 +239,35 @@ def _candidate(candidate: Candidate, margin: float) -> Json:
     return {**candidate.to_json(), **within}
 
 
-def _frontier(facts: Facts, verdict: Verdict) -> Json:
-    return {
-        "utility": facts.utility,
-        "risk": facts.risk,
-        "margin": facts.margin,
-        "pareto": verdict.frontier.pareto(),
-        "knee": verdict.frontier.knee(),
-        "operating_point": verdict.chosen,
-        "cheapest_large_reduction": verdict.frontier.cheapest_large_reduction(),
-        "rule": facts.operating_rule,
-        "skipped": facts.skipped,
-        "recommended": None
-        if verdict.recommended is None
-        else {
-            "candidate": verdict.chosen,
-            "among": verdict.among,
-            "risk": verdict.recommended,
-        },
-    }
+def _frontier(facts: Facts, verdict: Verdict) -> FrontierRow:
+    frontier, chosen, risk = verdict.frontier, verdict.chosen, verdict.recommended
+    recommended = None
+    if chosen is not None and risk is not None:
+        recommended = Recommended(candidate=chosen, among=verdict.among, risk=risk)
+    return FrontierRow(
+        utility=facts.utility,
+        risk=facts.risk,
+        margin=facts.margin,
+        pareto=frontier.pareto(),
+        knee=frontier.knee(),
+        operating_point=chosen,
+        cheapest_large_reduction=frontier.cheapest_large_reduction(),
+        rule=facts.operating_rule,
+        skipped=facts.skipped,
+        recommended=recommended,
+    )
+
+
+FIXED = " that was fixed before the run"
+"""What a verdict says of its rules; taken back where they were set later."""
 
 
 def outcome_words(verdict: Verdict) -> str:
     """The verdict's sentence in `findings.json`; pages take theirs from `report/catalogue.toml`."""
     release = f"The release '{verdict.release}'"
     return {
-        PASS: f"{release} meets every criterion that was fixed before the run.",
-        FAIL: f"{release} breaks a criterion that was fixed before the run.",
+        PASS: f"{release} meets every criterion{FIXED}.",
+        FAIL: f"{release} breaks a criterion{FIXED}.",
         UNDECIDED: f"There is not enough evidence to decide about '{verdict.release}'.",
         NOT_TESTED: "No criterion was set, so nothing passes or fails; --rule sets one.",
     }[verdict.outcome]
@@ -275,8 +283,3 @@ def check(
     """One self-check of an audit; `status` is pass, warn or fail."""
     known = estimate if isinstance(estimate, Estimate) else None
     return CheckRow(name, candidate, status, detail, estimate=known)
-
-
-def attack(name: str, title: str, paper: str, threat: str, settings: Json | None = None) -> Any:
-    """One attack that was run."""
-    return AttackRow(name, title, paper, threat, settings or {})

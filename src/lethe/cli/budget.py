@@ -12,10 +12,10 @@ from cyclopts import App
 from lethe.cli.options import AsJson, Dataset, LedgerPlace, TableName
 from lethe.cli.register import forget_data
 from lethe.cli.tables import print_tables
+from lethe.evidence.plain import plain
 
 if TYPE_CHECKING:
-    from lethe.queries.charge import Charge
-    from lethe.queries.ledger.contract import Status
+    from lethe.evidence.of_answers import Charge, Status
     from lethe.queries.ledger.ledger import Ledger
     from lethe.queries.registration import Registered
 
@@ -46,7 +46,7 @@ def show(where: LedgerPlace, /, *, dataset: str | None = None, as_json: AsJson =
         names = [dataset] if dataset else ledger.datasets()
         statuses = [ledger.status(name) for name in names]
     if as_json:
-        print(json.dumps([status.to_json() for status in statuses], indent=1))
+        print(json.dumps(plain(statuses), indent=1))
     else:
         for status in statuses:
             _print_status(status)

@@ -258,7 +258,7 @@ def _document(plan: Canaries, result: CanaryAudit, epsilon: float | None) -> dic
                 "epsilon": bound.estimate.to_json(),
                 "delta": bound.delta,
                 "relation": bound.relation,
-                "only_if_gaussian_dp": bound.needs_gdp,
+                "only_if_gaussian_dp": bound.mu is not None,
                 "note": bound.note,
             }
             for form, bound in result.bounds.items()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lethe.cli.options import AsJson
 
 if TYPE_CHECKING:
-    from lethe.assess.judged import Criterion, Judged
+    from lethe.assess.judged import Judged, WrittenRule
     from lethe.evidence.findings import Findings
 
 
@@ -57,19 +57,20 @@ def check(
     from lethe.assess.judged import write_baseline as write_down
     from lethe.errors import InputError
     from lethe.evidence.findings import Findings
+    from lethe.evidence.plain import plain
     from lethe.evidence.rules import UNDECIDED, exit_code, joint_outcome
 
     if not runs:
         raise InputError("lethe check needs a finished run, such as lethe-runs/digits-1a2b3c4d.")
-    asked = _criteria(rule, rules)
+    asked = _written_rules(rule, rules)
     paths = [run / "findings.json" if run.is_dir() else run for run in runs]
     documents = [Findings.load(path) for path in paths]
     _check_metrics(asked, documents)
     judged: list[Judged] = []
     for run, findings in zip(runs, documents, strict=True):
         if asked or release is not None:
-            criteria = asked or _own(findings)
-            judged += judge_anew(findings, str(run), criteria, release)
+            written = asked or _own(findings)
+            judged += judge_anew(findings, str(run), written, release)
         else:
             judged += judge_stored(findings, str(run))
     void = [why for findings in documents if (why := unsupported(findings, release)) is not None]
@@ -88,8 +89,7 @@ def check(
     )
     if as_json:
         document = {"outcome": joint_outcome(outcomes), "exit_code": code}
-        rulings = [judgement.to_json() for judgement in judged]
-        print(json.dumps({**document, "rules": rulings, "void": void}, indent=1))
+        print(json.dumps({**document, "rules": plain(judged), "void": void}, indent=1))
     else:
         for why in void:
             print(f"{UNDECIDED}: {why}")
@@ -97,39 +97,39 @@ def check(
     return code
 
 
-def _criteria(texts: list[str] | None, file: Path | None) -> list[Criterion]:
-    from lethe.assess.judged import Criterion
+def _written_rules(texts: list[str] | None, file: Path | None) -> list[WrittenRule]:
+    from lethe.assess.judged import WrittenRule
     from lethe.errors import InputError, renamed
-    from lethe.runs.settings import criteria_in, read_toml
+    from lethe.runs.settings import read_toml, rules_in
 
-    criteria = [Criterion(text) for text in texts or ()]
+    written = [WrittenRule(text) for text in texts or ()]
     if file is None:
-        return criteria
-    listed = criteria_in(renamed(read_toml(file)), str(file))
+        return written
+    listed = rules_in(renamed(read_toml(file)), str(file))
     if not listed:
         raise InputError(
             f'{file} holds no rules: write [rules] with entries such as tpr = "tpr@0.001 <= 0.05".'
         )
-    return [*criteria, *listed]
+    return [*written, *listed]
 
 
-def _own(findings: Findings) -> list[Criterion]:
+def _own(findings: Findings) -> list[WrittenRule]:
     """The rules of a run, each once, whatever candidate they judged."""
-    from lethe.assess.judged import Criterion
+    from lethe.assess.judged import WrittenRule
 
     rules = {rule["rule"]: rule for rule in findings.rules}.values()
-    return [Criterion(r["rule"], r.get("name", ""), r.get("why", "")) for r in rules]
+    return [WrittenRule(r["rule"], r.get("name", ""), r.get("why", "")) for r in rules]
 
 
-def _check_metrics(criteria: list[Criterion], documents: list[Findings]) -> None:
+def _check_metrics(written: list[WrittenRule], documents: list[Findings]) -> None:
     """Refuse a rule whose metric no run has, rather than judge nothing by it."""
     from lethe.assess.judged import metric_of, metrics_of
     from lethe.evidence.rules import parse_rule
 
     known = {name: words for findings in documents for name, words in metrics_of(findings).items()}
-    for criterion in criteria:
-        if metric_of(criterion.text) not in known:
-            parse_rule(criterion.text, known)
+    for entry in written:
+        if metric_of(entry.text) not in known:
+            parse_rule(entry.text, known)
 
 
 def _write_files(

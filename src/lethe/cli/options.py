@@ -16,7 +16,7 @@ from typing import get_type_hints as hints_of
 from cyclopts import Group, Parameter
 
 from lethe.errors import InputError, check_known_keys, renamed
-from lethe.runs.settings import criteria_in, descriptions, read_toml
+from lethe.runs.settings import descriptions, read_toml, rules_in
 
 if TYPE_CHECKING:
     from lethe.evidence.findings import Findings
@@ -214,9 +214,9 @@ def merged(
         raise InputError(f"lethe {needs}{lacks}.")
     if "rule" in flags:
         rules = {key: table.pop(key, ()) for key in ("rules", "rule")}
-        criteria = criteria_in(rules, str(config))
-        if options["rule"] is None and criteria:
-            options["rule"] = [criterion.text for criterion in criteria]
+        written = rules_in(rules, str(config))
+        if options["rule"] is None and written:
+            options["rule"] = [entry.text for entry in written]
             tables = [dict(table) for table in rules.values() if isinstance(table, Mapping)]
             options |= {"rules": dict(ChainMap(*tables))} if tables else {}
     check_known_keys(str(config), table, flags)

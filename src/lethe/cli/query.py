@@ -5,13 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lethe.cli.options import options_for
 from lethe.cli.tables import print_tables
-from lethe.queries.ask import FREE, ask
+from lethe.queries.ask import ANALYST, FREE, ask
+from lethe.queries.charge import charge_of, in_words
+from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.plan import LIMITS, Limits, make_plan
 from lethe.queries.plan import explain as explained
 from lethe.queries.privacy import Privacy
@@ -81,7 +84,7 @@ def query(
             print(json.dumps({**plan.to_json(), "words": words, "spent": None}, indent=1))
         if dry_run:
             if not as_json:
-                _print_cost(plan, typed.get("budget"), typed.get("dataset"))
+                _print_cost(plan, typed)
             return 0
     reply = ask(path, question, **{"budget": None, **typed}, limits=limits)
     if reply.paid_from is None:
@@ -93,14 +96,14 @@ def query(
     return 0
 
 
-def _print_cost(plan: Plan, budget: str | None, dataset: str | None) -> None:
+def _print_cost(plan: Plan, typed: Mapping[str, Any]) -> None:
     """Print the size and cost of a question; the budget is read, not charged."""
     size = plan.size
     print(f"size: at most {size.cells:,} values, {size.megabytes:.2g} MB, {size.seconds:.2g} s")
     for note in plan.notes:
         print(f"note: {note}")
-    if budget is not None:
-        print(_would_cost(plan, budget, dataset))
+    if "budget" in typed:
+        print(_would_cost(plan, typed))
     print("Nothing was spent and no row was read.")
 
 
@@ -123,19 +126,17 @@ def _print_reply(reply: Reply) -> None:
     print_tables([], ([*keys, "answer", "95 % error interval", "noise scale"], cells), after=after)
 
 
-def _would_cost(plan: Plan, budget: str, dataset: str | None) -> str:
-    from lethe.queries.charge import charge_of, in_words
-    from lethe.queries.ledger.ledger import open_ledger
-
-    with contextlib.closing(open_ledger(budget)) as ledger:
-        status = ledger.status(dataset or ledger.only_dataset())
-    cost = charge_of(plan.guarantee, status.budget.rule)
-    return f"It would cost {in_words(cost)} of the {in_words(status.left)} left."
+def _would_cost(plan: Plan, typed: Mapping[str, Any]) -> str:
+    with contextlib.closing(open_ledger(typed["budget"])) as ledger:
+        name = typed.get("dataset") or ledger.only_dataset()
+        account = ledger.balance(name, typed.get("analyst", ANALYST))
+    cost = in_words(charge_of(plan.guarantee, account.spent.rule))
+    # What the data set has left says what others asked, and is its keeper's to see.
+    own = "" if account.left is None else f" of the {in_words(account.left)} you have left"
+    return f"It would cost {cost}{own}."
 
 
 def _paid(reply: Reply) -> str:
-    from lethe.queries.charge import in_words
-
     # Only an own budget has something left to show: that of the data set is its keeper's to see.
     left = "" if reply.left is None else f" Left: {in_words(reply.left)}."
     if reply.stored:

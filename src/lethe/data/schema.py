@@ -59,7 +59,15 @@ class ColumnType:
 
 
 TYPES = {
-    "whole": ColumnType("whole numbers", "a whole number", "int64", True, True, True, True),
+    "whole": ColumnType(
+        "whole numbers",
+        "a whole number",
+        "int64",
+        bounded=True,
+        listed=True,
+        numeric=True,
+        grouped=True,
+    ),
     "number": ColumnType("numbers", "a number", "float64", bounded=True, numeric=True),
     "bool": ColumnType(
         "true and false", "true or false", "bool", listed=True, numeric=True, grouped=True
@@ -68,7 +76,9 @@ TYPES = {
     "date": ColumnType("dates", "a date such as '2024-12-31'", "int64", True, True, grouped=True),
     "time": ColumnType("times", "a time such as '2024-12-31 12:00:00'", "int64", bounded=True),
 }
-"""Types by name. `_read` and `shown_value`, `casts`, `typed` and `source` handle each by name."""
+"""Types by name. `_read` and `shown_value`, `casts`, `typed`, `source` and whatever names "date" or
+"number" handle each by name.
+"""
 
 
 @dataclass(frozen=True)

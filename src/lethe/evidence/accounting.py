@@ -86,8 +86,8 @@ def dp_sgd_epsilon(
     if steps != int(steps):
         raise InputError(f"steps={steps!r} must be a whole number.")
     check_choice("relation", relation, RELATIONS)
-    _check_positive("noise_multiplier", noise_multiplier)
-    _check_positive("sensitivity", sensitivity)
+    for name, value in (("noise_multiplier", noise_multiplier), ("sensitivity", sensitivity)):
+        check_between(name, value, 0, math.inf, open_low=True, open_high=True)
     check_between("grid", grid, 1e-7, 1e-2)
     check_between("slack", slack, 0, 0.1)
     sigma = noise_multiplier / sensitivity
@@ -181,10 +181,6 @@ def check_given_delta(delta: float | None) -> float:
             "for example delta=1e-6 for 100000 records."
         )
     return check_between("delta", delta, 0, 1, open_low=True, open_high=True)
-
-
-def _check_positive(name: str, value: float) -> None:
-    check_between(name, value, 0, math.inf, open_low=True, open_high=True)
 
 
 def _widest(mu: float, sigma: float) -> float:

@@ -101,7 +101,7 @@ def two_way_correlation(replicates: Replicates, places: NDArray[np.intp]) -> Flo
     if replicates.clusters[0] == 1:
         covariance = records  # of a single target records alone vary
     else:
-        held = _interaction(targets, records, cells, replicates)
+        held = _semidefinite(interaction_of((targets, records, cells), replicates.clusters))
         covariance = _semidefinite(targets + records - held)
     variance = np.array([replicates.spread(int(place)).variance for place in places])
     covariance += np.diag(np.maximum(variance - np.diag(covariance), 0.0))
@@ -110,19 +110,6 @@ def two_way_correlation(replicates: Replicates, places: NDArray[np.intp]) -> Flo
     still = (variance <= 0) | (scale <= 0)
     scale = np.where(still, np.inf, scale)
     return np.asarray(covariance / scale[:, None] / scale[None, :])
-
-
-def _interaction(targets: Float, records: Float, cells: Float, replicates: Replicates) -> Float:
-    """The covariance that both C_targets and C_records hold, as `twoway.interaction_of` has it."""
-    # That rule is linear but for its floor at 0; as three numbers it gives the weights.
-    count = replicates.clusters
-    factor = interaction_of((0.0, 0.0, 1.0), count)
-    rows, columns = count[:2]
-    lost = factor / (1 - 1 / (rows * columns))
-    return _semidefinite(
-        factor * cells
-        - lost * ((1 - 1 / rows) / columns * targets + (1 - 1 / columns) / rows * records)
-    )
 
 
 def _semidefinite(matrix: Float) -> Float:

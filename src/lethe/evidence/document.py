@@ -7,7 +7,7 @@ its section. See `lethe.evidence.plain` for how a class becomes a part of the do
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar
 
 from lethe.evidence.estimate import Estimate, Measured
@@ -44,11 +44,12 @@ class ThreatModel:
 class AttackRow:
     """An attack that was run."""
 
+    always: ClassVar = ("settings",)
     name: str
     title: str
     paper: str
     threat: str
-    settings: Mapping[str, Any]
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -100,27 +101,29 @@ A = TypeVar("A")
 P = TypeVar("P")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Recommended:
     """The recommended candidate, with limits that allow for the choice."""
 
+    always: ClassVar = ("among",)
     candidate: str
-    risk: Measured
     among: int = 1
+    risk: Measured
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FrontierRow:
     """The axes of the comparison, and the names of the candidates that stand out."""
 
+    always: ClassVar = ("cheapest_large_reduction", "skipped", "recommended")
     utility: str
     risk: str
     margin: Annotated[float, ("minimum", 0)]
     pareto: Sequence[str]
     knee: str | None
     operating_point: str | None
-    rule: str
     cheapest_large_reduction: str | None = None
+    rule: str
     skipped: Sequence[NotRun] = ()
     recommended: Recommended | None = None
 
@@ -176,7 +179,7 @@ class VerdictRow:
 
 
 @dataclass(frozen=True)
-class Claim:
+class GuaranteeRow:
     """A guarantee and the candidate that it is about."""
 
     candidate: str
@@ -206,7 +209,7 @@ class Document(Generic[C, A, P]):
     checks: Sequence[CheckRow]
     rules: Sequence[RuleRow]
     verdict: VerdictRow
-    guarantees: Sequence[Claim]
+    guarantees: Sequence[GuaranteeRow]
     limits: Sequence[str]
     context: Mapping[str, Any]
     reproduction: Mapping[str, Any]

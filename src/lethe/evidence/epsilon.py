@@ -51,14 +51,14 @@ class EpsilonBound:
         relation: which data sets are neighbours: ``add/remove`` where each record was IN by its own
             fair coin or by training with and without it; ``replace-one`` where halves of a fixed
             size were drawn.
-        needs_gdp: True if the bound is only true of a mechanism whose trade-off is Gaussian.
+        mu: of the Gaussian form, the bound on mu; then that on epsilon is true of mechanisms whose
+            trade-off is Gaussian.
     """
 
     estimate: Estimate
     delta: float  # the delta of the (epsilon, delta) that is bounded, in [0, 1)
     relation: str = "add/remove"
-    mu: Estimate | None = None  # the bound on mu of Gaussian DP, where the form has one
-    needs_gdp: bool = False
+    mu: Estimate | None = None
     note: str = ""  # why nothing can be said, where that is so
 
     @property
@@ -71,7 +71,7 @@ class EpsilonBound:
         if self.note:
             return self.note
         sure = f"{self.estimate.confidence:.0%} confidence, {self.relation}"
-        only = ", if the mechanism is Gaussian DP" if self.needs_gdp else ""
+        only = ", if the mechanism is Gaussian DP" if self.mu else ""
         return f"epsilon >= {self.low:.3g} at delta = {self.delta:g} ({sure}{only})"
 
 
@@ -123,7 +123,7 @@ def epsilon_bound(
     rates = _measured(inside, outside, delta, thresholds or Split(), confidence, relation, merit)
     n = sum(rates.trials)
     method = f"Clopper-Pearson, {rates.method}, one-sided"
-    if _constant(inside, outside):
+    if len(np.unique(np.concatenate([inside, outside]))) == 1:
         nothing = Estimate(None, 0.0, None, confidence, method, n)
         return EpsilonBound(nothing, delta, relation, note=CONSTANT)
     epsilons = merit(rates.tpr_low, rates.fpr_high)
@@ -168,9 +168,9 @@ def gdp_bound(
     )
     n = sum(rates.trials)
     method = f"Gaussian DP, Clopper-Pearson rates, {rates.method}, one-sided"
-    if _constant(inside, outside):
+    if len(np.unique(np.concatenate([inside, outside]))) == 1:
         nothing = Estimate(None, 0.0, None, confidence, method, n)
-        return EpsilonBound(nothing, delta, relation, nothing, True, CONSTANT)
+        return EpsilonBound(nothing, delta, relation, nothing, CONSTANT)
     mus = mu_of(rates.tpr_low, rates.fpr_high)
     best = int(np.argmax(mus))
     value = float(mu_of(rates.tpr[[best]], rates.fpr[[best]])[0])
@@ -185,7 +185,7 @@ def gaussian(mu: Estimate, delta: float, relation: str) -> EpsilonBound:
     low = gdp_epsilon(mu.low, delta)
     point = None if mu.value is None else gdp_epsilon(mu.value, delta)
     estimate = Estimate(point, low, None, mu.confidence, mu.method, mu.n)
-    return EpsilonBound(estimate, delta, relation, mu, True, "" if mu.low > 0 else NOTHING)
+    return EpsilonBound(estimate, delta, relation, mu, "" if mu.low > 0 else NOTHING)
 
 
 def check_claim(
@@ -221,13 +221,13 @@ def check_claim(
             f"the claim is about {relation}, the bound about {bound.relation}; a claim of epsilon "
             "under add/remove is one of 2 epsilon and (1 + e^epsilon) delta under replace-one."
         )
-    if bound.needs_gdp:
+    if bound.mu is not None:
         if not gdp:
             raise InputError(
                 "a bound of the Gaussian form refutes only a mechanism that is Gaussian DP; pass "
                 "gdp=True if it is declared so, or use a form that needs no such declaration."
             )
-        if delta > 0 and bound.mu is not None:
+        if delta > 0:
             assert bound.mu.low is not None
             return "contradicts" if gdp_epsilon(bound.mu.low, delta) > epsilon else "consistent"
     if delta > bound.delta:
@@ -274,11 +274,6 @@ def _measured(
             f"is always right would show no epsilon at delta={delta:g}; run more trials."
         )
     return rates
-
-
-def _constant(inside: ArrayLike, outside: ArrayLike) -> bool:
-    scores = np.concatenate([np.asarray(inside, np.float64), np.asarray(outside, np.float64)])
-    return bool((scores == scores[0]).all())
 
 
 def best_ratio(tpr: Float, fpr: Float, delta: float) -> Float:

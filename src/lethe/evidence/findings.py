@@ -46,7 +46,7 @@ class Findings:
         frontier: Pareto set, knee, operating point, and the rule that chose it.
         records: most exposed records; ids only when the run was told to keep them.
         checks: self-checks of the audit, each with status pass, warn or fail.
-        rules: each criterion fixed before the run, see `lethe.evidence.document.RuleRow`.
+        rules: each rule fixed before the run, see `lethe.evidence.document.RuleRow`.
         verdict: joint outcome and plain words.
         guarantees: one entry a candidate: its name and its `Guarantee`.
         limits: what this audit cannot say.

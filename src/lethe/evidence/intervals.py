@@ -8,22 +8,15 @@ from lethe.errors import InputError, check_between
 from lethe.evidence.estimate import Estimate
 
 
-def _check_counts(successes: float, trials: float) -> None:
+def _exact_limits(successes: float, trials: float, confidence: float) -> tuple[float, float]:
     if not (trials > 0 and 0 <= successes <= trials):
         raise InputError(
             f"successes={successes!r} of trials={trials!r} must satisfy "
             "0 <= successes <= trials and trials > 0."
         )
-
-
-def _exact_limits(successes: float, trials: float, confidence: float) -> tuple[float, float]:
-    tail = (1 - confidence) / 2
-    low = 0.0 if successes <= 0 else float(betaincinv(successes, trials - successes + 1, tail))
-    high = (
-        1.0
-        if successes >= trials
-        else float(betaincinv(successes + 1, trials - successes, 1 - tail))
-    )
+    tail, failures = (1 - confidence) / 2, trials - successes
+    low = 0.0 if successes <= 0 else float(betaincinv(successes, failures + 1, tail))
+    high = 1.0 if failures <= 0 else float(betaincinv(successes + 1, failures, 1 - tail))
     return low, high
 
 
@@ -35,7 +28,6 @@ def clopper_pearson(successes: int, trials: int, confidence: float = 0.95) -> Es
     >>> print(clopper_pearson(0, 10))
     0 [0, 0.3085]
     """
-    _check_counts(successes, trials)
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     low, high = _exact_limits(successes, trials, confidence)
     return Estimate(successes / trials, low, high, confidence, "Clopper-Pearson", int(trials))
@@ -64,7 +56,6 @@ def clustered_share(
         trials: number of trials (an upper limit of the effective sample size).
         clusters: number of independent clusters (its value when nothing can be measured).
     """
-    _check_counts(share * trials, trials)
     if variance > 0 and 0 < share < 1:
         shrink = (float(stdtrit(trials - 1, (1 + confidence) / 2)) if trials > 1 else 1.0) / float(
             stdtrit(max(degrees, 1.0), (1 + confidence) / 2)

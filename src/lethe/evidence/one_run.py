@@ -7,7 +7,7 @@ the highest are guessed IN and the lowest OUT, r guesses in all, r fixed beforeh
 * ``binomial``: with q = e^epsilon/(1 + e^epsilon), P[V >= v] <= P[Bin(r, q) >= v] + 2 m delta
   max over 1 <= i <= v of P[v > Bin(r, q) >= v - i]/i (Steinke, Nasr and Jagielski 2023,
   theorem 5.2);
-* ``tradeoff``: the same claim through its whole trade-off curve (see `lethe.evidence.gdp`);
+* ``tradeoff``: the same claim through its whole trade-off curve (see `refuted`);
 * ``gdp``: the curve of a mechanism declared to be Gaussian DP.
 """
 
@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betainc, gammaln, xlogy
+from scipy.special import betainc, gammaln, ndtr, ndtri, xlogy
 
 from lethe.errors import InputError, NotMeasurable, check_at_least, check_between, check_choice
 from lethe.evidence.epsilon import (
@@ -32,10 +33,7 @@ from lethe.evidence.epsilon import (
 )
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.gdp import (
-    approximate_inverse,
     check_delta,
-    gaussian_inverse,
-    largest_refuted,
     last_true,
 )
 from lethe.evidence.rules import UNDECIDED
@@ -47,6 +45,93 @@ _LOTS = 20
 """Orders among tied scores: of all of them a planted leak must be seen."""
 _UNFAIR = 1e-9
 """Coins less likely than this under fairness are refused: they were not fair coins."""
+
+
+# How often a private mechanism's coins can be guessed, from its whole trade-off curve.
+#
+# Mahloujifar, Melis and Chaudhuri ("Auditing f-Differential Privacy in One Run", 2024) bound the
+# number V of right guesses through every event V >= k at once. Their argument, for exactly r
+# guesses about m fair coins: look at "coin i is guessed, and k - 1 or more of the others are
+# right". Whether the guess of i is right depends on its coin alone, so with F(x) the most that a
+# probability x under one of two neighbours can be under the other, concavity of F over coins and
+# values gives
+#
+#     (1/m) sum_{j >= k} j P[V = j]  <=  F( (1/m) sum_{j >= k-1} (r - j) P[V = j] ).
+#
+# Write t_k = P[V >= k] and S_k = t_k + t_{k+1} + ... + t_r. The left side is ((k-1) t_k + S_k)/m,
+# and with G the inverse of F the inequality says
+#
+#     t_{k-1} >= (S_k + m G(((k - 1) t_k + S_k)/m)) / (r - k + 1).
+#
+# Both sides grow with every t, so going down from t_v = alpha with equality gives the least
+# possible t_0. If that is above 1, P[V >= v] >= alpha was impossible, and v right guesses refute
+# the curve at level alpha: the v that do so are all v from some v on, and their probability is
+# below alpha.
+
+Float = NDArray[np.float64]
+Inverse = Callable[[Float, Float], Float]
+"""G(parameter, y): the least x with F(x) >= y, for many parameters (epsilons or mus) at once."""
+
+_AT_ONCE = 33  # parameters of one sweep; five sweeps reach 1e-7 of the first range
+_ROUNDS = 5
+
+
+def gaussian_inverse(mu: Float, y: Float) -> Float:
+    """G of mu-GDP: Phi(Phi^-1(y) - mu)."""
+    return np.asarray(ndtr(ndtri(y) - mu))
+
+
+def approximate_inverse(delta: float) -> Inverse:
+    """G of (epsilon, delta)-DP: max(0, e^-epsilon (y - delta), 1 - delta - e^epsilon (1 - y))."""
+
+    def inverse(epsilon: Float, y: Float) -> Float:
+        ratio = np.exp(np.minimum(epsilon, 700.0))
+        return np.maximum(np.maximum((y - delta) / ratio, 1 - delta - ratio * (1 - y)), 0.0)
+
+    return inverse
+
+
+def refuted(
+    parameters: Float, canaries: int, guesses: int, right: int, level: float, inverse: Inverse
+) -> NDArray[np.bool_]:
+    """For each parameter, whether `right` of `guesses` right ones refute its curve at `level`.
+
+    Args:
+        parameters: (p,) epsilons or mus, >= 0.
+        canaries: m, coins in all.
+        level: probability that a true curve is refuted, in (0, 1).
+    """
+    below = np.full(len(parameters), level)  # t_k, and the sum S_k of those above
+    total = below.copy()
+    for k in range(right, 0, -1):
+        share = np.minimum(((k - 1) * below + total) / canaries, 1.0)
+        least = (total + canaries * inverse(parameters, share)) / (guesses - k + 1)
+        grows = least > below
+        if not grows.any() or (below > 1).all():
+            break  # what stops growing never grows again: share stays as it is
+        below = np.where(grows, least, below)
+        total = total + below
+    return below > 1
+
+
+def largest_refuted(
+    canaries: int, guesses: int, right: int, level: float, inverse: Inverse
+) -> float:
+    """The largest parameter whose curve is refuted, to within 1e-6; 0 if none is."""
+
+    def test(parameters: Float) -> NDArray[np.bool_]:
+        return refuted(parameters, canaries, guesses, right, level, inverse)
+
+    if not test(np.zeros(1))[0]:
+        return 0.0
+    low, high = 0.0, 4.0
+    while test(np.array([high]))[0]:
+        low, high = high, 2 * high
+    for _ in range(_ROUNDS):
+        grid = np.linspace(low, high, _AT_ONCE)
+        last = int(np.flatnonzero(~test(grid))[0])  # the upper end is never refuted
+        low, high = float(grid[last - 1]), float(grid[last])
+    return low
 
 
 @dataclass(frozen=True)
@@ -222,8 +307,8 @@ def one_run_bound(
         best = 0.0  # the guesses were coins of ours
     note = CONSTANT if constant else "" if best > 0 else NOTHING
     if form == "gdp":
-        bound = gaussian(Estimate(None, best, None, confidence, method, m), delta, "add/remove")
-        return EpsilonBound(bound.estimate, delta, "add/remove", bound.mu, True, note)
+        mu = Estimate(None, best, None, confidence, method, m)
+        return replace(gaussian(mu, delta, "add/remove"), note=note)
     odds = None if constant or not wrong else max(0.0, math.log(max(right, 1) / wrong))
     return EpsilonBound(Estimate(odds, best, None, confidence, method, m), delta, note=note)
 
@@ -289,9 +374,7 @@ def met(score: ArrayLike, inserted: ArrayLike, seed: int = 0) -> bool:
         return False
 
 
-def _canaries(
-    score: ArrayLike, inserted: ArrayLike
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def _canaries(score: ArrayLike, inserted: ArrayLike) -> tuple[Float, NDArray[np.bool_]]:
     scores = check_scores("score", score)
     coins = check_coins(inserted)
     if coins.shape != scores.shape:

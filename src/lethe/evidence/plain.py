@@ -151,7 +151,7 @@ def described(kind: Any) -> list[tuple[str, str, Any, Any]]:
 
 
 def _filled(hint: Any, types: Mapping[Any, Any]) -> Any:
-    """A type with what its variables stand for; those that nothing is said of stay."""
+    """Replace the type variables of a type by their types; unknown ones stay."""
     if isinstance(hint, TypeVar):
         return types.get(hint, hint)
     names = getattr(hint, "__parameters__", ())

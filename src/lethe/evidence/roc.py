@@ -76,8 +76,6 @@ class RatePoint:
     realised_fpr: float  # FPR without the coin, at most the budget; equal to it without ties
     threshold: float
     lottery: float  # in [0, 1), chance that a score equal to `threshold` is accused
-    members: int
-    non_members: int
 
     def accused(self, score: NDArray[np.floating]) -> NDArray[np.float64]:
         """Chance that each score is accused, in [0, 1], of the shape of `score`; 0 for NaN."""
@@ -184,8 +182,6 @@ def rate_at(curve: Roc, fpr: float, distinct_records: int | None = None) -> Rate
         realised_fpr=quiet / curve.non_members,
         threshold=float(spared),
         lottery=lottery,
-        members=curve.members,
-        non_members=curve.non_members,
     )
 
 
@@ -209,16 +205,7 @@ def tpr_at_fpr(
     return rate_at(roc(member, score), fpr, distinct_records)
 
 
-def log_ratio(tpr: float, fpr: float) -> float | None:
-    """tau = ln(TPR/FPR); None at TPR = 0. With delta = 0 a point estimate of a bound on epsilon.
-
-    >>> round(log_ratio(0.181, 0.001), 1)
-    5.2
-    """
-    return math.log(tpr / fpr) if tpr > 0 else None
-
-
 def tau_of(rate: Estimate, fpr: float) -> Estimate:
-    """ln(TPR/FPR) of a TPR and of its limits; None where the TPR or a limit is 0."""
+    """ln(TPR/FPR) of a TPR and its limits, None where one is 0: with delta 0 a bound on epsilon."""
     method = "ln of the TPR and of its limits, divided by the FPR"
-    return rate.mapped(lambda share: log_ratio(share, fpr), method)
+    return rate.mapped(lambda share: math.log(share / fpr) if share > 0 else None, method)

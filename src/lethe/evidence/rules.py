@@ -166,6 +166,10 @@ class Rule:
             return f"estimated(tpr{rate})"
         return f"{self.metric}{rate}{f'[{self.group}]' if self.group else ''}"
 
+    def to_json(self) -> str:
+        """As it is written."""
+        return str(self)
+
     def __str__(self) -> str:
         left = f"width({self.quantity})" if self.on_width else self.quantity
         return f"{left} {'>=' if self.at_least else '<='} {short(self.limit)}"
@@ -283,6 +287,28 @@ def judge(rule: Rule, evidence: Measured | None) -> str:
     return UNDECIDED
 
 
+def sample_for_rule(rule: Rule, evidence: Estimate) -> int | None:
+    """Sample size that would decide a rule if the value stayed; None where none would.
+
+    An interval narrows with the root of n. Where all or nothing was found the exact limit follows
+    its own law: 1 - high = tail^(1/n), or low = tail^(1/n).
+
+    >>> from lethe.evidence.intervals import clopper_pearson
+    >>> sample_for_rule(parse_rule("top-1<=0.05", RECORD_METRICS), clopper_pearson(0, 50))
+    72
+    """
+    value, low, high, limit = evidence.value, evidence.low, evidence.high, rule.limit
+    if value is None or low is None or high is None:
+        return None
+    if not rule.on_width and value == low == 0 < limit < high < 1:
+        return math.ceil(evidence.n * math.log1p(-high) / math.log1p(-limit) - 1e-9)
+    if not rule.on_width and value == high == 1 > limit > low > 0:
+        return math.ceil(evidence.n * math.log(low) / math.log(limit) - 1e-9)
+    end, room = (high, limit - value) if value < limit else (low, value - limit)
+    reach, room = (high - low, limit) if rule.on_width else (abs(end - value), room)
+    return math.ceil(evidence.n * max(reach / room, 1.0) ** 2) if room > 0 else None
+
+
 def lower_for_rule(found: Measured | None, reach: float, limit: float) -> Measured | None:
     """Let a lower limit pass a rule only if the sample could have shown a larger one.
 
@@ -324,9 +350,8 @@ def exit_code(outcomes: Iterable[str]) -> int:
 # How narrow an interval must be: the rules on a width, absolute or relative to the value.
 #
 # ``width(METRIC[@FPR]) <= X`` asks for limits at most X apart, ``METRIC[@FPR] within X`` for at
-# most
-# 2 X (the value plus or minus X), and ``METRIC[@FPR] within X%`` for at most 2 X percent of the
-# value itself.
+# most 2 X (the value plus or minus X), and ``METRIC[@FPR] within X%`` for at most 2 X percent of
+# the value itself.
 
 _WITHIN = re.compile(r"^(?P<left>.*\S)\s+within\s+(?P<limit>[^\s%]+)\s*(?P<percent>%?)\s*$")
 _WIDTH = re.compile(r"^(?P<left>\s*width\(.*\))\s*<=?\s*(?P<limit>[^<=]\S*)\s*$")

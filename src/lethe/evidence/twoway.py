@@ -16,9 +16,9 @@ is added, see `Influence`.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,14 +28,17 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clustered_share
 
+Float = NDArray[np.float64]
+
 DRAWS = 1000
 _GRID = 400
 _MAX_GROUPS = 1500
 _CELLS = 1 << 20
+_BLOCK = 64
 _EXACT = 1 << 24  # whole numbers below it add up exactly in single precision
 _FEW = 5
 _NOISE = 1.5  # standard errors, of alike models, that a part of the records must exceed
-_KINDS = ("targets", "records", "cells")
+Part = TypeVar("Part", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
@@ -55,20 +58,19 @@ class Spread:
         return float(stdtrit(max(self.degrees, 1.0), (1 + confidence) / 2))
 
 
-def interaction_of(parts: Sequence[float], clusters: Sequence[int]) -> float:
-    """The part of V_targets and of V_records that both hold, at least 0.
+def interaction_of(parts: Sequence[Part], clusters: Sequence[int]) -> Part:
+    """The part of V_targets and of V_records that both hold; of numbers, or of covariances.
 
     The spread of whole cells also holds 1/R and 1/T of the effects of their target and record,
     which are taken out of V_cells first (the interaction of a two-way analysis of variance).
     """
     targets, records, cells = parts
     rows, columns = clusters[:2]
-    variance = (
+    return (
         cells * (1 - 1 / (rows * columns))
         - targets * (1 - 1 / rows) / columns
         - records * (1 - 1 / columns) / rows
     ) / ((1 - 1 / rows) * (1 - 1 / columns))
-    return max(variance, 0.0)
 
 
 def combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
@@ -79,7 +81,7 @@ def combine(parts: Sequence[float], clusters: Sequence[int]) -> Spread:
     targets, records, _ = parts
     if clusters[0] == 1:
         return Spread(records, float(max(clusters[1] - 1, 1)))
-    interaction = interaction_of(parts, clusters)
+    interaction = max(interaction_of(parts, clusters), 0.0)
     return combined(targets, records, interaction, clusters)
 
 
@@ -95,6 +97,11 @@ def combined(targets: float, records: float, interaction: float, clusters: Seque
         part**2 / max(count - 1, 1)
         for part, count in zip((targets, records), clusters[:2], strict=True)
     )
+    return _satterthwaite(variance, weight, clusters)
+
+
+def _satterthwaite(variance: float, weight: float, clusters: Sequence[int]) -> Spread:
+    """A variance with the degrees of its parts, of which `weight` sums square over degrees."""
     degrees = variance**2 / weight if weight > 0 else float(clusters[1] - 1)
     if min(clusters[:2]) < _FEW:
         # Satterthwaite's sum of parts is too sure of parts that rest on so few clusters.
@@ -162,19 +169,37 @@ def _drawn_times(count: int, draws: int, seed: int) -> NDArray[np.float32]:
     return times
 
 
-def _drawn_counts(times: NDArray[np.float32], above: NDArray[np.int64]) -> NDArray[np.float64]:
-    """(draws, bins) scores above each threshold in each draw, widened for few clusters.
+def _drawn_shares(times: NDArray[np.float32], above: NDArray[np.int64]) -> Iterator[Float]:
+    """(draws, bins) share of a side above each threshold, a block of draws at a time.
 
-    Whole numbers add up exactly, in single precision too while they are below 2**24: what no draw
-    moves is the same in every draw, on every processor.
-
-    Args:
-        above: (clusters, bins) counts of scores.
+    Deviations are widened for few clusters. Whole numbers add up exactly, in single precision too
+    while they are below 2**24: what no draw moves is the same in every draw, on every processor.
     """
     count, whole = len(above), above.sum(axis=0)
     exact = np.float32 if float(times.max()) * float(whole.max()) < _EXACT else np.float64
-    drawn: NDArray[np.float64] = times.astype(exact, copy=False) @ above.astype(exact) - whole
-    return np.asarray(drawn * np.sqrt(count / max(count - 1, 1)) + whole)
+    counts = times.astype(exact, copy=False) @ above.astype(exact)
+    wider = np.sqrt(count / max(count - 1, 1))
+    for start in range(0, len(counts), _BLOCK):  # a block stays in the processor's cache
+        drawn = np.subtract(counts[start : start + _BLOCK], whole, dtype=np.float64)
+        drawn *= wider
+        drawn += whole
+        np.maximum(drawn, 0.0, out=drawn)
+        np.maximum.accumulate(drawn, axis=1, out=drawn)
+        drawn /= np.maximum(drawn[:, -1:], 1e-300)
+        yield np.pad(drawn, ((0, 0), (1, 0)))
+
+
+def _read_at(fprs: Float, fpr: Float, tpr: Float) -> Float:
+    """(draws, F) TPR at each FPR of (draws, bins) curves from 0 to 1: `numpy.interp` of all."""
+    draws, last = np.arange(len(fpr))[:, None], fpr.shape[1] - 1
+    low = np.zeros((len(fpr), len(fprs)), np.intp)
+    for step in 2 ** np.arange(last.bit_length())[::-1]:  # the last bin not above each FPR
+        further = np.minimum(low + step, last)
+        low = np.where(fpr[draws, further] <= fprs, further, low)
+    high = np.minimum(low + 1, last)
+    width = np.where(high > low, fpr[draws, high] - fpr[draws, low], 1.0)
+    slope = (tpr[draws, high] - tpr[draws, low]) / width
+    return np.asarray(slope * (fprs - fpr[draws, low]) + tpr[draws, low])
 
 
 @dataclass(frozen=True)
@@ -287,7 +312,8 @@ class Influence:
         whole, groups = self.whole.parts(at), len(self.whole.targets)
         # What cells, of a model with a record each, add to the variance over models. A part of
         # the records shows what they have in common with more noise than all would.
-        cells = self.times**2 * interaction_of(whole, [len(kind) for kind in self.whole])
+        cells = max(interaction_of(whole, [len(kind) for kind in self.whole]), 0.0)
+        cells *= self.times**2
         chance = _NOISE * float(np.sqrt(2 / (groups - 1))) * (1 - 1 / self.times)
         common = self.times**2 * whole[0] - cells * (1 + chance)
         return float(max(common - (shown - parts[1]), 0.0)) / shown
@@ -304,11 +330,7 @@ class Influence:
             + parts[1] ** 2 / (clusters[1] - 1)
             + (2 * parts[0] * more + more**2) / (groups - 1)
         )
-        variance = fixed.variance + more
-        degrees = variance**2 / weight
-        if min(clusters[:2]) < _FEW:
-            degrees = min(degrees, float(min(clusters[:2]) - 1))
-        return Spread(variance, degrees)
+        return _satterthwaite(fixed.variance + more, weight, clusters)
 
 
 class TwoWayBootstrap:
@@ -356,21 +378,17 @@ class TwoWayBootstrap:
         if non_member is None:
             non_member = np.sort(score[~self.member[self.scored]])
         edges = _threshold_grid(non_member)
-        out = np.zeros((len(_KINDS), self.draws, 1 + len(fprs)))
         tables = self._tables(score, edges)
+        out = np.zeros((len(tables), self.draws, 1 + len(fprs)))
         for kind, (table, times) in enumerate(zip(tables, self._times, strict=True)):
-            if self.clusters.counts[0] == 1 and _KINDS[kind] != "records":
+            if self.clusters.counts[0] == 1 and kind != 1:
                 continue  # of one target records alone vary
-            above = np.cumsum(table, axis=1)
-            rates = []
-            for side in (1, 0):
-                drawn = _drawn_counts(times, above[:, :, side])
-                drawn = np.maximum.accumulate(np.maximum(drawn, 0.0), axis=1)
-                rates.append(drawn / np.maximum(drawn[:, -1:], 1e-300))
-            tpr, fpr = (np.pad(rate, ((0, 0), (1, 0))) for rate in rates)
-            out[kind, :, 0] = np.trapezoid(tpr, fpr, axis=1)
-            for draw in range(self.draws):
-                out[kind, draw, 1:] = np.interp(fprs, fpr[draw], tpr[draw])
+            outside, inside = np.moveaxis(np.cumsum(table, axis=1), 2, 0)
+            curves = zip(_drawn_shares(times, inside), _drawn_shares(times, outside), strict=True)
+            for start, (tpr, fpr) in zip(range(0, self.draws, _BLOCK), curves, strict=True):
+                block = out[kind, start : start + _BLOCK]
+                block[:, 0] = np.trapezoid(tpr, fpr, axis=1)
+                block[:, 1:] = _read_at(fprs, fpr, tpr)
         influence = None
         if rescored is not None:
             influence = self._influence(tables, rescored, edges, fprs)

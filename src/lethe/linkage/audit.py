@@ -22,14 +22,12 @@ from lethe.data.source import TypedColumn
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.linkage.inputs import table_checks
-from lethe.linkage.records.document import RecordSubject
 from lethe.linkage.records.study import study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
-from lethe.linkage.synthetic.study import SyntheticSubject, study_synthetic
+from lethe.linkage.synthetic.study import study_synthetic
 from lethe.linkage.table.domains import as_declared
 from lethe.linkage.table.reached import Table
-from lethe.linkage.table.study import TableSubject, study_table
-from lethe.training.fingerprint import digest, hash_array
+from lethe.linkage.table.study import study_table
 from lethe.training.folder import RunFolder
 
 Columns = Mapping[str, NDArray[Any]]
@@ -49,31 +47,23 @@ def audit_table(
     name: str = "table",
     suffix: str = ".csv",
     settings: TableSettings | None = None,
-    say: Say | None = None,
+    say: Say = lambda text: None,
     folder: RunFolder | None = None,
 ) -> Findings:
-    """Is this table anonymous? Classes, what they give away, and what recoding would change.
+    """Is this table anonymous? See `lethe.audit_table`, which reads the rows for it.
 
     Args:
         columns: (rows,) by name, as `lethe.data.columns.read_columns` gives them. Or typed by
             `TableSettings.schema`; or the different rows with their number, see
             `lethe.data.large.read_grouped`.
-        quasi: columns that an adversary may know of a person.
-        sensitive: column that nobody should learn; None leaves inference out.
-        person: column of the person behind each row, who counts once; None = each row is another's.
         population: the same columns of everybody the rows may be of, the rows' own people
             included; None leaves the journalist risk out.
         beside: all columns of the file, or of its first rows, in which identifiers and persons with
             several rows are looked for; None = `columns`.
-        name: of the release.
         suffix: of the file that a candidate's rows are written to: .csv, .parquet or .feather.
-        settings: see `TableSettings`; its rules are fixed before anything is measured.
         say: told what is being done, one line each.
         folder: an open run folder, needed to keep the table of people; synthetic rows of the
             candidates are written there, as NAME.csv, and the rows of `write_release`.
-
-    Returns:
-        The findings.
 
     Guarantee:
         None: all candidates are labelled ``empirical-only``, the k-anonymous ones too, but for the
@@ -125,7 +115,7 @@ def audit_table(
             "synthetic rows are private by row; a person has several. Leave epsilon or person out."
         )
     table = Table(name, plain, tuple(quasi), sensitive, population, times, typed, person)
-    (say or _silent)(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
+    say(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
     study = study_table(table, settings)
     if beside and set(table.quasi) <= set(beside):
         decided = f"{settings.release} {settings.write_release}"
@@ -141,8 +131,8 @@ def audit_table(
         if folder is not None and not stops:
             folder.write(place, table_bytes(released, suffix))
         why = f" not written: {', '.join(sorted(stops))} of the input stops the verdict"
-        (say or _silent)(f"{place}{why if stops else ' holds the released rows'}")
-    return TableSubject(study, settings, tuple(checks)).findings(folder)
+        say(f"{place}{why if stops else ' holds the released rows'}")
+    return replace(study, inputs=tuple(checks)).findings(folder)
 
 
 def audit_records(
@@ -152,21 +142,18 @@ def audit_records(
     truth: tuple[NDArray[Any], NDArray[Any]] | None = None,
     beside: Columns | None = None,
     settings: RecordSettings | None = None,
-    say: Say | None = None,
+    say: Say = lambda text: None,
     folder: RunFolder | None = None,
 ) -> Findings:
-    """How few facts name a person in sparse records, and who of another table is in them?
+    """How few facts name a person in sparse records? See `lethe.audit_records`.
 
     Args:
         ratings: the release, see `lethe.data.records.load_ratings`.
         aux: what an adversary really has of some people, or an earlier release; None = nothing.
         truth: names in `aux` and names in `ratings` of the same people; None = not known. Enough
             of them are one more adversary of every candidate.
-        beside: columns of the file that were not named; see `audit_table`.
-        settings: see `RecordSettings`. With `keep_records` and `aux`, who was named as whom is
-            kept.
-        say: see `audit_table`.
-        folder: see `audit_table`.
+        beside: columns of the file that were not named.
+        settings, say, folder: see `audit_table`.
 
     Guarantee:
         None: all candidates are labelled ``empirical-only``.
@@ -179,7 +166,7 @@ def audit_records(
             are asked for without `aux`.
         NotMeasurable: fewer than 2 people have enough facts.
     """
-    settings, say = settings or RecordSettings(), say or _silent
+    settings = settings or RecordSettings()
     if settings.pairs and aux is None:
         raise InputError("pairs are people of an auxiliary table who were named. Add aux (--aux).")
     say(f"{ratings.name}: {ratings.facts} facts of {len(ratings.people)} people")
@@ -188,7 +175,7 @@ def audit_records(
     names = None if truth is None else (as_text(truth[0]), as_text(truth[1]))
     study = study_records(ratings, settings, aux, names)
     checks = tuple(table_checks(beside or {}, (), None, persons=False))
-    return RecordSubject(study, settings, checks).findings(folder)
+    return replace(study, inputs=checks).findings(folder)
 
 
 def audit_synthetic(
@@ -200,21 +187,12 @@ def audit_synthetic(
     *,
     name: str = "synthetic rows",
     settings: SyntheticSettings | None = None,
-    say: Say | None = None,
+    say: Say = lambda text: None,
     folder: RunFolder | None = None,
 ) -> Findings:
-    """Do synthetic rows single out, link or give away the people they were made from?
+    """Do synthetic rows reveal the people they were made from? See `lethe.audit_synthetic`.
 
-    Args:
-        original: rows that the synthetic ones were made from, (rows,) by name.
-        synthetic: rows that are released, the same columns.
-        control: rows from the same source that were not used, the same columns.
-        quasi: columns that an adversary may know of a person.
-        sensitive: column that is guessed; None leaves inference out.
-        name: of the release.
-        settings: see `SyntheticSettings`.
-        say: see `audit_table`.
-        folder: see `audit_table`.
+    All three tables have the same columns, (rows,) by name.
 
     Guarantee:
         None: synthetic rows are labelled ``empirical-only`` here. On rows that are independent of
@@ -227,16 +205,14 @@ def audit_synthetic(
         InputError: tables that do not fit each other, or unknown columns.
     """
     settings, quasi = settings or SyntheticSettings(), tuple(quasi)
-    (say or _silent)(f"{name}: three attacks, each against original and control rows")
+    say(f"{name}: three attacks, each against original and control rows")
     (original, synthetic, control), checks = _mended([original, synthetic, control], settings.text)
-    study = study_synthetic(original, synthetic, control, quasi, sensitive, settings)
-    mark = digest(*(hash_array(as_text(synthetic[column])) for column in study.columns))
+    study = study_synthetic(original, synthetic, control, quasi, sensitive, settings, name)
     checks += [*study.inputs, *table_checks(synthetic, quasi, sensitive, persons=False)]
     alike = "Keep one row for each of them."
     asked = (one for one in table_checks(original, quasi, sensitive) if one.name == "persons")
     checks += [replace(one, way_out=alike) for one in asked]
-    subject = SyntheticSubject(study, settings, name, quasi, sensitive, mark, tuple(checks))
-    return subject.findings(folder)
+    return replace(study, inputs=tuple(checks)).findings(folder)
 
 
 def _mended(tables: Sequence[Any], keep: Sequence[str]) -> tuple[list[Any], list[InputCheck]]:
@@ -247,7 +223,3 @@ def _mended(tables: Sequence[Any], keep: Sequence[str]) -> tuple[list[Any], list
         if isinstance(table, Grouped):
             mended[at] = Grouped(mended[at], table.times)
     return mended, [InputCheck("types", "mends", note) for note in notes]
-
-
-def _silent(text: str) -> None:
-    """Nothing."""

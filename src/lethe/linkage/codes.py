@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.data.columns import Codes
-from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate
 
 Int = NDArray[np.int64]
@@ -101,19 +100,13 @@ def classes_of(columns: Sequence[Codes], times: Counting = None) -> Classes:
         columns: codes (rows,) of each, whole numbers from 0.
         times: what each row counts for.
 
-    Raises InputError: no column, no rows, other lengths or negative codes.
-
     >>> classes_of([np.array([0, 0, 1, 1]), np.array([0, 0, 0, 5])]).size.tolist()
     [2, 1, 1]
     """
-    if not columns or not len(columns[0]):
-        raise InputError("a table needs at least 1 column and 1 row.")
     rows = len(columns[0])
     joint, levels = np.zeros(rows, np.int64), 1
     for column in columns:
         codes = whole_codes(column)
-        if len(codes) != rows:
-            raise InputError(f"columns have {rows} and {len(codes)} rows; all need the same.")
         width = int(codes.max()) + 1
         if levels * width > max(_DENSE * rows, 2**20) and levels > 1:
             # Joint codes stay small, so they never overflow and are counted without a sort.
@@ -176,16 +169,8 @@ def nearest(present: NDArray[Any], wanted: NDArray[Any]) -> Int:
 
 
 def whole_codes(column: ArrayLike) -> Codes:
-    """The column as codes: narrow ones as they are, others as int64.
-
-    Raises InputError: not one column of whole numbers from 0.
-    """
+    """The column as codes: narrow ones as they are, others as int64."""
     codes = np.asarray(column)
-    if codes.ndim != 1 or codes.dtype.kind not in "biu" or (len(codes) and codes.min() < 0):
-        raise InputError(
-            f"a column of shape {codes.shape} and type {codes.dtype} is not whole numbers from 0. "
-            "Number its values first, with encode."
-        )
     narrow = codes.dtype.kind == "u" and codes.dtype.itemsize < 8
     return codes if narrow else codes.astype(np.int64, copy=False)
 

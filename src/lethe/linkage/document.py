@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
@@ -16,7 +15,7 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee, empirical_only
 from lethe.evidence.risk import AttackResult, risk_of
-from lethe.evidence.sight import Plant
+from lethe.evidence.rules import UNDECIDED, sample_for_rule
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.utility import Utility, utility_loss
 from lethe.training.folder import RunFolder, write_personal
@@ -26,81 +25,34 @@ from lethe.training.folder import RunFolder, write_personal
 BASELINE = "baseline"
 FEWEST = 30
 """Power floor: of fewer attempts not even a clean result limits a share below a tenth."""
-Json = dict[str, Any]
 
 
-def fields_of(owner: Any, *names: str) -> Json:
+def fields_of(owner: Any, *names: str) -> dict[str, Any]:
     """Some attributes of a result."""
     return {name: getattr(owner, name) for name in names}
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
-    """A release, measured: what attacks find in it, and what utility is left.
+class Measurement(Candidate):
+    """A candidate with its utility by held-out row, to be compared with the release as it is."""
 
-    Attributes:
-        attacks: every attack on it in the audit's primary metric, higher = worse, with limits that
-            hold at once; the worst of them is the risk.
-        proof: what the release proves; None = nothing: a recoded release is not proven to be
-            private, and k-anonymity is no proof either.
-        plants: leaks of known size, and what the attacks measured of them; None = not planted.
-        chance: what a random guess reaches.
-    """
+    used: Utility = field(kw_only=True)
 
-    name: str  # unique in the audit
-    mitigation: str  # in words
-    settings: Mapping[str, Any]  # its numbers
-    attacks: Sequence[AttackResult]
-    utility: Utility  # higher = better
-    measures: Mapping[str, Measured]  # what rules judge, by quantity
-    details: Any  # everything else, see `lethe.evidence.of_rows`
-    assumptions: tuple[str, ...] = ()  # under which the measured numbers are what they say
-    proof: Guarantee | None = None
-    plants: Sequence[Plant] | None = None
-    chance: float = 0.0
-
-    @property
-    def risk(self) -> Measured:
-        """The worst over the attacks, see `risk_of`."""
-        risk = risk_of(self.attacks, self.chance)
-        return risk if isinstance(risk, Refusal) else risk.estimate
-
-    def candidate(
-        self,
-        confidence: float,
-        *,
-        baseline: Measurement | None,
-        risk_change: Estimate | None = None,
-    ) -> Candidate:
-        """As it stands on the frontier.
+    def beside(self, base: Measurement, confidence: float, change: Estimate | None) -> Measurement:
+        """The candidate with what it loses and saves.
 
         Args:
-            baseline: the release as it is; None where this is it.
-            risk_change: this risk minus the baseline's, negative = safer; None = not compared.
+            change: of the risk against the baseline's, negative = safer; None = not compared.
         """
-        loss = None
-        if baseline is not None:
-            loss = utility_loss(
-                baseline=baseline.utility, released=self.utility, confidence=confidence
-            )
-        guarantee = self.proof or empirical_only(
-            *self.assumptions,
-            voided_by=("a stronger attack, more knowledge, or another release of the same people",),
-        )
-        return Candidate(
-            self.name,
-            self.mitigation,
-            self.settings,
-            self.utility.estimate,
-            self.attacks,
-            guarantee,
-            loss,
-            risk_change,
-            self.details,
-            {**self.measures, "utility-loss": loss},
-            chance=self.chance,
-            plants=self.plants,
-        )
+        loss = utility_loss(baseline=base.used, released=self.used, confidence=confidence)
+        measures = {**self.measures, "utility-loss": loss}
+        return replace(self, utility_loss=loss, risk_change=change, measures=measures)
+
+
+def measured_only(*assumptions: str) -> Guarantee:
+    """The label of rows that prove nothing: neither a recoded release nor k-anonymity does."""
+    voided = "a stronger attack, more knowledge, or another release of the same people"
+    return empirical_only(*assumptions, voided_by=(voided,))
 
 
 def strongest(results: Sequence[AttackResult]) -> AttackResult:
@@ -116,39 +68,29 @@ Settings = TableSettings | RecordSettings | SyntheticSettings
 MOST_PEOPLE = 100
 
 
-class RowsStudy(Protocol):
-    """What every kind of study holds."""
-
-    @property
-    def candidates(self) -> Sequence[Candidate]:
-        """The baseline first."""
-
-    @property
-    def skipped(self) -> Mapping[str, str]:
-        """Name and reason of what could not be measured."""
-
-
 class RowsSubject(Subject):
-    """Rows, measured; a kind says what it found, all else is the same for each of them.
+    """Rows, measured: each kind holds its results, and says what it found.
 
     Attributes:
-        study: what was measured.
         settings: of the audit.
-        inputs: what was seen of the files beside what the study says.
+        measured: the candidates, the baseline first.
+        skipped: name and reason of what could not be measured.
+        inputs: what was seen of the files.
+        counted: what the sample size of its intervals counts, in words.
     """
 
-    study: RowsStudy
+    counted: ClassVar = "rows"
     settings: Settings
+    measured: tuple[Candidate, ...]
+    skipped: Mapping[str, str]
     inputs: tuple[InputCheck, ...] = ()
 
-    @cached_property
-    def people(self) -> Sequence[Json]:
-        """Everybody by name, the most exposed first; personal data, so empty unless kept."""
-        return ()
+    def exposed(self) -> list[dict[str, object]]:
+        """People by name, the most exposed first; personal data."""
+        return []
 
-    @cached_property
-    def pairs(self) -> Sequence[Json]:
-        """Who of an auxiliary table was named as whom; personal data, so empty unless kept."""
+    def pairs(self) -> Sequence[Mapping[str, object]]:
+        """Who of an auxiliary table was named as whom; personal data."""
         return ()
 
     @abc.abstractmethod
@@ -158,19 +100,33 @@ class RowsSubject(Subject):
     def findings(self, folder: RunFolder | None = None) -> Findings:
         """The document of the audit; personal rows, where they are kept, go to the folder."""
         if self.settings.keep_records and folder is not None:
-            if self.pairs:
-                write_personal(folder, self.pairs)
-            if self.people:
-                write_personal(folder, self.people, "exposed" if self.pairs else "records")
+            pairs, exposed = self.pairs(), self.exposed()
+            if pairs:
+                write_personal(folder, pairs)
+            if exposed:
+                write_personal(folder, exposed, "exposed" if pairs else "records")
         return run(self, self.settings.rules(), self.settings.release)
 
     def candidates(self) -> Sequence[Candidate]:
-        return stopped(self.study.candidates, self.inputs, self.settings.accept)
+        return stopped(self.measured, self.inputs, self.settings.accept)
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         shown = [one for one in self.inputs if one.effect != "mends"]
         lines = [one.row(self.settings.accept).detail for one in shown]
-        return [outcome_words(verdict), *lines, *self.plain_words()]
+        return [outcome_words(verdict), *lines, *self._sizes(verdict), *self.plain_words()]
+
+    def _sizes(self, verdict: Verdict) -> Iterator[str]:
+        """How many rows would decide each rule for which these were too few."""
+        for ruling in verdict.rulings:
+            found, rule = ruling.evidence, ruling.rule
+            if ruling.outcome != UNDECIDED or ruling.reason or not isinstance(found, Estimate):
+                continue
+            size = sample_for_rule(rule, found)
+            takes = "No number" if size is None else f"About {float(f'{size:.2g}'):,.0f}"
+            yield (
+                f"{rule} is not decided by {found.n:,} {self.counted}: {found}. {takes} of them "
+                "would decide it if the value stayed."
+            )
 
     def compose(
         self,
@@ -183,7 +139,7 @@ class RowsSubject(Subject):
         reproduction: Mapping[str, Any],
         **facts: Any,
     ) -> Facts:
-        """The facts of one kind, with those that all kinds share.
+        """Join the facts of one kind with those that all kinds share.
 
         Args:
             summary: one sentence.
@@ -192,6 +148,7 @@ class RowsSubject(Subject):
             facts: all others of `Facts`.
         """
         settings = self.settings
+        people = self.exposed()[:MOST_PEOPLE] if settings.keep_records else []
         return Facts(
             **facts,
             subject={"release": "table", "name": name, "summary": summary},
@@ -200,9 +157,9 @@ class RowsSubject(Subject):
                 f"{settings.margin:g} of utility."
             ),
             margin=settings.margin,
-            skipped=[NotRun(name, why) for name, why in self.study.skipped.items()],
+            skipped=[NotRun(name, why) for name, why in self.skipped.items()],
             keep_records=settings.keep_records,
-            exposed=[{**row, "id": f"person {row['rank']}"} for row in self.people[:MOST_PEOPLE]],
+            exposed=[{**row, "id": f"person {row['rank']}"} for row in people],
             checks=[*(one.row(settings.accept) for one in self.inputs), *checks],
             limits=[
                 *limits,
@@ -234,7 +191,7 @@ def utility_in_words(settings: Settings, counts: str) -> str:
     if settings.predict is not None:
         return f"held-out score of a model that predicts {settings.predict} (accuracy or R²)"
     if settings.utility_model is not None:
-        return f"what {model_name(settings)} says on held-out rows"
+        return f"what {settings.model_name} says on held-out rows"
     return "answers to the queries that are still right" if settings.queries else counts
 
 
@@ -246,18 +203,12 @@ def utility_left(now: Candidate, base: Candidate) -> str:
     return f"a utility of {value:.3g} (as it is: {whole:.3g})"
 
 
-def model_name(settings: Settings) -> str:
-    """Of the user's function."""
-    given = settings.utility_model
-    return given if isinstance(given, str) else str(getattr(given, "__qualname__", "a function"))
-
-
-def _model(settings: Settings) -> Json:
+def _model(settings: Settings) -> dict[str, Any]:
     """What is reproduced of a model as utility; nothing without one."""
     if settings.predict is not None:
         return {"predict": settings.predict, "held_out": settings.held_out}
     if settings.utility_model is not None:
-        return {"utility_model": model_name(settings), "held_out": settings.held_out}
+        return {"utility_model": settings.model_name, "held_out": settings.held_out}
     return {}
 
 

@@ -10,7 +10,9 @@ from lethe.assess.input_checks import WAIVABLE
 from lethe.data.schema import Schema
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import RECORD_METRICS, SYNTHETIC_METRICS, TABLE_METRICS, Rule, parse_rule
-from lethe.linkage.table.anonymity import DISTANCES
+
+DISTANCES = ("equal", "ordered")
+"""Of t-closeness."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,12 @@ class CommonSettings:
     release: str = "baseline"
     accept: tuple[str, ...] = ()
     keep_records: bool = False
+
+    @property
+    def model_name(self) -> str:
+        """Of the user's function."""
+        given = self.utility_model
+        return given if isinstance(given, str) else str(getattr(given, "__qualname__", "function"))
 
     def rules(self) -> list[Rule]:
         """The rules, read."""

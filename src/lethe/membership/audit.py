@@ -44,7 +44,6 @@ from lethe.membership.persons import person_level
 from lethe.membership.records import identical_rows, write_records
 from lethe.membership.settings import AuditSettings
 from lethe.membership.slices import check_groups, columns_of, group_evidence, who_bears
-from lethe.membership.stored import stored_by
 from lethe.membership.widths import FIRST_LOOK, Stop, grow
 from lethe.mitigations.mitigation import Mitigation
 from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, exponential_weights
@@ -74,7 +73,7 @@ def settled_public_weights(
 
     Raises InputError: too few held-out records, or, beside a run, weights that are not settled yet.
     """
-    from lethe.mitigations.dp_sgd.public_weights import public_weights
+    from lethe.mitigations.dp_sgd.candidate import public_weights
 
     name, path = spec.hash(), folder.path / _FILE
     known = _settled(path, "weights", {"spec": name}, len(spec.labels))
@@ -271,6 +270,8 @@ def audit_model(
     how = {"weights_from_models": models_behind, **stopped}
     judged = next(option for option in measured if option.name == settings.release)
     show.say("looking into one model for what it keeps of its training")
+    from lethe.membership.stored import stored_by  # late: scikit-learn takes half a second
+
     inputs = [*stored_by(spec), *split_copies(judged, None, features, settings)]
     if isinstance(recipe, CallableRecipe) and not hasattr(recipe.train, "describe"):
         show.say("asking whether the recipe trains on the rows that it is given")

@@ -14,12 +14,12 @@ from lethe.evidence.document import NotRun
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.frontier import Candidate, Frontier
 from lethe.evidence.guarantee import empirical_only
-from lethe.evidence.of_model import EarlyStop
+from lethe.evidence.of_model import EarlyStop, Moved
 from lethe.evidence.risk import AttackResult, family_confidence
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.checks import self_checked
-from lethe.membership.document import Measurement
+from lethe.membership.document import Measurement, moved_words
 from lethe.membership.exposure import expose, mean_change
 from lethe.membership.measure import (
     labelled_as_family,
@@ -228,11 +228,9 @@ def measure(
         t = before.exposure.all_models.t[others], exposure.all_models.t[others]
         others = others[np.isfinite(t[0]) & np.isfinite(t[1])]
         if len(others) and shadows.models >= 6:
-            moved = (
-                mean_change(shadows, before.shadows, others, confidence),
-                newly_exposed(exposure.all_models, before.exposure.all_models, others),
-                len(others),
-            )
+            shift = mean_change(shadows, before.shadows, others, confidence)
+            newly = newly_exposed(exposure.all_models, before.exposure.all_models, others)
+            moved = Moved(len(others), shift, newly, moved_words(shift, newly, len(others)))
     level = family_confidence(confidence, among)
     change = None if before is None else risk_change(results, before.results, fpr, level)
     return Measurement(
@@ -249,9 +247,7 @@ def measure(
         drift=drift(shadows, confidence),
         risk=strongest_metric(results, fpr),
         utility_loss=None if before is None else loss_among(shadows, before, confidence, among),
-        risk_change=None
-        if change is None
-        else labelled_as_family(change, confidence, among, "stops"),
+        risk_change=change and labelled_as_family(change, confidence, among, "stops"),
         moved=moved,
         weights=applied,
         targeted=targeted,

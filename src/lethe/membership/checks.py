@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import fdtrc
 
+from lethe.assess.run import check
 from lethe.evidence.document import CheckRow
-from lethe.evidence.estimate import Estimate
 from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.rules import Rule
 from lethe.evidence.sight import Plant, smallest_seen
@@ -24,6 +24,7 @@ from lethe.membership.utility import utility_name
 from lethe.training.shadows import Shadows
 
 PASS, WARN, FAIL = "pass", "warn", "fail"
+BASELINE = "baseline"
 _NULL_CONFIDENCE = 0.999
 _CELLS = 1 << 23
 MINIMUM_LEVELS = 4  # fewest models to distinguish a record's level from noise
@@ -32,23 +33,7 @@ _AUDITED = 1 << 12
 """Cells of the sample on which attacks that do not decide have their null audit."""
 
 
-@dataclass(frozen=True)
-class Check:
-    """The result of a self-check."""
-
-    name: str  # short name
-    status: str  # ``pass``, ``warn`` (read the numbers with care) or ``fail`` (do not use them)
-    detail: str  # the observation in words
-    estimate: Estimate | None = None  # the number behind it, if any
-    attack: str = ""  # the attack that it is about, if it is about one
-
-    def row(self, candidate: str) -> CheckRow:
-        """The check as a row of the findings."""
-        numbers = self.status, self.detail, self.attack, self.estimate
-        return CheckRow(self.name, candidate, *numbers)
-
-
-def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
+def null_audit(shadows: Shadows, attack: str, seed: int) -> CheckRow:
     """Check that the attack has AUC 0.5 on meaningless membership (99.9 % interval).
 
     Membership is exchanged by a coin for each record, so records are the only clusters.
@@ -80,15 +65,12 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> Check:
     )
     assert estimate.low is not None and estimate.high is not None
     inside = estimate.low <= 0.5 <= estimate.high
-    return Check(
-        "null audit",
-        PASS if inside else FAIL,
-        f"{attack} on exchanged membership: AUC {estimate.value:.4f}, "
-        + ("0.5 lies within" if inside else "0.5 lies OUTSIDE")
-        + " its 99.9 % interval",
-        estimate,
-        attack,
+    where = "0.5 lies within" if inside else "0.5 lies OUTSIDE"
+    detail = (
+        f"{attack} on exchanged membership: AUC {estimate.value:.4f}, {where} its 99.9 % interval"
     )
+    status = PASS if inside else FAIL
+    return CheckRow("null audit", BASELINE, status, detail, attack, estimate)
 
 
 def _auc_spread(
@@ -127,10 +109,10 @@ def _place(others: NDArray[np.float64], value: NDArray[np.float64]) -> NDArray[n
     return np.asarray(left + right)
 
 
-def coverage(shadows: Shadows) -> Check:
+def coverage(shadows: Shadows) -> CheckRow:
     """Check that every record is IN some models and OUT of others."""
     if shadows.alone:
-        return Check(
+        return check(
             "IN and OUT models",
             WARN,
             "one model, and none to compare it with: no record gets a t-score, and attacks that an "
@@ -139,8 +121,8 @@ def coverage(shadows: Shadows) -> Check:
     inside = shadows.members.sum(axis=0)
     bare = int(((inside < 2) | (inside > shadows.models - 2)).sum())
     if bare == 0:
-        return Check("IN and OUT models", PASS, "every record has at least 2 models on each side")
-    return Check(
+        return check("IN and OUT models", PASS, "every record has at least 2 models on each side")
+    return check(
         "IN and OUT models",
         WARN,
         f"{bare} of {shadows.records} records have fewer than 2 models IN or OUT; "
@@ -148,7 +130,7 @@ def coverage(shadows: Shadows) -> Check:
     )
 
 
-def ties(shadows: Shadows) -> Check:
+def ties(shadows: Shadows) -> CheckRow:
     """Check for saturated, rounded or constant signals, which weaken every attack."""
     distinct, commonest = _repeats(shadows.signals)
     most = commonest / shadows.signals.size if commonest > 1 else 0.0
@@ -156,7 +138,7 @@ def ties(shadows: Shadows) -> Check:
     same = (shadows.signals == shadows.signals[0]).all(axis=0) & (not shadows.alone)
     constant = int(same.sum())
     bad = most > 0.01 or constant > 0 or tied > 0.5
-    return Check(
+    return check(
         "tied or saturated signals",
         WARN if bad else PASS,
         f"{tied:.1%} of the signals repeat another, the commonest value makes up {most:.2%}, "
@@ -180,10 +162,10 @@ def _repeats(values: NDArray[np.floating]) -> tuple[int, int]:
     return distinct, commonest
 
 
-def duplicates(shadows: Shadows) -> Check:
+def duplicates(shadows: Shadows) -> CheckRow:
     """Count duplicates, which are not independent and share the membership of their record."""
     copies = shadows.copies
-    return Check(
+    return check(
         "copies of records",
         WARN if copies else PASS,
         f"{copies} of {shadows.records} records are copies of an earlier one; intervals count "
@@ -196,7 +178,7 @@ def duplicates(shadows: Shadows) -> Check:
     )
 
 
-def trained_alike(shadows: Shadows) -> Check | None:
+def trained_alike(shadows: Shadows) -> CheckRow | None:
     """Check that targets and references are trained alike: no model stands out in utility."""
     table = shadows.population_merit
     if table is None or table.size == 0:
@@ -214,7 +196,7 @@ def trained_alike(shadows: Shadows) -> Check | None:
     noise = float(np.sqrt(max(own, 1e-4) / table.shape[1]))
     off = np.flatnonzero(np.abs(share - middle) > 6 * max(deviation, noise))
     named = ", ".join(map(str, off[:5]))
-    return Check(
+    return check(
         f"{name} drift",
         FAIL if len(off) else PASS,
         f"held-out {name} of the {shadows.models} models: median {middle:.3f}, "
@@ -223,12 +205,12 @@ def trained_alike(shadows: Shadows) -> Check | None:
     )
 
 
-def beats_baseline(results: Mapping[str, AttackRates], best: str) -> Check:
+def beats_baseline(results: Mapping[str, AttackRates], best: str) -> CheckRow:
     """Check that the best attack beats guessing: else a low risk shows nothing."""
     estimate = results[best].auc
     assert estimate.low is not None
     works = estimate.low > 0.5
-    return Check(
+    return check(
         "attack beats guessing",
         PASS if works else WARN,
         f"{best} has AUC {estimate}"
@@ -238,11 +220,11 @@ def beats_baseline(results: Mapping[str, AttackRates], best: str) -> Check:
             else ": not distinguishable from guessing, so a low rate may only mean "
             "that the attack is weak here"
         ),
-        estimate,
+        estimate=estimate,
     )
 
 
-def levels(shadows: Shadows) -> Check | None:
+def levels(shadows: Shadows) -> CheckRow | None:
     """Records must have levels of their own: easy ones score high in every model.
 
     A one-way analysis of variance over the records, of signals without what sets whole models apart
@@ -261,7 +243,7 @@ def levels(shadows: Shadows) -> Check | None:
     within = float(((rest - rest.mean(axis=0)) ** 2).sum())
     ratio = (between / (records - 1)) / max(within / (records * (models - 1)), 1e-300)
     p = float(fdtrc(records - 1, records * (models - 1), ratio))
-    return Check(
+    return check(
         "records and scores belong together",
         PASS if p < _NO_LEVEL else FAIL,
         f"records differ in their scores over {models} models (p = {p:.2g})"
@@ -274,7 +256,7 @@ def levels(shadows: Shadows) -> Check | None:
 
 def power(
     plants: Sequence[Plant], fprs: Sequence[float], attack: str, alone: bool = False
-) -> Check:
+) -> CheckRow:
     """Check which leaks, planted into the audit's own scores, were seen.
 
     Args:
@@ -287,7 +269,7 @@ def power(
         if size is not None:
             seen.append(f"{quantity} of {size:.3g} and more")
     if seen and not alone:
-        return Check("power", PASS, f"planted leaks were seen from {', '.join(seen)} on ({attack})")
+        return check("power", PASS, f"planted leaks were seen from {', '.join(seen)} on ({attack})")
     detail = "no planted leak was told from chance, however large: a low number says nothing here"
     if alone:
         detail = (
@@ -295,7 +277,7 @@ def power(
             f"{', '.join(seen) or 'no size'} on ({attack}); what an attacker with models of their "
             "own would find is not measured"
         )
-    return Check("power", WARN, detail)
+    return check("power", WARN, detail)
 
 
 def _cheap(results: Mapping[str, AttackRates], best: str) -> list[str]:
@@ -314,7 +296,7 @@ def self_checked(
     variance: str,
     seed: int,
     mitigated: bool,
-) -> tuple[dict[str, AttackRates], list[Check], list[Plant]]:
+) -> tuple[dict[str, AttackRates], list[CheckRow], list[Plant]]:
     """Run all self-checks; returns the results with failures marked, all checks, and the plants.
 
     A failed null audit voids its attack; a failed check of the models voids all attacks. The
@@ -326,17 +308,18 @@ def self_checked(
         mitigated: whether the candidate is a mitigation, not the release as trained.
     """
     checked = dict(results)
-    audits: dict[str, Check] = {}
+    audits: dict[str, CheckRow] = {}
 
     def audit(name: str, on: Shadows) -> None:
         audits[name] = null_audit(on, name, seed)
         if audits[name].status == FAIL:
             checked[name] = replace(checked[name], failed=f"null audit: {audits[name].detail}")
 
-    turned = [direction(one, mitigated) for one in results.values() if one.turned is not None]
-    for one in turned:
-        if one.status == FAIL:
-            checked[one.attack] = replace(checked[one.attack], failed=f"{one.name}: {one.detail}")
+    turned = [direction(rates, mitigated) for rates in results.values() if rates.turned is not None]
+    for row in turned:
+        if row.status == FAIL:
+            why = f"{row.name}: {row.detail}"
+            checked[row.attack] = replace(checked[row.attack], failed=why)
     while (best := strongest(checked, fpr)) not in audits:
         audit(best, shadows)
     few = part_of(shadows, seed, _AUDITED)
@@ -347,12 +330,12 @@ def self_checked(
     stable = trained_alike(shadows)
     if stable is not None and stable.status == FAIL:
         why = f"{stable.name}: {stable.detail}"
-        checked = {name: replace(found, failed=why) for name, found in checked.items()}
+        checked = {name: replace(rates, failed=why) for name, rates in checked.items()}
     best = strongest(checked, fpr)
     names, fprs = _cheap(checked, best), results[best].fprs
     confidence = results[best].auc.confidence
     planted = plants(shadows, targets, names, fprs, confidence, len(results), variance, seed)
-    found = [
+    listed = [
         *(audits[name] for name in checked if name in audits),
         *turned,
         coverage(shadows),
@@ -363,15 +346,15 @@ def self_checked(
         beats_baseline(checked, best),
         power(planted, fprs, " and ".join(names), shadows.alone),
     ]
-    return checked, [check for check in found if check is not None], planted
+    return checked, [row for row in listed if row is not None], planted
 
 
-def direction(rates: AttackRates, mitigated: bool) -> Check:
+def direction(rates: AttackRates, mitigated: bool) -> CheckRow:
     """Check that scores are higher for members, unlike losses passed as log-odds."""
     assert rates.turned is not None
     read = f"{rates.name} has AUC {rates.turned}; its negatives have {rates.auc}"
     if mitigated:
         said = f"{read} and were attacked, because a mitigation may turn scores round"
-        return Check("direction of scores", WARN, said, rates.turned, rates.name)
+        return CheckRow("direction of scores", BASELINE, WARN, said, rates.name, rates.turned)
     said = f"{read}. Scores point the wrong way: are they losses (--signal), or members the others?"
-    return Check("direction of scores", FAIL, said, rates.turned, rates.name)
+    return CheckRow("direction of scores", BASELINE, FAIL, said, rates.name, rates.turned)

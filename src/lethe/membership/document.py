@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
 from lethe.data.dataset import Dataset
-from lethe.evidence.document import AttackRow, NotRun, ThreatModel
+from lethe.evidence.document import AttackRow, CheckRow, NotRun, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier
@@ -38,15 +38,8 @@ from lethe.evidence.rules import Rule
 from lethe.evidence.sight import Plant
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.registry import ATTACKS
-from lethe.membership.checks import Check
 from lethe.membership.exposure import Exposure, expose
-from lethe.membership.measure import (
-    AttackRates,
-    chance_of,
-    judged,
-    shown,
-    strongest_metric,
-)
+from lethe.membership.measure import AttackRates, chance_of, judged, shown, strongest_metric
 from lethe.membership.settings import AuditSettings
 from lethe.membership.text_tables import f1_tables
 from lethe.membership.utility import per_class, utility_name
@@ -280,8 +273,6 @@ class Measurement:
     """All measurements of a candidate; see `candidates.measure`.
 
     Attributes:
-        moved: change of the mean t of records that were not among the most exposed, how many
-            of them became significantly more exposed, and how many there are.
         views: results on limited answers, by the option that limits them.
         slices: the strongest attack by class and by columns, see `who_bears`.
         persons: the strongest attack on the summed scores of each person, see `person_level`.
@@ -293,7 +284,7 @@ class Measurement:
     risk_fpr: float | None  # FPR of the frontier's risk; None for the AUC
     best: str  # the strongest attack
     exposure: Exposure  # t-scores
-    checks: list[Check]  # self-checks
+    checks: list[CheckRow]  # self-checks, not yet named after the candidate
     plants: list[Plant]  # leaks of known size, and what was measured on them
     utility: Estimate | None  # held-out accuracy, or R²; None if unknown
     train_utility: Estimate | None  # utility on training records; None if unknown
@@ -302,7 +293,7 @@ class Measurement:
     drift: Drift | None = None  # on records of another time, site or group
     onion: Sequence[OnionRound] = ()  # rounds of removing the most exposed
     risk_change: Estimate | None = None  # against the baseline, paired
-    moved: tuple[Measured, int, int] | None = None
+    moved: Moved | None = None  # exposure of records outside the most exposed
     weights: NDArray[np.float32] | None = None  # (N,) weights used in training
     targeted: NDArray[np.float32] | None = None  # (N,) the audit's targeted weights
     before: Measurement | None = None  # the baseline's measurement
@@ -349,7 +340,7 @@ class ModelSubject(Subject):
         return stopped(measured, self.inputs, settings.accept)
 
     def recommended(self, frontier: Frontier) -> str | None:
-        rows = {one.name for one in self.inputs if one.in_the_file and one.effect == "stops"}
+        rows = {row.name for row in self.inputs if row.in_the_file and row.effect == "stops"}
         return None if rows - {*self.settings.accept} else super().recommended(frontier)
 
     def chosen_risk(self, chosen: str, among: int) -> Measured | None:
@@ -360,9 +351,10 @@ class ModelSubject(Subject):
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         first, *rest = verdict_words(verdict, self.measured[0].risk_fpr)
-        details = [one.row(self.settings.accept).detail for one in self.inputs]
-        inside = [text for text, one in zip(details, self.inputs, strict=True) if one.in_the_file]
-        return [*inside, first, *(text for text in details if text not in inside), *rest]
+        details = [check.row(self.settings.accept).detail for check in self.inputs]
+        pairs = zip(details, self.inputs, strict=True)
+        inside = [detail for detail, check in pairs if check.in_the_file]
+        return [*inside, first, *(detail for detail in details if detail not in inside), *rest]
 
     def facts(self) -> Facts:
         settings, plain, spec = self.settings, self.measured[0], self.spec
@@ -396,7 +388,11 @@ class ModelSubject(Subject):
             else (),
             checks=[
                 *(row.row(settings.accept) for row in self.inputs),
-                *(check.row(row.name) for row in self.measured for check in row.checks),
+                *(
+                    replace(check, candidate=row.name)
+                    for row in self.measured
+                    for check in row.checks
+                ),
             ],
             limits=limits(
                 plain.shadows, () if self.data is None else self.data.notes, self.all_candidates
@@ -418,65 +414,63 @@ class ModelSubject(Subject):
 
 
 def _candidate(
-    one: Measurement,
+    measured: Measurement,
     settings: AuditSettings,
     data: Dataset | None,
     spec: Spec | None,
 ) -> Candidate:
     classes = None if data is None else data.classes
     unknown = Estimate(None, None, None, settings.confidence, "not provided", 0)
-    before = None if one.before is None else one.before.shadows
+    before = None if measured.before is None else measured.before.shadows
     classed: list[ClassRow] | None = None
     if classes:
-        known = one.utility is not None
-        classed = per_class(one.shadows, before, classes, settings.confidence) if known else []
-    tracked = moved = None
-    if one.before is not None and one.before.exposure.selected is not None:
-        tracked = expose(one.shadows, one.before.exposure.selected, settings.confidence).top_t
-    if one.moved is not None:
-        change, newly, others = one.moved
-        moved = Moved(others, change, newly, moved_words(change, newly, others))
+        known = measured.utility is not None
+        classed = per_class(measured.shadows, before, classes, settings.confidence) if known else []
+    tracked = None
+    if measured.before is not None and measured.before.exposure.selected is not None:
+        selected = measured.before.exposure.selected
+        tracked = expose(measured.shadows, selected, settings.confidence).top_t
     further: Mapping[str, Any] = {}
     if spec is not None and (data is None or not data.preparation.read_off):
-        further = one.mitigation.details(spec.pool)
+        further = measured.mitigation.details(spec.pool)
+    results, views, family = measured.results, measured.views, measured.family
+    above_chance = shown(results, measured.among, views, family)
     details = ModelDetails(
-        shown=[
-            Shown(fpr, rate) for fpr, rate in shown(one.results, one.among, one.views, one.family)
-        ],
-        strongest_attack=one.best,
-        models=one.shadows.models,
-        attacks={name: result.row() for name, result in one.results.items()},
-        vulnerability=one.exposure.row(tracked),
-        train_utility=one.train_utility,
-        onion=tuple(one.onion),
-        drift=one.drift,
+        shown=[Shown(fpr, rate) for fpr, rate in above_chance],
+        strongest_attack=measured.best,
+        models=measured.shadows.models,
+        attacks={name: result.row() for name, result in results.items()},
+        vulnerability=measured.exposure.row(tracked),
+        train_utility=measured.train_utility,
+        onion=tuple(measured.onion),
+        drift=measured.drift,
         per_class=classed,
-        f1=f1_tables(one.shadows, before, settings.confidence),
-        stops=tuple(one.stops),
-        slices=tuple(one.slices),
-        persons=one.persons,
-        moved=moved,
-        estimated=one.estimated,
+        f1=f1_tables(measured.shadows, before, settings.confidence),
+        stops=tuple(measured.stops),
+        slices=tuple(measured.slices),
+        persons=measured.persons,
+        moved=measured.moved,
+        estimated=measured.estimated,
         **further,
     )
-    chosen = dict(one.mitigation.settings)
-    if one.weights is not None and spec is not None:
-        chosen["mean_weight"] = float(one.weights[spec.pool].mean(dtype=np.float64))
-        chosen["records_below_half"] = int((one.weights[spec.pool] < 0.5).sum())
+    chosen = dict(measured.mitigation.settings)
+    if measured.weights is not None and spec is not None:
+        chosen["mean_weight"] = float(measured.weights[spec.pool].mean(dtype=np.float64))
+        chosen["records_below_half"] = int((measured.weights[spec.pool] < 0.5).sum())
     return Candidate(
-        one.name,
-        one.mitigation.title,
+        measured.name,
+        measured.mitigation.title,
         chosen,
-        one.utility or unknown,
-        judged(one.results, one.risk_fpr, 1, one.views, one.family),
-        guarantee_of(one.mitigation, spec, data),
-        one.utility_loss,
-        one.risk_change,
+        measured.utility or unknown,
+        judged(results, measured.risk_fpr, 1, views, family),
+        guarantee_of(measured.mitigation, spec, data),
+        measured.utility_loss,
+        measured.risk_change,
         details,
-        _measures(one),
-        among=one.among,
-        chance=chance_of(one.risk_fpr),
-        plants=one.plants,
+        _measures(measured),
+        among=measured.among,
+        chance=chance_of(measured.risk_fpr),
+        plants=measured.plants,
     )
 
 
@@ -518,9 +512,9 @@ def guarantee_of(
     return where_people_have_several(guarantee, int(np.bincount(spec.groups[spec.pool]).max()))
 
 
-def evidence(one: Measurement, rule: Rule) -> Measured | None:
+def evidence(measured: Measurement, rule: Rule) -> Measured | None:
     """The interval of a rule's metric on a candidate."""
-    return _measures(one).get(rule.quantity)
+    return _measures(measured).get(rule.quantity)
 
 
 def _data(shadows: Shadows, data: Dataset | None, spec: Spec | None) -> ModelData:
@@ -564,7 +558,7 @@ def _data(shadows: Shadows, data: Dataset | None, spec: Spec | None) -> ModelDat
 
 
 def exposed_records(
-    one: Measurement,
+    measured: Measurement,
     classes: tuple[str, ...] | None,
     pseudonyms: bool = True,
     confidence: float = 0.95,
@@ -576,18 +570,18 @@ def exposed_records(
         pseudonyms: name records by rank; otherwise by their own id.
         confidence: of the limits of t; see `Exposure.ranked`.
     """
-    scores = one.exposure.all_models
-    ranked = one.exposure.ranked(confidence)
+    scores = measured.exposure.all_models
+    ranked = measured.exposure.ranked(confidence)
     order, auc = ranked.order, ndtr(ranked.t)
-    labels = one.shadows.labels
+    labels = measured.shadows.labels
     rows = []
     for rank, row in enumerate(order[:MOST_RECORDS] if pseudonyms else order, start=1):
         label = "not provided"
         if labels is not None:
             label = classes[int(labels[row])] if classes else str(labels[row])
-            if pseudonyms and one.shadows.task == "regression":
+            if pseudonyms and measured.shadows.task == "regression":
                 label = f"about {labels[row]:.2g}"  # an exact number can name its record
-        name = f"record {rank}" if pseudonyms else str(one.shadows.ids[row])
+        name = f"record {rank}" if pseudonyms else str(measured.shadows.ids[row])
         columns = (ranked.t, ranked.se, ranked.low, ranked.high, auc, scores.tpr)
         rows.append(ExposedRecord(name, label, *(float(column[row]) for column in columns)))
     return rows

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from scipy.special import ndtri
 
 from lethe.assess.input_checks import InputCheck
@@ -20,10 +19,9 @@ from lethe.assess.verdict import HARMLESS
 from lethe.errors import InputError, LetheError, NotMeasurable, RunFailed
 from lethe.evidence.rules import PASS, judge
 from lethe.membership.attacks.lira import ranked
+from lethe.membership.blind import People, by_column, told_by
 from lethe.membership.document import Measurement, evidence
 from lethe.membership.exposure import expose
-from lethe.membership.language.attacks import by_column, told_by
-from lethe.membership.language.rates import People
 from lethe.membership.measure import run_attacks
 from lethe.membership.records import near_pairs
 from lethe.membership.settings import AuditSettings
@@ -151,6 +149,8 @@ def _matched(residual: Float, inside: Float, what: str, seed: int) -> str:
     The null moves columns of one table alone, which breaks the match: models at random, records by
     a shift, so that blocks of records and neighbours that are alike stay together.
     """
+    from scipy.optimize import linear_sum_assignment
+
     rng = np.random.default_rng([seed, 41])
     rows, columns = rng.permutation(len(residual))[:_MATCHED], np.arange(inside.shape[1])
     unit = residual[rows] / np.maximum(np.linalg.norm(residual[rows], axis=1), 1e-12)[:, None]
@@ -305,38 +305,44 @@ def own_rows(plain: Shadows, spec: Spec, folder: Path) -> Iterator[InputCheck]:
     One that reads other rows, or draws rows of its own, gives models that no attack can tell by
     membership. So further models train on mostly one half of the labels, and on mostly the other:
     they must favour what they saw by more than five times what shadow models differ by chance.
+    Where they do not, as of a model that weighs classes alike, halves of the features within each
+    class are tried.
 
     Assumes: rows that are read instead have labels of another half. Rows in a wrong order among
-        equal labels, or of predictions alone, are not seen. A model that hardly learns, with
-        classes weighted alike, is stopped too.
+        equal labels, or of predictions alone, are not seen. A model that hardly learns is stopped
+        too.
 
     Args:
         plain: the shadow models.
         spec: what they were trained by.
         folder: of the run, where the further models are kept.
     """
-    half = _half_of(np.array(spec.labels)[spec.pool])
+    labels, features = np.array(spec.labels)[spec.pool], np.array(spec.features)[spec.pool]
     # Some of the other half: training may fail where a class has no record.
-    kept = np.random.default_rng(59).random(len(half)) < 0.2
+    kept = np.random.default_rng(59).random(len(labels)) < 0.2
+    found = []
+    for half in (_half_of(labels), _half_within(features, labels)):
 
-    def favour(signals: NDArray[np.float32]) -> Float:
-        return np.asarray(signals[:, half].mean(axis=1) - signals[:, ~half].mean(axis=1))
+        def favour(signals: NDArray[np.float32], half: NDArray[np.bool_] = half) -> Float:
+            return np.asarray(signals[:, half].mean(axis=1) - signals[:, ~half].mean(axis=1))
 
-    try:
-        high, low = (favour(_trained_on(part | kept, spec, folder)) for part in (half, ~half))
-    except LetheError as error:
-        text = f"Whether the recipe trains on the rows it is given was not seen: {error}"
-        yield InputCheck("own-rows", "asks", text)
-        return
-    shift, chance = float((high - low).mean()), float(favour(plain.signals).std(ddof=1))
-    if not shift > 5 * chance:
-        yield InputCheck(
-            "own-rows",
-            "stops",
-            "Models do not depend on the rows that the recipe was given: trained on mostly one "
-            f"half of the labels they favour it by {shift:.2g}, by chance {chance:.2g}.",
-            "Let train(rows, weights, seed) use those rows of the audited data, in their order.",
-        )
+        try:
+            high, low = (favour(_trained_on(part | kept, spec, folder)) for part in (half, ~half))
+        except LetheError as error:
+            text = f"Whether the recipe trains on the rows it is given was not seen: {error}"
+            yield InputCheck("own-rows", "asks", text)
+            return
+        shift, chance = float((high - low).mean()), float(favour(plain.signals).std(ddof=1))
+        if shift > 5 * chance:
+            return
+        found.append(f"{shift:.2g}, by chance {chance:.2g}")
+    yield InputCheck(
+        "own-rows",
+        "stops",
+        "Models do not depend on the rows that the recipe was given: trained on mostly one half of "
+        f"the labels they favour it by {found[0]}; of the features, by {found[1]}.",
+        "Let train(rows, weights, seed) use those rows of the audited data, in their order.",
+    )
 
 
 def _trained_on(part: NDArray[np.bool_], spec: Spec, folder: Path) -> NDArray[np.float32]:
@@ -363,6 +369,25 @@ def _half_of(labels: NDArray[Any]) -> NDArray[np.bool_]:
         return np.asarray(labels > np.median(labels))
     _, code, counts = np.unique(labels, return_inverse=True, return_counts=True)
     return np.asarray(np.argsort(np.argsort(-counts, kind="stable"))[code] % 2 == 1)
+
+
+def _half_within(features: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.bool_]:
+    """(N,) True for half of each class, high or low in turn in the direction that varies most.
+
+    Moved the same way, all classes would keep their borders; in regression all are one class.
+    """
+    table = features.reshape(len(features), -1).astype(np.float64)
+    table = (table - table.mean(axis=0)) / np.maximum(table.std(axis=0), 1e-12)
+    direction = np.random.default_rng(61).normal(size=table.shape[1])
+    for _ in range(10):  # power iteration
+        direction = table.T @ (table @ direction)
+        direction /= max(float(np.linalg.norm(direction)), 1e-12)
+    place, high = table @ direction, np.zeros(len(table), bool)
+    groups = np.zeros(len(labels)) if labels.dtype.kind == "f" else labels
+    for number, group in enumerate(np.unique(groups)):
+        inside = groups == group
+        high[inside] = (place[inside] > np.median(place[inside])) ^ (number % 2 == 1)
+    return high
 
 
 def _as_one(shadows: Shadows, codes: NDArray[np.intp]) -> Shadows:

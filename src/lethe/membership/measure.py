@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,8 +39,7 @@ from lethe.evidence.twoway import (
     symmetric_estimate,
 )
 from lethe.membership.attacks.registry import ATTACKS
-from lethe.membership.leave_one_out import scored_cells
-from lethe.membership.scoring import able_cells, rescored, score, score_targets
+from lethe.membership.scoring import cells_to_score, rescored, score
 from lethe.training.environment import default_workers
 from lethe.training.shadows import Shadows
 
@@ -135,13 +133,10 @@ def run_attacks(
 
     Raises NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
-    attacked, scored = _attacked(shadows, targets, seed)
-    against = functools.partial(score, shadows)
-    if targets is not None:
-        against = functools.partial(score_targets, shadows, targets)
+    attacked, scored = targets or shadows, cells_to_score(shadows, targets, seed)
 
     def scores_of(name: str) -> NDArray[np.float64]:
-        return against((name,), variance, seed)[name]
+        return score(shadows, (name,), variance, seed, targets=targets)[name]
 
     def references(name: str, table: NDArray[np.float64]) -> Rescored | None:
         # Given targets are attacked by given models; only leave-one-out redraws both.
@@ -154,15 +149,6 @@ def run_attacks(
         attacked, attacks, scores_of, scored, fprs, confidence, seed, family, references
     )
     return {name: replace(result, alone=shadows.alone) for name, result in results.items()}
-
-
-def _attacked(
-    shadows: Shadows, targets: Shadows | None, seed: int = 0
-) -> tuple[Shadows, NDArray[np.bool_]]:
-    """The attacked models, and the mask of their scored cells."""
-    if targets is None:
-        return shadows, scored_cells(shadows.members, seed)
-    return targets, able_cells(shadows, targets)
 
 
 def measure_scores(
@@ -432,7 +418,7 @@ def _grid(non_members: int, records: int) -> list[float]:
 
 def risk_rate(shadows: Shadows, targets: Shadows | None = None) -> float | None:
     """FPR of the frontier's risk: 1 %, or 10 % if only that is resolved, or None for the AUC."""
-    attacked, scored = _attacked(shadows, targets)
+    attacked, scored = targets or shadows, cells_to_score(shadows, targets)
     cells = ~attacked.members & scored
     records, outside = len(np.unique(attacked.people[cells.any(axis=0)])), int(cells.sum())
     for fpr in (0.01, 0.1):

@@ -113,9 +113,9 @@ def run_pilot(
     costs = [cost for job in jobs for cost in [_read_cost(job)] if cost is not None]
     shard = jobs[0].finished()
     assert shard is not None
-    arrays = {name: one for name, one in vars(shard).items() if isinstance(one, np.ndarray)}
+    arrays = {key: item for key, item in vars(shard).items() if isinstance(item, np.ndarray)}
     content = sum(array.nbytes for array in arrays.values())
-    on_the_way = sum(one.nbytes for name, one in arrays.items() if name.startswith("stop_"))
+    on_the_way = sum(part.nbytes for key, part in arrays.items() if key.startswith("stop_"))
     size = shard_path(jobs[0].folder, jobs[0].chunk).stat().st_size
     timed = sum(count for _, count, _ in costs)
     return measured, Cost(
@@ -186,7 +186,7 @@ class Row:
 
 @dataclass(frozen=True)
 class EstimatePlan:
-    """How many shadow models settle what was estimated from one fitted model.
+    """Number of shadow models that decides the rules, from the estimate of a fitted model.
 
     Attributes:
         rates: of the TPR at 1 % FPR, the lower end of the estimate, its value and the upper end.
@@ -205,7 +205,7 @@ def plan_of_estimate(
 ) -> EstimatePlan:
     """Plan an audit by the estimate that `lethe audit fitted` made; nothing is trained.
 
-    The audit is thought of as one of the same records, by models of the same kind.
+    Assumes an audit of the same records by models of the same kind.
 
     Raises InputError: the findings hold no estimate.
     """

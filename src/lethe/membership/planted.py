@@ -22,7 +22,7 @@ from lethe.evidence.sight import Plant
 from lethe.membership.attacks.lira import shared_part
 from lethe.membership.exposure import expose
 from lethe.membership.measure import AttackRates, Meter
-from lethe.membership.scoring import able_cells, score, score_targets
+from lethe.membership.scoring import cells_to_score, score
 from lethe.training.shadows import Shadows
 
 Float = NDArray[np.float64]
@@ -272,11 +272,8 @@ def plants(
         victims = models
         if targets is not None:
             victims, oracle = twin(attacked, values, chosen, seed + 1)
-            scores = score_targets(models, victims, names, variance, seed)
-            scored = able_cells(models, victims)
-        else:
-            scores = score(models, names, variance, seed)
-            scored = ~np.isnan(next(iter(scores.values())))
+        scores = score(models, names, variance, seed, targets=targets and victims)
+        scored = cells_to_score(models, targets and victims, seed)
         if meter is None:
             meter = Meter(victims.members, victims.pairs, victims.people, scored, draws=_DRAWS)
         best: dict[str, Estimate] = {}

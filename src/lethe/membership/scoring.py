@@ -18,6 +18,9 @@ from lethe.training.shadows import Shadows
 
 Float = NDArray[np.float64]
 
+_REMEMBERED = 1 << 20
+"""Cells of the largest table whose scores stay with the models: an audit reads them repeatedly."""
+
 
 def score_all(
     signals: NDArray[np.floating],
@@ -46,32 +49,60 @@ def score(
     variance: str = "auto",
     seed: int = 0,
     settings: Mapping[str, Float] | None = None,
+    targets: Shadows | None = None,
 ) -> dict[str, Float]:
     """Scores of attacks with every model as the target, the others attacking it.
 
     Args:
+        shadows: K models on N records.
         names: of attacks, from `ATTACKS`.
         seed: see `leave_one_out`; also of the choice of settings.
-        settings: (K,) of attacks that choose one, where it is not to be chosen here.
+        settings: (T,) of attacks that choose one, where it is not to be chosen here.
+        targets: T models on the same records, to attack with all of `shadows`; their membership is
+            not used.
 
-    Returns: For each attack (K, N) float64, higher = member; NaN where a cell cannot be scored
+    Returns: For each attack (T, N) float64, higher = member; NaN where a cell cannot be scored
         because no reference model is left on a side. All attacks score the same cells.
-    Raises InputError: an unknown attack, one that lacks something here, signals not finite, or too
-        few models for any cell to be scored.
+    Raises InputError: an unknown attack, one that lacks something here, signals not finite, too
+        few models for any cell to be scored, or targets on other records.
     """
     check_attacks(names, Available.of(shadows))
-    rule = variance_rule(variance, shadows.models)
-    scored = scored_cells(shadows.members, seed)
-    if not scored.any():
+    rule, choose = variance_rule(variance, shadows.models), settings is None
+    known: dict[tuple[str, str, int], Float] = {}
+    if targets is None and choose and shadows.signals.size <= _REMEMBERED:
+        known = shadows.scores
+    missing = [name for name in names if (name, rule, seed) not in known]
+    if targets is not None:
+        check_attacks(names, replace(Available.of(targets), references=not shadows.alone))
+        if not np.array_equal(shadows.ids, targets.ids):
+            raise InputError("targets and reference models must be scored on the same records.")
+    scored = cells_to_score(shadows, targets, seed)
+    if targets is None and not scored.any():
         raise InputError(
             f"models={shadows.models}: with one of them as the target no record has a reference "
             "model on both sides; use more models."
         )
-    if settings is None:
-        settings = {
-            name: choose(shadows, seed) for name in names if (choose := ATTACKS[name].choose)
-        }
-    return _scores(Trial(shadows, None, rule, seed), names, settings, scored)
+    chosen = {} if settings is None else dict(settings)
+    for name in missing if choose else ():
+        if (own := ATTACKS[name].choose) is not None:
+            values = own(shadows, seed)
+            # A given target is no reference model, so it gets their mean setting.
+            chosen[name] = values if targets is None else np.full(targets.models, values.mean())
+    trial = Trial(shadows, targets, rule, seed)
+    for name, table in _scores(trial, missing, chosen, scored).items():
+        table.flags.writeable = False  # it may be handed out again
+        known[name, rule, seed] = table
+    return {name: known[name, rule, seed] for name in names}
+
+
+def cells_to_score(
+    shadows: Shadows, targets: Shadows | None = None, seed: int = 0
+) -> NDArray[np.bool_]:
+    """(T, N) True where a target is attacked on a record: references of both sides are left."""
+    if targets is None:
+        return scored_cells(shadows.members, seed)
+    inside = shadows.members.sum(axis=0)
+    return np.broadcast_to((inside > 0) & (inside < shadows.models), targets.members.shape)
 
 
 def _scores(
@@ -150,46 +181,3 @@ def rescored(
     except InputError:  # what is left is too little for this attack
         return None
     return Rescored(drawn, before, after)
-
-
-def score_targets(
-    references: Shadows,
-    targets: Shadows,
-    names: Sequence[str] = SIMPLE,
-    variance: str = "auto",
-    seed: int = 0,
-) -> dict[str, Float]:
-    """Scores of attacks on given targets, with all shadow models as references.
-
-    Args:
-        references: R models on N records.
-        targets: T models on the same records; their membership is not used.
-        names: of attacks, from `ATTACKS`.
-        variance: of LiRA.
-        seed: of the choice of settings, on the reference models.
-
-    Returns:
-        For each attack (T, N) float64, higher = member; NaN where a side has no reference.
-
-    Raises:
-        InputError: as `score`; or the records are not the same.
-    """
-    check_attacks(names, Available.of(references))
-    check_attacks(names, replace(Available.of(targets), references=not references.alone))
-    if not np.array_equal(references.ids, targets.ids):
-        raise InputError("targets and reference models must be scored on the same records.")
-    rule = variance_rule(variance, references.models)
-    settings = {
-        name: np.full(targets.models, np.mean(choose(references, seed)))
-        for name in names
-        if (choose := ATTACKS[name].choose)
-    }
-    trial = Trial(references, targets, rule, seed)
-    return _scores(trial, names, settings, able_cells(references, targets))
-
-
-def able_cells(references: Shadows, targets: Shadows) -> NDArray[np.bool_]:
-    """(T, N) True where the references include models that trained on the record and others."""
-    inside = references.members.sum(axis=0)
-    able = (inside > 0) & (inside < references.models)
-    return np.broadcast_to(able, targets.members.shape)

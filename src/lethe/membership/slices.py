@@ -29,13 +29,7 @@ from lethe.evidence.of_model import Slice, SlicesBy
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.roc import RatePoint, check_resolvable, rate_at, roc
 from lethe.evidence.rules import Rule
-from lethe.evidence.twoway import (
-    Spread,
-    combine,
-    mean_spread,
-    share_estimate,
-    symmetric_estimate,
-)
+from lethe.evidence.twoway import Spread, combine, mean_spread, share_estimate, symmetric_estimate
 from lethe.membership.exposure import jackknife, small_sample_factor
 from lethe.membership.leave_one_out import Moments, moments, without_groups
 from lethe.membership.measure import AttackRates, Meter

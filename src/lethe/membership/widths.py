@@ -14,13 +14,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.risk import family_confidence, risk_of
 from lethe.evidence.roc import check_resolvable, tau_of
 from lethe.evidence.rules import FAIL, PASS, Precision, Rule, judge
-from lethe.evidence.twoway import (
-    Replicates,
-    Spread,
-    combine,
-    combined,
-    interaction_of,
-)
+from lethe.evidence.twoway import Replicates, Spread, combine, combined, interaction_of
 from lethe.membership.document import Measurement
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import chance_of, judged, limits_of, strongest
@@ -50,7 +44,7 @@ class Forecast:
         """Parts of a statistic of a bootstrap."""
         parts = replicates.parts(at)
         targets, records, _ = parts
-        interaction = min(interaction_of(parts, replicates.clusters), targets, records)
+        interaction = max(min(interaction_of(parts, replicates.clusters), targets, records), 0.0)
         pairs, clusters, _ = replicates.clusters
         models = targets - interaction
         fixed, whole = combine(parts, replicates.clusters), replicates.spread(at)
@@ -286,13 +280,13 @@ class Answer:
     """How many models a precision takes.
 
     Attributes:
-        models: fewest models with which the expected width is narrow enough; None if none is.
+        models: fewest models with which the expected width is narrow enough, or None.
     """
 
     asked: str  # the precision
     models: int | None
-    sure: int | None  # fewest with which 9 audits of 10 are; None if none is
-    why: str = ""  # what stands in the way, and what would help; empty where nothing does
+    sure: int | None  # fewest models with which 9 of 10 audits are narrow enough, or None
+    why: str = ""  # why no number suffices, and what would help; empty if one suffices
 
 
 def answer(widths: Widths | Supposed, asked: Precision) -> Answer:

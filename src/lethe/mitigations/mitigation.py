@@ -272,7 +272,7 @@ def _private(asked: Asked) -> Sequence[Mitigation]:
 
 
 def _draws(asked: Asked) -> Sequence[Mitigation]:
-    from lethe.mitigations.swag_release.mechanism import PosteriorDraw
+    from lethe.mitigations.swag_release import PosteriorDraw
 
     assert asked.local_epsilon is not None
     return [PosteriorDraw(asked.local_epsilon, weighting=form) for form in ("target", "scalar")]

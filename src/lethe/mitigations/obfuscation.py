@@ -65,7 +65,7 @@ def dropped(weights: NDArray[np.float32], below: float = 0.5) -> NDArray[np.floa
 
 
 @dataclass(frozen=True)
-class Obfuscation:
+class Obfuscation(Measured):
     """One way to train that the audit puts on the frontier."""
 
     name: str  # unique name of the candidate
@@ -103,10 +103,6 @@ class Obfuscation:
                 *((SEED_KNOWN,) if self.settings.get("noise") else ()),
             ),
         )
-
-    def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
-        """Nothing further."""
-        return {}
 
 
 @dataclass(frozen=True)

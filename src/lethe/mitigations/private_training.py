@@ -35,7 +35,6 @@ from lethe.mitigations.clipping.per_example import Loss, mapped, rows, size, sta
 from lethe.mitigations.clipping.plan import (
     ClippingPlan,
     Disturbed,
-    clipped_sum_in_parts,
     plan_clipping,
 )
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
@@ -265,8 +264,7 @@ def train_privately(
         if augment is not None:
             batch, changed = _augmented(augment, batch, settings.copies)
             drawn = drawn[changed]
-        return clipped_sum_in_parts(
-            clipping,
+        return clipping.clipped_sum(
             batch,
             settings.clip,
             None if factors is None else factors[torch.from_numpy(drawn)],

@@ -20,8 +20,9 @@ from weakref import WeakValueDictionary
 
 from lethe.errors import InputError, RunFailed, require
 from lethe.evidence.findings import Findings
+from lethe.evidence.of_answers import Charge
 from lethe.files import for_owner, write_whole
-from lethe.queries.charge import Charge, charge_json, in_words
+from lethe.queries.charge import in_words
 from lethe.queries.ledger import words
 from lethe.queries.ledger.chain import guarantee_of, read_json
 from lethe.queries.ledger.contract import Mismatch, PaidUnanswered, QueryLimit
@@ -248,10 +249,9 @@ def answer(
         if not status.fingerprint:
             raise Mismatch(words.UNBOUND)
         if status.unit == "user" and plan.privacy.person is not None:
-            terms = read_json(status.schema or "{}")
-            person, rows = terms.get("person"), terms.get("rows")
-            if (person, rows) != (plan.privacy.person, plan.privacy.rows):
-                raise words.other_people(person, rows)
+            people = words.people_of(status)
+            if people != (plan.privacy.person, plan.privacy.rows):
+                raise words.other_people(*people)
         if (stored := _stored(ledger, plan, dataset, analyst, key)) is not None:
             return stored
         if status.queries > status.answers and not again and ledger.paid(dataset, analyst, key):
@@ -325,4 +325,6 @@ def _answered(table: Table, plan: Plan) -> Answers:
 
 
 def _charge_json(charge: Charge | None) -> dict[str, Any] | None:
-    return None if charge is None else charge_json(charge, ("rule", "amount", "delta"))
+    if charge is None:
+        return None
+    return {"rule": charge.rule, "amount": charge.amount, "delta": charge.delta}

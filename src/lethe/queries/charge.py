@@ -7,18 +7,14 @@ squared (Gaussian DP). Whole units add up exactly, in any order.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from numbers import Real
-from typing import Any
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.of_answers import DELTA_UNIT, UNIT, Charge
 
 RULES = ("epsilon", "rho", "mu2")
-UNIT = Fraction(1, 10**9)  # of epsilon, rho or mu squared
-DELTA_UNIT = Fraction(1, 10**18)
 COSTS = {
     "epsilon": ("1e-9", "1e9"),
     "rho": ("1e-9", "1e9"),
@@ -29,25 +25,6 @@ COSTS = {
 """Least and most that an answer or a budget may cost: from one unit of the ledger to where no noise
 and no column of a store saturates."""
 MOST_UNITS = 2**62  # what every store can hold as a whole number, with room to add
-
-
-@dataclass(frozen=True)
-class Charge:
-    """A cost, or a budget."""
-
-    rule: str  # one of `RULES`
-    units: int  # whole billionths of epsilon, rho or mu squared
-    delta_units: int = 0  # whole 10^-18 of delta; spent under the rule "epsilon" only
-
-    @property
-    def amount(self) -> float:
-        """In epsilon, rho or mu squared."""
-        return float(self.units * UNIT)
-
-    @property
-    def delta(self) -> float:
-        """In delta."""
-        return float(self.delta_units * DELTA_UNIT)
 
 
 def check_cost(name: str, value: object) -> float:
@@ -116,13 +93,6 @@ def charge_of(guarantee: Guarantee, rule: str) -> Charge:
     if not 0 <= delta < 1:
         raise InputError(f"delta={float(delta)!r} must be in [0, 1).")
     return Charge(rule, math.ceil(exact / UNIT), math.ceil(delta / DELTA_UNIT))
-
-
-def charge_json(
-    charge: Charge, names: Sequence[str] = ("amount", "delta", "units", "delta_units")
-) -> dict[str, Any]:
-    """Plain values of a charge."""
-    return {name: getattr(charge, name) for name in names}
 
 
 def minus(whole: Charge, part: Charge) -> Charge:

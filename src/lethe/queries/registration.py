@@ -224,14 +224,13 @@ def load(path: Path, source: Path | None = None) -> Registered:
         document = read_json(path.read_bytes())
         if document["format"] != FORMAT:
             raise KeyError("format")
-        rows = document.get("url") or document["rows"]
         folder, copied = path.resolve().parent, bool(document["copied"])
         beside = folder / path.stem  # both may have been renamed since
         raw = folder / (source or (beside if beside.is_file() else document["raw"] or ""))
         registered = Registered(
             str(document["name"]),
             Schema.of(document["schema"]["columns"], str(path)),
-            (folder / rows).resolve(),
+            (folder / document["rows"]).resolve(),
             document["table"],
             copied,
             bytes.fromhex(document["key"]),
@@ -244,7 +243,6 @@ def load(path: Path, source: Path | None = None) -> Registered:
         raise InputError(f"{path} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} is no keeper's file. `lethe register` writes one.") from error
-    check_is_path(registered.rows)  # earlier versions asked tables in PostgreSQL
     return registered
 
 

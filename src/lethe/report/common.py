@@ -17,11 +17,6 @@ from lethe.report.context_fields import Group, groups, run_facts
 from lethe.report.figures import parameter
 from lethe.report.first_screen import Room, claim_of
 from lethe.report.numbers import Cell, amount, facts, interval_methods, share, share_words
-from lethe.report.of_answers import Ledger, Mechanism
-from lethe.report.of_language import Language
-from lethe.report.of_model import Model
-from lethe.report.of_rows import Quasi, Records, Synthetic
-from lethe.report.of_vectors import Vectors
 from lethe.report.proven_measured import proven_beside_measured
 from lethe.report.sections import (
     Bullets,
@@ -92,21 +87,31 @@ def _twenty_fields(
 
 
 def room_of(document: Mapping[str, Any]) -> Room[Any]:
-    """The room that knows what the numbers of a document mean: the one place that asks."""
+    """The room that knows what the numbers of a document mean: the one place that asks.
+
+    A room is imported where its kind is met: a page of one kind needs no other.
+    """
     if document.get("representations"):
+        from lethe.report.of_vectors import Vectors
+
         return Vectors(document)
     if document.get("language"):
+        from lethe.report.of_language import Language
+
         return Language(document)
     if document.get("table"):
+        from lethe.report.of_rows import Quasi, Records, Synthetic
+
         kind = document["table"]["kind"]
         if kind == "quasi":
             return Quasi(document)
         return Records(document) if kind == "records" else Synthetic(document)
-    queries = document.get("queries") or {}
-    if "mechanism" in queries:
-        return Mechanism(document)
-    if "ledger" in queries:
-        return Ledger(document)
+    if queries := document.get("queries"):
+        from lethe.report.of_answers import Ledger, Mechanism
+
+        return Mechanism(document) if "mechanism" in queries else Ledger(document)
+    from lethe.report.of_model import Model
+
     return Model(document)
 
 
@@ -134,7 +139,7 @@ def sections_of(room: Room[Any], manifest: Mapping[str, Any]) -> list[Section]:
 
 
 def _rules(room: Room[Any]) -> Section | None:
-    """Acceptance limits, and what would change what they came to."""
+    """Rules, and what would change their outcomes."""
     from lethe.assess.judged import metrics_of
     from lethe.report.changes import changes  # NumPy comes with both
 

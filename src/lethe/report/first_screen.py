@@ -457,7 +457,7 @@ def run_id(manifest: Mapping[str, Any]) -> str:
 
 
 def _limits(room: Room[Any]) -> str:
-    """The outcome of all acceptance limits, in one sentence."""
+    """The outcome of all rules, in one sentence."""
     rules = room.document.rules
     if not rules:
         return say("limits.none")

@@ -1,6 +1,6 @@
 """The short form of a report as Markdown: for a merge request, a wiki, a mail.
 
-It holds the first screen, the acceptance limits, what is proven, what was not tested and the
+It holds the first screen, the rules, what is proven, what was not tested and the
 limits; everything else is in the page. Words from data are escaped, so that they stay text.
 """
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lethe.evidence import of_answers as typed
 from lethe.evidence.document import CandidateRow, Document
-from lethe.evidence.estimate import Measured
-from lethe.evidence.plain import read
+from lethe.evidence.estimate import Refusal
 from lethe.evidence.rules import QUERY_METRICS
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
@@ -39,7 +39,6 @@ from lethe.report.static_svg import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Json = Mapping[str, Any]
 _MOST_ROWS = 12
 _MOST_QUESTIONS = 500
 _FPRS = (0.001, 0.01, 0.1)
@@ -72,22 +71,25 @@ class Answers(Room[CandidateRow]):
     """What a mechanism and a ledger share: one section of ``queries``, and no candidates."""
 
     reads = Document[CandidateRow, Any, Any]
+    tells = typed.AnswersSection
     risk_head = "risk.epsilon"
 
-    def __init__(self, plain: Json) -> None:
+    def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
-        self.section = plain["queries"][self.attacks_head]
+        self.sentences: Sequence[str] = self.section.words
+        self.section = self.section.ledger or self.section.mechanism
 
     def criterion(self, attack: str) -> str:
         return "all"
 
     def words(self) -> Sequence[str]:
-        return self.plain["queries"].get("words") or ()
+        return self.sentences
 
 
 class Mechanism(Answers):
     """Lower limits on the privacy loss of a mechanism."""
 
+    section: typed.MechanismSection
     kind = "kind.mechanism"
     glossary = ("neighbours", "epsilon", "delta", "lower_limit", "event")
     attacks_head = "mechanism"
@@ -95,42 +97,41 @@ class Mechanism(Answers):
     @property
     def contradicted(self) -> bool:
         """Whether the lower limit lies above what is claimed."""
-        claim = self.section["claim"]["value"]
-        return claim is not None and self.section["limit"]["low"] > claim
+        claim = self.section.claim.value
+        return claim is not None and (self.section.limit.low or 0.0) > claim
 
     def worst(self, candidate: CandidateRow | None) -> Worst:
-        claim, limit = self.section["claim"], self.section["limit"]
-        low = f"{math.floor(1000 * limit['low']) / 1000:.3g}"  # never more than was shown
+        claim, limit = self.section.claim, self.section.limit
+        low = f"{math.floor(1000 * (limit.low or 0.0)) / 1000:.3g}"  # never more than was shown
         key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
-        if claim["value"] is None:
+        if claim.value is None:
             key = "mechanism.open"
-        head = say(key, measure=claim["measure"], low=low, claim=claim["words"])
+        head = say(key, measure=claim.measure, low=low, claim=claim.words)
         rules = [rule for rule in self.document.rules if rule.rule.startswith("reuse")]
         if not self.contradicted and any(rule.outcome == "fail" for rule in rules):
-            head = say("mechanism.reused", value=f"{self.section['reuse']['value']:.2f}")
+            shared = getattr(self.section.reuse, "value", None) or 0.0
+            head = say("mechanism.reused", value=f"{shared:.2f}")
         return Worst(
             head,
-            say("mechanism.short", measure=claim["measure"], low=low),
-            say("mechanism.by", pair=self.section["worst"], runs=grouped(self.section["runs"])),
+            say("mechanism.short", measure=claim.measure, low=low),
+            say("mechanism.by", pair=self.section.worst, runs=grouped(self.section.runs)),
             say(
                 "mechanism.detail",
                 confidence=percent(self.document.reproduction["confidence"]),
-                relation=self.section["relation"],
+                relation=self.section.relation,
             ),
             "",
         )
 
     def released(self) -> tuple[str, list[str]]:
-        claim = self.section["claim"]
-        key = "mechanism.released" if claim["value"] is not None else "mechanism.unclaimed"
-        return say(key, claim=claim["words"]), [self.document.subject.name]
+        claim = self.section.claim
+        key = "mechanism.released" if claim.value is not None else "mechanism.unclaimed"
+        return say(key, claim=claim.words), [self.document.subject.name]
 
     def tried(self) -> Card:
-        reach = self.section["reach"]
-        measure = self.section["claim"]["measure"]
-        largest = f"{reach['largest']:.3g}"
-        lines = [say("mechanism.reach", measure=measure, largest=largest)]
-        pairs = len(self.section["pairs"])
+        largest = f"{self.section.reach.largest:.3g}"
+        lines = [say("mechanism.reach", measure=self.section.claim.measure, largest=largest)]
+        pairs = len(self.section.pairs)
         key = "mechanism.tried" if pairs != 1 else "mechanism.tried.one"
         return Card(say("card.tried"), say(key, pairs=pairs), lines)
 
@@ -138,25 +139,25 @@ class Mechanism(Answers):
         return say("mechanism.remaining"), [say("mechanism.never")]
 
     def attacks(self) -> Sequence[Part]:
-        section, claim = self.section, self.section["claim"]
+        section, claim = self.section, self.section.claim
         pairs = [
             (
-                row["name"],
+                row.name,
                 [
-                    *(decimals(row["limit"][end]) for end in ("low", "value")),
-                    *map(share, row["shares"]),
+                    *(decimals(end if end is None else exactly(end)) for end in _ends(row)),
+                    *map(share, row.shares),
                 ],
             )
-            for row in section["pairs"]
+            for row in section.pairs
         ]
         keys = ("pair", "low", "observed", "first", "neighbour")
-        heads = [say(f"mechanism.head.{key}", measure=claim["measure"]) for key in keys]
+        heads = [say(f"mechanism.head.{key}", measure=claim.measure) for key in keys]
         shown = Table(say("mechanism.pairs"), heads, pairs, say("mechanism.pairs.note"))
-        events = [(row["name"], f"{row['event']} ({row['statistic']})") for row in section["pairs"]]
+        events = [(row.name, f"{row.event} ({row.statistic})") for row in section.pairs]
         odd = [
-            (f"{row['name']}: {odd['answer']}", [*map(share, odd["shares"])])
-            for row in section["pairs"]
-            for odd in row["others"]
+            (f"{row.name}: {odd.answer}", [*map(share, odd.shares)])
+            for row in section.pairs
+            for odd in row.others
         ]
         folded: list[Part] = [Words(say("mechanism.events.note")), Facts(events)]
         if odd:
@@ -165,34 +166,32 @@ class Mechanism(Answers):
         return [shown, Folded(say("mechanism.events"), folded)]
 
     def chart(self) -> Chart | None:
-        label = say("mechanism.chart.label", measure=self.section["claim"]["measure"])
+        label = say("mechanism.chart.label", measure=self.section.claim.measure)
         draw = partial(_mechanism_figure, self.section)
         return chart(say("mechanism.chart"), "mechanism", "mechanism-", label, draw)
 
     def beside(self) -> Table | None:
-        claim = self.section["claim"]
-        if claim["measure"] != "epsilon" or claim["value"] is None or self.contradicted:
+        claim = self.section.claim
+        if claim.measure != "epsilon" or claim.value is None or self.contradicted:
             return None  # a wrong claim limits nothing
-        return allowed_table(claim["value"], claim.get("delta") or 0.0)
+        return allowed_table(claim.value, claim.delta)
 
     def exposed(self) -> Section:
-        reach, measure = self.section["reach"], self.section["claim"]["measure"]
-        rows = [(say("reach.largest", measure=measure), f"{reach['largest']:.3g}")]
-        if reach["power_at_half"] is not None:
-            less, needed = reach["too_small_by"], reach["runs_needed"]
-            power = reach["power_at_half"]
-            rows.append((say("reach.power", what=reach["half"]), share_words(power["value"])))
+        reach, measure = self.section.reach, self.section.claim.measure
+        rows = [(say("reach.largest", measure=measure), f"{reach.largest:.3g}")]
+        if reach.power_at_half is not None:
+            less, needed = reach.too_small_by, reach.runs_needed
+            power = reach.power_at_half.value or 0.0
+            rows.append((say("reach.power", what=reach.half), share_words(power)))
             rows.append((say("reach.factor"), say("reach.more") if less is None else f"{less:.3g}"))
             if needed is not None:
                 rows.append((say("reach.needed"), grouped(needed)))
-        for control in self.section.get("controls", ()):
-            least = "–" if control["least"] is None else f"{control['least']:.3g}"
-            what = say("reach.planted", measure=measure, limit=f"{control['limit']:.3g}")
-            rows.append(
-                (what, say("reach.seen" if control["seen"] else "reach.unseen", least=least))
-            )
-        reuse = self.section["reuse"]
-        shown = reuse["refused"] if "refused" in reuse else str(amount(read(Measured, reuse)))
+        for control in self.section.controls:
+            least = "–" if control.least is None else f"{control.least:.3g}"
+            what = say("reach.planted", measure=measure, limit=f"{control.limit:.3g}")
+            rows.append((what, say("reach.seen" if control.seen else "reach.unseen", least=least)))
+        reuse = self.section.reuse
+        shown = reuse.reason if isinstance(reuse, Refusal) else str(amount(reuse))
         rows.append((say("reach.reuse"), shown))
         title, lead = say("mechanism.power"), say("mechanism.power.note")
         return Section("exposed", title, lead, [Facts(rows)], say("nav.who"))
@@ -201,56 +200,55 @@ class Mechanism(Answers):
 class Ledger(Answers):
     """The questions answered, the budget spent and the budget left."""
 
+    section: typed.LedgerSection
     kind = "kind.ledger"
     glossary = ("neighbours", "epsilon", "delta", "rho", "budget", "chain")
     attacks_head = "ledger"
 
     def worst(self, candidate: CandidateRow | None) -> Worst:
         section = self.section
-        spent, budget = self._amount(section["spent"]), self._amount(section["budget"])
-        unit = say(f"ledger.unit.{section['unit']}")
-        whom = say(f"ledger.whom.{section['unit']}")
+        spent, budget = self._amount(section.spent), self._amount(section.budget)
+        unit = say(f"ledger.unit.{section.unit}")
+        whom = say(f"ledger.whom.{section.unit}")
         if any(is_within_schema(row.guarantee) for row in self.document.guarantees):
             whom = say("claim.within", claim=whom)
-        key = "ledger.headline" if section["queries"] else "ledger.unasked"
-        key = "ledger.headline.one" if section["queries"] == 1 else key
-        detail = "ledger.detail.record" if section["unit"] == "record" else "ledger.detail"
+        key = "ledger.headline" if section.queries else "ledger.unasked"
+        key = "ledger.headline.one" if section.queries == 1 else key
+        detail = "ledger.detail.record" if section.unit == "record" else "ledger.detail"
         return Worst(
-            say(key, spent=spent, budget=budget, whom=whom, n=grouped(section["queries"])),
+            say(key, spent=spent, budget=budget, whom=whom, n=grouped(section.queries)),
             say("ledger.short", spent=spent),
             say("ledger.by"),
-            say(detail, unit=unit, relation=section["relation"]),
+            say(detail, unit=unit, relation=section.relation),
             "",
         )
 
     def released(self) -> tuple[str, list[str]]:
-        n = grouped(self.section["answers"])
-        who = say("ledger.open" if self.section["open"] else "ledger.closed")
+        n = grouped(self.section.answers)
+        who = say("ledger.open" if self.section.open else "ledger.closed")
         key = "ledger.released" if n != "1" else "ledger.released.one"
-        return say(key, n=n), [self.section["dataset"], who]
+        return say(key, n=n), [self.section.dataset, who]
 
     def tried(self) -> Card:
-        budget = self._amount(self.section["budget"])
-        return Card(
-            say("card.tried"), say("ledger.tried", budget=budget), [say("ledger.tried.line")]
-        )
+        tried = say("ledger.tried", budget=self._amount(self.section.budget))
+        return Card(say("card.tried"), tried, [say("ledger.tried.line")])
 
     def remaining(self) -> tuple[str, list[str]]:
-        return say("ledger.left", left=self._amount(self.section["left"])), [say("ledger.proven")]
+        return say("ledger.left", left=self._amount(self.section.left)), [say("ledger.proven")]
 
     @property
-    def _questions(self) -> list[Json]:
-        return [point for point in self.section["burn"] if "question" in point]
+    def _questions(self) -> list[typed.Point]:
+        return [point for point in self.section.burn if point.question]
 
     def attacks(self) -> Sequence[Part]:
         """Every question for output checking, or the budget left where questions are unknown."""
         rows = [
             (
-                f"{number}. {point['question']}",
+                f"{number}. {point.question}",
                 [
-                    *_answer(point["answer"]),
-                    *(_cell(point[key]) for key in ("cost", "left")),
-                    point["analyst"],
+                    *_answer(point.answer),
+                    *map(_cell, (point.cost, point.left)),
+                    point.analyst,
                     self._checked(point),
                     "",
                 ],
@@ -265,12 +263,13 @@ class Ledger(Answers):
         note = say("ledger.questions.note") + (say("ledger.questions.more", n=more) if more else "")
         return [Table(say("ledger.questions"), heads, rows, note)]
 
-    def _checked(self, point: Json) -> str:
+    def _checked(self, point: typed.Point) -> str:
         """Pass, review or fail of one question by the limits on what is spent."""
-        spent = round(point["budget"]["amount"] - point["left"]["amount"], 9)
+        spent = round(point.budget.amount - point.left.amount, 9)
         words = checked(self.document.rules, QUERY_METRICS, {"spent": exactly(spent)})
-        if words in ("", say("check.pass")) and point["answer"] is None:
-            return say("check.review", why=say("ledger.unstored"))
+        if words in ("", say("check.pass")) and (point.answer is None or not point.whole):
+            why = "ledger.cut" if point.answer else "ledger.unstored"
+            return say("check.review", why=say(why))
         return words or say("check.review", why=say("check.none"))
 
     def chart(self) -> Chart | None:
@@ -280,79 +279,81 @@ class Ledger(Answers):
         return chart(title, "ledger", "ledger-", say("ledger.chart.label"), draw)
 
     def beside(self) -> Table | None:
-        spent = self.section["spent"]
-        if self.section["rule"] != "epsilon":
+        spent = self.section.spent
+        if self.section.rule != "epsilon":
             return None
-        return allowed_table(spent["amount"], spent["delta"] or 0.0)
+        return allowed_table(spent.amount, spent.delta)
 
     def exposed(self) -> Section:
         section = self.section
-        share_spent = share_words(section["spent"]["units"] / section["budget"]["units"])
+        share_spent = share_words(section.spent.units / section.budget.units)
         rows = [
-            (say("ledger.row.spent"), f"{self._amount(section['spent'])} ({share_spent})"),
-            (say("ledger.row.paid"), grouped(section["queries"])),
-            (say("ledger.row.bound"), say("ledger.bound" if section["bound"] else "no")),
-            (say("ledger.row.entries"), f"{grouped(section['entries'])}, {section['head']}"),
+            (say("ledger.row.spent"), f"{self._amount(section.spent)} ({share_spent})"),
+            (say("ledger.row.paid"), grouped(section.queries)),
+            (say("ledger.row.bound"), say("ledger.bound" if section.bound else "no")),
+            (say("ledger.row.entries"), f"{grouped(section.entries)}, {section.head}"),
             *(
                 (say("ledger.row.kind", kind=say(f"kind.{kind}")), grouped(count))
-                for kind, count in section["kinds"].items()
+                for kind, count in section.kinds.items()
             ),
+            *((say("ledger.row.raised", n=entry.number), entry.reason) for entry in section.raises),
             *(
-                (say("ledger.row.raised", n=entry["number"]), entry["reason"])
-                for entry in section["raises"]
-            ),
-            *(
-                (say("ledger.row.accepted", n=row["number"]), f"{row['found']}; {row['reason']}")
-                for row in section["accepted"]
+                (say("ledger.row.accepted", n=row.number), f"{row.found}; {row.reason}")
+                for row in section.accepted
             ),
         ]
-        if section["view"]:
-            rows.append((say("ledger.row.view"), section["view"]))
+        if section.view:
+            rows.append((say("ledger.row.view"), section.view))
         analysts = [
             (
-                row["analyst"],
+                row.analyst,
                 [
-                    *(_cell(row[key]) for key in ("limit", "spent", "left")),
-                    *(count(row[key]) for key in ("queries", "most_queries")),
+                    *map(_cell, (row.limit, row.spent, row.left)),
+                    *map(count, (row.queries, row.most_queries)),
                 ],
             )
-            for row in section["analysts"]
+            for row in section.shares
         ]
         keys = ("analyst", "limit", "spent", "can", "queries", "most")
         heads = [say(f"ledger.head.{key}") for key in keys]
         parts: list[Part] = [Table(say("ledger.who"), heads, analysts)]
-        if section["problems"]:
-            parts.insert(0, Bullets(section["problems"]))
+        if section.problems:
+            parts.insert(0, Bullets(section.problems))
         parts.append(Folded(say("ledger.account"), [Facts(rows)]))
         return Section("exposed", say("ledger.who"), say("ledger.who.note"), parts, say("nav.who"))
 
-    def _amount(self, charge: Json) -> str:
-        return f"{say('ledger.rule.' + self.section['rule'])} {_plain(charge)}"
+    def _amount(self, charge: typed.Charge) -> str:
+        return f"{say('ledger.rule.' + self.section.rule)} {_plain(charge)}"
 
 
-def _plain(charge: Json) -> str:
-    delta = f", delta {charge['delta']:.3g}" if charge["delta_units"] else ""
-    return f"{charge['amount']:.6g}{delta}"
+def _ends(row: typed.PairRow) -> tuple[float | None, float | None]:
+    return row.limit.low, row.limit.value
 
 
-def _answer(answer: Json | None) -> list[Cell | str]:
+def _plain(charge: typed.Charge) -> str:
+    delta = f", delta {charge.delta:.3g}" if charge.delta_units else ""
+    return f"{charge.amount:.6g}{delta}"
+
+
+def _answer(answer: typed.FirstRow | None) -> list[Cell | str]:
     """The first row of an answer with its interval."""
     if answer is None:
         return [say("ledger.unstored")]
-    value, low, high = (
-        "–" if answer[key] is None else f"{answer[key]:.6g}" for key in ("value", "low", "high")
-    )
-    more = say("ledger.rows", n=answer["rows"]) if answer["rows"] > 1 else ""
-    return [f"{say('ledger.answer', value=value, low=low, high=high)}{more}"]
+    more = say("ledger.rows", n=answer.rows) if answer.rows > 1 else ""
+    if answer.low is None or answer.high is None:  # a value that was chosen has no interval
+        return [f"{answer.value}{more}"]
+    ends = (f"{end:.6g}" for end in (answer.value, answer.low, answer.high))
+    return [say("ledger.answer", **dict(zip(("value", "low", "high"), ends, strict=True))) + more]
 
 
-def _timeline(questions: Sequence[tuple[int, Json]], slots: Slots) -> Figure | None:
+def _timeline(questions: Sequence[tuple[int, typed.Point]], slots: Slots) -> Figure | None:
     """The part of the budget that each question spent, as a bar after the earlier ones."""
     if not questions:
         return None
-    figure, axes = figure_of_rows([slots.put(f"{n}. {q['question']}", 42) for n, q in questions])
+    figure, axes = figure_of_rows([slots.put(f"{n}. {q.question}", 42) for n, q in questions])
     for place, (_, point) in enumerate(questions):
-        budget, left, cost = (point[key]["amount"] for key in ("budget", "left", "cost"))
+        cost = point.cost.amount if point.cost else 0.0
+        budget, left = point.budget.amount, point.left.amount
         first = [say("ledger.cost"), say("ledger.head.budget").lower()] if place == 0 else ["", ""]
         axes.plot([0, budget - left - cost], [-place, -place], color=COLOURS["muted"], lw=1)
         ends = [budget - left - cost, budget - left]
@@ -363,25 +364,24 @@ def _timeline(questions: Sequence[tuple[int, Json]], slots: Slots) -> Figure | N
     return figure
 
 
-def _cell(charge: Json | None) -> Cell:
+def _cell(charge: typed.Charge | None) -> Cell:
     return Cell("none") if charge is None else Cell("estimate", _plain(charge))
 
 
-def _mechanism_figure(section: Json, slots: Slots) -> Figure:
+def _mechanism_figure(section: typed.MechanismSection, slots: Slots) -> Figure:
     """Limit and observed value of every pair, with a line at the claim."""
-    pairs, claim = section["pairs"], section["claim"]
-    names = [slots.put(pair["name"], 44) for pair in pairs]
-    figure, axes = figure_of_rows(names)
-    for place, pair in enumerate(pairs):
-        low, value = pair["limit"]["low"], pair["limit"]["value"]
+    claim = section.claim
+    figure, axes = figure_of_rows([slots.put(pair.name, 44) for pair in section.pairs])
+    for place, pair in enumerate(section.pairs):
+        low, value = pair.limit.low or 0.0, pair.limit.value
         if value is not None:
             axes.plot([low, value], [-place, -place], color=COLOURS["before"], lw=1)
         labels = say("chart.observed"), say("chart.lower")
         limit_and_value(axes, place, low, value, labels, 4)
-    if claim["value"] is not None:
+    if claim.value is not None:
         axes.axvline(
-            claim["value"], color=COLOURS["after"], lw=1.2, ls="--", label=say("chart.claimed")
+            claim.value, color=COLOURS["after"], lw=1.2, ls="--", label=say("chart.claimed")
         )
     axes.set_xlim(left=0)
-    axes.set_xlabel(claim["measure"])
+    axes.set_xlabel(claim.measure)
     return figure

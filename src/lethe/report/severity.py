@@ -87,7 +87,7 @@ def outcome(code: str, limits: int) -> Outcome:
 
     Args:
         code: as in the findings.
-        limits: how many acceptance limits there are; without one, nothing was set to be tested.
+        limits: how many rules there are; without one, nothing was set to be tested.
     """
     if code == "not-tested" and not limits:
         code = "no-limit"

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from lethe.runs.settings import Run, criteria_in, read_toml
+from lethe.runs.settings import Run, read_toml, rules_in
 
 if TYPE_CHECKING:
     from lethe.data.columns import Columns
@@ -48,20 +48,21 @@ def running(
         quiet: print no progress.
     """
     from lethe.errors import InputError
+    from lethe.evidence.plain import plain
     from lethe.runs.progress import Progress
     from lethe.training.folder import RunFolder, to_toml
 
     is_new = not any(folder.glob("*"))
     with RunFolder(folder, bound, asked.typed) as run, Progress(quiet) as progress:
-        criteria = criteria_in(asked.options, "audit.toml")
-        run.settle("rules", [criterion.to_json() for criterion in criteria])
+        written = rules_in(asked.options, "audit.toml")
+        run.settle("rules", plain(written))
         # [rules] holds all of them already, with names and reasons; a table must stand last.
         flat = {key: value for key, value in asked.options.items() if key != "rules"}
         named = asked.options.get("rules")
         if named:
-            flat["rule"] = [criterion.text for criterion in criteria if not criterion.name]
-        text = to_toml(flat) + ("" if not named else f"\n[rules]\n{to_toml(named)}")
-        run.write("audit.toml", text.encode())
+            flat["rule"] = [entry.text for entry in written if not entry.name]
+        table = f"\n[rules]\n{to_toml(named)}" if named else ""
+        run.write("audit.toml", (to_toml(flat) + table).encode())
         try:
             yield run, progress
         except InputError:
@@ -129,9 +130,8 @@ def documents(
         findings = replace(findings, context=read_toml(context or beside))
     fixed = [str(rule["rule"]) for rule in run.manifest.get("rules", ())]
     asked = run.path / "audit.toml"
-    criteria = criteria_in(read_toml(asked), str(asked)) if asked.is_file() else []
-    findings = stamped(findings, criteria, fixed)
-    run.write("findings.json", findings.to_bytes())
+    written = rules_in(read_toml(asked), str(asked)) if asked.is_file() else []
+    run.write("findings.json", (findings := stamped(findings, written, fixed)).to_bytes())
     run.finished()
     for name, text in files(findings, run.manifest) if kept else ():
         run.write(name, text)

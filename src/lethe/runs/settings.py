@@ -20,7 +20,7 @@ from lethe.errors import InputError, did_you_mean, renamed
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-    from lethe.assess.judged import Criterion
+    from lethe.assess.judged import WrittenRule
     from lethe.runs.run import Asked
 
 Settings = TypeVar("Settings", bound="DataclassInstance")
@@ -41,19 +41,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not valid TOML: {error}.") from error
 
 
-def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
+def rules_in(table: Mapping[str, Any], where: str) -> list[WrittenRule]:
     """Read the rules among options; those with names, a table, come first.
 
     `rule` and `rules` mean the same, and each may be a rule, a list of rules, or a table.
     """
-    from lethe.assess.judged import Criterion, read_criteria
+    from lethe.assess.judged import WrittenRule, read_rules
 
-    criteria: list[Criterion] = []
+    written: list[WrittenRule] = []
     listed: list[str] = []
     for key in ("rules", "rule"):
         rules = table.get(key) or ()
         if isinstance(rules, Mapping):
-            criteria += read_criteria(rules, f"{where}, [{key}]")
+            written += read_rules(rules, f"{where}, [{key}]")
             continue
         rules = (rules,) if isinstance(rules, str) else rules
         if not isinstance(rules, list | tuple) or not all(isinstance(text, str) for text in rules):
@@ -62,8 +62,8 @@ def criteria_in(table: Mapping[str, Any], where: str) -> list[Criterion]:
                 f"table [{key}] with a rule for each name."
             )
         listed += rules
-    known = {criterion.text for criterion in criteria}
-    return [*criteria, *(Criterion(text) for text in listed if text not in known)]
+    known = {entry.text for entry in written}
+    return [*written, *(WrittenRule(text) for text in listed if text not in known)]
 
 
 def descriptions(described: Any) -> dict[str, str]:

@@ -16,11 +16,7 @@ from lethe.training.chunks import ChunkJob
 from lethe.training.design import partners
 from lethe.training.scores_file import ScoreTable, read_scores
 from lethe.training.shards import shard_path
-from lethe.training.signals import (
-    codes_of_copies,
-    merit_of_signal,
-    target_sd,
-)
+from lethe.training.signals import codes_of_copies, merit_of_signal, target_sd
 
 _OF_MODELS = (
     *("signals", "members", "correct", "queries"),
@@ -140,6 +136,11 @@ class Shadows:
         """(K,) label of each model's complementary pair; models without partner stand alone."""
         alone = np.arange(self.models)
         return np.where(self.partner >= 0, np.minimum(alone, self.partner), alone)
+
+    @functools.cached_property
+    def scores(self) -> dict[tuple[str, str, int], NDArray[np.float64]]:
+        """(K, N) scores computed so far, by attack, variance rule and seed; see `score`."""
+        return {}
 
     @functools.cached_property
     def people(self) -> NDArray[Any]:

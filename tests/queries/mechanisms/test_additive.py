@@ -121,23 +121,6 @@ def test_whole_numbers_that_no_float_holds_are_clamped(cost, sign):
         assert abs(value - sign * 2**53) < 100
 
 
-@pytest.mark.parametrize(
-    "cost",
-    [
-        {},
-        {"epsilon": -1.0},
-        {"epsilon": math.nan},
-        {"epsilon": math.inf},
-        {"epsilon": 1.0, "rho": 1.0},
-        {"epsilon": 1.0, "delta": 1.0},
-        {"rho": 1.0, "delta": 1e-6},
-    ],
-)
-def test_costs_that_are_none(cost):
-    with pytest.raises(InputError):
-        Spend(**cost)
-
-
 def test_bad_input():
     with pytest.raises(InputError, match="whole numbers"):
         additive.noised([math.nan], l1=1, l2=1.0, spend=Spend(epsilon=1.0))

@@ -35,7 +35,7 @@ from lethe.linkage.records.attackers import (
     together,
 )
 from lethe.linkage.records.candidates import Aim
-from lethe.linkage.records.facts import NOT_RELEASED, Facts, Int, Known, facts_of, index_of
+from lethe.linkage.records.facts import NOT_RELEASED, Index, Int, Known, facts_of, index_of
 from lethe.linkage.records.likelihood import Sampling
 from lethe.linkage.records.scoreboard import NO_MATCH, Links, curve, thresholds
 from lethe.linkage.settings import RecordSettings
@@ -67,7 +67,7 @@ class Auxiliary:
 
 def link_auxiliary(
     ratings: Ratings,
-    facts: Facts,
+    facts: Index,
     aux: Ratings,
     truth: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
     settings: RecordSettings | None = None,
@@ -140,7 +140,7 @@ def link_auxiliary(
 
 
 def _of_pairs(
-    aim: Aim, pairs: NDArray[np.int64], inside: NDArray[np.intp], name: str, facts: Facts
+    aim: Aim, pairs: NDArray[np.int64], inside: NDArray[np.intp], name: str, facts: Index
 ) -> Aim:
     """The same for people whose record in the release is known."""
     return replace(
@@ -181,7 +181,7 @@ def _everybody(
 
 
 def _calibrated(
-    facts: Facts, aim: Aim, settings: RecordSettings
+    facts: Index, aim: Aim, settings: RecordSettings
 ) -> Mapping[str, Calibrated | Refusal]:
     """From people of the release, each known as a person of the auxiliary table is."""
     seed, known, boards = settings.seed, aim.known, aim.boards(settings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,11 +18,10 @@ from scipy.sparse import csr_array
 from lethe.data.records import Ratings
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson
-from lethe.evidence.of_rows import RecordDetails
+from lethe.evidence.of_rows import AdversaryRow, Point, RecordDetails
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 from lethe.evidence.sight import Plant
-from lethe.linkage.answers import answer_overlap, count_overlap
-from lethe.linkage.document import FEWEST, Measurement, strongest
+from lethe.linkage.document import FEWEST, Measurement, measured_only, strongest
 from lethe.linkage.records.attackers import (
     ASSIGNED,
     ATTACKERS,
@@ -34,15 +34,16 @@ from lethe.linkage.records.attackers import (
     share_out,
     together,
 )
-from lethe.linkage.records.facts import Facts, Float, Int, Known, without
+from lethe.linkage.records.facts import Float, Index, Int, Known, without
 from lethe.linkage.records.likelihood import Blur, Sampling, blur_of
-from lethe.linkage.records.mitigations import MONTH, Change, Coarsened, Sheet, holders
+from lethe.linkage.records.mitigations import MONTH, Coarsened, Sheet, holders
 from lethe.linkage.records.planted import plants_of
 from lethe.linkage.records.scoreboard import NO_MATCH, Links
 from lethe.linkage.settings import RecordSettings
 from lethe.linkage.utility import (
-    Use,
     Utility,
+    answer_overlap,
+    count_overlap,
     counted_utility,
     mean_share,
     paired_change,
@@ -51,41 +52,28 @@ from lethe.linkage.utility import (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Value:
-    """What releases of sparse records are good for: counts, queries, or the user's model.
+def utility_in(
+    sheet: Sheet,
+    ratings: Ratings,
+    settings: RecordSettings,
+    made: Coarsened,
+    again: Callable[[Sheet], Coarsened],
+) -> Utility:
+    """What a release is good for: counts, queries, or the user's model.
 
-    For the model the mitigation is applied once more, without the held-out facts, with the same
-    random numbers.
+    Args:
+        again: the mitigation with the same random numbers, for the facts that are not held out.
+
+    Raises NotMeasurable: too few facts to hold some out, or none is released without them.
     """
-
-    sheet: Sheet  # the original facts
-    ratings: Ratings  # names of people and items
-    settings: RecordSettings  # of the audit
-    use: Use | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        # No column is needed: predictions are refused for facts.
-        object.__setattr__(self, "use", use_of(self.settings, {}))
-
-    def of(
-        self, made: Coarsened, change: Change, rng: Callable[[], np.random.Generator]
-    ) -> Utility:
-        """Utility of one release.
-
-        Args:
-            rng: makes the generator that it was made with, anew.
-
-        Raises NotMeasurable: too few facts to hold some out, or none is released without them.
-        """
-        if self.use is None:
-            value = utility_of(self.sheet, made, self.ratings, self.settings.queries)
-            rows = len(self.sheet.item)
-            return counted_utility(value, rows, self.settings.confidence, "facts")
-        out = split(len(self.sheet.item), self.settings)
-        rest = as_it_stands(change(self.sheet.take(~out), rng()), self.ratings)
-        held_out = as_it_stands(self.sheet.take(out), self.ratings)
-        return self.use(rest, held_out, held_out)
+    use = use_of(settings, {})  # no column is needed: predictions are refused for facts
+    if use is None:
+        value = utility_of(sheet, made, ratings, settings.queries)
+        return counted_utility(value, len(sheet.item), settings.confidence, "facts")
+    out = split(len(sheet.item), settings)
+    rest = as_it_stands(again(sheet.take(~out)), ratings)
+    held_out = as_it_stands(sheet.take(out), ratings)
+    return use(rest, held_out, held_out)
 
 
 def utility_of(
@@ -165,7 +153,7 @@ class Aim:
     known: Known  # what is known of them
     few: Known | None = None  # a few facts of each, for attackers that take no more; None = `known`
     sampling: Sampling = Sampling()  # how that was drawn
-    simulated: tuple[Facts, Adversary] | None = None  # the original and who is simulated in it
+    simulated: tuple[Index, Adversary] | None = None  # the original and who is simulated in it
 
     def boards(
         self, settings: RecordSettings, blur: Blur | None = None, published: bool = True
@@ -194,6 +182,45 @@ class Aim:
     def label(self, attacker: str) -> str:
         """Of a result."""
         return f"{attacker}, {self.name}"
+
+
+@dataclass(frozen=True, eq=False)
+class Looked(AdversaryRow):
+    """What one attacker made of what a simulated adversary knows.
+
+    Attributes:
+        calibrated: threshold at which few people outside the release are named a record, from all
+            targets looked for without their own; recall and silence there.
+    """
+
+    keys: ClassVar = {"result": "", "links": "", "points": ""}
+    result: AttackResult  # best guess: share of people named rightly
+    links: Links  # of the targets
+    points: list[Point]  # recall, precision, abstention and false matches at each threshold
+
+    def at(self, phi: float) -> Point:
+        """The point of one threshold."""
+        return next(point for point in self.points if point.phi == phi)
+
+
+@dataclass(frozen=True, eq=False)
+class Simulated:
+    """One simulated adversary and what came of it."""
+
+    aim: Aim  # what is known of whom
+    adversary: Adversary  # how it was drawn
+    by: Mapping[str, Looked]  # what came of it, by attacker
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return self.aim.name
+
+    @property
+    def strongest(self) -> str:
+        """The attacker with the highest lower limit."""
+        best = strongest([looked.result for looked in self.by.values()])
+        return next(name for name, looked in self.by.items() if looked.result is best)
 
 
 @dataclass(frozen=True, eq=False)
@@ -313,24 +340,25 @@ def measure(
             sure,
             settings.seed,
         )
-    release = Attacked(
+    risk = risk_of(results, chance := 1 / facts.people)
+    evidence["top-1"] = risk if isinstance(risk, Refusal) else risk.estimate
+    return Attacked(
         name,
         words,
         {},
+        utility.estimate,
         tuple(results),
-        utility,
-        evidence,
-        details,
-        assumed,
-        right=right,
+        measured_only(*assumed),
+        details=details,
+        measures={**evidence, "utility-loss": None},
+        chance=chance,
         plants=plants,
-        chance=1 / facts.people,
+        used=utility,
+        right=right,
     )
-    evidence["top-1"] = release.risk
-    return release
 
 
-def _both_have(sheet: Sheet, facts: Facts) -> Callable[[Int, Int], Float]:
+def _both_have(sheet: Sheet, facts: Index) -> Callable[[Int, Int], Float]:
     """Facts that a target and a named record both have, of all that either has; 0 below 0.8.
 
     Facts are the same by item and value. So another's record tells as much, where it is nearly
@@ -360,9 +388,9 @@ def _both_have(sheet: Sheet, facts: Facts) -> Callable[[Int, Int], Float]:
     return share
 
 
-def _if_linked(measured: Measured) -> list[AttackResult]:
+def _if_linked(measured: Measured | None) -> list[AttackResult]:
     """What one who links the pseudonyms finds: at most what is found without pseudonyms."""
-    if isinstance(measured, Refusal):
+    if not isinstance(measured, Estimate):
         return []
     bound = replace(measured, value=None, low=0.0, method="at most that of the release as it is")
     knows = "which pseudonyms are one person's: from times, habits or a leak; a limit, not tried"
@@ -386,7 +414,7 @@ def named_rightly(
 
 
 def _answers(
-    facts: Facts,
+    facts: Index,
     owner: Int,
     links: Mapping[str, Links],
     aim: Aim,
@@ -423,7 +451,7 @@ def risk_change(*, baseline: Attacked, release: Attacked, confidence: float) -> 
     return Estimate(after.value - earlier.value, *limits, after.confidence, method, after.n)
 
 
-def released(made: Coarsened) -> tuple[Facts, Int]:
+def released(made: Coarsened) -> tuple[Index, Int]:
     """The release as an index, and the person behind each of its records."""
     facts = made.sheet.index()
     if not made.out.any():

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
-from lethe.assess.run import Facts, attack, check
-from lethe.evidence.document import CheckRow
+from lethe.assess.run import Facts, check
+from lethe.data.records import Ratings
+from lethe.evidence.document import AttackRow, CheckRow, NotRun
 from lethe.evidence.estimate import Estimate
-from lethe.evidence.of_rows import (
-    RecordsSection,
-)
+from lethe.evidence.frontier import Candidate
+from lethe.evidence.of_rows import RecordsSection
 from lethe.evidence.sight import smallest_seen
 from lethe.linkage.document import (
     RowsSubject,
@@ -28,11 +27,13 @@ from lethe.linkage.document import (
 )
 from lethe.linkage.records.attackers import ATTACKERS, COMPARED
 from lethe.linkage.records.auxiliary import Auxiliary, pairs_of
-from lethe.linkage.records.study import RecordStudy, Simulated
+from lethe.linkage.records.candidates import Simulated
+from lethe.linkage.records.facts import Index
+from lethe.linkage.records.scoreboard import FactsNeeded
+from lethe.linkage.records.unicity import WorstCase
 from lethe.linkage.settings import RecordSettings
 from lethe.training.fingerprint import digest, hash_array
 
-Json = dict[str, Any]
 _LIMITS = (
     "Simulated adversaries know facts of the release itself, drawn at random. What people "
     "really tell elsewhere is not drawn at random.",
@@ -54,32 +55,40 @@ _REPRODUCED = (
 
 @dataclass(frozen=True, eq=False)
 class RecordSubject(RowsSubject):
-    """What the findings say of sparse records."""
+    """All that was measured on sparse records, and what the findings say of it.
 
-    study: RecordStudy
+    Attributes:
+        simulated: adversaries; the first knows most facts and also answers from a threshold on.
+        unicity: by number of items known without value or time, people who are alone with them.
+    """
+
+    counted = "people looked for (--targets)"
     settings: RecordSettings
+    measured: tuple[Candidate, ...]
+    skipped: Mapping[str, str]
+    ratings: Ratings  # what is released
+    indexed: Index  # the same, indexed
+    simulated: tuple[Simulated, ...]
+    needed: FactsNeeded  # facts that it takes, of the first with its strongest attacker
+    unicity: dict[int, Estimate]
+    worst: WorstCase  # the same for the items that give most away
+    aux: Auxiliary | None  # people of a real auxiliary table; None without one
+    confidence: float  # of all limits on shares named rightly, so that they hold at once
     inputs: tuple[InputCheck, ...] = ()
 
-    @cached_property
-    def pairs(self) -> Sequence[Json]:
-        """Who of the auxiliary table was named as whom; empty unless kept."""
-        aux = self.study.aux if self.settings.keep_records else None
-        return [] if aux is None else pairs_of(aux, self.study.ratings)
-
     def facts(self) -> Facts:
-        study, settings = self.study, self.settings
-        ratings, first, aux = study.ratings, study.simulated[0], study.aux
+        settings, ratings, first = self.settings, self.ratings, self.simulated[0]
         columns = [
             name
-            for name, there in (("values", study.facts.value), ("times", study.facts.time))
+            for name, there in (("values", self.indexed.value), ("times", self.indexed.time))
             if there is not None
         ]
         with_what = " and ".join(columns) if columns else "neither values nor times"
         return self.compose(
             name=ratings.name,
             summary=(
-                f"{study.facts.facts:,} facts of {study.facts.people:,} people about "
-                f"{study.facts.items:,} items, with {with_what}."
+                f"{self.indexed.facts:,} facts of {self.indexed.people:,} people about "
+                f"{self.indexed.items:,} items, with {with_what}."
             ),
             threat_model={
                 "goal": "linkage: find the record of a person of whom a few facts are known",
@@ -90,33 +99,32 @@ class RecordSubject(RowsSubject):
                 "unit": "person",
             },
             data={
-                "records": study.facts.facts,
-                "people": study.facts.people,
-                "items": study.facts.items,
-                "facts_a_person": float(study.facts.facts / study.facts.people),
+                "records": self.indexed.facts,
+                "people": self.indexed.people,
+                "items": self.indexed.items,
+                "facts_a_person": float(self.indexed.facts / self.indexed.people),
                 "notes": list(ratings.notes),
-                "fingerprint": _fingerprint(study),
+                "fingerprint": _fingerprint(self),
             },
-            attacks=_attacks(study, aux, settings),
-            attacks_not_run=_not_run(study, aux),
+            attacks=_attacks(self),
+            attacks_not_run=_not_run(self),
             utility=utility_in_words(
                 settings, "counts by item and value, and by item and month, that are still right"
             ),
             risk="top-1: share of people named rightly by the best guess of the strongest attacker",
-            checks=_checks(study),
+            checks=_checks(self),
             limits=_LIMITS,
-            section=_section(study, settings, self.plain_words()),
+            section=_section(self, self.plain_words()),
             reproduction=fields_of(settings, *_REPRODUCED),
         )
 
     def plain_words(self) -> list[str]:
         """What was found, for a reader of nothing else."""
-        study, settings = self.study, self.settings
-        first, base, aux = study.simulated[0], study.candidates[0], study.aux
+        settings, first, base, aux = self.settings, self.simulated[0], self.measured[0], self.aux
         rh = first.by["scoreboard-rh"]
         words = [
             f"The strongest attack ({strongest(base.attacks).attack}) identifies the record of "
-            f"{of_1000(base.risk)} of 1,000 people by its best guess, of {study.facts.people:,}.",
+            f"{of_1000(base.risk)} of 1,000 people by its best guess, of {self.indexed.people:,}.",
             f"Who knows {first.name} and answers {_rule_words(settings)}, identifies "
             f"{of_1000(base.measures['match'])} of 1,000 and names a record for "
             f"{of_1000(base.measures['false-match'])} of 1,000 people who are not in the release; "
@@ -124,30 +132,49 @@ class RecordSubject(RowsSubject):
             f"{of_1000(rh.at(COMPARED).recall)} and names one for "
             f"{of_1000(rh.at(COMPARED).false_match)}.",
         ]
-        if study.needed.half is None:
+        if self.needed.half is None:
             words.append("The facts of this adversary do not name half of the people.")
         else:
-            words.append(f"Half of the people are named from {study.needed.half} such fact(s).")
+            words.append(f"Half of the people are named from {self.needed.half} such fact(s).")
         if aux is not None:
             words += _linked_words(aux, settings)
-        lowest = min(study.candidates, key=lambda candidate: getattr(candidate.risk, "value", 1.0))
-        if lowest is not study.candidates[0]:
+        lowest = min(self.measured, key=lambda candidate: getattr(candidate.risk, "value", 1.0))
+        if lowest is not self.measured[0]:
             words.append(
                 f"Of the releases that were tried, {lowest.name} ({lowest.mitigation}) is found "
                 f"least: {of_1000(lowest.risk)} of 1,000, at "
-                f"{utility_left(lowest, study.candidates[0])}."
+                f"{utility_left(lowest, self.measured[0])}."
             )
         return words
 
-    @cached_property
-    def people(self) -> Sequence[Json]:
-        """Everybody, the most exposed first; empty unless kept."""
-        return _people(self.study.simulated[0], self.study) if self.settings.keep_records else ()
+    def pairs(self) -> Sequence[Mapping[str, object]]:
+        """Who of the auxiliary table was named as whom."""
+        return () if self.aux is None else pairs_of(self.aux, self.ratings)
+
+    def exposed(self) -> list[dict[str, object]]:
+        """The people looked for, those whose record stands out most first."""
+        first = self.simulated[0]
+        targets = first.aim.targets
+        links = first.by[first.strongest].links
+        right = links.best == targets
+        standing = np.where(right, links.eccentricity, -1.0)
+        held = np.bincount(self.indexed.person, minlength=self.indexed.people)
+        return [
+            {
+                "rank": rank,
+                "id": str(self.ratings.people[targets[at]]),
+                "facts": int(held[targets[at]]),
+                "named": bool(right[at]),
+                "eccentricity": float(links.eccentricity[at]),
+                "facts_needed": int(self.needed.needed[at]) or None,
+            }
+            for rank, at in enumerate(np.argsort(-standing, kind="stable").tolist(), start=1)
+        ]
 
 
-def _fingerprint(study: RecordStudy) -> str:
+def _fingerprint(study: RecordSubject) -> str:
     """Hash of all facts with their names, whatever the order of the file."""
-    facts = study.facts
+    facts = study.indexed
     arrays: tuple[NDArray[Any] | None, ...]
     arrays = (facts.start, facts.person, facts.value, facts.values, facts.time)
     parts = [hash_array(array) for array in arrays if array is not None]
@@ -187,10 +214,11 @@ def _linked_words(aux: Auxiliary, settings: RecordSettings) -> list[str]:
     return words
 
 
-def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings) -> list[Json]:
+def _attacks(study: RecordSubject) -> list[AttackRow]:
+    settings, aux = study.settings, study.aux
     scales = {"value_scale": settings.value_scale, "time_scale": settings.time_scale}
     rows = [
-        attack(
+        AttackRow(
             f"{name} {at}",
             ATTACKERS[name].title,
             ATTACKERS[name].paper,
@@ -201,7 +229,7 @@ def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings
         for name in simulated.by
     ]
     rows.append(
-        attack(
+        AttackRow(
             "unicity",
             "Items that only one person has together",
             "De Montjoye et al., Scientific Reports 2013",
@@ -211,7 +239,7 @@ def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings
     )
     if aux is not None:
         rows += [
-            attack(
+            AttackRow(
                 f"{name}, auxiliary",
                 f"{ATTACKERS[name].title}; everybody of {aux.rows.name}",
                 ATTACKERS[name].paper,
@@ -223,18 +251,18 @@ def _attacks(study: RecordStudy, aux: Auxiliary | None, settings: RecordSettings
     return rows
 
 
-def _not_run(study: RecordStudy, aux: Auxiliary | None) -> list[Json]:
-    rows = [{"name": name, "why": why} for name, why in study.skipped.items()]
-    if aux is None:
-        rows.append({"name": "real auxiliary data", "why": "none was given (--aux)"})
+def _not_run(study: RecordSubject) -> list[NotRun]:
+    rows = [NotRun(name, why) for name, why in study.skipped.items()]
+    if study.aux is None:
+        rows.append(NotRun("real auxiliary data", "none was given (--aux)"))
     return rows
 
 
-def _checks(study: RecordStudy) -> list[CheckRow]:
+def _checks(study: RecordSubject) -> list[CheckRow]:
     first = study.simulated[0]
-    match = study.candidates[0].measures["match"]
+    match = study.measured[0].measures["match"]
     answered = isinstance(match, Estimate) and match.value != 0
-    held = np.bincount(study.facts.person, minlength=study.facts.people)
+    held = np.bincount(study.indexed.person, minlength=study.indexed.people)
     few = int((held < first.adversary.total).sum())
     rows = [
         check(
@@ -246,8 +274,8 @@ def _checks(study: RecordStudy) -> list[CheckRow]:
         ),
         check(
             "people with few facts",
-            "warn" if few > study.facts.people / 2 else "pass",
-            f"{few} of {study.facts.people} people have fewer than {first.adversary.total} facts "
+            "warn" if few > study.indexed.people / 2 else "pass",
+            f"{few} of {study.indexed.people} people have fewer than {first.adversary.total} facts "
             "and are not looked for by this adversary",
         ),
     ]
@@ -259,8 +287,8 @@ def _checks(study: RecordStudy) -> list[CheckRow]:
             f"--{name[:-1]} out",
         )
         for name, constant in (
-            ("values", study.facts.value is not None and len(study.facts.values) == 1),
-            ("times", study.facts.time is not None and not study.facts.latest),
+            ("values", study.indexed.value is not None and len(study.indexed.values) == 1),
+            ("times", study.indexed.time is not None and not study.indexed.latest),
         )
         if constant
     ]
@@ -287,9 +315,9 @@ def _truth(aux: Auxiliary | None) -> list[CheckRow]:
     return [check("truth", "fail", detail)]
 
 
-def _power(study: RecordStudy) -> CheckRow:
+def _power(study: RecordSubject) -> CheckRow:
     """What the audit could have seen of leaks that were planted into the release as it is."""
-    base = study.candidates[0]
+    base = study.measured[0]
     sizes = {
         quantity: smallest_seen(base.plants or (), quantity, base.chance)
         for quantity in ("top-1", "match")
@@ -303,14 +331,15 @@ def _power(study: RecordStudy) -> CheckRow:
     return check("power", "warn", f"{detail}: a low number says nothing here", base.name)
 
 
-def _section(study: RecordStudy, settings: RecordSettings, words: Sequence[str]) -> RecordsSection:
+def _section(study: RecordSubject, words: Sequence[str]) -> RecordsSection:
+    settings = study.settings
     return RecordsSection(
         phi=COMPARED if settings.phi is None else settings.phi,
         rule="calibrated" if settings.phi is None else "eccentricity",
-        people=study.facts.people,
-        items=study.facts.items,
-        facts=study.facts.facts,
-        index_bytes_a_fact=study.facts.nbytes / study.facts.facts,
+        people=study.indexed.people,
+        items=study.indexed.items,
+        facts=study.indexed.facts,
+        index_bytes_a_fact=study.indexed.nbytes / study.indexed.facts,
         confidence=study.confidence,
         adversaries=[looked for simulated in study.simulated for looked in simulated.by.values()],
         curve=study.simulated[0].by["scoreboard-rh"].points,
@@ -321,23 +350,3 @@ def _section(study: RecordStudy, settings: RecordSettings, words: Sequence[str])
         false_matches=settings.false_matches,
         words=words,
     )
-
-
-def _people(first: Simulated, study: RecordStudy) -> list[Json]:
-    """The people looked for, those whose record stands out most first."""
-    targets = first.aim.targets
-    links = first.by[first.strongest].links
-    right = links.best == targets
-    standing = np.where(right, links.eccentricity, -1.0)
-    held = np.bincount(study.facts.person, minlength=study.facts.people)
-    return [
-        {
-            "rank": rank,
-            "id": str(study.ratings.people[targets[at]]),
-            "facts": int(held[targets[at]]),
-            "named": bool(right[at]),
-            "eccentricity": float(links.eccentricity[at]),
-            "facts_needed": int(study.needed.needed[at]) or None,
-        }
-        for rank, at in enumerate(np.argsort(-standing, kind="stable").tolist(), start=1)
-    ]

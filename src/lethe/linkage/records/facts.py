@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.data.records import Ratings
-from lethe.errors import InputError
 
 Float = NDArray[np.float64]
 Int = NDArray[np.int64]
@@ -19,7 +18,7 @@ NOT_RELEASED = -1
 
 
 @dataclass(frozen=True, eq=False)
-class Facts:
+class Index:
     """Facts sorted by item, then by person, who may have several about an item (visits).
 
     With up to 65,536 different values and times a fact takes 4 + 2 + 2 bytes at most.
@@ -58,7 +57,7 @@ class Facts:
         return not self.lead.all()
 
     @cached_property
-    def distinct(self) -> Facts:
+    def distinct(self) -> Index:
         """Who has which item: the first fact of each person about each."""
         if not self.repeats:
             return self
@@ -131,18 +130,6 @@ class Known:
     value: Float | None = None  # (F,) NaN = not known; None = no value is known
     time: Float | None = None
 
-    def __post_init__(self) -> None:
-        facts = self.item.shape
-        start = self.start
-        if len(start) < 1 or start[0] != 0 or (np.diff(start) < 0).any() or facts != (start[-1],):
-            raise InputError(
-                f"start of known facts must rise from 0 to their number {facts}; "
-                "one entry more than there are targets."
-            )
-        for name, column in (("value", self.value), ("time", self.time)):
-            if column is not None and (column.shape != facts or np.isinf(column).any()):
-                raise InputError(f"known {name} must hold {facts} finite numbers, NaN = unknown.")
-
     def __len__(self) -> int:
         return len(self.start) - 1
 
@@ -174,7 +161,7 @@ def index_facts(
     *,
     people: int | None = None,
     items: int | None = None,
-) -> Facts:
+) -> Index:
     """Order facts by item.
 
     Args:
@@ -185,27 +172,19 @@ def index_facts(
         people: candidate records; by default the largest person and 1.
         items: by default the largest item and 1.
 
-    Raises InputError: no facts, other shapes, numbers out of range, or a value or time that is
-        missing.
-
     >>> index_facts([0, 1, 1], [1, 1, 0]).support.tolist()
     [1, 2]
     """
-    who, what = _whole("person", person), _whole("item", item)
-    if who.ndim != 1 or who.shape != what.shape or not len(who):
-        raise InputError(
-            f"person {who.shape} and item {what.shape} must be two columns of the same length, "
-            "with one fact at least."
-        )
-    count = _room("people", who, people)
-    kinds = _room("items", what, items)
+    who, what = np.asarray(person), np.asarray(item)
+    count = int(who.max()) + 1 if people is None else people
+    kinds = int(what.max()) + 1 if items is None else items
     by_person = None if (who[1:] >= who[:-1]).all() else _radix(who, count, None)
     order = _radix(what, kinds, by_person)
     who, what = who[order].astype(np.int32), what[order]
     start = np.concatenate([[0], np.cumsum(np.bincount(what, minlength=kinds))])
-    codes, table = (None, np.zeros(0)) if value is None else _coded(value, len(who))
-    steps, origin = (None, 0) if time is None else _steps(time, len(who))
-    return Facts(
+    codes, table = (None, np.zeros(0)) if value is None else _coded(np.asarray(value))
+    steps, origin = (None, 0) if time is None else _steps(np.asarray(time))
+    return Index(
         count,
         kinds,
         start,
@@ -217,9 +196,9 @@ def index_facts(
     )
 
 
-def index_of(ratings: Ratings) -> Facts:
+def index_of(ratings: Ratings) -> Index:
     """The facts of a file, which are sorted already."""
-    return Facts(
+    return Index(
         len(ratings.people),
         len(ratings.items),
         ratings.start,
@@ -231,12 +210,9 @@ def index_of(ratings: Ratings) -> Facts:
     )
 
 
-def facts_of(facts: Facts, people: ArrayLike) -> Known:
-    """All released facts of some people, as an adversary would know them without any error.
-
-    Raises InputError: a person twice or not in the release.
-    """
-    chosen = _chosen(facts, people)
+def facts_of(facts: Index, people: ArrayLike) -> Known:
+    """All released facts of some different people, as known without any error."""
+    chosen = np.asarray(people)
     place = np.full(facts.people, -1)
     place[chosen] = np.arange(len(chosen))
     found = np.flatnonzero(place[facts.person] >= 0)
@@ -250,15 +226,14 @@ def facts_of(facts: Facts, people: ArrayLike) -> Known:
     )
 
 
-def without(facts: Facts, people: ArrayLike) -> tuple[Facts, Int]:
+def without(facts: Index, people: ArrayLike) -> tuple[Index, Int]:
     """The release as if some people were not in it.
 
     Returns: The smaller release, whose items stay the same, and (kept,) the old number of each
         person.
-    Raises InputError: a person twice or not in the release, or nobody's facts are left.
     """
     kept = np.ones(facts.people, bool)
-    kept[_chosen(facts, people)] = False
+    kept[np.asarray(people)] = False
     new = np.cumsum(kept) - 1
     at = np.flatnonzero(kept[facts.person])
     smaller = index_facts(
@@ -270,34 +245,6 @@ def without(facts: Facts, people: ArrayLike) -> tuple[Facts, Int]:
         items=facts.items,
     )
     return smaller, np.flatnonzero(kept)
-
-
-def _chosen(facts: Facts, people: ArrayLike) -> Int:
-    chosen = _whole("people", people)
-    if len(np.unique(chosen)) != len(chosen):
-        raise InputError("people holds the same person twice. Name each once.")
-    _room("people", chosen, facts.people)
-    return chosen
-
-
-def _whole(name: str, numbers: ArrayLike) -> NDArray[Any]:
-    array = np.asarray(numbers)
-    if array.dtype.kind not in "iu":
-        if array.size:
-            raise InputError(
-                f"{name} has the type {array.dtype}; it needs whole numbers from 0. "
-                "Number the names first, with encode for instance."
-            )
-        return array.astype(np.int64)
-    return array.astype(np.int32) if array.dtype.itemsize < 4 else array
-
-
-def _room(name: str, numbers: NDArray[Any], most: int | None) -> int:
-    low, high = (int(numbers.min()), int(numbers.max())) if len(numbers) else (0, -1)
-    most = high + 1 if most is None else most
-    if low < 0 or high >= most:
-        raise InputError(f"{name}: numbers go from {low} to {high}, but must be in 0..{most - 1}.")
-    return most
 
 
 def _radix(keys: NDArray[Any], above: int, order: Int | None) -> Int:
@@ -312,13 +259,7 @@ def _radix(keys: NDArray[Any], above: int, order: Int | None) -> Int:
     return order
 
 
-def _coded(value: ArrayLike, facts: int) -> tuple[NDArray[np.unsignedinteger[Any]], Float]:
-    array = np.asarray(value)
-    if array.shape != (facts,) or array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-        raise InputError(
-            f"value needs {facts} finite numbers, got {array.shape} of type {array.dtype}. "
-            "Leave out facts without a value, or leave out all values."
-        )
+def _coded(array: NDArray[Any]) -> tuple[NDArray[np.unsignedinteger[Any]], Float]:
     if array.dtype.kind in "iu" and int(array.max()) - int(array.min()) < len(array) + 2**16:
         # Whole numbers that lie close together are counted, which is faster than a sort.
         low = int(array.min())
@@ -330,17 +271,9 @@ def _coded(value: ArrayLike, facts: int) -> tuple[NDArray[np.unsignedinteger[Any
     return codes.astype(_narrow(len(table))), table.astype(np.float64)
 
 
-def _steps(time: ArrayLike, facts: int) -> tuple[NDArray[np.unsignedinteger[Any]], int]:
-    array = np.asarray(time)
-    if array.shape != (facts,) or array.dtype.kind not in "iu":
-        raise InputError(
-            f"time needs {facts} whole steps (days for instance), got {array.shape} of type "
-            f"{array.dtype}. Round it down first, or leave out all times."
-        )
+def _steps(array: NDArray[Any]) -> tuple[NDArray[np.unsignedinteger[Any]], int]:
     origin = int(array.min())
     span = int(array.max()) - origin
-    if span >= 2**32:
-        raise InputError(f"time spans {span} steps, more than 2^32. Take a longer step.")
     return (array.astype(np.int64) - origin).astype(_narrow(span + 1)), origin
 
 

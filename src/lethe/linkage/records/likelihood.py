@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.special import gammaln, logsumexp
 
-from lethe.linkage.records.facts import Facts, Float, Int, Known
+from lethe.linkage.records.facts import Float, Index, Int, Known
 from lethe.linkage.records.mitigations import Coarsened, Sheet
-from lethe.linkage.records.scoreboard import NO_MATCH, Links, Pairs, check_known, pairs_of, parts_of
+from lethe.linkage.records.scoreboard import NO_MATCH, Links, Pairs, pairs_of, parts_of
 
 _IMPOSSIBLE = 30.0  # nats against what the stated sampling rules out: other adversaries exist
 _ROUNDING = 1e-9
@@ -109,7 +109,7 @@ class Sampling:
         """Wrong facts to expect among so many."""
         return np.asarray(known * (1 - self.right), dtype=np.float64)
 
-    def near(self, facts: Facts, known: Known, at: Int, place: Int) -> Float:
+    def near(self, facts: Index, known: Known, at: Int, place: Int) -> Float:
         """(pairs,) error kernel of known facts `at` and released facts `place`; 0 = do not fit."""
         near = np.ones(len(at))
         if facts.value is not None and known.value is not None:
@@ -184,7 +184,7 @@ def _choose(x: Float | float, j: Float | float) -> Float:
 
 
 def read(
-    facts: Facts, known: Known, sampling: Sampling, *, hidden: tuple[Int, Int] | None = None
+    facts: Index, known: Known, sampling: Sampling, *, hidden: tuple[Int, Int] | None = None
 ) -> dict[str, Links]:
     """Look for each target among all released records, by likelihood and by length alone.
 
@@ -198,9 +198,7 @@ def read(
         shortest record that as many facts fit as are right, or most if none does; eccentricity is
         how much longer the next is, and 0 where more facts do not fit than may be wrong.
         ``assigned``, if closed: the records that are most likely for all targets at once, one each.
-    Raises InputError: see `check_known`.
     """
-    check_known(facts, known)
     counted = facts.lengths(sampling.countable)
     names = ("likelihood", "fitting")
     best = {name: np.full(len(known), NO_MATCH) for name in names}
@@ -273,7 +271,7 @@ def _assigned(score: Float) -> Int:
     return best
 
 
-def _habits(facts: Facts, sampling: Sampling) -> float | None:
+def _habits(facts: Index, sampling: Sampling) -> float | None:
     """Share of the right facts that a record holds itself; None = habits say no more of the others.
 
     Where people have several facts about an item, known facts that a record does not hold, for it
@@ -284,7 +282,7 @@ def _habits(facts: Facts, sampling: Sampling) -> float | None:
     return float(np.mean(sampling.blur.shares)) * (1.0 if sampling.total is not None else 0.5)
 
 
-def _cells(facts: Facts, known: Known, pairs: Pairs, sampling: Sampling) -> tuple[Int, Int, Float]:
+def _cells(facts: Index, known: Known, pairs: Pairs, sampling: Sampling) -> tuple[Int, Int, Float]:
     """Cells (target, record) that facts fit, how many, and their log likelihood ratio."""
     near = sampling.near(facts, known, pairs.fact, pairs.place)
     if sampling.countable is not None:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.columns import Codes
-from lethe.errors import NotMeasurable, check_at_least, check_between
-from lethe.linkage.records.facts import Facts, Float, Int, index_facts
+from lethe.errors import NotMeasurable
+from lethe.linkage.records.facts import Float, Index, Int, index_facts
 from lethe.linkage.settings import RecordSettings
 
 MONTH = 28  # days; a year of 13 months is 364, so that each step is a whole number of the last
@@ -57,7 +57,7 @@ class Sheet:
             raise NotMeasurable(f"the release has no {name}s.")
         return column
 
-    def index(self) -> Facts:
+    def index(self) -> Index:
         """The facts as `index_facts` orders them."""
         return index_facts(
             self.person, self.item, self.value, self.time, people=self.people, items=self.items
@@ -94,7 +94,6 @@ def coarser_times(sheet: Sheet, days: int) -> Coarsened:
 
     Raises NotMeasurable: there are no times.
     """
-    check_at_least("days", days, 0)
     times = sheet.column("time")
     first = int(times.min())
     time = None if days == 0 else first + (times - first) // days * days + days // 2
@@ -119,7 +118,6 @@ def two_values(sheet: Sheet) -> Coarsened:
 
 def without_rare(sheet: Sheet, support: int) -> Coarsened:
     """Items that fewer than `support` people have are left out."""
-    check_at_least("support", support, 1)
     return as_it_is(sheet.take(holders(sheet)[sheet.item] >= support))
 
 
@@ -136,7 +134,6 @@ def without_popular(sheet: Sheet, share: float) -> Coarsened:
 
     Raises NotMeasurable: no other item is left.
     """
-    check_between("share", share, 0, 1, open_low=True, open_high=True)
     held = holders(sheet)
     count = max(1, round(share * int((held > 0).sum())))
     top = np.zeros(sheet.items, bool)
@@ -146,14 +143,12 @@ def without_popular(sheet: Sheet, share: float) -> Coarsened:
 
 def some_facts(sheet: Sheet, share: float, rng: np.random.Generator) -> Coarsened:
     """Each fact is released with chance `share`."""
-    check_between("share", share, 0, 1, open_low=True)
     kept = rng.random(len(sheet.item)) < share
     return replace(as_it_is(sheet.take(kept)), share=share)
 
 
 def some_people(sheet: Sheet, share: float, rng: np.random.Generator) -> Coarsened:
     """A share of the people is released, drawn at random; 2 at least."""
-    check_between("share", share, 0, 1, open_low=True)
     count = max(2, round(share * sheet.people))
     out = np.ones(sheet.people, bool)
     out[rng.permutation(sheet.people)[:count]] = False
@@ -165,7 +160,6 @@ def noisy_times(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
 
     Raises NotMeasurable: there are no times.
     """
-    check_at_least("days", days, 1)
     times = sheet.column("time")
     moved = times + rng.integers(-days, days + 1, len(times))
     return as_it_is(replace(sheet, time=np.clip(moved, times.min(), times.max())))
@@ -178,7 +172,6 @@ def noisy_values(sheet: Sheet, steps: int, rng: np.random.Generator) -> Coarsene
 
     Raises NotMeasurable: there are no values, or they are all equal.
     """
-    check_at_least("steps", steps, 1)
     table, place = np.unique(sheet.column("value"), return_inverse=True)
     if len(table) < 2:
         raise NotMeasurable("all values are equal.")
@@ -207,7 +200,6 @@ def new_pseudonyms(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsen
 
     Raises NotMeasurable: there are no times, or they are all within one period.
     """
-    check_at_least("days", days, 1)
     times = sheet.column("time")
     period = (times - int(times.min())) // days
     if not period.any():
@@ -217,7 +209,6 @@ def new_pseudonyms(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsen
 
 def dealt_pseudonyms(sheet: Sheet, count: int, rng: np.random.Generator) -> Coarsened:
     """Each fact goes to one of `count` pseudonyms of its person, drawn alike."""
-    check_at_least("count", count, 2)
     return _split(sheet, rng.integers(0, count, len(sheet.item)), rng)
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lethe.evidence.sight import Plant
 from lethe.linkage.records.attackers import Adversary, draw_facts, look, popular, together
-from lethe.linkage.records.facts import Facts, Float, Int, Known
+from lethe.linkage.records.facts import Float, Index, Int, Known
 from lethe.linkage.records.likelihood import Sampling
 from lethe.linkage.records.mitigations import Coarsened, Sheet
 from lethe.linkage.utility import mean_share
@@ -34,8 +34,8 @@ _TIMES = 3  # as many right facts as the adversary knows are known of a planted 
 def plants_of(
     sheet: Sheet,
     made: Coarsened,
-    released: tuple[Facts, Int],
-    facts: Facts,
+    released: tuple[Index, Int],
+    facts: Index,
     adversary: Adversary,
     sampling: Sampling,
     phi: Mapping[str, float | None] | None,
@@ -133,7 +133,7 @@ def _whole_people(sheet: Sheet, owner: Int, seed: int) -> tuple[Sheet, NDArray[n
 def _known(
     sheet: Sheet,
     twin: Sheet,
-    facts: Facts,
+    facts: Index,
     chosen: Int,
     adversary: Adversary,
     rng: np.random.Generator,
@@ -156,7 +156,7 @@ def _known(
     return draw_facts(facts, own, adversary, [rng] * len(chosen))
 
 
-def _equal_records(facts: Facts) -> Int:
+def _equal_records(facts: Index) -> Int:
     """(N,) records that hold the same facts, each itself included."""
     mark = facts.item.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for column, factor in ((facts.value, 0xBF58476D1CE4E5B9), (facts.time, 0x94D049BB133111EB)):

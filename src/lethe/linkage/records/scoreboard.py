@@ -12,16 +12,11 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.errors import (
-    InputError,
-    NotMeasurable,
-    check_at_least,
-    check_between,
-)
+from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.of_rows import FactsKnown, Point
-from lethe.linkage.records.facts import Facts, Float, Int, Known
+from lethe.linkage.records.facts import Float, Index, Int, Known
 
 NO_MATCH = -1
 _CELLS = 2**21  # scores and similarities held at once
@@ -43,10 +38,6 @@ class Scoreboard:
 
     value_scale: float = 1.5
     time_scale: float = 30.0
-
-    def __post_init__(self) -> None:
-        for name in ("value_scale", "time_scale"):
-            check_between(name, getattr(self, name), 0, np.inf, open_low=True)
 
 
 RH = Scoreboard()
@@ -76,7 +67,7 @@ def joined(parts: Sequence[Links]) -> Links:
 
 
 def link(
-    facts: Facts,
+    facts: Index,
     known: Known,
     board: Scoreboard = RH,
     *,
@@ -89,10 +80,7 @@ def link(
         hidden: (Q,) the person of each target and (N,) the person behind each record: the target's
             own records are then as empty as if they were a person's who shares no item; None =
             nothing is hidden.
-
-    Raises InputError: items or persons that the release does not have, or fewer than 2 records.
     """
-    check_known(facts, known)
     return joined(
         [
             _standing(_table(facts, known, pairs_of(facts, known, part, hidden), board))
@@ -114,22 +102,7 @@ def _standing(table: Float) -> Links:
     return Links(np.where(alone, best, NO_MATCH), ahead)
 
 
-def check_known(facts: Facts, known: Known) -> None:
-    """Refuse items that the release does not know, and a release of fewer than 2 records.
-
-    Raises InputError: with the way out.
-    """
-    if facts.people < 2:
-        raise InputError(f"a linkage needs at least 2 released records, got {facts.people}.")
-    item = known.item
-    if len(item) and not (item.min() >= -1 and item.max() < facts.items):
-        raise InputError(
-            f"known items go from {item.min()} to {item.max()}; the release has 0 to "
-            f"{facts.items - 1}. Write -1 for an item that is not released."
-        )
-
-
-def parts_of(facts: Facts, known: Known) -> list[slice]:
+def parts_of(facts: Index, known: Known) -> list[slice]:
     """Targets that are scored at once, so that neither scores nor similarities outgrow memory."""
     if not len(known):
         return [slice(0, 0)]
@@ -179,7 +152,7 @@ class Pairs:
 
 
 def pairs_of(
-    facts: Facts, known: Known, part: slice, hidden: tuple[Int, Int] | None = None
+    facts: Index, known: Known, part: slice, hidden: tuple[Int, Int] | None = None
 ) -> Pairs:
     """Pairs of some targets; see `link` for what is hidden."""
     start = known.start[part.start : part.stop + 1]
@@ -204,7 +177,7 @@ def pairs_of(
     return Pairs(span[of_fact], place, cell, targets * facts.people, start, first)
 
 
-def _table(facts: Facts, known: Known, pairs: Pairs, board: Scoreboard) -> Float:
+def _table(facts: Index, known: Known, pairs: Pairs, board: Scoreboard) -> Float:
     """(targets, N) scores of every record for some targets."""
     like = _similarity(facts, known, pairs.fact, pairs.place, board)
     like = pairs.over_repeats(like, np.maximum)
@@ -213,7 +186,7 @@ def _table(facts: Facts, known: Known, pairs: Pairs, board: Scoreboard) -> Float
     return total.reshape(-1, facts.people)
 
 
-def _similarity(facts: Facts, known: Known, at: Int, place: Int, board: Scoreboard) -> Float:
+def _similarity(facts: Index, known: Known, at: Int, place: Int, board: Scoreboard) -> Float:
     """(pairs,) similarity of the known facts `at` to the released facts `place` of their items."""
     columns = (
         (facts.values_at(place), known.value, board.value_scale),
@@ -251,20 +224,15 @@ def curve(
         true: (Q,) record of each target; -1 for people who are not in the release.
         phis: thresholds, each at least 0.
 
-    Raises:
-        InputError: another number of targets, or a threshold below 0.
-        NotMeasurable: no target is in the release.
+    Raises NotMeasurable: no target is in the release.
     """
     truth = np.asarray(true)
-    if truth.shape != links.best.shape:
-        raise InputError(f"true has shape {truth.shape} for {len(links.best)} targets.")
     inside = truth >= 0
     released, strangers = int(inside.sum()), int((~inside).sum())
     if not released:
         raise NotMeasurable("recall needs at least 1 target who is in the release, got 0.")
     points = []
     for phi in phis:
-        check_at_least("phi", phi, 0)
         named = links.matched(phi)
         answered = named >= 0
         right = int((named == truth)[inside].sum())
@@ -300,7 +268,7 @@ class FactsNeeded(FactsKnown):
 
 
 def facts_needed(
-    facts: Facts,
+    facts: Index,
     known: Known,
     true: NDArray[np.int64],
     look: Callable[[Known], Int] | None = None,
@@ -313,16 +281,8 @@ def facts_needed(
         known: the same number of facts, at least 1, for each target.
         true: (Q,) record of each target, all released.
         look: names a record for each target; Scoreboard-RH's best guess by default.
-
-    Raises InputError: targets with different numbers of facts, or not released.
     """
-    check_known(facts, known)
-    counts = np.diff(known.start)
-    if not len(counts) or counts.min() != counts.max() or not counts[0]:
-        raise InputError("facts_needed needs the same number of known facts for every target.")
-    if len(true) != len(known) or true.min() < 0 or true.max() >= facts.people:
-        raise InputError(f"true needs {len(known)} released records below {facts.people}.")
-    most = int(counts[0])
+    most = int(known.start[1])
     # One target for each number of facts: the first m of them.
     part = known.take([span[:m] for span in known.spans() for m in range(1, most + 1)])
     best = link(facts, part).best if look is None else look(part)

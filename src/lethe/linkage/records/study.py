@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +14,8 @@ from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.intervals import clopper_pearson
-from lethe.evidence.of_rows import AdversaryRow, Calibrated, Point
-from lethe.evidence.risk import AttackResult
-from lethe.linkage.document import BASELINE, strongest
+from lethe.evidence.of_rows import Calibrated
+from lethe.linkage.document import BASELINE
 from lethe.linkage.records.attackers import (
     COMPARED,
     Adversary,
@@ -29,22 +27,23 @@ from lethe.linkage.records.attackers import (
     share_out,
     simulate,
 )
-from lethe.linkage.records.auxiliary import Auxiliary, link_auxiliary
+from lethe.linkage.records.auxiliary import link_auxiliary
 from lethe.linkage.records.candidates import (
     Aim,
     Attacked,
-    Value,
+    Looked,
+    Simulated,
     family_of,
     measure,
     named_rightly,
     risk_change,
+    utility_in,
 )
-from lethe.linkage.records.facts import Facts, index_of
-from lethe.linkage.records.mitigations import Change, Sheet, as_it_is, changes
+from lethe.linkage.records.document import RecordSubject
+from lethe.linkage.records.facts import Index, index_of
+from lethe.linkage.records.mitigations import Change, Coarsened, Sheet, as_it_is, changes
 from lethe.linkage.records.scoreboard import (
     NO_MATCH,
-    FactsNeeded,
-    Links,
     curve,
     facts_needed,
     joined,
@@ -56,72 +55,12 @@ from lethe.linkage.settings import RecordSettings
 _MISSED = 0.02  # share of people with too few facts for all others, from which one fact is known
 
 
-@dataclass(frozen=True, eq=False)
-class Looked(AdversaryRow):
-    """What one attacker made of what a simulated adversary knows.
-
-    Attributes:
-        calibrated: threshold at which few people outside the release are named a record, from all
-            targets looked for without their own; recall and silence there.
-    """
-
-    keys: ClassVar = {"result": "", "links": "", "points": ""}
-    result: AttackResult  # best guess: share of people named rightly
-    links: Links  # of the targets
-    points: list[Point]  # recall, precision, abstention and false matches at each threshold
-
-    def at(self, phi: float) -> Point:
-        """The point of one threshold."""
-        return next(point for point in self.points if point.phi == phi)
-
-
-@dataclass(frozen=True, eq=False)
-class Simulated:
-    """One simulated adversary and what came of it."""
-
-    aim: Aim  # what is known of whom
-    adversary: Adversary  # how it was drawn
-    by: Mapping[str, Looked]  # what came of it, by attacker
-
-    @property
-    def name(self) -> str:
-        """In words."""
-        return self.aim.name
-
-    @property
-    def strongest(self) -> str:
-        """The attacker with the highest lower limit."""
-        best = strongest([looked.result for looked in self.by.values()])
-        return next(name for name, looked in self.by.items() if looked.result is best)
-
-
-@dataclass(frozen=True, eq=False)
-class RecordStudy:
-    """All that was measured on sparse records.
-
-    Attributes:
-        simulated: adversaries; the first knows most facts and also answers from a threshold on.
-        unicity: by number of items known without value or time, people who are alone with them.
-    """
-
-    ratings: Ratings  # what is released
-    facts: Facts  # the same, indexed
-    simulated: tuple[Simulated, ...]
-    needed: FactsNeeded  # facts that it takes, of the first with its strongest attacker
-    unicity: dict[int, Estimate]
-    worst: WorstCase  # the same for the items that give most away
-    candidates: tuple[Candidate, ...]  # the release as it is, then the candidates
-    skipped: Mapping[str, str]  # name and reason of what could not be measured
-    aux: Auxiliary | None  # people of a real auxiliary table; None without one
-    confidence: float  # of all limits on shares named rightly, so that they hold at once
-
-
 def study_records(
     ratings: Ratings,
     settings: RecordSettings,
     aux: Ratings | None = None,
     truth: tuple[NDArray[np.str_], NDArray[np.str_]] | None = None,
-) -> RecordStudy:
+) -> RecordSubject:
     """Simulate adversaries and look real people up, then give all of them each coarser release.
 
     Raises:
@@ -150,7 +89,11 @@ def study_records(
     simulated = tuple(_simulated(aim, how, facts, settings, sure) for aim, how in aims)
     first = simulated[0]
     best = first.strongest
-    return RecordStudy(
+    unicity = _unicity(facts, settings, skipped)  # says first what it could not measure
+    return RecordSubject(
+        settings,
+        tuple(_candidates(sheet, ratings, listed, settings, skipped)),
+        skipped,
         ratings,
         facts,
         simulated,
@@ -163,16 +106,14 @@ def study_records(
             ),
             confidence=sure,
         ),
-        _unicity(facts, settings, skipped),
+        unicity,
         _worst(facts, settings),
-        tuple(_candidates(sheet, ratings, listed, settings, skipped)),
-        skipped,
         looked,
         sure,
     )
 
 
-def sheet_of(facts: Facts) -> Sheet:
+def sheet_of(facts: Index) -> Sheet:
     """The facts as columns, in the order of the index, whatever that of the file was."""
     everything = slice(None)
     item = np.repeat(np.arange(facts.items, dtype=np.int32), facts.support)
@@ -186,7 +127,7 @@ def sheet_of(facts: Facts) -> Sheet:
     )
 
 
-def adversaries(facts: Facts, settings: RecordSettings) -> dict[str, Adversary]:
+def adversaries(facts: Index, settings: RecordSettings) -> dict[str, Adversary]:
     """Those that are simulated, by name; the first sets the risk."""
     value_error = None if facts.value is None else settings.value_error
     errors: list[int | None] = [None]
@@ -214,7 +155,7 @@ def adversaries(facts: Facts, settings: RecordSettings) -> dict[str, Adversary]:
     return found
 
 
-def _aim(name: str, adversary: Adversary, facts: Facts, settings: RecordSettings) -> Aim:
+def _aim(name: str, adversary: Adversary, facts: Index, settings: RecordSettings) -> Aim:
     targets = draw_targets(facts, adversary, settings.targets, settings.seed)
     if len(targets) < 2:
         raise NotMeasurable(
@@ -233,7 +174,7 @@ def _aim(name: str, adversary: Adversary, facts: Facts, settings: RecordSettings
 
 
 def _simulated(
-    aim: Aim, adversary: Adversary, facts: Facts, settings: RecordSettings, sure: float
+    aim: Aim, adversary: Adversary, facts: Index, settings: RecordSettings, sure: float
 ) -> Simulated:
     boards, targets = aim.boards(settings), aim.targets
     links = look(facts, aim.known_by, boards)
@@ -259,7 +200,7 @@ def _simulated(
 
 
 def _unicity(
-    facts: Facts, settings: RecordSettings, skipped: dict[str, str]
+    facts: Index, settings: RecordSettings, skipped: dict[str, str]
 ) -> dict[int, Estimate]:
     found = {}
     for total in (1, 2, 3, 4):
@@ -274,10 +215,14 @@ def _unicity(
     return found
 
 
-def _worst(facts: Facts, settings: RecordSettings) -> WorstCase:
+def _worst(facts: Index, settings: RecordSettings) -> WorstCase:
     anybody = Adversary(1, value_error=None, time_error=None)
     people = draw_targets(facts, anybody, settings.targets, settings.seed)
     return worst_case(facts, people, confidence=settings.confidence)
+
+
+def _applied(change: Change, seed: Sequence[int], sheet: Sheet) -> Coarsened:
+    return change(sheet, np.random.default_rng(seed))
 
 
 def _candidates(
@@ -291,20 +236,20 @@ def _candidates(
         BASELINE: ("the records as they are", lambda s, _: as_it_is(s)),
         **changes(settings),
     }
-    value = Value(sheet, ratings, settings)
     sure = family_of(aims, settings)
     baseline: Attacked | None = None
     for at, (name, (words, change)) in enumerate(plans.items()):
         try:
-            rng = partial(np.random.default_rng, [settings.seed, 77, at])
-            made = change(sheet, rng())
-            utility = value.of(made, change, rng)
+            mitigated = partial(_applied, change, [settings.seed, 77, at])
+            made = mitigated(sheet)
+            utility = utility_in(sheet, ratings, settings, made, mitigated)
             release = measure(name, words, sheet, made, utility, aims, settings, baseline)
         except NotMeasurable as error:
             skipped[name] = str(error)
             continue
-        moved = None
-        if baseline is not None:
-            moved = risk_change(baseline=baseline, release=release, confidence=sure)
-        yield release.candidate(settings.confidence, baseline=baseline, risk_change=moved)
-        baseline = baseline or release
+        if baseline is None:
+            baseline = release
+            yield release
+            continue
+        change_of_risk = risk_change(baseline=baseline, release=release, confidence=sure)
+        yield release.beside(baseline, settings.confidence, change_of_risk)

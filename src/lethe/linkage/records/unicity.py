@@ -13,33 +13,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.linkage.codes import Int
-from lethe.linkage.records.facts import Facts, Known, facts_of
+from lethe.linkage.records.facts import Index, Known, facts_of
 
 LIMIT = 50_000_000  # cells of person and item looked at for one person
 _LOOK = 5_000  # what a step costs even where nobody is left, in cells
 
 
-def people_fitting(facts: Facts, known: Known) -> Int:
+def people_fitting(facts: Index, known: Known) -> Int:
     """(Q,) released people who have all of a target's facts: 1 = the facts single it out.
 
     De Montjoye et al., "Unique in the Crowd", 2013, for items drawn at random.
 
     Args:
         known: right facts of each target, at least one each; values and times are not looked at.
-
-    Raises InputError: no targets, or a target without a fact.
     """
     facts = facts.distinct
-    if not len(known) or (np.diff(known.start) < 1).any():
-        raise InputError("unicity needs at least 1 target, and 1 known fact of each.")
     return np.array([_fitting(facts, known.item[span]) for span in known.spans()])
 
 
-def _fitting(facts: Facts, items: Int) -> int:
+def _fitting(facts: Index, items: Int) -> int:
     """Count the people who have all items."""
     if items.min() < 0:
         return 0
@@ -72,7 +67,7 @@ class WorstCase:
 
 
 def worst_case(
-    facts: Facts,
+    facts: Index,
     people: ArrayLike,
     most: int = 4,
     *,
@@ -87,20 +82,13 @@ def worst_case(
         most: largest set, at least 1.
         limit: work for one person, in cells of person and item; at 0 only single items are tried.
 
-    Raises InputError: nobody, or a person without a fact.
-
     >>> from lethe.linkage.records.facts import index_facts
     >>> found = worst_case(index_facts([0, 0, 1, 1, 2, 2], [0, 1, 1, 2, 0, 2]), [0, 1, 2])
     >>> found.needed.tolist()  # any two items name a person, none alone does
     [2, 2, 2]
     """
-    check_at_least("most", most, 1)
-    check_at_least("limit", limit, 0)
-    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     who, facts = np.asarray(people), facts.distinct
     known = facts_of(facts, who)
-    if not len(who) or (np.diff(known.start) < 1).any():
-        raise InputError("worst_case needs at least 1 person, and a fact of each.")
     spans = zip(known.start[:-1].tolist(), known.start[1:].tolist(), strict=True)
     support = facts.support
     found = np.array(
@@ -121,7 +109,7 @@ def worst_case(
 
 
 def _fewest(
-    facts: Facts, support: Int, person: int, items: Int, most: int, limit: int
+    facts: Index, support: Int, person: int, items: Int, most: int, limit: int
 ) -> tuple[int, int]:
     """Fewest items, 0 = not found, and up to how many the search is complete."""
     items = items[np.argsort(support[items], kind="stable")]  # the rarest first

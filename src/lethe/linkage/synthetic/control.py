@@ -15,9 +15,9 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.linkage.document import FEWEST
 from lethe.linkage.synthetic.copies import IDENTICAL, SINGLE, patterns, tail
-from lethe.linkage.synthetic.nearest import Mixed, joined, nearest_distance, ranked
+from lethe.linkage.synthetic.nearest import Files, Mixed, joined, nearest_distance, ranked
 from lethe.linkage.synthetic.ratios import cross_fitted
-from lethe.linkage.synthetic.risk import Outcomes, Trials, rate_of, risk, risk_in
+from lethe.linkage.synthetic.risk import Outcomes, rate_of, risk, risk_in
 from lethe.linkage.utility import paired_change
 
 Columns = Mapping[str, NDArray[Any]]
@@ -28,18 +28,18 @@ _MOST = 1000  # rows of a file that are looked at
 _DRAW = "Draw the control at random from the people of the original, and use it for nothing."
 
 
-def refuse_same_files(original: Mixed, synthetic: Mixed, control: Mixed) -> None:
+def refuse_same_files(files: Files) -> None:
     """Refuse a control that is one of the other files, in any order, or too small.
 
     Raises InputError: naming the file.
     """
-    *others, outside = map(np.sort, patterns([original, synthetic, control]))
+    *others, outside = map(np.sort, patterns(files))
     for name, rows in zip(("original", "synthetic rows"), others, strict=True):
         if np.array_equal(rows, outside):
             raise InputError(f"the control is the {name}: the same {len(rows)} rows. {_DRAW}")
-    if len(control) < FEWEST:
+    if len(outside) < FEWEST:
         raise InputError(
-            f"the control has {len(control)} rows, {FEWEST} are needed. Hold out more."
+            f"the control has {len(outside)} rows, {FEWEST} are needed. Hold out more."
         )
 
 
@@ -72,7 +72,7 @@ def as_whole_numbers(
 
 
 def file_checks(
-    mixed: Sequence[Mixed],
+    files: Files,
     columns: Sequence[Columns],
     outcomes: Mapping[str, Outcomes],
     seed: int,
@@ -84,23 +84,22 @@ def file_checks(
     that are closer to it than to the original, or that hold its rows.
 
     Args:
-        mixed: original, synthetic and control rows.
-        columns: the same, as they are written.
+        columns: the files, as they are written.
         outcomes: of the attacks on copies.
     """
-    (original, synthetic, control), rng = mixed, np.random.default_rng([seed, 91])
-    inside, made, outside = patterns([original, synthetic, control])
+    (original, synthetic, control), rng = files, np.random.default_rng([seed, 91])
+    inside, made, outside = patterns(files)
     first = np.unique(inside, return_index=True)[1]  # rows that are repeated say nothing new
     first = first if len(first) >= FEWEST else np.arange(len(original))
     once = original.take(first), {name: cells[first] for name, cells in columns[0].items()}
     for called, at in (("synthetic rows", 1), ("control", 2)):
-        if odd := list(_unmet(once[0], mixed[at], once[1], columns[at])):
+        if odd := list(_unmet(once[0], files[at], once[1], columns[at])):
             text = f"Values of the {called} do not meet those of the original: {'; '.join(odd[:3])}"
             text += f"; and {len(odd) - 3} more columns." if len(odd) > 3 else "."
             yield InputCheck("vocabulary", "stops", text, "Write them alike in all files.")
     _, place, number = np.unique(inside, return_inverse=True, return_counts=True)
     shared, twins = np.isin(outside, inside), number[place] > 1
-    scaled, made_of_control = ranked(*mixed), False
+    scaled, made_of_control = ranked(files), False
     theirs = rng.permutation(np.unique(outside, return_index=True)[1])[:_MOST]
     every, rows = range(len(original.names)), min(len(original), len(synthetic))
     mine = rng.permutation(len(original))[:_MOST]
@@ -109,9 +108,9 @@ def file_checks(
     across, to_made = (nearest_distance(scaled[2].take(theirs), table, every) for table in drawn)
     near = np.quantile(within, 0.01)
     # Two rows that are nearest to each other are one event: both have the same distance.
-    both = Trials(within <= near, np.unique(within, return_inverse=True)[1])
-    moved = risk(Trials(across <= near), both, rate_of(both.success, _SURE), _SURE).excess
-    more = risk(Trials(shared, outside), Trials(twins, inside), rate_of(twins, _SURE), _SURE)
+    both, events = within <= near, np.unique(within, return_inverse=True)[1]
+    moved = risk(across <= near, both, rate_of(both, _SURE), _SURE, (None, events)).excess
+    more = risk(shared, twins, rate_of(twins, _SURE), _SURE, (outside, inside))
     if _beyond(more.excess):
         text = f"{shared.sum():,} of {len(control):,} control rows are in the original, more than "
         text += f"chance allows ({100 * twins.mean():.2g} % of its own rows recur)."

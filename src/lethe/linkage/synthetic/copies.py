@@ -19,8 +19,8 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clustered_share
 from lethe.evidence.of_rows import Distances
 from lethe.linkage.codes import Float, classes_of
-from lethe.linkage.synthetic.nearest import Mixed, Quantiles, joined, nearest_distance
-from lethe.linkage.synthetic.risk import Outcomes, Risk, limits_of, rate_of, risk_in
+from lethe.linkage.synthetic.nearest import Files, Mixed, Quantiles, joined, nearest_distance
+from lethe.linkage.synthetic.risk import Outcomes, Risk, limits_of, rate_of, risk, risk_in
 from lethe.linkage.utility import mean_share
 
 _DIGITS = range(-6, 13)  # decimal places that a file may round to
@@ -107,13 +107,13 @@ def alone(table: Mixed) -> Bool:
     return np.stack(found, axis=1)
 
 
-def nearness(tables: Sequence[Mixed], most: int, seed: int = 0) -> Outcomes:
+def nearness(files: Files, most: int, seed: int = 0) -> Outcomes:
     """Distances of all rows, or of `most` rows of a file drawn at random, to the nearest synthetic.
 
     0 = identical, 1 = unlike in every column; numbers lie in [0, 1], as `Quantiles` or `decoded`
     puts them.
     """
-    original, synthetic, control = tables
+    original, synthetic, control = files
     rng, every = np.random.default_rng([seed, 89]), range(len(original.names))
     rows = [rng.permutation(len(table))[:most] for table in (original, control)]
     mine, theirs = (
@@ -123,7 +123,7 @@ def nearness(tables: Sequence[Mixed], most: int, seed: int = 0) -> Outcomes:
     return Outcomes(mine, theirs, rows[0])
 
 
-def decoded(original: Mixed, synthetic: Mixed, control: Mixed) -> list[Mixed]:
+def decoded(files: Files) -> Files:
     """Rows on a scale that does not depend on how a file encodes its columns of numbers.
 
     Mirrored numbers, other monotone functions of them and columns under each other's names are the
@@ -133,12 +133,13 @@ def decoded(original: Mixed, synthetic: Mixed, control: Mixed) -> list[Mixed]:
     Guarantee: Original and control rows are treated alike, so that an attack on these rows is as
         right about releases without a leak as on the rows themselves.
     """
+    original, synthetic, control = files
     known, tables = Quantiles([original, control]), []
     for scale, table in ((known, original), (Quantiles([synthetic]), synthetic), (known, control)):
         numbers = [np.abs(2 * one - 1) for one in scale(table).columns if one.dtype.kind == "f"]
         rest = [one for one in table.columns if one.dtype.kind != "f"]
         tables.append(Mixed(table.names, (*np.sort(np.stack(numbers), axis=0), *rest)))
-    return tables
+    return Files(*tables)
 
 
 def tried(run: Callable[[], Risk]) -> Risk | NotMeasurable:
@@ -232,14 +233,13 @@ def in_pairs(original: Float, control: Float, confidence: float, folds: int = 1)
     return Risk(lower, higher, blind, excess, low > 0)
 
 
-def identical_rows(
-    original: Mixed, synthetic: Mixed, control: Mixed, seed: int, confidence: float
-) -> Outcomes:
+def identical_rows(files: Files, seed: int, confidence: float) -> Outcomes:
     """Whether each row, as the synthetic file would write it, is one of its rows.
 
     So that a file of coarser values hides no copy: a person in a band of ages is compared by bands.
     The random guess hands out each synthetic column by itself, in another order.
     """
+    original, synthetic, control = files
     rng = np.random.default_rng([seed, 90])
     shuffled = Mixed(synthetic.names, tuple(rng.permutation(one) for one in synthetic.columns))
     write = Writer(synthetic, joined(original, control))
@@ -269,3 +269,131 @@ def distances(original: Float, control: Float, confidence: float = 0.95) -> Dist
     gap, down, up = a - b, math.hypot(a - low, most - b), math.hypot(high - a, b - least)
     words, rows = "limits of both, combined", min(mine.n, theirs.n)
     return Distances(mine, theirs, Estimate(gap, gap - down, gap + up, confidence, words, rows))
+
+
+# Singling out: statements read off the synthetic rows that are true of exactly one original
+# (Giomi et al., Anonymeter, PoPETs 2023, section 5.1).
+
+EQUAL, AT_MOST, AT_LEAST = 0, 1, 2
+_BLIND = 50  # statements of the random guess
+_TRIES = 100  # draws for each statement wanted: most do not single out a synthetic row
+
+Statement = tuple[tuple[int, int, float], ...]
+
+
+def single_values(files: Files, seed: int = 0) -> Outcomes:
+    """Say a value that is among the synthetic ones, and see whether exactly one person has it.
+
+    Giomi et al. 2023, section 5.1, with all statements about one column; what counts is the people
+    for whom one of them is true. As many original as control rows are looked at, for fewer rows
+    share fewer values.
+    """
+    original, synthetic, control = files
+    rng = np.random.default_rng([seed, 73])
+    rows = min(len(original), len(control))
+    inside, outside = (rng.permutation(len(table))[:rows] for table in (original, control))
+    hits = []
+    for table in (original.take(inside), control.take(outside)):
+        pairs = zip(table.columns, synthetic.columns, strict=True)
+        there = np.stack([np.isin(mine, made) for mine, made in pairs], axis=1)
+        hits.append(np.any(alone(table) & there, axis=1))
+    return Outcomes(hits[0], hits[1], inside)
+
+
+def singling_out(
+    files: Files,
+    *,
+    columns: int = 1,
+    attacks: int = 500,
+    seed: int = 0,
+    confidence: float = 0.95,
+) -> Risk:
+    """State what is true of one synthetic row, and see whether it is true of one original row.
+
+    Of one column see `single_values`. With more, a synthetic row and columns of it are drawn; a
+    number is said to be at most or at least the row's value, whichever is farther from the median.
+    Only what singles out a synthetic row is stated; the random guess does so with each column of
+    the synthetic rows in another order.
+
+    Args:
+        columns: in each statement, from 1 to all.
+        attacks: most statements; fewer are made where there are no more.
+
+    Guarantee: On synthetic rows that are independent of the original and the control rows, the
+        excess is 0 in expectation for every number of control rows, and its interval holds 0 about
+        as often as the confidence says.
+    Assumes: original and control rows are drawn alike; attacks that hit different rows are
+        independent.
+
+    Raises NotMeasurable: no statement singles out a synthetic row.
+    """
+    original, synthetic, control = files
+    if columns == 1:
+        return risk_in(single_values(files, seed), confidence)
+    rng = np.random.default_rng([seed, 73])
+    rows = min(len(original), len(control))
+    inside, outside = (
+        table.take(rng.permutation(len(table))[:rows]) for table in (original, control)
+    )
+    made = _statements(synthetic, columns, attacks, rng)
+    if not made:
+        raise NotMeasurable(
+            f"no statement about {columns} column(s) is true of exactly one synthetic row. "
+            "Take more columns."
+        )
+    shuffled = Mixed(synthetic.names, tuple(rng.permutation(one) for one in synthetic.columns))
+    blind = _statements(shuffled, columns, min(len(made), _BLIND), rng) or made[:1]
+    main, against_control, without = (
+        singled_out(statements, table)
+        for statements, table in ((made, inside), (made, outside), (blind, inside))
+    )
+    blind_rate = rate_of(without >= 0, confidence, without)
+    return risk(main >= 0, against_control >= 0, blind_rate, confidence, (main, against_control))
+
+
+def singled_out(statements: list[Statement], table: Mixed) -> NDArray[np.int64]:
+    """(Q,) the only row of which each statement is true; -1 = of none, or of several."""
+    found = np.full(len(statements), -1)
+    for at, statement in enumerate(statements):
+        true = np.logical_and.reduce([_holds(part, table) for part in statement])
+        if np.count_nonzero(true) == 1:
+            found[at] = int(np.argmax(true))
+    return found
+
+
+def _statements(
+    synthetic: Mixed, columns: int, attacks: int, rng: np.random.Generator
+) -> list[Statement]:
+    middle = [
+        float(np.median(column[~np.isnan(column)]))
+        if synthetic.is_number(at) and not np.isnan(column).all()
+        else 0.0
+        for at, column in enumerate(synthetic.columns)
+    ]
+    made: dict[Statement, None] = {}
+    for _ in range(_TRIES * attacks):
+        row = rng.integers(len(synthetic))
+        chosen = np.sort(rng.choice(len(synthetic.columns), columns, replace=False))
+        parts = []
+        for at in chosen.tolist():
+            value = float(synthetic.columns[at][row])
+            sign = EQUAL
+            if synthetic.is_number(at) and not np.isnan(value):
+                sign = AT_LEAST if value > middle[at] else AT_MOST
+            parts.append((at, sign, value))
+        statement = tuple(parts)
+        if statement not in made and singled_out([statement], synthetic)[0] >= 0:
+            made[statement] = None
+            if len(made) == attacks:
+                break
+    return list(made)
+
+
+def _holds(part: tuple[int, int, float], table: Mixed) -> NDArray[np.bool_]:
+    at, sign, value = part
+    column = table.columns[at]
+    if sign == EQUAL:
+        true = np.isnan(column) if np.isnan(value) else column == value
+    else:  # never true of a missing number
+        true = column <= value if sign == AT_MOST else column >= value
+    return np.asarray(true, dtype=np.bool_)

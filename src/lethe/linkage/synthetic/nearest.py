@@ -9,16 +9,16 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lethe.data.columns import as_text, check_column, encode, is_text, list_names, missing
-from lethe.errors import InputError, NotMeasurable, check_at_least
+from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.linkage.codes import classes_of
-from lethe.linkage.synthetic.risk import Outcomes, Risk, Trials, rate_of, risk
+from lethe.linkage.synthetic.risk import Outcomes, Risk, rate_of, risk
 
 # Tables of numbers and categories, read so that several of them can be compared.
 
@@ -55,6 +55,14 @@ class Mixed:
         if not names or len(set(names)) != len(names):
             raise InputError(f"{option} needs at least 1 column, and each once; got {list(names)}.")
         return [self.names.index(name) for name in names]
+
+
+class Files(NamedTuple):
+    """Three tables that were read together."""
+
+    original: Mixed  # rows that the synthetic ones were made from
+    synthetic: Mixed
+    control: Mixed  # rows from the same source that nothing was made from
 
 
 def joined(first: Mixed, *others: Mixed) -> Mixed:
@@ -169,10 +177,9 @@ class Quantiles:
         return Mixed(table.names, tuple(scaled))
 
 
-def ranked(*tables: Mixed) -> list[Mixed]:
+def ranked(files: Files) -> Files:
     """Tables on the scale of `Quantiles`, which all of them make."""
-    scale = Quantiles(tables)
-    return [scale(table) for table in tables]
+    return Files(*map(Quantiles(files), files))
 
 
 _FEWEST_ALIKE = 8  # rows a group of categories, from which on groups are looked at one by one
@@ -180,9 +187,7 @@ _CELLS = 2**17  # distances held at once: two such tables stay in the processor'
 
 
 def linkability(
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
+    files: Files,
     *,
     left: Sequence[str],
     right: Sequence[str],
@@ -200,14 +205,12 @@ def linkability(
         attacks: different target rows at most, of the original and of the control each.
 
     Returns: Rates and excess; the baseline is that of neighbours drawn by chance, in closed form.
-    Raises InputError: unknown columns, a column on both sides, or too few synthetic rows.
+    Raises InputError: unknown columns, or too few synthetic rows.
     """
-    check_at_least("attacks", attacks, 1)
+    original, synthetic, control = files
     halves = [synthetic.places("left", left), synthetic.places("right", right)]
-    if both := sorted(set(left) & set(right)):
-        raise InputError(f"{both[0]!r} is in left and in right. Give each column one side.")
     rng = np.random.default_rng([seed, 74])
-    original, synthetic, control = ranked(original, synthetic, control)
+    original, synthetic, control = ranked(files)
     trials = []
     for table in (original, control):
         targets = table.take(rng.permutation(len(table))[:attacks])
@@ -215,7 +218,7 @@ def linkability(
             nearest_rows(targets, synthetic, half, neighbours, rng) for half in halves
         )
         common = left_rows[:, :, None] == right_rows[:, None, :]
-        trials.append(Trials(common.any(axis=(1, 2))))
+        trials.append(common.any(axis=(1, 2)))
     chance = by_chance(len(synthetic), neighbours)
     blind = Estimate(chance, chance, chance, confidence, "closed form", len(synthetic))
     return risk(trials[0], trials[1], blind, confidence)
@@ -244,9 +247,7 @@ class Guess:
 
 
 def guess_secret(
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
+    files: Files,
     known: Sequence[str],
     secret: str,
     tolerance: float,
@@ -271,15 +272,14 @@ def guess_secret(
         InputError: unknown columns, or the secret is among the known ones.
         NotMeasurable: no row with a secret on one side.
     """
-    check_at_least("attacks", attacks, 1)
-    check_at_least("tolerance", tolerance, 0)
+    original, synthetic, control = files
     columns = synthetic.places("known", known)
     (at,) = synthetic.places("secret", [secret])
     if at in columns:
         raise InputError(f"secret={secret!r} is among the known columns. Take it out of them.")
     rng = np.random.default_rng([seed, 75])
     told = synthetic.take(_able(synthetic, at, "synthetic"))
-    scale = Quantiles([original, synthetic, control])
+    scale = Quantiles(files)
     among, hits = scale(told), []
     tables = {"control": control, "original": original}
     for name, table in tables.items():

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lethe.data.columns import is_text, missing
 from lethe.errors import NotMeasurable
-from lethe.linkage.synthetic.nearest import Mixed, normal_form
+from lethe.linkage.synthetic.nearest import Files, Mixed, normal_form
 from lethe.linkage.synthetic.risk import Outcomes
 
 PART = "closest, part of the columns"
@@ -29,9 +29,7 @@ _HASHES = 8  # of the words of a text
 _WORDS = 4  # from which on, at the median, a column is free text
 
 
-def in_part(
-    original: Mixed, synthetic: Mixed, control: Mixed, most: int, seed: int = 0
-) -> Outcomes:
+def in_part(files: Files, most: int, seed: int = 0) -> Outcomes:
     """Whether some synthetic row is, in part of the columns, as close as to original rows.
 
     The surprise of a cell is -log of the share of synthetic rows that are at least as close in its
@@ -46,6 +44,7 @@ def in_part(
     Guarantee: The rows that are tried had no part in the choice.
     Raises NotMeasurable: fewer than 100 rows of a side or 3 columns, or too many synthetic rows.
     """
+    original, synthetic, control = files
     rng, tables = np.random.default_rng([seed, 97]), (original, control)
     orders = [rng.permutation(len(table)) for table in tables]
     cells = _CELLS // (2 * len(synthetic) * len(synthetic.names))

@@ -30,7 +30,7 @@ from lethe.linkage.synthetic.copies import (
     patterns,
     same_values,
 )
-from lethe.linkage.synthetic.nearest import Guess, Mixed, Quantiles, cell_gaps, joined, right
+from lethe.linkage.synthetic.nearest import Files, Guess, Mixed, Quantiles, cell_gaps, joined, right
 from lethe.linkage.synthetic.risk import Outcomes, Risk, measures_of, results_of
 
 VERBATIM, MOVED = "verbatim", "numbers moved by 1 % of a standard deviation"
@@ -42,10 +42,7 @@ _NEAR = 0.02  # distance in the known columns from which on a planted row is not
 
 
 def plants_of(
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
-    scale: Quantiles,
+    files: Files,
     outcomes: Mapping[str, Outcomes],
     guess: Guess | None,
     asked: Mapping[str, Callable[[Mixed], Risk]],
@@ -66,6 +63,7 @@ def plants_of(
         and that an attacker who knows how near they lie tells from others: among dense rows one
         that was moved is like any other.
     """
+    original, synthetic, control = files
     rng, rows = np.random.default_rng([seed, 95]), len(original)
     order, writer = rng.permutation(rows), Writer(synthetic, joined(original, control))
     control = writer(control)
@@ -77,7 +75,7 @@ def plants_of(
             continue  # no numbers
         written = writer(wanted)
         alike = patterns([writer(written), control])
-        gained = dict(_gained(original, written, scale, outcomes, guess))
+        gained = dict(_gained(original, written, Quantiles(files), outcomes, guess))
         near = outcomes["closest"].control
         told = 1.0 if kind == VERBATIM else _advantage(gained["closest"], near)
         for size in sizes:

@@ -16,6 +16,7 @@ import numpy as np
 from lethe.linkage.codes import Float
 from lethe.linkage.synthetic.copies import in_pairs, tail
 from lethe.linkage.synthetic.nearest import (
+    Files,
     Mixed,
     Quantiles,
     cell_gaps,
@@ -52,9 +53,7 @@ class Surroundings:
 
 
 def surroundings(
-    original: Mixed,
-    synthetic: Mixed,
-    control: Mixed,
+    files: Files,
     subsets: Sequence[Sequence[int]] = (),
     seed: int = 0,
 ) -> Surroundings:
@@ -64,8 +63,9 @@ def surroundings(
         subsets: places of columns in which nearest synthetic rows are looked for as well: copies of
             a part of a row.
     """
+    original, synthetic, control = files
     rng = np.random.default_rng([seed, 92])
-    scale, pairs = Quantiles([original, synthetic, control]), min(len(original), len(control))
+    scale, pairs = Quantiles(files), min(len(original), len(control))
     pairs = min(pairs, _PAIRS)
     inside, outside = (
         scale(table.take(rng.permutation(len(table))[:pairs])) for table in (original, control)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.errors import NotMeasurable, check_between
+from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.intervals import clopper_pearson, clustered_share
 from lethe.evidence.risk import AttackResult, risk_of
@@ -42,19 +42,6 @@ class Risk:
 
 
 @dataclass(frozen=True, eq=False)
-class Trials:
-    """Outcomes of one attack.
-
-    Attributes:
-        record: (Q,) the record that each attempt hit, -1 = none; attempts that hit the same
-            record count as one in intervals. None = all independent.
-    """
-
-    success: NDArray[np.bool_]  # (Q,) whether each attempt succeeded
-    record: NDArray[np.integer[Any]] | None = None
-
-
-@dataclass(frozen=True, eq=False)
 class Outcomes:
     """What an attack came to for each row.
 
@@ -73,7 +60,13 @@ class Outcomes:
     learns: bool = False
 
 
-def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 0.95) -> Risk:
+def risk(
+    main: ArrayLike,
+    control: ArrayLike,
+    baseline: Estimate,
+    confidence: float = 0.95,
+    records: tuple[Hit, Hit] = (None, None),
+) -> Risk:
     """Put the three rates together.
 
     1 - excess is the ratio of the failures; its interval combines the exact limits of both rates on
@@ -81,27 +74,25 @@ def risk(main: Trials, control: Trials, baseline: Estimate, confidence: float = 
     of the error.
 
     Args:
-        main: against original rows.
-        control: against control rows, independent of the main attack's.
+        main: (Q,) whether each attempt against original rows succeeded.
+        control: likewise against control rows, independent of the main attack's.
+        records: of both sides, see `together` of `rate_of`.
 
     Raises NotMeasurable: no attempts.
 
-    >>> attempts = [Trials(np.repeat([True, False], [k, 100 - k])) for k in (60, 20)]
+    >>> attempts = [np.repeat([True, False], [k, 100 - k]) for k in (60, 20)]
     >>> print(risk(*attempts, rate_of(np.zeros(100), 0.95)).excess)
     0.5 [0.3521, 0.626]
     """
-    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    one, other = (rate_of(side.success, confidence, side.record) for side in (main, control))
+    sides = list(zip((main, control), records, strict=True))
+    one, other = (rate_of(success, confidence, record) for success, record in sides)
     excess: Measured
     if other.value == 1:
         excess = Refusal("the control attack always succeeds, so nothing is left to exceed it.")
     elif one.high == 1 or other.high == 1:
         halved = 1 - (1 - confidence) / 2
-        excess = _boxed(
-            rate_of(main.success, halved, main.record),
-            rate_of(control.success, halved, control.record),
-            confidence,
-        )
+        main_rate, control_rate = (rate_of(success, halved, record) for success, record in sides)
+        excess = _boxed(main_rate, control_rate, confidence)
     else:
         excess = _combined(one, other)
     beaten = one.low is not None and baseline.high is not None and one.low > baseline.high
@@ -114,12 +105,13 @@ def risk_in(found: Outcomes, confidence: float) -> Risk:
     if blind is None:
         rate = rate_of(found.control, confidence)
         blind = replace(rate, low=rate.value, high=rate.value, method="of the control")
-    return risk(Trials(found.main), Trials(found.control), blind, confidence)
+    return risk(found.main, found.control, blind, confidence)
 
 
-def rate_of(
-    success: ArrayLike, confidence: float, together: NDArray[np.integer[Any]] | None = None
-) -> Estimate:
+Hit = NDArray[np.integer[Any]] | None
+
+
+def rate_of(success: ArrayLike, confidence: float, together: Hit = None) -> Estimate:
     """Share of successes; attacks that hit the same record count as one in the interval.
 
     Args:

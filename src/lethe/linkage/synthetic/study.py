@@ -11,10 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
-from lethe.assess.run import Facts, attack, check
+from lethe.assess.run import Facts, check
+from lethe.data.columns import as_text
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.document import CheckRow
-from lethe.evidence.estimate import Refusal
+from lethe.evidence.document import AttackRow, CheckRow, NotRun
+from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.of_rows import (
     Distances,
@@ -23,15 +24,14 @@ from lethe.evidence.of_rows import (
     SyntheticDetails,
     SyntheticSection,
 )
-from lethe.evidence.risk import family_confidence, risk_of
+from lethe.evidence.risk import AttackResult, family_confidence, risk_of
 from lethe.evidence.sight import Plant, forbidden, smallest_seen
-from lethe.linkage.answers import answer_overlap, count_overlap
 from lethe.linkage.document import (
     BASELINE,
     FEWEST,
-    Measurement,
     RowsSubject,
     fields_of,
+    measured_only,
     strongest,
     utility_in_words,
 )
@@ -51,11 +51,13 @@ from lethe.linkage.synthetic.copies import (
     identical_rows,
     in_pairs,
     nearness,
+    single_values,
+    singling_out,
     tried,
 )
 from lethe.linkage.synthetic.nearest import (
+    Files,
     Mixed,
-    Quantiles,
     guess_secret,
     linkability,
     mix,
@@ -65,29 +67,15 @@ from lethe.linkage.synthetic.partial import PART, in_part, with_words
 from lethe.linkage.synthetic.planted import plants_of
 from lethe.linkage.synthetic.ratios import discriminator, domias, gen_lra, surroundings
 from lethe.linkage.synthetic.risk import Risk, measures_of, results_of, risk_in
-from lethe.linkage.synthetic.singling_out import single_values, singling_out
 from lethe.linkage.table.recoding import hierarchy
-from lethe.linkage.utility import Utility, counted_utility, use_of
+from lethe.linkage.utility import Utility, answer_overlap, count_overlap, counted_utility, use_of
+from lethe.training.fingerprint import digest, hash_array
 
 DOMIAS, GEN_LRA = "density ratio, DOMIAS", "density ratio, Gen-LRA"
 DISCRIMINATOR = "discriminator"
 _BINS = 8  # groups of neighbours of a number, so that its counts are not all 1
 _PAIRS = 2000  # rows of each side that are looked for in files whose columns may be encoded
 _CELLS = 2**32  # values that are compared for the nearest rows, at most; a quarter for guesses
-
-
-@dataclass(frozen=True, eq=False)
-class SyntheticStudy:
-    """All that was measured on synthetic rows."""
-
-    attacks: dict[str, Risk]  # risks by attack
-    knows: dict[str, str]  # by planned attack, what the adversary holds beside the synthetic rows
-    distances: Distances  # to the closest synthetic row, of original and control rows
-    candidates: tuple[Candidate]  # the synthetic rows
-    skipped: Mapping[str, str]  # name and reason of attacks that could not be run
-    rows: tuple[int, int, int]  # original, synthetic and control ones
-    columns: tuple[str, ...]  # names
-    inputs: tuple[InputCheck, ...]  # what the files themselves say
 
 
 def study_synthetic(
@@ -97,7 +85,8 @@ def study_synthetic(
     quasi: tuple[str, ...],
     sensitive: str | None,
     settings: SyntheticSettings,
-) -> SyntheticStudy:
+    name: str = "synthetic rows",
+) -> SyntheticSubject:
     """Attack synthetic rows, and plant original ones in them.
 
     Args:
@@ -108,33 +97,33 @@ def study_synthetic(
     Raises InputError: tables that do not fit each other, or unknown columns.
     """
     rounded, notes = as_whole_numbers(original, synthetic)
-    inside, made, outside = mix(original, rounded, control)
-    files = inside, made, outside
+    files = Files(*mix(original, rounded, control))
+    inside, made, outside = files
     known, seed = inside.places("quasi", quasi), settings.seed
-    refuse_same_files(inside, made, outside)
+    refuse_same_files(files)
     skipped: dict[str, str] = {}
-    asked = dict(_asked_for(inside, made, outside, quasi, settings, skipped))
+    asked = dict(_asked_for(files, quasi, settings, skipped))
     # The attacks are fixed before anything is measured: their limits hold at once.
     knows = _knows(inside, quasi, sensitive, settings)
     knows |= {name: words for name, (words, _) in asked.items()}
     sure = family_confidence(settings.confidence, len(knows))
     most = max(FEWEST, _CELLS // (2 * len(made) * len(made.names)))
     outcomes = {
-        IDENTICAL: identical_rows(*files, seed, sure),
-        "closest": nearness(ranked(*files), most, seed),
+        IDENTICAL: identical_rows(files, seed, sure),
+        "closest": nearness(ranked(files), most, seed),
     }
     if SINGLE in knows:
-        outcomes[SINGLE] = single_values(*files, seed)
+        outcomes[SINGLE] = single_values(files, seed)
     guess = None
     try:
         if sensitive is not None:
             outcomes[INFERENCE], guess = guess_secret(
-                *files, quasi, sensitive, settings.tolerance, max(FEWEST, most // 4), seed, sure
+                files, quasi, sensitive, settings.tolerance, max(FEWEST, most // 4), seed, sure
             )
     except NotMeasurable as error:
         skipped[INFERENCE] = str(error)
     rest = [at for at in range(len(inside.names)) if at not in known]
-    view = surroundings(*files, [known, rest], seed)
+    view = surroundings(files, [known, rest], seed)
     further = {name: partial(run, confidence=sure) for name, (_, run) in asked.items()}
     ratios = {DOMIAS: domias, GEN_LRA: gen_lra, DISCRIMINATOR: discriminator}
     runs: dict[str, Callable[[], Risk]] = {
@@ -142,28 +131,32 @@ def study_synthetic(
     }
     runs |= {name: partial(run, made) for name, run in further.items()}
     if ENCODED in knows:
-        hidden = nearness(decoded(*files), min(most, _PAIRS), seed)
+        hidden = nearness(decoded(files), min(most, _PAIRS), seed)
         runs[ENCODED] = partial(in_pairs, hidden.main, hidden.control, sure)
 
     def part() -> Risk:
         wide = with_words(original, rounded, control)
-        mine, released, theirs = mix(*wide) if len(wide[0]) > len(original) else files
-        return risk_in(in_part(mine, released, theirs, min(most, _PAIRS), seed), sure)
+        read = Files(*mix(*wide)) if len(wide[0]) > len(original) else files
+        return risk_in(in_part(read, min(most, _PAIRS), seed), sure)
 
     runs[PART] = part
     found = dict(copy_risks(outcomes, sure)) | {name: tried(run) for name, run in runs.items()}
     attacks = {name: risk for name, risk in found.items() if isinstance(risk, Risk)}
     skipped |= {name: str(error) for name, error in found.items() if name not in attacks}
     limits = [forbidden(rule.limit) for rule in settings.rules() if rule.limit < 1]
-    plants = plants_of(*files, Quantiles(files), outcomes, guess, further, limits, sure, seed)
-    utility = _utility_of(original, synthetic, control, settings)
-    baseline = _measured(attacks, knows, utility, plants)
-    return SyntheticStudy(
+    plants = plants_of(files, outcomes, guess, further, limits, sure, seed)
+    utility = _utility_of(original, synthetic, control, settings).estimate
+    return SyntheticSubject(
+        settings,
+        (_measured(results_of(attacks, knows), utility, plants),),
+        skipped,
+        name,
+        quasi,
+        sensitive,
+        digest(*(hash_array(as_text(synthetic[column])) for column in inside.names)),
         attacks,
         knows,
         distances(outcomes["closest"].main, outcomes["closest"].control, sure),
-        (baseline.candidate(settings.confidence, baseline=None),),
-        skipped,
         (len(inside), len(made), len(outside)),
         inside.names,
         (*notes, *file_checks(files, (original, rounded, control), outcomes, seed)),
@@ -187,14 +180,13 @@ def _knows(
 
 
 def _asked_for(
-    inside: Mixed,
-    made: Mixed,
-    outside: Mixed,
+    files: Files,
     quasi: tuple[str, ...],
     settings: SyntheticSettings,
     skipped: dict[str, str],
 ) -> Iterator[tuple[str, tuple[str, Callable[..., Risk]]]]:
     """Attacks that are never the strongest, where a rule or an option asks for them."""
+    inside = files.original
     several: dict[str, Any] = {"seed": settings.seed, "attacks": settings.attacks}
     linked = settings.linked or tuple(name for name in inside.names if name not in quasi)
     inside.places("linked", linked or quasi)
@@ -202,7 +194,7 @@ def _asked_for(
         raise InputError(f"{shared[0]!r} is in quasi and in linked. Give each column one side.")
 
     def run(attack: Callable[..., Risk], rows: Mixed, **options: Any) -> Risk:
-        return attack(inside, rows, outside, **several, **options)
+        return attack(files._replace(synthetic=rows), **several, **options)
 
     for columns in (count for count in settings.columns if count != 1):
         name = f"singling-out, {columns} column(s)"
@@ -228,27 +220,24 @@ def _asked_for(
 
 
 def _measured(
-    attacks: Mapping[str, Risk],
-    knows: Mapping[str, str],
-    utility: Utility,
-    plants: Sequence[Plant],
-) -> Measurement:
-    results = results_of(attacks, knows)
+    results: Sequence[AttackResult], utility: Estimate, plants: Sequence[Plant]
+) -> Candidate:
     measures, risk = measures_of(results), risk_of(results)
     excess = {kind: one for kind, one in measures.items() if kind != "excess"}
     strongest = "" if isinstance(risk, Refusal) else risk.attack
-    return Measurement(
+    label = measured_only(
+        "original and control rows are drawn alike",
+        "attacks on copies, by density and by a discriminator; stronger ones may find more",
+    )
+    return Candidate(
         BASELINE,
         "the synthetic rows",
         {},
-        results,
         utility,
-        measures,
-        SyntheticDetails(strongest=strongest, excess=excess),
-        (
-            "original and control rows are drawn alike",
-            "attacks on copies, by density and by a discriminator; stronger ones may find more",
-        ),
+        results,
+        label,
+        details=SyntheticDetails(strongest=strongest, excess=excess),
+        measures={**measures, "utility-loss": None},
         plants=plants,
     )
 
@@ -318,19 +307,26 @@ _COPIES = ("identical", "closest", "density", DISCRIMINATOR)  # finding none is 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticSubject(RowsSubject):
-    """What the findings say of synthetic rows."""
+    """All that was measured on synthetic rows, and what the findings say of it."""
 
-    study: SyntheticStudy
+    counted = "rows of the original or the control"
     settings: SyntheticSettings
+    measured: tuple[Candidate]  # the synthetic rows
+    skipped: Mapping[str, str]
     name: str
     quasi: tuple[str, ...]
     sensitive: str | None
     fingerprint: str
+    attacks: dict[str, Risk]  # risks by attack
+    knows: dict[str, str]  # by planned attack, what the adversary holds beside the synthetic rows
+    distances: Distances  # to the closest synthetic row, of original and control rows
+    rows: tuple[int, int, int]  # original, synthetic and control ones
+    columns: tuple[str, ...]  # names
     inputs: tuple[InputCheck, ...] = ()
 
     def facts(self) -> Facts:
-        study, settings, quasi = self.study, self.settings, self.quasi
-        original, made, control = study.rows
+        settings, quasi = self.settings, self.quasi
+        original, made, control = self.rows
         return self.compose(
             name=self.name,
             summary=f"{made:,} synthetic rows, made from {original:,}; "
@@ -346,33 +342,33 @@ class SyntheticSubject(RowsSubject):
                 "records": original,
                 "synthetic": made,
                 "control": control,
-                "columns": list(study.columns),
+                "columns": list(self.columns),
                 "fingerprint": self.fingerprint,
             },
             attacks=[
-                attack(
+                AttackRow(
                     key,
                     _TITLES[key.split(",")[0]],
                     _PAPERS.get(key, _PAPERS.get(key.split(",")[0], _PAPER)),
-                    f"the synthetic rows; {study.knows[key]}",
+                    f"the synthetic rows; {self.knows[key]}",
                     {"attempts": min(found.main.n, found.control.n)},
                 )
-                for key, found in study.attacks.items()
+                for key, found in self.attacks.items()
             ],
             attacks_not_run=[
-                *({"name": key, "why": why} for key, why in study.skipped.items()),
-                {
-                    "name": "membership inference on the generator",
-                    "why": "the generator is not given; lethe audit model does it",
-                },
+                *(NotRun(key, why) for key, why in self.skipped.items()),
+                NotRun(
+                    "membership inference on the generator",
+                    "the generator is not given; lethe audit model does it",
+                ),
             ],
             utility=utility_in_words(
                 settings, "two-way counts that are still right, numbers in 8 groups"
             ),
             risk="excess over the control: highest lower and highest upper limit of all attacks",
-            checks=_checks(study),
+            checks=_checks(self),
             limits=_LIMITS,
-            section=_section(study, self.plain_words()),
+            section=_section(self, self.plain_words()),
             reproduction={
                 "quasi": list(quasi),
                 "sensitive": self.sensitive,
@@ -382,13 +378,12 @@ class SyntheticSubject(RowsSubject):
 
     def plain_words(self) -> list[str]:
         """What was found, for a reader of nothing else."""
-        study = self.study
-        best = strongest(study.candidates[0].attacks)
+        best = strongest(self.measured[0].attacks)
         words = [
             f"The strongest attack is {best.attack}: its excess over the control is "
-            f"{study.candidates[0].risk}."
+            f"{self.measured[0].risk}."
         ]
-        copied, *tails = _counted(study)
+        copied, *tails = _counted(self)
         for one in [copied, *sorted(tails, key=lambda near: near.p)[:1]]:
             text = (
                 "an identical synthetic row"
@@ -399,12 +394,12 @@ class SyntheticSubject(RowsSubject):
                 f"{one.people:,} of {one.of:,} original people have {text} "
                 f"({one.expected:.3g} expected; p = {one.p:.1g})."
             )
-        near = study.distances
+        near = self.distances
         words.append(
             "Mean distance to the closest synthetic row: original less control "
             f"{near.change} (original {near.original}, control {near.control}; 0 = identical)."
         )
-        for key, found in study.attacks.items():
+        for key, found in self.attacks.items():
             if key.startswith(_COPIES):
                 continue
             main, control = 100 * (found.main.value or 0), 100 * (found.control.value or 0)
@@ -417,7 +412,7 @@ class SyntheticSubject(RowsSubject):
         return words
 
 
-def _counted(study: SyntheticStudy) -> list[NearPeople]:
+def _counted(study: SyntheticSubject) -> list[NearPeople]:
     """People with an identical or a near synthetic row, beside what the control leads to expect.
 
     The p-value is that of all attacks together (Bonferroni).
@@ -432,7 +427,7 @@ def _counted(study: SyntheticStudy) -> list[NearPeople]:
     return rows
 
 
-def _section(study: SyntheticStudy, words: Sequence[str]) -> SyntheticSection:
+def _section(study: SyntheticSubject, words: Sequence[str]) -> SyntheticSection:
     return SyntheticSection(
         rows=dict(zip(("original", "synthetic", "control"), study.rows, strict=True)),
         attacks=[
@@ -448,7 +443,7 @@ def _section(study: SyntheticStudy, words: Sequence[str]) -> SyntheticSection:
     )
 
 
-def _checks(study: SyntheticStudy) -> list[CheckRow]:
+def _checks(study: SyntheticSubject) -> list[CheckRow]:
     rows = []
     for result in results_of(study.attacks, study.knows):
         found = study.attacks[result.attack]
@@ -463,7 +458,7 @@ def _checks(study: SyntheticStudy) -> list[CheckRow]:
             else f"it does not beat the random guess of {blind:.3f} beyond doubt"
         )
         rows.append(check(f"{result.attack} works", "pass" if found.works else "warn", detail))
-    least = smallest_seen(study.candidates[0].plants or (), "excess", 0.0)
+    least = smallest_seen(study.measured[0].plants or (), "excess", 0.0)
     detail = "original rows that were written into the synthetic ones, as these are written, "
     detail += "were not found" if least is None else f"were found from {100 * least:.2g} % on"
     seen = "warn" if least is None else "pass"

@@ -15,25 +15,34 @@ from lethe.data.source import TypedColumn
 from lethe.evidence.estimate import Measured
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
-from lethe.linkage.answers import Original, answer_overlap, count_overlap
 from lethe.linkage.codes import Float, Int, Persons, classes_of, counted, nearest
-from lethe.linkage.document import Measurement
+from lethe.linkage.document import Measurement, measured_only
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table.anonymity import diversity, pairs_of
 from lethe.linkage.table.domains import columns_of, domains_of, plain, schema_of
 from lethe.linkage.table.dp_rows import DpRows, check_installed, dp_rows
 from lethe.linkage.table.inference import (
     Secret,
     Tolerance,
     best_guess,
+    diversity,
     guess_from,
+    pairs_of,
     secret_of,
 )
 from lethe.linkage.table.model import guessed_by_model
 from lethe.linkage.table.population import PopulationTable, population_table
 from lethe.linkage.table.reached import KNOWN, Groups, Learnt, Reached, Table, groups_of, reported
 from lethe.linkage.table.recoding import Hierarchy, hierarchy, released_columns
-from lethe.linkage.utility import Use, Utility, counted_utility, split, use_of
+from lethe.linkage.utility import (
+    Original,
+    Use,
+    Utility,
+    answer_overlap,
+    count_overlap,
+    counted_utility,
+    split,
+    use_of,
+)
 
 _ASSUMED = "the adversary knows the quasi-identifiers that were named, exactly, and no other column"
 _ONE_ROW = "one row a person"
@@ -207,15 +216,17 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
     }
     no_proof = (_NO_PROOF,) if plan.name.startswith("k-") else ()
     assumed = (_ASSUMED, _ONE_ROW if table.person is None else _ALL_ROWS, *no_proof)
+    utility = _utility(context, steps, kept)
     return Measurement(
         plan.name,
         plan.mitigation,
         taken,
+        utility.estimate,
         results,
-        _utility(context, steps, kept),
-        measures,
-        found_by.details(details),
-        assumed,
+        measured_only(*assumed),
+        details=found_by.details(details),
+        measures={**measures, "utility-loss": None},
+        used=utility,
     )
 
 
@@ -224,7 +235,7 @@ def compared(context: Context, release: Measurement, base: Measurement) -> Candi
     people, sure = context.table.people, context.settings.confidence
     before, now = (getattr(one.risk, "value", None) or 0.0 for one in (base, release))
     change = counted(now - before, people, sure)
-    return release.candidate(sure, baseline=base, risk_change=change)
+    return release.beside(base, sure, change)
 
 
 def _utility(context: Context, steps: Sequence[int], kept: NDArray[np.bool_]) -> Utility:
@@ -314,15 +325,17 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
     measures["prosecutor"] = counted(1 / smallest if smallest else 0.0, people, sure)
     words = f"synthetic rows, ({epsilon:g}, {settings.delta:g})-differentially private"
     chosen = {"epsilon": epsilon, "delta": settings.delta}
+    utility = _utility_of(context, made, epsilon)
     return Measurement(
         dp_name(epsilon),
         words,
         chosen,
+        utility.estimate,
         results,
-        _utility_of(context, made, epsilon),
-        measures,
-        found.details(details),
-        proof=made.guarantee,
+        made.guarantee,
+        details=found.details(details),
+        measures=measures,
+        used=utility,
     )
 
 

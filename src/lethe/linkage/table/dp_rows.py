@@ -92,13 +92,10 @@ def measure(cells: Sequence[Int], sizes: Sequence[int], rho: float) -> NoisyCoun
         operating system, not from a seed: who knew the seed could take it off again.
 
     Raises:
-        InputError: no columns, or cells outside.
         NotMeasurable: a column has too many cells.
         MissingExtra: opendp is missing.
     """
     check_between("rho", rho, 0, math.inf, open_low=True, open_high=True)
-    if not cells or len(cells) != len(sizes):
-        raise InputError("noisy counts need at least 1 column, and a size of each.")
     if large := [size for size in sizes if size > MOST_CELLS]:
         raise NotMeasurable(f"a column has {large[0]} cells, more than {MOST_CELLS}.")
     part = rho * _SLACK / (3 if len(cells) > 1 else 1)

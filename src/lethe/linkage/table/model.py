@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from lethe.data.columns import Codes
 from lethe.linkage.codes import Classes, Float, Int
-from lethe.linkage.table.anonymity import Pairs
-from lethe.linkage.table.inference import Secret
+from lethe.linkage.table.inference import Pairs, Secret
 from lethe.linkage.table.recoding import Hierarchy
 
 _SWEEPS, _PAIRS, _VALUES, _BLOCK = 5, 5_000, 10, 100_000

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, gammaln, logit, ndtri
 
 from lethe.data.columns import Coded, Codes, Grouped, as_text, check_column, encode
-from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
+from lethe.errors import InputError, NotMeasurable, check_at_least
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_rows import FewColumns, Journalist, PopulationModel, SubsetRow
 from lethe.linkage.codes import (
@@ -26,7 +26,7 @@ from lethe.linkage.codes import (
     nearest,
     whole_codes,
 )
-from lethe.linkage.table.anonymity import journalist
+from lethe.linkage.table.inference import journalist
 from lethe.linkage.table.recoding import Hierarchy
 
 # Which few columns single people out.
@@ -61,15 +61,14 @@ def uniqueness(
         columns: codes (rows,) of each, see `encode`, by name.
         most: largest m, at least 1; at most the number of columns is tried.
 
-    Raises InputError: no columns or rows, other lengths, or more than 200,000 subsets.
+    Raises InputError: more than 200,000 subsets.
 
     >>> found = uniqueness({"a": np.array([0, 0, 1, 1]), "b": np.array([0, 1, 0, 1])}, most=2)
     >>> found.subsets[1][0].unique.value, found.subsets[2][0].unique.value
     (0.0, 1.0)
     """
-    check_at_least("most", most, 1)
     names, codes = list(columns), [whole_codes(column) for column in columns.values()]
-    people = classes_of(codes, times).people  # refuses what is no table
+    people = classes_of(codes, times).people
     most = min(most, len(codes))
     count = sum(comb(len(codes), m) for m in range(1, most + 1))
     if count > LARGEST:
@@ -331,14 +330,11 @@ def population_uniqueness(
             sample is then random among rows of one weight only.
 
     Raises:
-        InputError: no sizes, a population smaller than the sample, or a weight below 1.
+        InputError: a population smaller than the sample, or a weight below 1.
         NotMeasurable: no row is unique, all are, or there is only one class; or the likelihood
             has no clear maximum.
     """
-    check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
     counts = np.asarray(sizes)
-    if counts.ndim != 1 or counts.dtype.kind not in "iu" or not len(counts) or counts.min() < 1:
-        raise InputError("sizes needs the rows of each class, whole numbers from 1.")
     rows, alone = int(counts.sum()), int((counts == 1).sum())
     check_at_least("population", population, rows)
     if alone in (0, rows) or len(counts) < 2:

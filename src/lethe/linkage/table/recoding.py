@@ -26,7 +26,7 @@ from lethe.data.columns import (
     narrow,
     read_columns,
 )
-from lethe.errors import InputError, NotMeasurable, check_at_least, check_between
+from lethe.errors import InputError, NotMeasurable
 from lethe.linkage.codes import Counting, Float, Int, classes_of, count
 
 GROUPS = (64, 32, 16, 8, 4, 2)
@@ -151,14 +151,8 @@ def recode(
     Guarantee: Every released row agrees in all quasi-identifiers with those of at least k - 1 other
         people. That is no proof of privacy: see `disclosure`.
 
-    Raises:
-        InputError: no columns, or k or suppress out of range.
-        NotMeasurable: the table has fewer than k people.
+    Raises NotMeasurable: the table has fewer than k people.
     """
-    check_at_least("k", k, 2)
-    check_between("suppress", suppress, 0, 1, open_high=True)
-    if not hierarchies:
-        raise InputError("recode needs at least 1 column.")
     steps = list(start or [0] * len(hierarchies))
     while True:
         found = classes_of(
@@ -212,7 +206,7 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
         weight = np.bincount(groups[there], minlength=int(groups.max()) + 1)
         total = np.bincount(groups[there], numbers[there], minlength=int(groups.max()) + 1)
         with np.errstate(invalid="ignore"):
-            return np.asarray((total / weight)[groups])
+            return _shortened(total / weight)[groups]
     texts = as_text(column).tolist()
     members: dict[int, set[str]] = {}
     for group, text in zip(groups.tolist(), texts, strict=True):
@@ -221,6 +215,15 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
     written = np.empty(len(column), dtype=object)
     written[:] = [names[group] for group in groups.tolist()]
     return written
+
+
+def _shortened(means: Float) -> Float:
+    """Means with six significant digits, or as many more as keep them apart."""
+    for digits in range(6, 17):
+        short = np.array([float(f"{mean:.{digits}g}") for mean in means.tolist()])
+        if len(np.unique(short)) == len(np.unique(means)):
+            return short
+    return means
 
 
 def _name(members: list[str], kind: str) -> str:

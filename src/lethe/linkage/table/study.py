@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.assess.input_checks import InputCheck
-from lethe.assess.run import Facts, attack, check
+from lethe.assess.run import Facts, check
 from lethe.data.columns import as_text, check_column, encode, missing
 from lethe.errors import InputError, NotMeasurable, did_you_mean
+from lethe.evidence.document import AttackRow, NotRun
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.of_rows import (
@@ -34,7 +34,6 @@ from lethe.linkage.document import (
     utility_left,
 )
 from lethe.linkage.settings import TableSettings
-from lethe.linkage.table.anonymity import Anonymity, anonymity, diversity
 from lethe.linkage.table.candidates import (
     Context,
     Plan,
@@ -46,7 +45,14 @@ from lethe.linkage.table.candidates import (
     synthetic_rows,
 )
 from lethe.linkage.table.dp_rows import DpRows
-from lethe.linkage.table.inference import Disclosure, as_one_spelling, disclosure
+from lethe.linkage.table.inference import (
+    Anonymity,
+    Disclosure,
+    anonymity,
+    as_one_spelling,
+    disclosure,
+    diversity,
+)
 from lethe.linkage.table.population import (
     Uniqueness,
     population_uniqueness,
@@ -57,64 +63,7 @@ from lethe.linkage.table.recoding import Hierarchy, coarsen, recode, released_co
 from lethe.training.fingerprint import digest, hash_array
 
 
-@dataclass(frozen=True, eq=False)
-class TableStudy:
-    """All that was measured on a table.
-
-    Attributes:
-        synthetic: rows of the candidates that are synthetic, by name: those that were measured.
-        plans: the recoded candidates, by name.
-        without: by quasi-identifier, the classes if it is not released; none of a single one.
-    """
-
-    table: Table  # what is released
-    hierarchies: tuple[Hierarchy, ...]  # of its quasi-identifiers
-    anonymity: Anonymity  # as it is
-    diversity: Diversity | None  # of the sensitive column; None without one
-    disclosure: Disclosure | None  # likewise
-    uniqueness: Uniqueness  # of subsets of the quasi-identifiers
-    population: PopulationModel | Refusal | None  # under a model; None where no size was told
-    journalist: Journalist | None  # against a population table; None without one
-    candidates: tuple[Candidate, ...]  # the table as it is, then the candidates
-    skipped: Mapping[str, str]  # name and reason of candidates that could not be made
-    synthetic: Mapping[str, DpRows]
-    plans: Mapping[str, Plan]
-    without: Mapping[str, Classes]
-
-    def released(self, name: str) -> dict[str, NDArray[Any]]:
-        """Rows of a recoded candidate as they are handed out, ordered by their values.
-
-        The order of the file is lost with that, and so are the names of persons: they are numbered
-        as they come.
-
-        Raises InputError: there is no such candidate.
-        """
-        if name not in self.plans:
-            why = f": {self.skipped[name].rstrip('.')}" if name in self.skipped else ""
-            raise InputError(
-                f"write_release={name!r} is no candidate that was made{why}."
-                f"{did_you_mean(name, self.plans)} There are: {', '.join(self.plans)}."
-            )
-        plan, table = self.plans[name], self.table
-        left = {key: one for key, one in table.plain.items() if plan.name != f"without-{key}"}
-        rows = released_columns(left, self.hierarchies, plan.steps, plan.released)
-        person = None if table.person is None else as_one_spelling(rows.pop(table.person)).codes
-        rank = classes_of([encode(column).codes for column in rows.values()]).of_row
-        number = np.zeros(len(rank), np.int64)
-        if person is not None:  # numbered by what is released of them, so that no name has a part
-            _, person = np.unique(person, return_inverse=True)
-            within = np.lexsort([rank, person])
-            sets = np.split(rank[within], np.flatnonzero(np.diff(person[within])) + 1)
-            ordered = sorted(range(len(sets)), key=lambda one: sets[one].tolist())
-            number = np.argsort(ordered)[person]
-        order = np.lexsort([number, rank])
-        written = {key: column[order] for key, column in rows.items()}
-        if table.person is not None:
-            written[table.person] = number[order] + 1
-        return written
-
-
-def study_table(table: Table, settings: TableSettings) -> TableStudy:
+def study_table(table: Table, settings: TableSettings) -> TableSubject:
     """Count classes, attack them, recode, and count again.
 
     Raises InputError: columns that cannot be read, or a population without the table's people.
@@ -158,23 +107,24 @@ def study_table(table: Table, settings: TableSettings) -> TableStudy:
             plans[plan.name] = plan
         else:
             skipped[plan.name] = "no row would be left"
-    return TableStudy(
+    varied = learnt = journalist = None
+    if secret is not None:
+        varied = diversity(found.of_class, secret.codes, distance=settings.distance)
+        learnt = disclosure(found.of_class, secret, ruled_out=settings.ruled_out, confidence=sure)
+    if context.people is not None:
+        journalist = context.people.risk(hierarchies, stay, everyone, table.times, sure)
+    return TableSubject(
+        settings,
+        tuple(_candidates(context, base, plans, skipped, made)),
+        skipped,
         table,
         hierarchies,
         found,
-        None
-        if secret is None
-        else diversity(found.of_class, secret.codes, distance=settings.distance),
-        None
-        if secret is None
-        else disclosure(found.of_class, secret, ruled_out=settings.ruled_out, confidence=sure),
+        varied,
+        learnt,
         uniqueness(by_name, settings.most, confidence=sure, times=table.counting),
         population,
-        None
-        if context.people is None
-        else context.people.risk(hierarchies, stay, everyone, table.times, sure),
-        tuple(_candidates(context, base, plans, skipped, made)),
-        skipped,
+        journalist,
         made,
         plans,
         without,
@@ -195,7 +145,7 @@ def _weights(table: Table, name: str) -> NDArray[np.float64]:
     return stands
 
 
-def fingerprint_of(study: TableStudy) -> str:
+def fingerprint_of(study: TableSubject) -> str:
     """Hash of the rows' quasi-identifiers, whatever their order."""
     classes = study.anonymity.of_class
     one_of = np.empty(len(classes.size), np.int64)
@@ -208,7 +158,7 @@ def fingerprint_of(study: TableStudy) -> str:
     return digest(*parts)
 
 
-def warnings_of(study: TableStudy) -> list[tuple[str, str]]:
+def warnings_of(study: TableSubject) -> list[tuple[str, str]]:
     """Columns whose role should be looked at, with the reason."""
     rows, found = study.table.rows, []
     for one in study.hierarchies:
@@ -242,7 +192,7 @@ def _candidates(
     skipped: dict[str, str],
     made: dict[str, DpRows],
 ) -> Iterator[Candidate]:
-    yield base.candidate(context.settings.confidence, baseline=None)
+    yield base
     for plan in plans.values():
         try:
             yield compared(context, measure_recoded(context, plan), base)
@@ -290,7 +240,6 @@ def _plans(
         yield Plan(f"k-{k}", words, made.steps, made.kept)
 
 
-Json = dict[str, Any]
 _LISTED = 10
 _SYNTHETIC = (
     "A synthetic row is nobody's. Its risk counts as if every synthetic row that agrees with a "
@@ -317,15 +266,32 @@ _RISK = "share of people who are linked rightly, or whose sensitive value is lea
 
 @dataclass(frozen=True, eq=False)
 class TableSubject(RowsSubject):
-    """What the findings say of a table."""
+    """All that was measured on a table, and what the findings say of it.
 
-    study: TableStudy
+    Attributes:
+        synthetic: rows of the candidates that are synthetic, by name: those that were measured.
+        plans: the recoded candidates, by name.
+        without: by quasi-identifier, the classes if it is not released; none of a single one.
+    """
+
     settings: TableSettings
+    measured: tuple[Candidate, ...]
+    skipped: Mapping[str, str]
+    table: Table  # what is released
+    hierarchies: tuple[Hierarchy, ...]  # of its quasi-identifiers
+    anonymity: Anonymity  # as it is
+    diversity: Diversity | None  # of the sensitive column; None without one
+    disclosure: Disclosure | None  # likewise
+    uniqueness: Uniqueness  # of subsets of the quasi-identifiers
+    population: PopulationModel | Refusal | None  # under a model; None where no size was told
+    journalist: Journalist | None  # against a population table; None without one
+    synthetic: Mapping[str, DpRows]
+    plans: Mapping[str, Plan]
+    without: Mapping[str, Classes]
     inputs: tuple[InputCheck, ...] = ()
 
     def facts(self) -> Facts:
-        study, settings = self.study, self.settings
-        table = study.table
+        settings, table = self.settings, self.table
         secret, people = table.sensitive, ""
         if table.person is not None:
             people = f" of {table.people:,} persons ({table.person})"
@@ -347,22 +313,22 @@ class TableSubject(RowsSubject):
                 "records": table.rows,
                 **({} if table.person is None else {"people": table.people}),
                 "columns": len(table.columns),
-                "quasi": {one.name: len(one.steps[0]) for one in study.hierarchies},
-                "fingerprint": fingerprint_of(study),
+                "quasi": {one.name: len(one.steps[0]) for one in self.hierarchies},
+                "fingerprint": fingerprint_of(self),
             },
-            attacks=_attacks(study, settings),
-            attacks_not_run=_not_run(study),
+            attacks=_attacks(self),
+            attacks_not_run=_not_run(self),
             utility=utility_in_words(settings, "two-way counts that are still right"),
             risk=_RISK,
-            checks=[check(f"column {name}", "warn", detail) for name, detail in warnings_of(study)]
+            checks=[check(f"column {name}", "warn", detail) for name, detail in warnings_of(self)]
             or [check("columns", "pass", "no quasi-identifier is constant, unique or incomplete")],
             limits=[
                 *_LIMITS,
                 *([_ONE_ROW] if table.person is None else []),
                 *([] if secret is None else [_GUESSED]),
-                *([_SYNTHETIC] if study.synthetic else []),
+                *([_SYNTHETIC] if self.synthetic else []),
             ],
-            section=_section(study, self.plain_words()),
+            section=_section(self, self.plain_words()),
             reproduction={
                 "quasi": list(table.quasi),
                 "sensitive": secret,
@@ -378,67 +344,110 @@ class TableSubject(RowsSubject):
 
     def plain_words(self) -> list[str]:
         """What was found, for a reader of nothing else."""
-        study = self.study
-        found, people = study.anonymity, study.table.people
-        rows = "rows" if study.table.person is None else "persons"
+        found, people = self.anonymity, self.table.people
+        rows = "rows" if self.table.person is None else "persons"
         words = [
             f"Of 1,000 {rows}, {of_1000(found.unique.value)} are alone with their values of "
-            f"{', '.join(study.table.quasi)}; who links everybody gets "
+            f"{', '.join(self.table.quasi)}; who links everybody gets "
             f"{of_1000(found.marketer.value)} of 1,000 right (a random guess: {1000 / people:.2g})."
         ]
-        subsets = study.uniqueness.subsets
+        subsets = self.uniqueness.subsets
         best = subsets[min(max(subsets), 3)][0]
         names = ", ".join(best.columns)
         words.append(
             f"The {len(best.columns)} column(s) {names} alone single out "
             f"{of_1000(best.unique.value)} of 1,000 {rows}."
         )
-        if study.disclosure is not None:
-            learnt = study.disclosure.best
+        if self.disclosure is not None:
+            learnt = self.disclosure.best
             near = f" {learnt.within}" if learnt.within else ""
             words.append(
-                f"The quasi-identifiers reveal {study.table.sensitive}{near} for certain in "
+                f"The quasi-identifiers reveal {self.table.sensitive}{near} for certain in "
                 f"{of_1000(learnt.certain.value)} of 1,000 {rows}; the best guess is right in "
                 f"{of_1000(learnt.guessed.value)}, without the table's classes in "
                 f"{of_1000(learnt.blind.value)}."
             )
-        made = [candidate for candidate in study.candidates if candidate.name.startswith("k-")]
+        made = [candidate for candidate in self.measured if candidate.name.startswith("k-")]
         if made:
             candidate = made[-1]
             text = (
                 f"Made {candidate.details.k}-anonymous, the table keeps "
-                f"{utility_left(candidate, study.candidates[0])} and a linkage of everybody "
+                f"{utility_left(candidate, self.measured[0])} and a linkage of everybody "
                 f"gets {_linked(candidate)} of 1,000 right"
             )
-            if study.disclosure is not None and (certain := candidate.details.certain.value):
+            if self.disclosure is not None and (certain := candidate.details.certain.value):
                 text += (
-                    f"; yet {study.table.sensitive} is still certain in "
+                    f"; yet {self.table.sensitive} is still certain in "
                     f"{of_1000(certain)} of 1,000 {rows}"
                 )
             words.append(text + ". That is no proof of privacy.")
         words += [
             f"The synthetic rows {candidate.name} keep "
-            f"{utility_left(candidate, study.candidates[0])}; who takes those that agree with a "
+            f"{utility_left(candidate, self.measured[0])}; who takes those that agree with a "
             f"person for copies gets at most {_linked(candidate)} of "
             f"1,000 right. They are proven to be ({candidate.settings['epsilon']:g}, "
             f"{candidate.settings['delta']:g})-differentially private, under the assumptions that "
             "are listed."
-            for candidate in study.candidates
-            if candidate.name in study.synthetic
+            for candidate in self.measured
+            if candidate.name in self.synthetic
         ]
         return words
 
-    @cached_property
-    def people(self) -> Sequence[Json]:
-        """Everybody, the most exposed first; empty unless kept."""
-        return _people(self.study) if self.settings.keep_records else ()
+    def released(self, name: str) -> dict[str, NDArray[Any]]:
+        """Rows of a recoded candidate as they are handed out, ordered by their values.
+
+        The order of the file is lost with that, and so are the names of persons: they are numbered
+        as they come.
+
+        Raises InputError: there is no such candidate.
+        """
+        if name not in self.plans:
+            why = f": {self.skipped[name].rstrip('.')}" if name in self.skipped else ""
+            raise InputError(
+                f"write_release={name!r} is no candidate that was made{why}."
+                f"{did_you_mean(name, self.plans)} There are: {', '.join(self.plans)}."
+            )
+        plan, table = self.plans[name], self.table
+        left = {key: one for key, one in table.plain.items() if plan.name != f"without-{key}"}
+        rows = released_columns(left, self.hierarchies, plan.steps, plan.released)
+        person = None if table.person is None else as_one_spelling(rows.pop(table.person)).codes
+        rank = classes_of([encode(column).codes for column in rows.values()]).of_row
+        number = np.zeros(len(rank), np.int64)
+        if person is not None:  # numbered by what is released of them, so that no name has a part
+            _, person = np.unique(person, return_inverse=True)
+            within = np.lexsort([rank, person])
+            sets = np.split(rank[within], np.flatnonzero(np.diff(person[within])) + 1)
+            ordered = sorted(range(len(sets)), key=lambda one: sets[one].tolist())
+            number = np.argsort(ordered)[person]
+        order = np.lexsort([number, rank])
+        written = {key: column[order] for key, column in rows.items()}
+        if table.person is not None:
+            written[table.person] = number[order] + 1
+        return written
+
+    def exposed(self) -> list[dict[str, object]]:
+        """Rows that the fewest columns single out, first."""
+        needed, size = self.uniqueness.needed, self.anonymity.of_class.of_size
+        order = np.lexsort((size, np.where(needed == 0, np.iinfo(np.int64).max, needed)))
+        told = self.disclosure
+        return [
+            {
+                "rank": rank,
+                "id": f"row {row + 1}",
+                "columns_needed": int(needed[row]) or None,
+                "class_size": int(size[row]),
+                "linked": 1 / int(size[row]),
+                **({} if told is None else {"guessed": float(told.best.of_row[row])}),
+            }
+            for rank, row in enumerate(order.tolist(), start=1)
+        ]
 
 
 def _linked(candidate: Candidate) -> str:
     return of_1000(candidate.measures["marketer"])
 
 
-def _private(settings: TableSettings) -> Json:
+def _private(settings: TableSettings) -> dict[str, Any]:
     if not settings.epsilon:
         return {}
     return {
@@ -448,35 +457,35 @@ def _private(settings: TableSettings) -> Json:
     }
 
 
-def _attacks(study: TableStudy, settings: TableSettings) -> list[Json]:
+def _attacks(study: TableSubject) -> list[AttackRow]:
     rows = [
-        attack(
+        AttackRow(
             "classes",
             "Look a person up by the joint quasi-identifiers",
             "Sweeney 2002; El Emam 2013 (prosecutor, marketer)",
             KNOWN,
             {"columns": len(study.table.quasi)},
         ),
-        attack(
+        AttackRow(
             "subsets",
             "Rows that few columns single out, all subsets",
             "Sweeney 2000",
             "exact values of any few of the quasi-identifiers",
-            {"most": settings.most},
+            {"most": study.settings.most},
         ),
     ]
     if study.disclosure is not None:
         rows.append(
-            attack(
+            AttackRow(
                 "homogeneity",
                 "Read the sensitive value off the class; rule values out first",
                 "Machanavajjhala et al. 2007, section 2",
                 f"{KNOWN}; values that the person does not have",
-                {"ruled_out": list(settings.ruled_out)},
+                {"ruled_out": list(study.settings.ruled_out)},
             )
         )
         rows.append(
-            attack(
+            AttackRow(
                 "best-guess",
                 "Guess the sensitive value that is right for most of the class, less a baseline "
                 "guess",
@@ -487,7 +496,7 @@ def _attacks(study: TableStudy, settings: TableSettings) -> list[Json]:
         )
     if study.journalist is not None:
         rows.append(
-            attack(
+            AttackRow(
                 "journalist",
                 "Look the table's rows up in a population table",
                 "El Emam 2013",
@@ -498,21 +507,17 @@ def _attacks(study: TableStudy, settings: TableSettings) -> list[Json]:
     return rows
 
 
-def _not_run(study: TableStudy) -> list[Json]:
-    rows = [
-        {
-            "name": "linkage with errors",
-            "why": "quasi-identifiers are taken as known exactly; errors make it harder",
-        }
-    ]
+def _not_run(study: TableSubject) -> list[NotRun]:
+    exact = "quasi-identifiers are taken as known exactly; errors make it harder"
+    rows = [NotRun("linkage with errors", exact)]
     if study.journalist is None:
-        rows.append({"name": "journalist risk", "why": "no population table was given"})
+        rows.append(NotRun("journalist risk", "no population table was given"))
     if study.disclosure is None:
-        rows.append({"name": "homogeneity", "why": "no sensitive column was named"})
+        rows.append(NotRun("homogeneity", "no sensitive column was named"))
     return rows
 
 
-def _section(study: TableStudy, words: Sequence[str]) -> QuasiSection:
+def _section(study: TableSubject, words: Sequence[str]) -> QuasiSection:
     people, found, sure = study.table.people, study.uniqueness, study.anonymity.unique.confidence
     subsets = {m: listed[: _LISTED if m > 2 else None] for m, listed in found.subsets.items()}
     return QuasiSection(
@@ -536,21 +541,3 @@ def _section(study: TableStudy, words: Sequence[str]) -> QuasiSection:
         population=study.population,
         words=words,
     )
-
-
-def _people(study: TableStudy) -> list[Json]:
-    """Rows that the fewest columns single out, first."""
-    needed, size = study.uniqueness.needed, study.anonymity.of_class.of_size
-    told = study.disclosure
-    order = np.lexsort((size, np.where(needed == 0, np.iinfo(np.int64).max, needed)))
-    return [
-        {
-            "rank": rank,
-            "id": f"row {row + 1}",
-            "columns_needed": int(needed[row]) or None,
-            "class_size": int(size[row]),
-            "linked": 1 / int(size[row]),
-            **({} if told is None else {"guessed": float(told.best.of_row[row])}),
-        }
-        for rank, row in enumerate(order.tolist(), start=1)
-    ]

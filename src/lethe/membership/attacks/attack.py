@@ -15,12 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from lethe.errors import InputError
-from lethe.membership.leave_one_out import (
-    References,
-    check_signals,
-    leave_one_out,
-    moments,
-)
+from lethe.membership.leave_one_out import References, check_signals, leave_one_out, moments
 from lethe.training.design import partners
 from lethe.training.shadows import Shadows
 from lethe.training.signals import check_table as check_table

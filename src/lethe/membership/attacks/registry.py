@@ -1,4 +1,6 @@
-"""All attacks under their names. A new one is a file of this package and a line here."""
+"""All attacks under their names. A new one is a file of this package, a line here and its name in
+the help of `AuditSettings`; golden documents list it among the attacks that were not run.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee, empirical_only, where_people_have_several
 from lethe.evidence.plain import plain
 from lethe.files import write_for_owner
-from lethe.membership.language.attacks import BlindCheck, blind_check
+from lethe.membership.blind import BlindCheck
+from lethe.membership.language.attacks import blind_check
 from lethe.membership.language.canaries import (
     CanarySigns,
     TextCanaries,

@@ -24,7 +24,7 @@ from lethe.evidence.epsilon import EpsilonBound
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.one_run import check_coins, one_run_bound, one_run_epsilon
 from lethe.files import write_for_owner
-from lethe.membership.language.attacks import midranks
+from lethe.membership.blind import midranks
 from lethe.membership.language.extraction import discoverable, share_of, suffix_of
 from lethe.membership.language.models import LanguageModel
 from lethe.membership.language.tokens import TokenScores

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from lethe.assess.run import Facts, Subject, Verdict, attack, check, outcome_words, run
-from lethe.evidence.document import CheckRow, ThreatModel
+from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
+from lethe.evidence.document import AttackRow, CheckRow, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
@@ -25,10 +25,11 @@ from lethe.evidence.of_language import (
 )
 from lethe.evidence.one_run import met
 from lethe.evidence.rules import Rule, lower_for_rule
+from lethe.membership.blind import midranks
 from lethe.membership.checks import power
 from lethe.membership.inputs import shifted
-from lethe.membership.language.attacks import ATTACKS, COMBINED, midranks
-from lethe.membership.language.audit import BASELINE, LanguageStudy, Release
+from lethe.membership.language.attacks import ATTACKS, COMBINED
+from lethe.membership.language.audit import LanguageStudy, Release
 from lethe.membership.language.candidates import (
     MARK_RATE,
     LanguageNumbers,
@@ -56,7 +57,7 @@ _SETTINGS = (
     "precision",
     "rule",
 )
-_COMBINED = attack(
+_COMBINED = AttackRow(
     COMBINED,
     "Learned combination",
     "logistic stack of all of these; folds share no person",
@@ -198,15 +199,15 @@ class LanguageSubject(LanguageNumbers, Subject):
             sections={"language": self._section()},
         )
 
-    def _attacks(self, first: Release) -> Sequence[Json]:
+    def _attacks(self, first: Release) -> Sequence[AttackRow]:
         listed = [
-            attack(name, ATTACKS[name].title, ATTACKS[name].paper, ATTACKS[name].threat)
+            AttackRow(name, ATTACKS[name].title, ATTACKS[name].paper, ATTACKS[name].threat)
             for name in first.found.rates
             if name != COMBINED
         ]
         listed += [_COMBINED] * (COMBINED in first.found.rates)
         listed.append(
-            attack(
+            AttackRow(
                 "extraction",
                 "Extraction from the beginning of a text",
                 "Hayes et al. 2024",
@@ -216,7 +217,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         )
         if self.study.plan is not None:
             paper = "Carlini et al. 2019; Steinke et al. 2023"
-            listed.append(attack("canaries", "Canaries", paper, "texts planted before training"))
+            listed.append(AttackRow("canaries", "Canaries", paper, "texts planted before training"))
         return listed
 
     def _section(self) -> LanguageSection:
@@ -249,7 +250,7 @@ class LanguageSubject(LanguageNumbers, Subject):
     def _checks(self) -> list[CheckRow]:
         study, settings, blind = self.study, self.settings, self.study.blind
         detail = (
-            f"{blind.rates.name}: p = {blind.p_value:.3g} among permutations of who was trained on"
+            f"{blind.rates.name}: p = {blind.p_value:.3g} over permutations of who was a member"
         )
         status = "fail" if self.refused else "pass"
         found = [check("blind classifier", status, detail, None, blind.rates.auc)]
@@ -302,7 +303,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         if order := moved(study):
             found.append(check("membership belongs to the texts", "fail", order))
         seen = power(self.all_candidates[0].plants or (), settings.fprs(), "every single attack")
-        return [*found, seen.row(BASELINE)]
+        return [*found, seen]
 
     def _copies_found(self, release: Release) -> list[CheckRow]:
         """Whether a model shows the canaries that stand several times: if not, was it trained so?

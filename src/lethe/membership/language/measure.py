@@ -14,20 +14,17 @@ from numpy.typing import NDArray
 from lethe.data.columns import as_text, check_column, is_text, missing
 from lethe.errors import InputError
 from lethe.evidence.risk import family_confidence
+from lethe.membership.blind import People, crossfit, folds_of, midranks, null_variances
 from lethe.membership.language.attacks import (
     ATTACKS,
     COMBINED,
     DEFAULT,
     by_person,
-    crossfit,
-    folds_of,
     information,
-    midranks,
     missing_field,
 )
 from lethe.membership.language.extraction import suffix_of
 from lethe.membership.language.fine_tune import plain_text
-from lethe.membership.language.rates import People, null_variances
 from lethe.membership.language.settings import LanguageSettings
 from lethe.membership.language.tokens import TokenScores
 from lethe.membership.measure import AttackRates

@@ -17,7 +17,7 @@ from lethe.evidence.one_run import met, score_plant
 from lethe.evidence.roc import auc_of, rate_at, roc
 from lethe.evidence.rules import Rule
 from lethe.evidence.sight import Plant
-from lethe.membership.language.attacks import midranks
+from lethe.membership.blind import midranks
 from lethe.membership.language.canaries import CanarySigns, RepetitionResult, TextCanaries
 from lethe.membership.language.extraction import share_of
 from lethe.membership.language.measure import Measured, Units

@@ -1,8 +1,7 @@
 """Per-example gradient clipping: the sum that differentially private training adds noise to.
 
 `plan_clipping` tests the clipping bound on the user's own model and takes the fastest way that
-keeps it; `ClippingPlan.clipped_sum` is then called once a step, or `clipped_sum_in_parts` for a
-batch that memory does not hold.
+keeps it; `ClippingPlan.clipped_sum` is then called once a step.
 
 Not by book-keeping but one gradient an example (`vmap`, else a loop; the plan says why): attention
 and recurrent layers of torch itself, layers called with examples in a later dimension than the

@@ -88,7 +88,13 @@ class ClippingPlan:
         return [v.requires_grad for v in self._values], [part.training for part in self._parts]
 
     def clipped_sum(
-        self, batch: Any, clip: float, weights: Tensor | None = None, *, copies: int = 1
+        self,
+        batch: Any,
+        clip: float,
+        weights: Tensor | None = None,
+        *,
+        copies: int = 1,
+        part_size: int | None = None,
     ) -> tuple[dict[str, Tensor], Tensor]:
         """Sum over the batch of w_j min(1, C/|g_j|) g_j, and the norms |g_j| before clipping.
 
@@ -100,6 +106,8 @@ class ClippingPlan:
             batch: B >= 0 examples, shaped like the example batch, each in `copies` rows.
             weights: (B,) w_j >= 0, multiplied after clipping; 1 by default.
             copies: consecutive rows that belong to one example, >= 1.
+            part_size: most examples computed at a time, >= 1; every example lies in one part, and
+                noise is added once, to the whole sum: the parts are one release, not several.
 
         Returns: The sum by parameter name (as in `named_parameters`), and norms (B,).
         An example whose gradient is not finite, or whose pass raises an error, counts 0. Whatever
@@ -132,8 +140,26 @@ class ClippingPlan:
             )
         if count == 0:
             return _nothing(self.module)
+        summed = partial(self._summed, batch, clip, weights, copies)
+        if part_size is not None and count > check_at_least("part_size", part_size, 1):
+            summed = partial(self._added, batch, clip, weights, copies, part_size)
         with full_products():
-            return self.state.undisturbed(partial(self._summed, batch, clip, weights, copies))
+            return self.state.undisturbed(summed)
+
+    def _added(
+        self, batch: Any, clip: float, weights: Tensor | None, copies: int, part_size: int
+    ) -> tuple[dict[str, Tensor], Tensor]:
+        sums: dict[str, Tensor] = {}
+        norms: list[Tensor] = []
+        for start in range(0, size(batch) // copies, part_size):
+            end = start + part_size
+            part = mapped(batch, itemgetter(slice(start * copies, end * copies)))
+            part_weights = None if weights is None else weights[start:end]
+            made, part_norms = self.clipped_sum(part, clip, part_weights, copies=copies)
+            norms.append(part_norms)
+            for name, value in made.items():
+                sums[name] = sums[name].add_(value) if name in sums else value
+        return sums, torch.cat(norms)
 
     def _summed(
         self, batch: Any, clip: float, weights: Tensor | None, copies: int
@@ -282,46 +308,6 @@ def _planned(
         f"the clipped sum of this model cannot be computed: {'; '.join(reasons)}. Change the "
         "named layer, or freeze it with requires_grad_(False)."
     )
-
-
-def clipped_sum_in_parts(
-    plan: ClippingPlan,
-    batch: Any,
-    clip: float,
-    weights: Tensor | None = None,
-    *,
-    part_size: int,
-    copies: int = 1,
-) -> tuple[dict[str, Tensor], Tensor]:
-    """`ClippingPlan.clipped_sum` for a batch that does not fit in memory, by parts of `part_size`.
-
-    Noise is added once, to the whole sum: the parts are one release, not several. `part_size`
-    counts examples, not rows.
-
-    Raises InputError: as `clipped_sum`, or a part size below 1.
-    Guarantee: That of `clipped_sum`: every example lies in one part.
-    """
-    check_at_least("part_size", part_size, 1)
-    count = _examples(batch, copies)
-    if weights is not None and len(weights) != count:
-        raise InputError(f"weights are {len(weights)}; they must be one an example, {count}.")
-    if count <= part_size:
-        return plan.clipped_sum(batch, clip, weights, copies=copies)
-
-    def added() -> tuple[dict[str, Tensor], Tensor]:
-        sums: dict[str, Tensor] = {}
-        norms: list[Tensor] = []
-        for start in range(0, count, part_size):
-            end = start + part_size
-            part = mapped(batch, itemgetter(slice(start * copies, end * copies)))
-            part_weights = None if weights is None else weights[start:end]
-            made, part_norms = plan.clipped_sum(part, clip, part_weights, copies=copies)
-            norms.append(part_norms)
-            for name, value in made.items():
-                sums[name] = sums[name].add_(value) if name in sums else value
-        return sums, torch.cat(norms)
-
-    return plan.state.undisturbed(added)
 
 
 def _tried(

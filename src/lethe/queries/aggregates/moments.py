@@ -19,7 +19,6 @@ from lethe.queries.lattice import (
     MEAN_CELLS,
     VARIANCE_CELLS,
     Exact,
-    Lattice,
     Layout,
     lattice_of,
 )
@@ -75,7 +74,27 @@ class Sum(OfColumn):
     def answered(
         self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
-        return (noisy_sum(exact.rows, exact.sums[0], layout.lattices[0], spend, whose),)
+        """One sum.
+
+        Sensitivity per row: the larger absolute bound under add/remove; under replace-one the
+        distance of the bounds with 0 among them, as a row may leave what is summed.
+        """
+        (lattice,) = layout.lattices
+        first, last = lattice.first, lattice.first + lattice.width
+        if whose.relation == "add/remove":
+            moved = whose.rows * max(abs(first), abs(last))
+        else:
+            moved = whose.rows * (max(last, 0) - min(first, 0))
+        drawn = additive.noised(
+            [exact.sums[0] + exact.rows * first], l1=moved, l2=moved, spend=spend
+        )
+        steps = additive.stated(drawn.values[0], drawn.law, spend, whose, lattice.note())
+        # The step is a power of two, so that nothing is rounded.
+        assert steps.low is not None and steps.high is not None
+        step = lattice.step
+        value, scale = float(drawn.values[0]) * step, drawn.law.scale * step
+        low, high = steps.low * step, steps.high * step
+        return (replace(steps, value=value, low=low, high=high, scale=scale),)
 
 
 @dataclass(frozen=True)
@@ -92,7 +111,36 @@ class Mean(OfColumn):
     def answered(
         self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
-        return (noisy_mean(exact.rows, exact.sums[0], layout.lattices[0], spend, whose),)
+        """One mean within the bounds.
+
+        The interval covers the noise exactly (the set of means that the two noisy sums do not
+        contradict, Fieller 1954), and never leaves the bounds.
+        """
+        (lattice,), (total,) = layout.lattices, exact.sums
+        width = lattice.width
+        moved = width * whose.rows
+        l2 = math.nextafter(moved * math.sqrt(whose.swapped), math.inf)
+        pair = additive.noised(
+            [total, exact.rows * width - total], l1=moved * whose.swapped, l2=l2, spend=spend
+        )
+        up, down = pair.values
+        # Shares of the width as values; the lattice may stand out of the bounds by one step.
+        value, least, most = (
+            min(lattice.high, max(lattice.low, lattice.value(share * width)))
+            for share in (_share(up, down), *_shares(up, down, pair))
+        )
+        scale = pair.law.scale / max(1.0, (up + down) / width)
+        answer = Answer(
+            value,
+            max(lattice.low, math.nextafter(least, -math.inf)),
+            min(lattice.high, math.nextafter(most, math.inf)),
+            CONFIDENCE,
+            _label(pair.law),
+            scale * lattice.step,
+            whose.guarantee(spend),
+            notes=(lattice.note(),),
+        )
+        return (answer,)
 
 
 @dataclass(frozen=True)
@@ -115,8 +163,46 @@ class Variance(OfColumn):
     def answered(
         self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
-        total, squares = exact.sums
-        return (noisy_variance(exact.rows, total, squares, layout.lattices[0], spend, whose),)
+        """One variance, divided by the number of rows, with an interval of first order.
+
+        Where the noise is not well below the number of rows it is the whole range
+        [0, (high - low)^2/4].
+        """
+        (lattice,), (total, squares) = layout.lattices, exact.sums
+        width = lattice.width
+        parts = [
+            exact.rows * width**2 - 2 * width * total + squares,
+            2 * (width * total - squares),
+            squares,
+        ]
+        moved = width**2 * whose.rows
+        l2 = math.nextafter(moved * math.sqrt(whose.swapped), math.inf)
+        three = additive.noised(parts, l1=moved * whose.swapped, l2=l2, spend=spend)
+        below, between, above = three.values
+        whole = below + between + above
+        size = (width * lattice.step) ** 2
+        most = (lattice.high - lattice.low) ** 2 / 4
+        value, low, high = 0.0, 0.0, most
+        if whole > 0:
+            mean, square = (between / 2 + above) / whole, above / whole
+            value = size * (square - mean * mean)
+            shared = 2 * mean * mean - square
+            slopes = [(shared + gain) / whole for gain in (0.0, -mean, 1 - 2 * mean)]
+            reach = size * three.law.reach_of_sum(slopes, CONFIDENCE)
+            if whole > _CLEAR * three.law.reach_of_sum([1.0, 1.0, 1.0], CONFIDENCE):
+                low, high = max(0.0, value - reach), min(most, value + reach)
+            value = min(most, max(0.0, value))
+        answer = Answer(
+            value,
+            min(low, value),
+            max(high, value),
+            CONFIDENCE,
+            _label(three.law),
+            three.law.scale / width**2 * size / max(1.0, whole / width**2),
+            whose.guarantee(spend),
+            notes=(lattice.note(), "the interval is of first order in the noise"),
+        )
+        return (answer,)
 
 
 def rows_in(what: str, whose: Neighbours) -> str:
@@ -124,130 +210,6 @@ def rows_in(what: str, whose: Neighbours) -> str:
     return (
         f"one person has at most {whose.rows} row{'s' if whose.rows > 1 else ''} in {what} and in "
         "the count, each clamped to the bounds"
-    )
-
-
-def noisy_sum(
-    rows: int,
-    total: int,
-    lattice: Lattice,
-    spend: Spend,
-    whose: Neighbours,
-) -> Answer:
-    """The sum of clamped values.
-
-    Sensitivity per row: the larger absolute bound under add/remove; under replace-one the distance
-    of the bounds with 0 among them, as a row may leave what is summed.
-    """
-    first, last = lattice.first, lattice.first + lattice.width
-    if whose.relation == "add/remove":
-        moved = whose.rows * max(abs(first), abs(last))
-    else:
-        moved = whose.rows * (max(last, 0) - min(first, 0))
-    drawn = additive.noised([total + rows * first], l1=moved, l2=moved, spend=spend)
-    steps = additive.stated(drawn.values[0], drawn.law, spend, whose, lattice.note())
-    # The step is a power of two, so that nothing is rounded.
-    assert steps.low is not None and steps.high is not None
-    step = lattice.step
-    return replace(
-        steps,
-        value=float(drawn.values[0]) * step,
-        low=steps.low * step,
-        high=steps.high * step,
-        scale=drawn.law.scale * step,
-    )
-
-
-def noisy_mean(
-    rows: int,
-    total: int,
-    lattice: Lattice,
-    spend: Spend,
-    whose: Neighbours,
-) -> Answer:
-    """The mean of clamped values.
-
-    Args:
-        rows: how many; private.
-        total: sum of the lattice units.
-
-    Returns: A value within the bounds; the interval covers the noise exactly (the set of means that
-        the two noisy sums do not contradict, Fieller 1954), and never leaves the bounds.
-    """
-    width = lattice.width
-    moved = width * whose.rows
-    l2 = math.nextafter(moved * math.sqrt(whose.swapped), math.inf)
-    pair = additive.noised(
-        [total, rows * width - total], l1=moved * whose.swapped, l2=l2, spend=spend
-    )
-    up, down = pair.values
-    # Shares of the width as values; the lattice may stand out of the bounds by one step.
-    value, least, most = (
-        min(lattice.high, max(lattice.low, lattice.value(share * width)))
-        for share in (_share(up, down), *_shares(up, down, pair))
-    )
-    scale = pair.law.scale / max(1.0, (up + down) / width)
-    return Answer(
-        value,
-        max(lattice.low, math.nextafter(least, -math.inf)),
-        min(lattice.high, math.nextafter(most, math.inf)),
-        CONFIDENCE,
-        _label(pair.law),
-        scale * lattice.step,
-        whose.guarantee(spend),
-        notes=(lattice.note(),),
-    )
-
-
-def noisy_variance(
-    rows: int,
-    total: int,
-    squares: int,
-    lattice: Lattice,
-    spend: Spend,
-    whose: Neighbours,
-) -> Answer:
-    """The variance (divided by the number of rows) of clamped values.
-
-    Args:
-        squares: sum of the squares of the units.
-        lattice: that of the units, with `VARIANCE_CELLS` or so.
-
-    Returns: A value with an interval of first order in the noise; where the noise is not well
-        below the number of rows it is the whole range [0, (high - low)^2/4].
-    """
-    width = lattice.width
-    exact = [
-        rows * width**2 - 2 * width * total + squares,
-        2 * (width * total - squares),
-        squares,
-    ]
-    moved = width**2 * whose.rows
-    l2 = math.nextafter(moved * math.sqrt(whose.swapped), math.inf)
-    three = additive.noised(exact, l1=moved * whose.swapped, l2=l2, spend=spend)
-    below, between, above = three.values
-    whole = below + between + above
-    size = (width * lattice.step) ** 2
-    most = (lattice.high - lattice.low) ** 2 / 4
-    value, low, high = 0.0, 0.0, most
-    if whole > 0:
-        mean, square = (between / 2 + above) / whole, above / whole
-        value = size * (square - mean * mean)
-        shared = 2 * mean * mean - square
-        slopes = [(shared + gain) / whole for gain in (0.0, -mean, 1 - 2 * mean)]
-        reach = size * three.law.reach_of_sum(slopes, CONFIDENCE)
-        if whole > _CLEAR * three.law.reach_of_sum([1.0, 1.0, 1.0], CONFIDENCE):
-            low, high = max(0.0, value - reach), min(most, value + reach)
-        value = min(most, max(0.0, value))
-    return Answer(
-        value,
-        min(low, value),
-        max(high, value),
-        CONFIDENCE,
-        _label(three.law),
-        three.law.scale / width**2 * size / max(1.0, whole / width**2),
-        whose.guarantee(spend),
-        notes=(lattice.note(), "the interval is of first order in the noise"),
     )
 
 

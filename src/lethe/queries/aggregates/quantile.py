@@ -91,14 +91,33 @@ class Quantile(Aggregate):
     def answered(
         self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
-        (grid,) = layout.lattices
-        chosen = noisy_quantile(exact.counts(), grid, float(self.share), spend, whose)
-        assert isinstance(chosen.value, int | float)
-        step = number_text(grid.step * layout.scale)
-        clamped = f"values clamped to {self.bounds} and rounded to multiples of {step}"
+        """One candidate without an interval, as its width would be read off the data.
+
+        The notes say how many rows lie between it and the quantile at most.
+        """
+        (grid,), cells = layout.lattices, exact.counts()
+        part, whole = exact_share(float(self.share))
+        moved = max(part, whole - part) if whose.relation == "add/remove" else whole
+        answer = choosing.exponential(
+            range(len(cells)),
+            rank_utility(cells, part, whole),
+            sensitivity=moved * whose.rows,
+            spend=spend,
+            whose=whose,
+        )
+        assert isinstance(answer.value, int) and answer.scale is not None
+        ranks = choosing.shortfall(answer.scale, len(cells)) / whole
+        chosen = min(grid.high, max(grid.low, grid.value(answer.value)))
         ends = {grid.low: self.bounds.low, grid.high: self.bounds.high}
-        value = ends.get(chosen.value, Fraction(chosen.value) * _exact(layout.scale))
-        return (replace(chosen, value=float(value), notes=(clamped, *chosen.notes[1:])),)
+        value = ends.get(chosen, Fraction(chosen) * _exact(layout.scale))
+        step = number_text(grid.step * layout.scale)
+        notes = (
+            f"values clamped to {self.bounds} and rounded to multiples of {step}",
+            f"with probability {answer.confidence:g} fewer than {ranks:.4g} rows lie between it "
+            "and the point of the grid that is closest in rank",
+            "scale is in rows",
+        )
+        return (replace(answer, value=float(value), scale=answer.scale / whole, notes=notes),)
 
 
 class _Steps(Lattice):
@@ -124,55 +143,6 @@ def _step(reader: Reader, bounds: Bounds) -> Number:
     if step > width:
         raise reader.wrong("the step must not be wider than the bounds.", start)
     return step
-
-
-def noisy_quantile(
-    cells: Sequence[int],
-    lattice: Lattice,
-    alpha: float | Fraction,
-    spend: Spend,
-    whose: Neighbours,
-) -> Answer:
-    """A point of the lattice near the alpha-quantile of clamped values.
-
-    Args:
-        cells: `lattice.width + 1` exact counts: rows at each lattice unit.
-        lattice: with `QUANTILE_CELLS` or so: the finer, the more points compete.
-        alpha: from 0.001 to 0.999, a fraction with a denominator up to 1000: 0.25, 0.125,
-            Fraction(1, 3) or the float nearest to it. Any other share is refused, never rounded.
-        spend: epsilon, rho or mu.
-
-    Returns: An answer without an interval, as its width would be read off the data; the notes say
-        how many rows lie between it and the quantile at most.
-    Guarantee: As of `lethe.queries.mechanisms.choosing.exponential`.
-    """
-    if len(cells) != lattice.width + 1:
-        raise InputError(
-            f"{len(cells)} cells for a lattice of {lattice.width + 1} points: give one to each."
-        )
-    part, whole = exact_share(alpha)
-    utility = rank_utility(cells, part, whole)
-    moved = max(part, whole - part) if whose.relation == "add/remove" else whole
-    answer = choosing.exponential(
-        range(len(cells)),
-        utility,
-        sensitivity=moved * whose.rows,
-        spend=spend,
-        whose=whose,
-    )
-    assert isinstance(answer.value, int) and answer.scale is not None
-    ranks = choosing.shortfall(answer.scale, len(cells)) / whole
-    value = min(lattice.high, max(lattice.low, lattice.value(answer.value)))
-    note = (
-        f"with probability {answer.confidence:g} fewer than {ranks:.4g} rows lie between it and "
-        f"the point of the grid that is closest in rank"
-    )
-    return replace(
-        answer,
-        value=value,
-        scale=answer.scale / whole,
-        notes=(lattice.note(), note, "scale is in rows"),
-    )
 
 
 def exact_share(alpha: float | Fraction) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from lethe.queries import lattice as lattices_of
 from lethe.queries.aggregates.base import Aggregate
 from lethe.queries.aggregates.moments import rows_in
 from lethe.queries.grammar import Bounds, Key, name_text
-from lethe.queries.lattice import VARIANCE_CELLS, Exact, Lattice, Layout, lattice_of
+from lethe.queries.lattice import VARIANCE_CELLS, Exact, Layout, lattice_of
 from lethe.queries.mechanisms import additive
 from lethe.queries.mechanisms.additive import CONFIDENCE, Law
 from lethe.queries.privacy import Answer, Neighbours, Spend
@@ -84,67 +84,52 @@ class Regression(Aggregate):
     def answered(
         self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
-        names = (self.x, self.y)
-        return noisy_regression(exact.rows, exact.sums, layout.lattices, names, spend, whose)
+        """The intercept and the slope of least squares, ``key={"coefficient": name}``.
 
+        With p and q for x and y in [0, 1], the four sums of pq, p(1 - q), (1 - p)q and
+        (1 - p)(1 - q) move by 1 together and p(1 - p) moves by 1/4, so the noise is for a
+        sensitivity of 5/4. No penalty (Vu and Slavkovic 2009 for noisy sufficient statistics).
 
-def noisy_regression(
-    rows: int,
-    moments: Sequence[int],
-    lattices: Sequence[Lattice],
-    names: Sequence[str],
-    spend: Spend,
-    whose: Neighbours,
-) -> tuple[Answer, ...]:
-    """Least squares of y on x, both clamped.
-
-    With p and q for x and y in [0, 1], the four sums of pq, p(1 - q), (1 - p)q and (1 - p)(1 - q)
-    move by 1 together and p(1 - p) moves by 1/4, so the noise is for a sensitivity of 5/4. No
-    penalty (Vu and Slavkovic 2009 for noisy sufficient statistics).
-
-    Args:
-        moments: sums of the lattice units x, y and of xx, xy, yy.
-        lattices: of x and y, with `VARIANCE_CELLS` or so.
-        names: of x and y.
-
-    Returns: The intercept and the slope, ``key={"coefficient": name}``. The interval of each holds
-        by itself, is of first order in the noise and does not cover what sampling and clamping did;
-        None where the noise hides whether x varies.
-    """
-    sums, entries, most, squares = _sums(rows, moments, [lattice.width for lattice in lattices])
-    l2 = math.nextafter(whose.rows * math.sqrt(squares * whose.swapped), math.inf)
-    drawn = additive.noised(sums, l1=most * whose.rows * whose.swapped, l2=l2, spend=spend)
-    law = drawn.law
-    solved = _solved(np.tensordot(np.asarray(drawn.values), entries, axes=1), entries, law)
-    values, reaches = [(lattices[1].low + lattices[1].high) / 2, 0.0], None
-    caveat = "the noise hides whether the covariates vary: no slope can be told from this"
-    if solved is not None:
-        # From [0, 1] to the columns' units: y = y0 + Y (b0 + b1 (x - x0) / X)
-        wide_x, wide_y = (lattice.width * lattice.step for lattice in lattices)
-        slope = wide_y / wide_x
-        back = np.array([[wide_y, -slope * lattices[0].value(0)], [0.0, slope]])
-        beta, moved = solved
-        values = (back @ beta).tolist()
-        values[0] += lattices[1].value(0)
-        reaches = (_widest(law) * np.linalg.norm(back @ moved, axis=1)).tolist()
-        caveat = "the interval is of first order in the noise and covers nothing but noise"
-    notes = tuple(f"{n}: {lattice.note()}" for n, lattice in zip(names, lattices, strict=True))
-    return tuple(
-        Answer(
-            value,
-            None if reach is None else value - reach,
-            None if reach is None else value + reach,
-            CONFIDENCE,
-            f"{law.label} on sums of products",
-            None if reach is None else law.scale * reach / _widest(law),
-            whose.guarantee(spend),
-            {"coefficient": name},
-            (*notes, caveat),
+        The interval of each holds by itself, is of first order in the noise and does not cover
+        what sampling and clamping did; None where the noise hides whether x varies.
+        """
+        lattices, names = layout.lattices, (self.x, self.y)
+        sums, entries, most, squares = _sums(
+            exact.rows, exact.sums, [lattice.width for lattice in lattices]
         )
-        for name, value, reach in zip(
-            ("intercept", names[0]), values, reaches or (None, None), strict=True
+        l2 = math.nextafter(whose.rows * math.sqrt(squares * whose.swapped), math.inf)
+        drawn = additive.noised(sums, l1=most * whose.rows * whose.swapped, l2=l2, spend=spend)
+        law = drawn.law
+        solved = _solved(np.tensordot(np.asarray(drawn.values), entries, axes=1), entries, law)
+        values, reaches = [(lattices[1].low + lattices[1].high) / 2, 0.0], None
+        caveat = "the noise hides whether the covariates vary: no slope can be told from this"
+        if solved is not None:
+            # From [0, 1] to the columns' units: y = y0 + Y (b0 + b1 (x - x0) / X)
+            wide_x, wide_y = (lattice.width * lattice.step for lattice in lattices)
+            slope = wide_y / wide_x
+            back = np.array([[wide_y, -slope * lattices[0].value(0)], [0.0, slope]])
+            beta, moved = solved
+            values = (back @ beta).tolist()
+            values[0] += lattices[1].value(0)
+            reaches = (_widest(law) * np.linalg.norm(back @ moved, axis=1)).tolist()
+            caveat = "the interval is of first order in the noise and covers nothing but noise"
+        notes = tuple(f"{n}: {lattice.note()}" for n, lattice in zip(names, lattices, strict=True))
+        return tuple(
+            Answer(
+                value,
+                None if reach is None else value - reach,
+                None if reach is None else value + reach,
+                CONFIDENCE,
+                f"{law.label} on sums of products",
+                None if reach is None else law.scale * reach / _widest(law),
+                whose.guarantee(spend),
+                {"coefficient": name},
+                (*notes, caveat),
+            )
+            for name, value, reach in zip(
+                ("intercept", names[0]), values, reaches or (None, None), strict=True
+            )
         )
-    )
 
 
 def _sums(

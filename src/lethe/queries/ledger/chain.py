@@ -12,7 +12,8 @@ from typing import Any
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge, charge_of, minus, plus
+from lethe.evidence.of_answers import Charge
+from lethe.queries.charge import charge_of, minus, plus
 from lethe.queries.ledger.contract import Damaged, Entry
 
 FORMAT = "lethe-ledger/1"
@@ -113,11 +114,11 @@ def read_json(text: str | bytes) -> Any:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Json:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"the key {repeated[:100]!r} is repeated")
+    mapping: Json = {}
+    for key, value in pairs:
+        if key in mapping:
+            raise ValueError(f"the key {key[:100]!r} is repeated")
+        mapping[key] = value
     return mapping
 
 
@@ -128,9 +129,9 @@ def _finite(text: str) -> float:
     return number
 
 
-def first_body(schema: str) -> str:
+def first_body(schema: str) -> Json:
     """Body of a "create"."""
-    return canonical({"format": FORMAT, "schema": schema})
+    return {"format": FORMAT, "schema": schema}
 
 
 def key_of(query: str) -> str:
@@ -184,50 +185,39 @@ def guarantee_of(found: Mapping[str, Any]) -> Guarantee:
     )
 
 
-def new_account(accounts: Accounts) -> Account:
-    """The account of an analyst who is seen for the first time."""
-    return Account(None, Charge(accounts.rule, 0), 0, accounts.most_each)
+def after(kind: str, before: Accounts, own: Account | None, body: Mapping[str, Any]) -> Accounts:
+    """The accounts after an entry, as the ledger writes it and as its chain is read again.
+
+    Args:
+        kind: of the entry, any but "create".
+        own: account of its analyst; None for one who is seen for the first time.
+        body: what happened; a charge is itself or its two numbers of units.
+    """
+    own = own or Account(None, Charge(before.rule, 0), 0, before.most_each)
+    if kind == "grant":  # the first one closes the data set to all others
+        most = before.most_each if body["queries"] is None else body["queries"]
+        limit = _charge(before.rule, body["limit"])
+        return replace(before, open=False, own=replace(own, limit=limit, most=most))
+    if kind == "raise":
+        return replace(before, budget=_charge(before.rule, body["budget"]), own=None)
+    if kind == "answer":
+        return replace(before, answers=before.answers + 1, own=own)
+    if kind == "spend":
+        charge, guarantee = _charge(before.rule, body["charge"]), guarantee_of(body["guarantee"])
+        pure = before.rule == "epsilon" and guarantee.kind == "pure-dp"
+        rho = charge_of(guarantee, "rho").units if pure else None
+        return replace(
+            before,
+            spent=plus(before.spent, charge),
+            queries=before.queries + 1,
+            pure_rho=None if before.pure_rho is None or rho is None else before.pure_rho + rho,
+            own=replace(own, spent=plus(own.spent, charge), queries=own.queries + 1),
+        )
+    return replace(before, own=None)  # a doubtful ledger was accepted: nothing is spent by it
 
 
-def after_grant(
-    before: Accounts, own: Account | None, limit: Charge, queries: int | None
-) -> Accounts:
-    """The accounts after a grant; the first one closes the data set to all others."""
-    own = own or new_account(before)
-    most = before.most_each if queries is None else queries
-    return replace(before, open=False, own=replace(own, limit=limit, most=most))
-
-
-def after_raise(before: Accounts, budget: Charge) -> Accounts:
-    """The accounts after the budget was raised."""
-    return replace(before, budget=budget, own=None)
-
-
-def pure_rho(guarantee: Guarantee, rule: str) -> int | None:
-    """What an answer adds to `Accounts.pure_rho`; None where it ends that sum."""
-    pure = rule == "epsilon" and guarantee.kind == "pure-dp"
-    return charge_of(guarantee, "rho").units if pure else None
-
-
-def after_spend(before: Accounts, own: Account, charge: Charge, rho: int | None) -> Accounts:
-    """The accounts after a query was paid for; `rho` is that of `pure_rho`."""
-    return replace(
-        before,
-        spent=plus(before.spent, charge),
-        queries=before.queries + 1,
-        pure_rho=None if before.pure_rho is None or rho is None else before.pure_rho + rho,
-        own=replace(own, spent=plus(own.spent, charge), queries=own.queries + 1),
-    )
-
-
-def after_accept(before: Accounts) -> Accounts:
-    """The accounts after a doubtful ledger was accepted: nothing is spent by it."""
-    return replace(before, own=None)
-
-
-def after_answer(before: Accounts, own: Account) -> Accounts:
-    """The accounts after an answer was stored."""
-    return replace(before, answers=before.answers + 1, own=own)
+def _charge(rule: str, units: Charge | list[int]) -> Charge:
+    return units if isinstance(units, Charge) else Charge(rule, *units)
 
 
 def trusted(entry: Entry | None, what: str) -> Entry:

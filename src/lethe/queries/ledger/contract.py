@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from lethe.data.schema import made_public
 from lethe.errors import InputError, LetheError, RunFailed
-from lethe.queries.charge import Charge, charge_json
+from lethe.evidence.of_answers import Charge
 
 UNITS = ("record", "user")
 
@@ -67,98 +64,6 @@ class Receipt:
     charge: Charge  # what was spent
     left: Charge | None
     hash: str  # of the entry, 64 hexadecimal digits
-
-
-@dataclass(frozen=True)
-class Share:
-    """One analyst's account, as the data set's keeper sees it.
-
-    Attributes:
-        left: what a query of this analyst can still cost; never above what the data set has left.
-    """
-
-    analyst: str  # name
-    limit: Charge | None  # own budget; None where only the data set's budget counts
-    spent: Charge  # so far
-    left: Charge
-    queries: int  # asked so far
-    most_queries: int | None  # allowed in all; None without a limit
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            name: charge_json(value) if isinstance(value, Charge) else value
-            for name, value in vars(self).items()
-        }
-
-
-@dataclass(frozen=True)
-class Status:
-    """Where a data set's budget stands: for its keeper alone.
-
-    Attributes:
-        fingerprint: keyed hash of the data, empty where the budget is not bound to their content.
-            It is compared and never shown: not in `to_json`, not in a message.
-        schema: declared when the data set was entered, canonical JSON; empty without one.
-        raises: how often the budget was raised, with number of the entry and reason.
-        accepted: how often a doubtful ledger was gone on with: number of the entry, what was
-            wrong, and why it was accepted.
-    """
-
-    dataset: str  # name
-    fingerprint: str = field(repr=False)
-    schema: str = field(repr=False)
-    relation: str  # which data sets count as neighbours
-    unit: str  # whose contribution is protected
-    budget: Charge  # as it stands now
-    first_budget: Charge  # as it was when the data set was entered
-    spent: Charge  # so far
-    left: Charge  # `budget` less `spent`
-    shares: tuple[Share, ...]  # one an analyst: those with a grant and those who asked
-    open: bool  # whether analysts without a grant may ask
-    queries: int  # answers that were paid for
-    answers: int  # of these, how many are stored
-    raises: tuple[tuple[int, str], ...]
-    accepted: tuple[tuple[int, str, str], ...]
-    head: str  # hash of the last entry
-    entries: int  # how many there are
-    view: str  # a tighter reading of what was spent, for display only; empty where there is none
-
-    @property
-    def bound(self) -> bool:
-        """Whether the budget goes with one content of the data."""
-        return bool(self.fingerprint)
-
-    @property
-    def made_public(self) -> tuple[str, ...]:
-        """What every guarantee has to say of a schema that was read off the rows; else nothing."""
-        columns = json.loads(self.schema or "{}").get("columns", {})
-        return made_public({name: column.get("read_off", ()) for name, column in columns.items()})
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; charges as whole units and as numbers."""
-        return {
-            "dataset": self.dataset,
-            "bound": self.bound,
-            "relation": self.relation,
-            "unit": self.unit,
-            "rule": self.budget.rule,
-            **{
-                name: charge_json(getattr(self, name))
-                for name in ("budget", "first_budget", "spent", "left")
-            },
-            "open": self.open,
-            "analysts": [share.to_json() for share in self.shares],
-            "queries": self.queries,
-            "answers": self.answers,
-            "raises": [{"number": number, "reason": reason} for number, reason in self.raises],
-            "accepted": [
-                {"number": number, "found": problem, "reason": reason}
-                for number, problem, reason in self.accepted
-            ],
-            "head": self.head,
-            "entries": self.entries,
-            "view": self.view,
-        }
 
 
 @dataclass(frozen=True)

@@ -5,24 +5,35 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
-from lethe.evidence.document import CheckRow
+from lethe.evidence.document import CheckRow, GuaranteeRow, NotRun, SubjectRow, ThreatModel
 from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.of_answers import (
+    AnswersSection,
+    Asked,
+    Charge,
+    FirstRow,
+    LedgerSection,
+    Point,
+    Status,
+)
+from lethe.evidence.plain import plain, read
 from lethe.evidence.rules import CONFIDENCE, QUERY_METRICS, Rule, counted, parse_rule
-from lethe.queries.charge import Charge, charge_json, in_words
+from lethe.queries.charge import in_words
 from lethe.queries.ledger.chain import Accounts, read_json
-from lethe.queries.ledger.contract import Entry, Status, Verification
+from lethe.queries.ledger.contract import Entry, Verification
 from lethe.queries.ledger.ledger import Ledger, rollback_assumption
-from lethe.queries.ledger.words import budget_words
+from lethe.queries.ledger.words import budget_words, made_public
 
-Json = dict[str, Any]
 SO_FAR, WHOLE = "answers so far", "the whole budget"
+LONGEST_TEXT = 500
+"""Characters of a question, an analyst or an answer in findings; the ledger holds them whole."""
 
 
 def findings_on(
@@ -68,15 +79,15 @@ class LedgerSubject(Subject):
         return (SO_FAR,)
 
     def evidence(self, candidate: str, rule: Rule) -> Measured | None:
-        return counted(self.status.to_json())[rule.metric]
+        return counted(plain(self.status))[rule.metric]
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         return [outcome_words(verdict), budget_words(self.status)[0]]
 
-    def guarantees(self) -> Sequence[Json]:
-        assumed = (*self.assumed, *self.status.made_public)
+    def guarantees(self) -> Sequence[GuaranteeRow]:
+        assumed = (*self.assumed, *made_public(self.status))
         return [
-            {"candidate": name, "guarantee": guarantee.to_json()}
+            GuaranteeRow(name, guarantee)
             for name, guarantee in (
                 (SO_FAR, proven(self.status, self.status.spent, assumed)),
                 (WHOLE, proven(self.status, self.status.budget, assumed)),
@@ -89,20 +100,19 @@ class LedgerSubject(Subject):
         paid = (read_json(entry.body) for entry in self.entries if entry.kind == "spend")
         kinds = Counter(str(body["guarantee"]["kind"]) for body in paid)
         return Facts(
-            subject={
-                "release": "queries",
-                "name": self.dataset,
-                "summary": f"Answers to queries, {status.queries} so far, paid from a budget of "
+            subject=SubjectRow(
+                "queries",
+                self.dataset,
+                f"Answers to queries, {status.queries} so far, paid from a budget of "
                 f"{in_words(status.budget)}.",
-            },
-            threat_model={
-                "goal": "learn whether a person's data are among those that were asked, or what "
-                "they are",
-                "knowledge": "everything but that person's data",
-                "access": "all answers of all analysts, put together",
-                "budget": f"any computation; answers worth {in_words(status.budget)}",
-                "unit": f"{status.unit}, {status.relation}",
-            },
+            ),
+            threat_model=ThreatModel(
+                "learn whether a person's data are among those that were asked, or what they are",
+                "everything but that person's data",
+                "all answers of all analysts, put together",
+                f"any computation; answers worth {in_words(status.budget)}",
+                f"{status.unit}, {status.relation}",
+            ),
             data={
                 "records": None,
                 "fingerprint": "bound to their content by a keyed hash, which is not shown"
@@ -112,11 +122,11 @@ class LedgerSubject(Subject):
             },
             attacks=[],
             attacks_not_run=[
-                {
-                    "name": "attacks on the answers",
-                    "why": "the ledger bounds every attack by what was spent; `lethe audit "
-                    "mechanism` tests whether a mechanism keeps its word",
-                }
+                NotRun(
+                    "attacks on the answers",
+                    "the ledger bounds every attack by what was spent; `lethe audit mechanism` "
+                    "tests whether a mechanism keeps its word",
+                )
             ],
             utility="not measured",
             risk=f"{status.budget.rule} spent",
@@ -140,17 +150,17 @@ class LedgerSubject(Subject):
             },
             libraries=(),
             sections={
-                "queries": {
-                    "ledger": {
-                        **status.to_json(),
-                        "kinds": dict(sorted(kinds.items())),
-                        "burn": burn_down(self.entries),
-                        "verified": self.checked.ok,
-                        "problems": list(self.checked.problems),
-                        "notes": list(self.checked.notes),
-                    },
-                    "words": budget_words(status),
-                }
+                "queries": AnswersSection(
+                    ledger=LedgerSection(
+                        **vars(status),
+                        kinds=dict(sorted(kinds.items())),
+                        burn=burn_down(self.entries),
+                        verified=self.checked.ok,
+                        problems=self.checked.problems,
+                        notes=self.checked.notes,
+                    ),
+                    words=budget_words(status),
+                )
             },
         )
 
@@ -213,41 +223,58 @@ def _checks(status: Status, checked: Verification, anchored: bool) -> list[Check
         ),
     ]
     if status.accepted:
-        detail = "; ".join(f"{problem} (accepted: {why})" for _, problem, why in status.accepted)
+        detail = "; ".join(f"{row.found} (accepted: {row.reason})" for row in status.accepted)
         rows.append(check("gone on with though doubtful", "warn", detail, SO_FAR))
     if not status.bound:
         rows.append(check("bound to the data", "warn", "the budget is bound to no content", SO_FAR))
     return rows
 
 
-def burn_down(entries: Sequence[Entry]) -> list[Json]:
+def burn_down(entries: Sequence[Entry]) -> list[Point]:
     """Budget and what is left of it: at first, after each question, after each raise.
 
-    A question comes with its text, analyst and cost, and the first row of its stored answer.
+    A question comes with its text, analyst and cost, and the first value of its stored answer.
     """
     stored = {entry.answers: entry.body for entry in entries if entry.kind == "answer"}
     points = []
     for entry in entries:
         if entry.kind in ("create", "spend", "raise"):
             now, body = Accounts.from_text(entry.state), read_json(entry.body)
-            point = {
-                "queries": now.queries,
-                "left": charge_json(now.left),
-                "budget": charge_json(now.budget),
-            }
+            point = Point(now.queries, now.left, now.budget)
             if entry.kind == "spend":
-                point["analyst"] = entry.analyst
-                point["question"] = body["query"].partition(" | ")[0]
-                point["cost"] = charge_json(Charge(now.rule, *body["charge"]))
-                point["answer"] = _first_row(stored.get(entry.number))
+                point = Asked(
+                    now.queries,
+                    now.left,
+                    now.budget,
+                    entry.analyst,
+                    _cut(_question(body["query"])),
+                    Charge(now.rule, *body["charge"]),
+                    _first_row(stored.get(entry.number)),
+                )
             points.append(point)
     return points
 
 
-def _first_row(body: str | None) -> Json | None:
-    """Value, limits and number of rows of a stored answer; None where there is none to read."""
+def _first_row(body: str | None) -> FirstRow | None:
+    """The first value of a stored answer; None where no answer is stored or it cannot be read."""
     try:
         rows = read_json(read_json(body or "")["answer"])["rows"]
-        return {key: rows[0][key] for key in ("value", "low", "high")} | {"rows": len(rows)}
+        first: FirstRow = read(FirstRow, {**rows[0], "rows": len(rows)})
+        return replace(first, value=_cut(first.value))
     except (ValueError, TypeError, KeyError, IndexError):
         return None
+
+
+def _question(key: str) -> str:
+    """The question in the text that stands for it, without privacy and fingerprint behind it.
+
+    Taken off from the end: the question's own text can hold what parts them.
+    """
+    return key.rpartition(" | ")[0].rpartition(" | ")[0] or key
+
+
+def _cut(value: Any) -> Any:
+    """A text as findings show it: one giant question makes no giant page."""
+    if not isinstance(value, str) or len(value) <= LONGEST_TEXT:
+        return value
+    return f"{value[:LONGEST_TEXT]}... ({len(value):,} characters)"

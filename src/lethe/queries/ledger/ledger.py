@@ -16,7 +16,8 @@ from typing import Any
 
 from lethe.errors import InputError, check_choice
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.charge import Charge, charge_of, check_limit, check_queries, fits
+from lethe.evidence.of_answers import Accepted, Charge, Raised, Share, Status
+from lethe.queries.charge import charge_of, check_limit, check_queries, fits
 from lethe.queries.ledger import chain, words
 from lethe.queries.ledger.chain import read_json, trusted
 from lethe.queries.ledger.contract import (
@@ -27,8 +28,6 @@ from lethe.queries.ledger.contract import (
     Mismatch,
     PaidUnanswered,
     Receipt,
-    Share,
-    Status,
     UnknownAnalyst,
     Verification,
 )
@@ -120,8 +119,8 @@ class Ledger:
             rows.begin(dataset)
             last = _append(rows, None, dataset, "create", accounts, chain.first_body(schema))
             for name, limit in sorted((analysts or {}).items()):
-                accounts = chain.after_grant(accounts, None, limit, None)
-                body = chain.canonical({"limit": limit, "queries": None})
+                body = {"limit": limit, "queries": None}
+                accounts = chain.after("grant", accounts, None, body)
                 last = _append(rows, last, dataset, "grant", accounts, body, name)
 
     def grant(
@@ -138,9 +137,8 @@ class Ledger:
         with self._writing(dataset) as rows:
             last, before = rows.last(dataset)
             check_limit(f"budget of {analyst!r}", limit, before.rule)
-            account = rows.account(dataset, analyst)
-            accounts = chain.after_grant(before, account, limit, queries)
-            body = chain.canonical({"limit": limit, "queries": queries})
+            body = {"limit": limit, "queries": queries}
+            accounts = chain.after("grant", before, rows.account(dataset, analyst), body)
             _append(rows, last, dataset, "grant", accounts, body, analyst)
 
     def raise_budget(self, dataset: str, budget: Charge, *, reason: str) -> None:
@@ -157,9 +155,8 @@ class Ledger:
                     f"budget={budget.amount:g} must be above the present {before.budget.amount:g}"
                     " and its delta not below: a budget can be raised only."
                 )
-            accounts = chain.after_raise(before, budget)
-            body = chain.canonical({"budget": budget, "reason": reason})
-            _append(rows, last, dataset, "raise", accounts, body)
+            body = {"budget": budget, "reason": reason}
+            _append(rows, last, dataset, "raise", chain.after("raise", before, None, body), body)
 
     def spend(
         self,
@@ -195,8 +192,8 @@ class Ledger:
             with self._reading() as rows:
                 self._rules[dataset] = rows.last(dataset)[1].rule
         rule = self._rules[dataset]
-        charge, rho = charge_of(guarantee, rule), chain.pure_rho(guarantee, rule)
-        body = chain.canonical({"query": query, "charge": charge, "guarantee": shown})
+        charge = charge_of(guarantee, rule)
+        body = {"query": query, "charge": charge, "guarantee": shown}
         with self._writing(dataset) as rows:
             last, before = rows.last(dataset)
             if before.rule != rule:
@@ -220,7 +217,7 @@ class Ledger:
                 raise words.own_exhausted(charge, account.left)
             if not fits(charge, before.left):
                 raise BudgetExhausted(words.EXHAUSTED)
-            accounts = chain.after_spend(before, account, charge, rho)
+            accounts = chain.after("spend", before, account, body)
             entry = _append(rows, last, dataset, "spend", accounts, body, analyst, key)
         assert accounts.own is not None
         return Receipt(dataset, analyst, entry.number, charge, accounts.own.left, entry.hash)
@@ -241,9 +238,8 @@ class Ledger:
                 )
             if rows.answer_to(dataset, number) is not None:
                 raise InputError(f"entry {number} of {dataset!r} has its answer already.")
-            account = rows.account(dataset, paid.analyst)
-            accounts = chain.after_answer(before, account or chain.new_account(before))
-            body = chain.canonical({"answer": answer})
+            body = {"answer": answer}
+            accounts = chain.after("answer", before, rows.account(dataset, paid.analyst), body)
             _append(rows, last, dataset, "answer", accounts, body, paid.analyst, paid.key, number)
 
     def stored(self, dataset: str, analyst: str, query: str) -> str | None:
@@ -300,10 +296,10 @@ class Ledger:
             wrong = "; ".join(filter(None, problems))
             if not wrong:
                 raise InputError("nothing is wrong with this ledger: there is nothing to accept.")
-            body, ends = chain.canonical({"found": wrong, "reason": reason}), []
+            body, ends = {"found": wrong, "reason": reason}, []
             for name, _, _ in rows.heads():
                 last, before = rows.last(name)
-                accounts = chain.after_accept(before)
+                accounts = chain.after("accept", before, None, body)
                 ends.append(_append(rows, last, name, "accept", accounts, body))
         if self._anchor is not None:
             self._anchor.write(ends)
@@ -352,33 +348,33 @@ class Ledger:
             owned = [(name, rows.account(dataset, name)) for name in rows.analysts(dataset)]
         return Status(
             dataset=dataset,
-            fingerprint=now.fingerprint,
-            schema=str(read_json(entries[0].body)["schema"]),
+            bound=bool(now.fingerprint),
             relation=now.relation,
             unit=now.unit,
+            rule=now.rule,
             budget=now.budget,
             first_budget=first.budget,
             spent=now.spent,
             left=now.left,
-            shares=tuple(
-                _share(name, account, now) for name, account in owned if account is not None
-            ),
             open=now.open,
+            shares=[_share(name, account, now) for name, account in owned if account is not None],
             queries=now.queries,
             answers=now.answers,
-            raises=tuple(
-                (entry.number, str(read_json(entry.body)["reason"]))
+            raises=[
+                Raised(entry.number, str(read_json(entry.body)["reason"]))
                 for entry in entries
                 if entry.kind == "raise"
-            ),
-            accepted=tuple(
-                (entry.number, str(body["found"]), str(body["reason"]))
+            ],
+            accepted=[
+                Accepted(entry.number, **read_json(entry.body))
                 for entry in entries
-                if entry.kind == "accept" and (body := read_json(entry.body))
-            ),
+                if entry.kind == "accept"
+            ],
             head=last.hash,
             entries=last.number + 1,
             view=words.tightest(now),
+            fingerprint=now.fingerprint,
+            schema=str(read_json(entries[0].body)["schema"]),
         )
 
     def entries(self, dataset: str) -> Iterator[Entry]:
@@ -478,7 +474,7 @@ def _append(
     dataset: str,
     kind: str,
     accounts: chain.Accounts,
-    body: str,
+    body: Mapping[str, Any],
     analyst: str = "",
     key: str = "",
     answers: int | None = None,
@@ -492,7 +488,7 @@ def _append(
             analyst=analyst,
             key=key,
             answers=answers,
-            body=body,
+            body=chain.canonical(body),
             state=accounts.to_text(),
             previous=chain.genesis(dataset) if last is None else last.hash,
             hash="",
@@ -520,7 +516,7 @@ def _allowed(own: chain.Account | None, now: chain.Accounts) -> chain.Account:
     """
     if (own is None or own.limit is None) and not now.open:
         raise UnknownAnalyst(words.NO_BUDGET)
-    return own or chain.new_account(now)
+    return own or chain.Account(None, Charge(now.rule, 0), 0, now.most_each)
 
 
 def _same(first: str, second: str) -> bool:

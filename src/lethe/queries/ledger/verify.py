@@ -22,23 +22,19 @@ from pathlib import Path
 from typing import Any
 
 from lethe.errors import LetheError
+from lethe.evidence.of_answers import Charge
 from lethe.files import write_for_owner
-from lethe.queries.charge import Charge, charge_of, fits
+from lethe.queries.charge import charge_of, fits
 from lethe.queries.ledger.chain import (
     Account,
     Accounts,
-    after_accept,
-    after_answer,
-    after_grant,
-    after_raise,
-    after_spend,
+    after,
+    canonical,
     first_body,
     fits_hash,
     genesis,
     guarantee_of,
     key_of,
-    new_account,
-    pure_rho,
     read_json,
 )
 from lethe.queries.ledger.contract import Damaged, Entry, NoLedger, Unavailable, Verification
@@ -241,39 +237,31 @@ class _Chain:
     def _due(self, entry: Entry, body: Mapping[str, Any]) -> Accounts | None:
         """The accounts that should follow; None where such an entry cannot stand here."""
         before, account = self._accounts, self._owned.get(entry.analyst)
-        if entry.kind == "create" and before is None:
-            if not isinstance(body["schema"], str) or entry.body != first_body(body["schema"]):
+        if before is None:
+            schema = body.get("schema")
+            if entry.kind != "create" or not isinstance(schema, str):
                 return None
             first = Accounts.from_text(entry.state)
             zero = Charge(first.rule, 0)
-            return replace(first, spent=zero, queries=0, answers=0, pure_rho=0, own=None)
-        if before is None:
-            return None
-        if entry.kind == "grant":
-            limit = Charge(before.rule, *body["limit"])
-            return after_grant(before, account, limit, body["queries"])
-        if entry.kind == "raise" and body["reason"]:
-            budget = Charge(before.rule, *body["budget"])
-            return after_raise(before, budget) if fits(before.budget, budget) else None
-        if entry.kind == "accept" and body["reason"] and body["found"]:
+            first = replace(first, spent=zero, queries=0, answers=0, pure_rho=0, own=None)
+            return first if entry.body == canonical(first_body(schema)) else None
+        stands = entry.kind == "grant"
+        if entry.kind == "raise":
+            stands = bool(body["reason"]) and fits(before.budget, Charge("", *body["budget"]))
+        elif entry.kind == "accept" and body["reason"] and body["found"]:
+            stands = True
             self.accepted.append(
                 f"{self.dataset}: entry {entry.number} goes on although {body['found']}; reason: "
                 f"{body['reason']}"
             )
-            return after_accept(before)
-        if entry.kind == "spend" and entry.key == key_of(body["query"]):
-            guarantee = guarantee_of(body["guarantee"])
-            charge = charge_of(guarantee, before.rule)
+        elif entry.kind == "spend" and entry.key == key_of(body["query"]):
             self._open[entry.number] = (entry.analyst, entry.key)
-            account = account or new_account(before)
-            refused = (account.limit is None and not before.open) or (
-                account.most is not None and account.queries >= account.most
-            )
-            if refused or charge != Charge(before.rule, *body["charge"]):
-                return None
-            return after_spend(before, account, charge, pure_rho(guarantee, before.rule))
-        if entry.kind == "answer" and entry.answers is not None:
-            if self._open.pop(entry.answers, None) != (entry.analyst, entry.key):
-                return None
-            return after_answer(before, account or new_account(before))
-        return None
+            charge = charge_of(guarantee_of(body["guarantee"]), before.rule)
+            limit, most, asked = None, before.most_each, 0
+            if account is not None:
+                limit, most, asked = account.limit, account.most, account.queries
+            stands = (limit is not None or before.open) and (most is None or asked < most)
+            stands = stands and charge == Charge(before.rule, *body["charge"])
+        elif entry.kind == "answer" and entry.answers is not None:
+            stands = self._open.pop(entry.answers, None) == (entry.analyst, entry.key)
+        return after(entry.kind, before, account, body) if stands else None

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import math
 
+from lethe.data import schema
 from lethe.errors import InputError
-from lethe.queries.charge import UNIT, Charge, in_words
-from lethe.queries.ledger.chain import Accounts
-from lethe.queries.ledger.contract import BudgetExhausted, Mismatch, QueryLimit, Status
+from lethe.evidence.of_answers import UNIT, Charge, Status
+from lethe.queries.charge import in_words
+from lethe.queries.ledger.chain import Accounts, read_json
+from lethe.queries.ledger.contract import BudgetExhausted, Mismatch, QueryLimit
 
 EXHAUSTED = "the data set's budget does not allow this cost. Nothing was spent; ask its keeper."
 OTHER_DATA = (
@@ -79,6 +81,20 @@ def other_neighbours(name: str, asked: str, fixed: str) -> Mismatch:
     )
 
 
+def served_otherwise(table: str, status: Status) -> InputError:
+    """A service would ask about other people than the budget counts, and refuse every question."""
+    person, rows = people_of(status)
+    if status.unit == "user" and person is None:
+        return Mismatch(NOBODY)
+    named = "leave out person and rows"
+    if person is not None:
+        named = f'write person = "{person}" and rows = {rows}'
+    return InputError(
+        f"[tables.{table}] asks about other people than the budget of {status.dataset!r} counts: "
+        f'write relation = "{status.relation}", and {named}; or make another budget.'
+    )
+
+
 def other_people(person: object, rows: object) -> Mismatch:
     """The answer protects other people than the budget counts, or more rows of each.
 
@@ -104,10 +120,24 @@ def refused(wrong: str) -> str:
 DELTA = 1e-6
 
 
+def made_public(status: Status) -> tuple[str, ...]:
+    """What every guarantee has to say of a schema that was read off the rows; else nothing."""
+    columns = read_json(status.schema or "{}").get("columns", {})
+    read_off = {name: column.get("read_off", ()) for name, column in columns.items()}
+    return schema.made_public(read_off)
+
+
+def people_of(status: Status) -> tuple[str | None, int | None]:
+    """The column that names the people of a budget, and the most rows of each; None without."""
+    terms = read_json(status.schema or "{}")
+    return terms.get("person"), terms.get("rows")
+
+
 def budget_words(status: Status) -> list[str]:
     """What was spent, what it means, and what a reader must know about it."""
     who = "person's record" if status.unit == "record" else "person, with all records,"
-    if status.made_public:
+    public = made_public(status)
+    if public:
         who += " and within what the schema made public,"
     differ = "more or less" if status.relation == "add/remove" else "replaced by another"
     words = [
@@ -124,14 +154,15 @@ def budget_words(status: Status) -> list[str]:
             f"{_answers(status.queries - status.answers)} paid for and not stored: not kept, or "
             "the machine stopped in between; what was spent stays spent."
         )
-    for number, reason in status.raises:
-        words.append(f"The budget was raised (entry {number}): {reason}")
-    for number, fault, reason in status.accepted:
+    for entry in status.raises:
+        words.append(f"The budget was raised (entry {entry.number}): {entry.reason}")
+    for row in status.accepted:
         words.append(
-            f"The ledger was gone on with (entry {number}) although {fault}. Reason given: {reason}"
+            f"The ledger was gone on with (entry {row.number}) although {row.found}. Reason "
+            f"given: {row.reason}"
         )
-    if status.made_public:
-        words.append(f"The schema: {status.made_public[0]}. Who lies outside it is not covered.")
+    if public:
+        words.append(f"The schema: {public[0]}. Who lies outside it is not covered.")
     if not status.bound:
         words.append("The budget is bound to no content: which data are asked is not checked.")
     return words

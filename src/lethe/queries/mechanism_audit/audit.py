@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
-from lethe.assess.run import Facts, Subject, Verdict, attack, check, run
+from lethe.assess.run import Facts, Subject, Verdict, check, run
 from lethe.errors import InputError
-from lethe.evidence.document import CheckRow, NotRun
+from lethe.evidence.document import (
+    AttackRow,
+    CheckRow,
+    GuaranteeRow,
+    NotRun,
+    SubjectRow,
+    ThreatModel,
+)
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import empirical_only
+from lethe.evidence.of_answers import (
+    AnswersSection,
+    ClaimRow,
+    Control,
+    MechanismSection,
+    OddAnswer,
+    PairRow,
+    Reach,
+)
 from lethe.evidence.rules import FAIL, Rule, joint_outcome, judge
 from lethe.queries.mechanism_audit import bounds as reach
 from lethe.queries.mechanism_audit.bounds import ENOUGH, Found, Plant, bound_pair, plant
@@ -104,32 +119,12 @@ class Measurement:
     """One pair, and what it showed.
 
     Attributes:
-        others: share of answers on the first input and on its neighbour that hold something that
-            is no number, by what it is, where such an answer is an error, NaN or infinite.
+        others: answers that are an error, NaN or infinite.
     """
 
     pair: Pair  # the inputs
     found: Found  # the limit and its event
-    others: dict[str, tuple[float, float]]
-
-
-@dataclass(frozen=True)
-class Control:
-    """What became of a leak of twice a limit, planted in the recorded answers.
-
-    Attributes:
-        seen: whether the audit contradicts the limit on the pair where the leak is hardest to see.
-        planted: its size; None if no pair's answers vary enough to carry one.
-        least: size that is seen with probability 0.95 wherever it can be planted.
-        event: that carries it.
-        pairs: whose answers can carry one.
-    """
-
-    seen: bool
-    planted: float | None
-    least: float | None
-    event: str | None
-    pairs: int
+    others: Sequence[OddAnswer]
 
 
 @dataclass(frozen=True, eq=False)
@@ -206,19 +201,19 @@ def study(
 def _control(plants: list[Plant], claim: Claim, bound: Callable[..., Found]) -> Control:
     """Audit the plant that is hardest to see; two of three, so that chance fails no control."""
     if not plants:
-        return Control(False, None, None, None, 0)
+        return Control(claim.value or 0.0, False, None, None, None, 0)
     hardest = min(plants, key=lambda plant: plant.merit)
     rng, seen = np.random.default_rng(0), list[bool]()
     while len(seen) < 3 and not any(seen[:1]):
         limit = bound(*hardest.drawn(rng), claim, deep=False).limit
         seen.append((limit.low or 0.0) > (claim.value or 0.0))
     caught, least = seen[0] or sum(seen) == 2, max(plant.least for plant in plants)
-    return Control(caught, hardest.size, least, hardest.event, len(plants))
+    size = claim.value or 0.0
+    return Control(size, caught, hardest.size, least, hardest.event, len(plants))
 
 
 # From the measurements to the findings.
 
-Json = dict[str, Any]
 _APART = 0.01  # of the shares of an odd answer on both inputs, from which on it is told
 
 
@@ -266,12 +261,13 @@ def verdict(study: Study, settings: MechanismSettings) -> str:
     )
 
 
-def reach_words(claim: Claim, runs: int, most: float, power: Estimate | None) -> str:
+def reach_words(claim: Claim, runs: int, within: Reach) -> str:
     """What so many runs can show."""
-    text = f"{runs:,} runs on each input can prove at most {claim.measure} {most:.3g}"
+    power = within.power_at_half
+    text = f"{runs:,} runs on each input can prove at most {claim.measure} {within.largest:.3g}"
     if power is None or power.value is None:
         return text + "."
-    shown = f"{half_of(claim)} would be found in {100 * power.value:.4g} % of such audits"
+    shown = f"{within.half} would be found in {100 * power.value:.4g} % of such audits"
     return f"{text}; {shown}."
 
 
@@ -322,12 +318,14 @@ def _event(worst: Measurement) -> str:
 def _odd(study: Study) -> list[str]:
     words = []
     for result in study.measured:
-        for what, (first, second) in result.others.items():
+        for odd in result.others:
+            first, second = odd.shares
             if abs(first - second) > _APART:
                 words.append(
-                    f"Inputs “{result.pair.name}”: an answer that is no number ({what}) comes in "
-                    f"{100 * first:.3g} % of the runs on the first and {100 * second:.3g} % on its "
-                    "neighbour. An error that depends on the data is an answer too."
+                    f"Inputs “{result.pair.name}”: an answer that is no number ({odd.answer}) "
+                    f"comes in {100 * first:.3g} % of the runs on the first and "
+                    f"{100 * second:.3g} % on its neighbour. An error that depends on the data is "
+                    "an answer too."
                 )
     return words
 
@@ -384,8 +382,9 @@ class MechanismSubject(Subject):
     def _reach(self) -> Reach:
         claim, runs, level = self.settings.claim, self.settings.runs, self._level
         power = _power(claim, claim.value, runs, level)
+        least = None if claim.value is None else reach.smallest(claim, runs, level)
         needed = reach.runs_needed(claim, level) if claim.value and not enough(power) else None
-        return Reach(power, reach.largest(claim, runs, level), needed)
+        return Reach(reach.largest(claim, runs, level), half_of(claim), power, least, needed)
 
     def candidates(self) -> Sequence[Candidate]:
         return ()
@@ -409,21 +408,21 @@ class MechanismSubject(Subject):
         return [*first_words(self.study, self.settings), *self._underpowered(verdict.outcome)]
 
     def _underpowered(self, outcome: str) -> list[str]:
-        power = self._reach.power
+        power = self._reach.power_at_half
         value = self.settings.claim.value
         if power is None or value is None or outcome == FAIL:
             return []
         planted = self.study.controls[value].planted  # None: more runs would not help
-        needed = self._reach.needed if planted is not None else None
+        needed = self._reach.runs_needed if planted is not None else None
         few = [] if enough(power) else [_too_few(self.settings.claim, needed)]
         return [*few, control_words(self.study, self.settings.claim)]
 
-    def guarantees(self) -> Sequence[Json]:
+    def guarantees(self) -> Sequence[GuaranteeRow]:
         guarantee = empirical_only(
             "answers are independent of each other",
             voided_by=("other inputs, other events, more runs",),
         )
-        return [{"candidate": self.name, "guarantee": guarantee.to_json()}]
+        return [GuaranteeRow(self.name, guarantee)]
 
     def facts(self) -> Facts:
         study, settings = self.study, self.settings
@@ -432,26 +431,26 @@ class MechanismSubject(Subject):
             judge(rule, self.evidence(self.name, rule)) for rule in settings.rules()
         )
         return Facts(
-            subject={
-                "release": "queries",
-                "name": self.name,
-                "summary": f"A mechanism, run {runs:,} times on each of two neighbouring inputs, "
+            subject=SubjectRow(
+                "queries",
+                self.name,
+                f"A mechanism, run {runs:,} times on each of two neighbouring inputs, "
                 f"{len(study.measured)} such pairs. Claimed: {claim}.",
-            },
-            threat_model={
-                "goal": "tell two neighbouring data sets apart by one answer",
-                "knowledge": "both data sets; of the mechanism nothing but its answers",
-                "access": "one answer, of which the attacker knows the law from other runs",
-                "budget": f"{runs:,} answers on each input to learn from and to bound",
-                "unit": f"one person's record, {settings.relation}",
-            },
+            ),
+            threat_model=ThreatModel(
+                "tell two neighbouring data sets apart by one answer",
+                "both data sets; of the mechanism nothing but its answers",
+                "one answer, of which the attacker knows the law from other runs",
+                f"{runs:,} answers on each input to learn from and to bound",
+                f"one person's record, {settings.relation}",
+            ),
             data={
                 "records": max(_records(measurement) for measurement in study.measured),
                 "pairs": len(study.measured),
                 "relation": settings.relation,
                 "fingerprint": self.code,
             },
-            attacks=[attack(name, title, paper, "black box") for name, title, paper in _ATTACKS],
+            attacks=[AttackRow(name, title, paper, "black box") for name, title, paper in _ATTACKS],
             attacks_not_run=[_NOT_TRIED],
             utility="not measured",
             risk=settings.metric,
@@ -469,29 +468,16 @@ class MechanismSubject(Subject):
             },
             libraries=("numpy", "scipy", "scikit-learn", "opendp"),
             sections={
-                "queries": {
-                    "mechanism": _section(study, settings, self._reach, self._level),
-                    "words": [
+                "queries": AnswersSection(
+                    mechanism=_section(study, settings, self._reach),
+                    words=[
                         *plain_words(study, settings),
-                        reach_words(claim, runs, self._reach.largest, self._reach.power),
+                        reach_words(claim, runs, self._reach),
                         *self._underpowered(outcome),
                     ],
-                }
+                )
             },
         )
-
-
-@dataclass(frozen=True)
-class Reach:
-    """What so many runs can show.
-
-    Attributes:
-        power: share of audits that would find half the noise of the claim; None without a claim.
-    """
-
-    power: Estimate | None
-    largest: float  # limit that these runs could prove at most
-    needed: int | None  # runs on each input that would do; None where these do, or none is known
 
 
 def _power(claim: Claim, value: float | None, runs: int, level: float) -> Estimate | None:
@@ -529,54 +515,41 @@ def _checks(study: Study, within: Reach, settings: MechanismSettings) -> list[Ch
         ),
     ]
     value = settings.claim.value
-    if within.power is not None and value is not None:
+    if within.power_at_half is not None and value is not None:
         status = "pass" if study.controls[value].seen else "fail"
         rows.append(check("planted leak", status, control_words(study, settings.claim), None))
-        needed = within.needed
+        needed = within.runs_needed
         more = "" if needed is None else f"; about {needed:,} runs on each input are needed"
         detail = f"share of audits that would find {half_of(settings.claim)}{more}"
-        status = "pass" if enough(within.power) else "warn"
-        rows.append(check("power", status, detail, None, within.power))
+        status = "pass" if enough(within.power_at_half) else "warn"
+        rows.append(check("power", status, detail, None, within.power_at_half))
     return rows
 
 
-def _section(study: Study, settings: MechanismSettings, within: Reach, level: float) -> Json:
+def _section(study: Study, settings: MechanismSettings, within: Reach) -> MechanismSection:
     claim = settings.claim
-    less = None
-    if claim.value is not None:
-        less = reach.smallest(claim, settings.runs, level)
-    return {
-        "claim": {**asdict(claim), "words": str(claim)},
-        "relation": settings.relation,
-        "runs": settings.runs,
-        "limit": study.limit.to_json(),
-        "worst": study.worst.pair.name,
-        "pairs": [
-            {
-                "name": row.pair.name,
-                "limit": row.found.limit.to_json(),
-                "event": row.found.event,
-                "statistic": row.found.statistic,
-                "shares": list(row.found.shares),
-                "bounded_runs": row.found.runs,
-                "others": [
-                    {"answer": what, "shares": list(shares)} for what, shares in row.others.items()
-                ],
-            }
+    return MechanismSection(
+        ClaimRow(claim.measure, claim.value, claim.delta, str(claim)),
+        settings.relation,
+        settings.runs,
+        study.limit,
+        study.worst.pair.name,
+        [
+            PairRow(
+                row.pair.name,
+                row.found.limit,
+                row.found.event,
+                row.found.statistic,
+                row.found.shares,
+                row.found.runs,
+                row.others,
+            )
             for row in study.measured
         ],
-        "reuse": study.reuse.to_json(),
-        "controls": [
-            {"limit": limit, **asdict(control)} for limit, control in study.controls.items()
-        ],
-        "reach": {
-            "largest": within.largest,
-            "half": half_of(claim),
-            "power_at_half": None if within.power is None else within.power.to_json(),
-            "too_small_by": less,
-            "runs_needed": within.needed,
-        },
-    }
+        study.reuse,
+        list(study.controls.values()),
+        within,
+    )
 
 
 def _records(one: Measurement) -> int:

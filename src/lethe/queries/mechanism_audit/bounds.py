@@ -346,17 +346,13 @@ def smallest(claim: Claim, runs: int, level: float) -> float | None:
     def missed(log_less: float) -> bool:
         return (power(claim, math.exp(log_less), runs, level).value or 0.0) < ENOUGH
 
-    if missed(math.log(1000)):
+    low, high = 0.0, math.log(1000)
+    if missed(high):
         return None
-    return math.exp(_smallest(missed, 0.0, math.log(1000)))
-
-
-def _smallest(missed: Callable[[float], bool], low: float, high: float) -> float:
-    """The smallest size that is not missed, where `high` is not."""
     for _ in range(12):
         middle = (low + high) / 2
         low, high = (middle, high) if missed(middle) else (low, middle)
-    return high
+    return math.exp(high)
 
 
 def runs_needed(claim: Claim, level: float) -> int | None:

@@ -250,7 +250,10 @@ def learn(first: Outcomes, second: Outcomes, seed: int, deep: bool = True) -> li
             elif columns > 1:
                 statistics += _of_number(first.paths.index(path), said, *sides)
         if columns > 1:
-            statistics.append(learn_cells("order and ties", _order, _pattern, *sides))
+            ranks = "the first numbers have the ranks {}".format
+            statistics.append(
+                learn_cells("order and ties", _order, lambda c: ranks(", ".join(str(c))), *sides)
+            )
             name = "{} different numbers".format
             statistics.append(learn_cells("equal numbers", _different, name, *sides))
         if deep and (columns > 1 or len(np.unique(first.exact)) > CELLS):  # else cells see all
@@ -407,10 +410,6 @@ def _order(outcomes: Outcomes) -> Whole:
     numbers = outcomes.numbers[:, :_ORDERED]
     ranks = (numbers[:, :, None] > numbers[:, None, :]).sum(axis=2)
     return np.asarray(ranks @ 10 ** np.arange(numbers.shape[1])[::-1])
-
-
-def _pattern(cell: int) -> str:
-    return f"the first numbers have the ranks {', '.join(str(cell))}"
 
 
 def _label_of(label: Label, column: int, outcomes: Outcomes) -> Whole:

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least
 from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.of_answers import OddAnswer
 from lethe.queries.mechanism_audit.encode import Encoder, Form, Output
 from lethe.queries.mechanism_audit.events import PLACES, REPEATED, Outcomes
 from lethe.queries.mechanism_audit.neighbours import Pair
@@ -99,18 +100,14 @@ def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # an analyst sees whatever is raised, exits too
-                answer, more = None, partial(_with_error, error, beside)
+                answer, more = None, partial(beside, raised=error)
                 failures += 1
             outputs.append(encoder.encode(answer, more))
     return Trials(*sides, turned, encoder.forms, failures == 2 * runs)
 
 
-def _with_error(error: BaseException, beside: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    return {"raised": error, **beside()}
-
-
 @contextlib.contextmanager
-def _watched() -> Iterator[Callable[[], dict[str, Any]]]:
+def _watched() -> Iterator[Callable[..., dict[str, Any]]]:
     """A function that says what was printed, written, warned and logged since its last call."""
     before = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
     logged = _Log()
@@ -129,14 +126,13 @@ def _watched() -> Iterator[Callable[[], dict[str, Any]]]:
 
         printed, records = [stream.bytes.tell for stream in streams], logged.records
 
-        def beside() -> dict[str, Any]:
+        def beside(**channels: Any) -> dict[str, Any]:
             nonlocal calls, written
             calls += 1
             if not (
                 written or warned or records or printed[0]() or printed[1]() or calls % _SELDOM == 0
             ):
-                return {}
-            channels: dict[str, Any] = {}
+                return channels
             for name, stream in zip(("printed", "printed as error"), streams, strict=True):
                 if stream.bytes.tell():
                     channels[name] = stream.bytes.getvalue().decode("utf-8", "surrogateescape")
@@ -391,17 +387,18 @@ def repeats(pairs: Sequence[tuple[Outcomes, Outcomes]]) -> bool:
     )
 
 
-def others(first: Outcomes, second: Outcomes) -> dict[str, tuple[float, float]]:
+def others(first: Outcomes, second: Outcomes) -> list[OddAnswer]:
     """Errors and numbers that are none, with their shares on both sides."""
     names = [
         next((odd for place in form.words.items() if (odd := _odd_word(*place))), "")
         for form in first.forms
     ]
-    shares: dict[str, tuple[float, float]] = {}
+    shown: list[OddAnswer] = []
     for name in dict.fromkeys(filter(None, names)):
         same = np.asarray([other == name for other in names])
-        shares[name] = float(same[first.form].mean()), float(same[second.form].mean())
-    return shares
+        shares = [float(same[side.form].mean()) for side in (first, second)]
+        shown.append(OddAnswer(name, shares))
+    return shown
 
 
 def _odd_word(path: str, word: str) -> str:

@@ -9,7 +9,7 @@ from lethe.errors import InputError, require
 
 
 class RequestCounts:
-    """Requests by what was asked and how it ended; no analyst, no question, no answer."""
+    """Counts of requests by operation and status; holds no analyst, question or answer."""
 
     def __init__(self) -> None:
         prometheus: Any = require("prometheus_client", "serve")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,16 +24,17 @@ from lethe.errors import (
 from lethe.queries.ask import Reply, answer
 from lethe.queries.ledger.contract import QueryLimit
 from lethe.queries.ledger.ledger import Ledger, rollback_assumption
+from lethe.queries.ledger.words import people_of, served_otherwise
 from lethe.queries.plan import LIMITS, Limits, Plan, make_plan
 from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.service.access import RowCounter
+from lethe.queries.service.openapi import MOST_ROWS, PaidQuestion, Question
 from lethe.queries.table import Table
 
 Predict = Callable[[NDArray[np.float64]], Any]
 KINDS = ("label", "smoothed")
-MOST_ROWS = 1_000
 KEPT = 256 * 2**20
 """Bytes of a file whose rows are held in memory; larger files are read for every question."""
 
@@ -104,12 +105,15 @@ class Served:
 
         Raises InputError: not 1 to `MOST_ROWS` lists of `features` finite numbers.
         """
-        fits = isinstance(given, list) and 0 < len(given) <= MOST_ROWS
-        if not fits or not all(self._is_row(row) for row in given):
+        rows = given if isinstance(given, list) and 0 < len(given) <= MOST_ROWS else [None]
+        if not all(
+            isinstance(row, list) and len(row) == self.features and all(map(_is_number, row))
+            for row in rows
+        ):
             raise InputError(
                 f"rows must be 1 to {MOST_ROWS} lists of {self.features} finite numbers each."
             )
-        return np.array(given, dtype=np.float64)
+        return np.array(rows, dtype=np.float64)
 
     def answer(self, rows: NDArray[np.float64]) -> list[Any]:
         """Labels, or scores with noise, one entry a row.
@@ -131,14 +135,6 @@ class Served:
             raise RunFailed(f"model {self.name}: {type(error).__name__}") from error
         return answers
 
-    def _is_row(self, row: Any) -> bool:
-        return (
-            isinstance(row, Sequence)
-            and not isinstance(row, str)
-            and len(row) == self.features
-            and all(map(_is_number, row))
-        )
-
 
 class QueryService:
     """Open tables, the ledger, and the models; used by several threads at once.
@@ -148,7 +144,8 @@ class QueryService:
         models: that may be asked.
         counter: of rows that models answered; needed with models.
 
-    Raises InputError: nothing to serve, a file that cannot be read, or a table without a budget.
+    Raises InputError: nothing to serve, a file that cannot be read, or a table without a budget
+        that counts the same people.
     """
 
     def __init__(
@@ -174,11 +171,17 @@ class QueryService:
             if self._datasets:
                 self._budgets().check()
             for config in datasets:
-                self._budgets().status(config.dataset)
+                status = self._budgets().status(config.dataset)
+                asked = config.relation, config.person, config.rows
+                by_user = status.unit == "user"
+                settled = status.relation, *people_of(status)
+                if asked != settled or by_user is (config.person is None):
+                    raise served_otherwise(config.name, status)
                 self._tables[config.name] = _opened(config)
                 with self._reading(config) as opened:
                     # What is wrong is said now, and the first question need not wait for imports.
-                    self._planned(config, opened, "count()", {"epsilon": 1.0})
+                    question = Question(table=config.name, query="count()", epsilon=1.0)
+                    self._planned(config, opened, question)
         except InputError:
             self.close()
             raise
@@ -199,26 +202,18 @@ class QueryService:
             for model in self._models.values()
         ]
 
-    def plan(self, table: str, query: str, cost: Mapping[str, float | None]) -> Plan:
+    def plan(self, question: Question) -> Plan:
         """What an answer would cost and how far off it would be; nothing is spent.
 
         Raises:
             NotFound: no such table.
             InputError: the question cannot be asked of it.
         """
-        config = self._config(table)
+        config = self._config(question.table)
         with self._reading(config) as opened:
-            return self._planned(config, opened, query, cost)
+            return self._planned(config, opened, question)
 
-    def ask(
-        self,
-        table: str,
-        query: str,
-        cost: Mapping[str, float | None],
-        analyst: str,
-        *,
-        again: bool = False,
-    ) -> Reply:
+    def ask(self, question: PaidQuestion, analyst: str) -> Reply:
         """Pay and answer; see `lethe.queries.ask.answer`.
 
         Raises:
@@ -226,14 +221,23 @@ class QueryService:
             InputError: refused; nothing was spent.
             RunFailed: paid for and not answered.
         """
-        config = self._config(table)
+        config = self._config(question.table)
         with self._reading(config) as opened:
-            plan, whose = self._planned(config, opened, query, cost), (config.dataset, analyst)
+            plan, whose = self._planned(config, opened, question), (config.dataset, analyst)
             if whose not in self._stored:
-                self._stored[whose] = self._budgets().megabytes(*whose)
-            room = config.stored_megabytes - self._stored[whose]
-            reply = answer(opened, plan, self._budgets(), *whose, again=again, room=room)
-            self._stored[whose] += reply.megabytes
+                self._stored.setdefault(whose, self._budgets().megabytes(*whose))
+            taken = plan.size.megabytes  # until it is known what the answer took
+            with self._lock:
+                room = config.stored_megabytes - self._stored[whose]
+                self._stored[whose] += taken
+            added = 0.0
+            try:
+                again = question.again
+                reply = answer(opened, plan, self._budgets(), *whose, again=again, room=room)
+                added = reply.megabytes
+            finally:
+                with self._lock:
+                    self._stored[whose] += added - taken
             return reply
 
     def budget(self, table: str, analyst: str) -> dict[str, Any]:
@@ -313,20 +317,11 @@ class QueryService:
             raise NotFound(_unknown("table", table, self._datasets))
         return config
 
-    def _planned(
-        self, config: DatasetConfig, opened: Table, query: str, cost: Mapping[str, float | None]
-    ) -> Plan:
-        privacy = Privacy(
-            cost.get("epsilon"),
-            cost.get("delta"),
-            cost.get("rho"),
-            cost.get("mu"),
-            config.relation,
-            config.person,
-            config.rows,
-        )
+    def _planned(self, config: DatasetConfig, opened: Table, question: Question) -> Plan:
+        cost = question.epsilon, question.delta, question.rho, question.mu
+        privacy = Privacy(*cost, config.relation, config.person, config.rows)
         assumed = () if self._ledger is None else rollback_assumption(self._ledger)
-        return make_plan(parse(query), opened.schema, privacy, assumed, config.limits)
+        return make_plan(parse(question.query), opened.schema, privacy, assumed, config.limits)
 
     @contextlib.contextmanager
     def _reading(self, config: DatasetConfig) -> Iterator[Table]:

@@ -7,7 +7,6 @@ fails inside is one sentence, with the rest in the log.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import json
 import math
@@ -17,16 +16,14 @@ import socket
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from lethe.errors import InputError, LetheError, RunFailed, check_between, check_known_keys, require
-from lethe.queries.charge import check_cost
+from lethe.errors import InputError, LetheError, RunFailed, check_between, require
 from lethe.queries.ledger.chain import read_json
 from lethe.queries.ledger.contract import (
     BudgetExhausted,
@@ -40,7 +37,15 @@ from lethe.queries.ledger.contract import (
 from lethe.queries.ledger.words import PAID_UNANSWERED
 from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
 from lethe.queries.service.counts import RequestCounts
-from lethe.queries.service.openapi import MOST_BYTES, REQUESTS, document
+from lethe.queries.service.openapi import (
+    MOST_BYTES,
+    REQUESTS,
+    PaidQuestion,
+    Question,
+    Rows,
+    document,
+    read_request,
+)
 from lethe.queries.service.query_service import NotFound, QueryService
 
 if TYPE_CHECKING:
@@ -95,13 +100,16 @@ def serve(
     """
     uvicorn = require("uvicorn", "serve")
     try:
-        socket.create_server((host, port), family=_family(host)).close()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, port), family=family).close()
     except OSError as error:
         raise InputError(
             f"{host}:{port} cannot be listened at: {error.strerror}. Name another --port; 0 is any "
             "that is free."
         ) from error
-    with _stoppable():
+    # uvicorn finishes, then raises the signal again, and ends quietly at a KeyboardInterrupt.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
         uvicorn.run(
             app,
             host=host,
@@ -115,10 +123,8 @@ def serve(
             server_header=False,
             timeout_graceful_shutdown=SECONDS_TO_FINISH,
         )
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _protocol(most: int, seconds: float) -> type[asyncio.Protocol]:
@@ -169,27 +175,6 @@ def _protocol(most: int, seconds: float) -> type[asyncio.Protocol]:
     return Limited
 
 
-class _Stopped(BaseException):
-    """A signal ended the service, after its last answer."""
-
-
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Go on after the block when a signal ended it: uvicorn finishes, then raises it again."""
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        raise _Stopped
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    except _Stopped:
-        pass
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _is_here(host: str) -> bool:
     if host == "localhost":
         return True
@@ -206,7 +191,6 @@ AT_ONCE, MOST_WAITING = 2, 32
 """Requests of one analyst that are worked on at once, and that wait for them."""
 _SOON, _SECONDS_TO_SAY = 0.1, 10.0
 """A client that waited longer than the first may have left; the loop has the second to say so."""
-_COSTS = ("epsilon", "delta", "rho", "mu")
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 _ONCE = ("authorization", "content-length", "content-type", "host", "transfer-encoding")
 _HUNG_UP = 499  # what servers log for a client that left before its answer; it never gets one
@@ -361,7 +345,9 @@ class _Guard:
             try:
                 _check_framing(request)
                 analyst = facts["analyst"] = _analyst(request, self.tokens)
-                _check_rate(self.limiter.wait(analyst))
+                if wait := math.ceil(self.limiter.wait(analyst)):
+                    words = f"too many requests; wait {wait} s."
+                    raise _Refused(429, "too-fast", words, **{"retry-after": str(wait)})
                 with self.lanes[analyst] as lane:
                     given = await _body(request) if body else {}
                     work = partial(handler, request, analyst, given)
@@ -412,25 +398,21 @@ class _Work:
         return self.service.budget(request.path_params["table"], analyst)
 
     def plan(self, request: Request, analyst: str, given: Json) -> Json:
-        table, query, cost, _ = _question(given, again=False)
-        request.state.facts.update(table=table, query=query)
-        return self.service.plan(table, query, cost).to_json()
+        question = read_request(Question, given)
+        request.state.facts.update(table=question.table, query=question.query)
+        return self.service.plan(question).to_json()
 
     def ask(self, request: Request, analyst: str, given: Json) -> Json:
-        table, query, cost, again = _question(given, again=True)
-        facts = request.state.facts
-        facts.update(table=table, query=query)
-        reply = self.service.ask(table, query, cost, analyst, again=again)
+        question, facts = read_request(PaidQuestion, given), request.state.facts
+        facts.update(table=question.table, query=question.query)
+        reply = self.service.ask(question, analyst)
         content = reply.to_json()
         facts.update(stored=reply.stored, cost=content["cost"], left=content["left"])
         return content
 
     def predict(self, request: Request, analyst: str, given: Json) -> Json:
-        check_known_keys("the request", given, ["rows"])
-        if "rows" not in given:
-            raise InputError("the request lacks 'rows', a list of lists of numbers.")
         name = request.path_params["model"]
-        answers, left = self.service.predict(name, given["rows"], analyst)
+        answers, left = self.service.predict(name, read_request(Rows, given).rows, analyst)
         request.state.facts.update(model=name, rows=len(answers), left=left)
         return {"answers": answers, "left": left}
 
@@ -480,14 +462,6 @@ def _check_framing(request: Request) -> None:
         raise _Refused(400, "bad-request", words, connection="close")
 
 
-def _check_rate(seconds: float) -> None:
-    if seconds > 0:
-        wait = str(math.ceil(seconds))
-        raise _Refused(
-            429, "too-fast", f"too many requests; wait {wait} s.", **{"retry-after": wait}
-        )
-
-
 async def _body(request: Request) -> Json:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -519,20 +493,3 @@ async def _body(request: Request) -> Json:
     if not isinstance(body, dict):
         raise _Refused(400, "bad-request", "the body must be a JSON object.")
     return body
-
-
-def _question(given: Json, *, again: bool) -> tuple[str, str, dict[str, float | None], bool]:
-    known = ["table", "query", *_COSTS, *(["again"] if again else [])]
-    check_known_keys("the request", given, known)
-    texts = []
-    for name in ("table", "query"):
-        text = given.get(name)
-        if not isinstance(text, str) or not text or not text.isprintable():
-            raise InputError(f"the request needs {name!r}, a text on one line.")
-        texts.append(text)
-    costs = {name: given.get(name) for name in _COSTS}
-    cost = {n: None if value is None else check_cost(n, value) for n, value in costs.items()}
-    once_more = given.get("again", False)
-    if not isinstance(once_more, bool):
-        raise InputError("again must be true or false.")
-    return texts[0], texts[1], cost, once_more

@@ -182,7 +182,9 @@ class ByHand:
             missing.setdefault(job.folder.name.rpartition("-")[0], []).append(job.chunk)
         if missing:
             lines = "\n".join(
-                f"  {shadow_command(self.folder, name)} --index N    # N = {_ranges(chunks)}"
+                f"  lethe shadow {shlex.quote(str(self.folder))}"
+                + f" --candidate {shlex.quote(name)}" * (name != "baseline")
+                + f" --index N    # N = {_ranges(chunks)}"
                 for name, chunks in missing.items()
             )
             raise RunFailed(
@@ -191,12 +193,6 @@ class ByHand:
                 "Then run the same command again: it gathers them and goes on."
             )
         yield from ()
-
-
-def shadow_command(folder: Path, candidate: str) -> str:
-    """The command that trains chunks of a candidate, without its index."""
-    chosen = [] if candidate == "baseline" else ["--candidate", candidate]
-    return shlex.join(["lethe", "shadow", str(folder), *chosen])
 
 
 def _ranges(numbers: list[int]) -> str:

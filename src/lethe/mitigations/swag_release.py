@@ -1,17 +1,19 @@
-"""The six steps of the mechanism; and as a candidate of an audit.
+"""The six steps of the mechanism: in memory, to a file that may leave, and in an audit.
 
 1 the weights that the module is given with; 2 SGD to a local optimum; 3 SGD at a constant, higher
 rate, SWAG; 4 draws, risks, weights; 5 SGD from step 2 with record i counting alpha_i; 6 SWAG again
-and the epsilon measured on its draws. Then, as often as asked for, weights are raised or lowered
-and steps 5 and 6 are done again.
+and the epsilon measured on its draws. Then, as often as asked for, weights are lowered and steps 5
+and 6 are done again.
 """
 
 from __future__ import annotations
 
 import copy
+import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise, noise_seed
+from lethe.files import write_whole
 from lethe.mitigations.mitigation import Measured
 from lethe.mitigations.pseudo_posterior import (
     EpsilonEstimate,
@@ -31,50 +34,22 @@ from lethe.mitigations.pseudo_posterior import (
     scale_response,
     target_weights,
 )
-from lethe.mitigations.swag import Swag
-from lethe.mitigations.swag_release.records import (
+from lethe.mitigations.swag import (
     Inputs,
     Logits,
+    Progress,
     Records,
     ReleaseSettings,
+    Swag,
+    Trained,
     class_log_likelihood,
     count_classes,
     loss_bound,
     model_logits,
 )
-from lethe.mitigations.swag_release.training import Phase, Progress, Trained
 from lethe.training.recipe import Recipe, TorchRecipe, Treatment, Work
+from lethe.training.shards import tensor_bytes
 from lethe.training.users_code import build_module
-
-# What may be said of a released draw, in words that stay with it.
-
-
-def release_guarantee(
-    settings: ReleaseSettings,
-    estimate: EpsilonEstimate,
-    response: ScaleResponse | None,
-) -> Guarantee:
-    """The label of a release: asymptotic, with all that is known to stand against it."""
-    plain = estimate.guarantee()
-    assumptions = [
-        f"with 1 draw the estimate is {estimate.growth[0]:.4g}, with {estimate.draws} draws "
-        f"{estimate.growth[-1]:.4g}: it grows with their number",
-    ]
-    if estimate.epsilon > settings.epsilon:
-        assumptions.append(f"the target of {settings.epsilon:g} was not met")
-    assumptions.append("the estimate looks at losses only and ignores SWAG's covariance")
-    assumptions.append("the weights were computed from the private records")
-    if estimate.bounded is None:
-        assumptions.append("the loss has no bound")
-    if response is not None:
-        assumptions.append(
-            f"at {len(response.scales)} scales of the draw, {response.scales[0]:g} to "
-            f"{response.scales[-1]:g}, the estimate goes from {response.epsilons[0]:.4g} to "
-            f"{response.epsilons[-1]:.4g}"
-            + ("" if response.responds else ": the draws may be almost one point")
-        )
-    return replace(plain, assumptions=(*plain.assumptions, *assumptions))
-
 
 Float = NDArray[np.float64]
 FIT, SWAG, DRAWS, REFIT, FINAL, MEASURE, RELEASE = range(2, 9)
@@ -105,7 +80,7 @@ def swag_ppm(
     *,
     draw_seed: int | None = None,
     logits: Logits = model_logits,
-    progress: Progress | None = None,
+    progress: Progress = lambda *_: None,
 ) -> Mechanism:
     """The six steps of the SWAG pseudo-posterior mechanism (Chew et al. 2025, arXiv 2503.21528).
 
@@ -128,14 +103,8 @@ def swag_ppm(
     """
     device = next(module.parameters()).device
     records = Records(inputs, truth, device)
-    trained = Trained(
-        copy.deepcopy(module),
-        records,
-        class_log_likelihood(logits, settings.floor),
-        settings.momentum,
-        settings.weight_decay,
-        settings.batch_size,
-    )
+    log_likelihood = class_log_likelihood(logits, settings.floor)
+    trained = Trained(copy.deepcopy(module), records, log_likelihood, settings)
     classes = count_classes(logits, trained.module, records)
     bound = None if settings.floor is None else loss_bound(settings.floor, classes)
     given, secret = draw_seed is not None, noise_seed(draw_seed)
@@ -152,13 +121,14 @@ class _Run:
     secret: int  # seed of the released draw
     given: bool  # whether the caller gave that
     bound: float | None  # of the loss, or None
-    progress: Progress | None  # is told (step, done, of)
+    progress: Progress  # is told (step, done, of)
 
     def six_steps(self) -> Mechanism:
         """All of it, top to bottom."""
         settings = self.settings
         self._fit("2-fit", (FIT,), settings.fit_epochs, None)
-        fitted = self.trained.snapshot()
+        parameters = self.trained.parameters
+        fitted = {name: value.detach().clone() for name, value in parameters.items()}
         first = self._sample("3-swag", (SWAG,), None)
         values = self._measure("4-draws", first, child_seed(self.seed, DRAWS), settings.draws)
         risk = record_risk(values)
@@ -175,7 +145,9 @@ class _Run:
                     break
                 weights = changed
             tail = f"-{number}"
-            self.trained.put(fitted)
+            with torch.no_grad():
+                for key, value in parameters.items():
+                    value.copy_(fitted[key])
             self._fit(f"5-refit{tail}", (REFIT, number), settings.refit_epochs, weights)
             final = self._sample(f"6-swag{tail}", (FINAL, number), weights)
             seed = child_seed(self.seed, MEASURE, number)
@@ -183,8 +155,8 @@ class _Run:
             estimate = self._estimate(values, weights)
             rounds.append(estimate.epsilon)
         response = self._respond(final, seed, tail, values, weights)
-        label = release_guarantee(settings, estimate, response)
-        final.draw_into(self.trained.parameters, self.secret)
+        label = estimate.guarantee(*_against(settings, estimate, response))
+        final.draw_into(parameters, self.secret)
         self.trained.module.train(False)
         return Mechanism(
             self.trained.module,
@@ -200,15 +172,15 @@ class _Run:
 
     def _fit(self, name: str, stream: tuple[int, ...], epochs: int, weights: Float | None) -> None:
         """Steps 2 and 5: SGD to a local optimum."""
-        phase = Phase(name, (self.seed, *stream), epochs, self.settings.rate)
-        self.trained.train(phase, weights, progress=self.progress)
+        how = (name, (self.seed, *stream), epochs, self.settings.rate, weights)
+        self.trained.train(*how, progress=self.progress)
 
     def _sample(self, name: str, stream: tuple[int, ...], weights: Float | None) -> Swag:
         """Steps 3 and 6: SGD on at a constant, higher rate, one collection an epoch."""
         settings = self.settings
         posterior = Swag(self.trained.parameters, settings.rank, settings.scale)
-        phase = Phase(name, (self.seed, *stream), settings.swag_epochs, settings.swag_rate)
-        self.trained.train(phase, weights, posterior.collect, self.progress)
+        how = (name, (self.seed, *stream), settings.swag_epochs, settings.swag_rate, weights)
+        self.trained.train(*how, posterior.collect, self.progress)
         return posterior
 
     def _measure(
@@ -217,8 +189,7 @@ class _Run:
         """(S, N) log-likelihoods of all records under draws."""
         rows = []
         for number in range(count):
-            if self.progress is not None:
-                self.progress(name, number, count)
+            self.progress(name, number, count)
             posterior.draw_into(self.trained.parameters, seed, number, scale=scale)
             rows.append(self.trained.log_likelihoods())
         return np.stack(rows)
@@ -257,10 +228,100 @@ class _Run:
         return scale_response(tables, weights, settings.relation, bound=self.bound)
 
 
+def _against(
+    settings: ReleaseSettings, estimate: EpsilonEstimate, response: ScaleResponse | None
+) -> Iterator[str]:
+    """What is known to stand against the estimate of one release."""
+    yield (
+        f"with 1 draw the estimate is {estimate.growth[0]:.4g}, with {estimate.draws} draws "
+        f"{estimate.growth[-1]:.4g}: it grows with their number"
+    )
+    if estimate.epsilon > settings.epsilon:
+        yield f"the target of {settings.epsilon:g} was not met"
+    yield "the estimate looks at losses only and ignores SWAG's covariance"
+    yield "the weights were computed from the private records"
+    if estimate.bounded is None:
+        yield "the loss has no bound"
+    if response is not None:
+        point = "" if response.responds else ": the draws may be almost one point"
+        yield (
+            f"at {len(response.scales)} scales of the draw, {response.scales[0]:g} to "
+            f"{response.scales[-1]:g}, the estimate goes from {response.epsilons[0]:.4g} to "
+            f"{response.epsilons[-1]:.4g}{point}"
+        )
+
+
 def child_seed(seed: int, *words: int) -> int:
     """A 128-bit seed from another and what it is for."""
     low, high = np.random.SeedSequence([seed, *words]).generate_state(2, np.uint64).tolist()
     return int(high) << 64 | int(low)
+
+
+FORMAT = "lethe-released-draw-1"
+
+
+def release_draw(
+    module: nn.Module,
+    inputs: Inputs,
+    truth: ArrayLike | Tensor,
+    settings: ReleaseSettings,
+    file: str | Path,
+    *,
+    seed: int = 0,
+    logits: Logits = model_logits,
+    progress: Progress = lambda *_: None,
+) -> Mechanism:
+    """Run the six steps of `swag_ppm` and write the drawn parameters with their label to a file.
+
+    The noise of the draw is a secret of 128 bits that is stored nowhere. So each call makes another
+    draw, which costs another epsilon.
+
+    Guarantee:
+        Asymptotic, an estimate on the observed records and on few draws; never a proof.
+
+    Assumes:
+        The file is all that leaves, and no other draw about these records was or will be released.
+        Nothing here can check that: only a file of the same name is refused, not one that was
+        moved or copied.
+
+    Args:
+        file: .safetensors, which must not exist yet; the other arguments are those of `swag_ppm`.
+
+    Raises:
+        InputError: as `swag_ppm`; or the file exists.
+        RunFailed: the file cannot be written.
+    """
+    file = Path(file)
+    if file.exists():
+        raise InputError(
+            f"{file} exists. A second draw costs a second epsilon: count both, and name another "
+            "file."
+        )
+    mechanism = swag_ppm(module, inputs, truth, settings, seed, logits=logits, progress=progress)
+    estimate, response = mechanism.estimate, mechanism.response
+    label: dict[str, Any] = {
+        "weighting": settings.weighting,
+        "estimated_local_epsilon": estimate.epsilon,
+        "relation": estimate.relation,
+        "draws": estimate.draws,
+        "growth": list(estimate.growth),
+        "loss_floor": settings.floor,
+        "loss_bound": estimate.bounded,
+        "scale_response": None if response is None else asdict(response),
+        "delta": None,
+    }
+    header = {
+        "format": FORMAT,
+        "guarantee": json.dumps(mechanism.guarantee.to_json()),
+        "release": json.dumps(label, allow_nan=False),
+    }
+    drawn = {
+        name: value.detach().float().cpu().contiguous().numpy()
+        for name, value in mechanism.module.named_parameters()
+        if value.requires_grad
+    }
+    write_whole(file, tensor_bytes(drawn, header))
+    return mechanism
 
 
 _ROWS = 4096
