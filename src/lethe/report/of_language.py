@@ -49,7 +49,6 @@ from lethe.report.sections import (
     Table,
     Words,
     named,
-    personal,
     table,
 )
 from lethe.report.severity import advantage, judged_rates, severity
@@ -229,25 +228,15 @@ class Language(Room[LanguageCandidate]):
         return [*parts, *([Folded(say("language.rates.others"), others)] if others else [])]
 
     def exposed(self) -> Section:
-        shown, records = self.judged, self.document.records
+        shown = self.judged
         parts: list[Part] = []
         if shown is None:
             parts.append(Words(say("language.no_extraction", reason=""), "note"))
         else:
             parts += [*self._extraction(shown), *self._canaries(shown.canaries)]
         parts += self._marks()
-        if not records.kept:
-            parts.append(Words(say("exposed.not_kept"), "note"))
-        else:
-            columns: list[Column] = [
-                (say("attack"), "attack"),
-                (say("language.head.score"), lambda row: amount(row.score, 4)),
-                (say("language.head.marked"), "marked"),
-            ]
-            unit = say(f"language.unit.{self.section.unit}")
-            rows = [(row.id, row) for row in records.exposed]
-            listed = table(say("exposed.list"), unit, rows, columns)
-            parts += personal(say("exposed.personal"), listed)
+        kept = "exposed.texts" if self.document.records.kept else "exposed.not_kept"
+        parts.append(Words(say(kept), "note"))
         lead = say("language.exposed")
         return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lethe.assess.run import Facts, Subject, Verdict, attack, check, outcome_words, run
 from lethe.evidence.document import CheckRow, ThreatModel
@@ -37,7 +38,9 @@ from lethe.membership.language.candidates import (
     wrong_way,
 )
 from lethe.membership.language.extraction import marked_words
+from lethe.membership.language.measure import Pair
 from lethe.membership.language.settings import DRAWN_ALIKE, LanguageSettings
+from lethe.report.memorised import MemorisedText, Token, memorised_page
 from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]
@@ -406,12 +409,73 @@ class LanguageSubject(LanguageNumbers, Subject):
         text = study.texts.texts[row]
         return ", ".join(marked_words(text, study.offsets(text), learnt > marks.threshold))
 
+    def memorised(self, of_tokens: Callable[[Sequence[int]], Mapping[int, Pair]]) -> str:
+        """The page of reproduced and exposed texts, token by token; personal data.
+
+        Args:
+            of_tokens: what the model and its base say of the tokens of texts, by their places.
+        """
+        study, settings = self.study, self.settings
+        measured = study.releases[0].measured
+        reproduced = self.reproduced()
+        # Not known of a text that is too short.
+        sure = np.nan_to_num(measured.suffix, nan=-np.inf)
+        listed = np.flatnonzero(reproduced)
+        rows = [int(row) for row in listed[np.argsort(-sure[listed], kind="stable")][:MOST_EXPOSED]]
+        places = {name: place for place, name in enumerate(study.texts.ids)}
+        exposed = [places[text.id] for text in self.exposed_texts()[:MOST_EXPOSED]]
+        rows += [row for row in exposed if row not in rows]
+        tries = max(settings.samples)
+        by_base = self.got(measured.base_suffix, measured.base_greedy, tries)
+        scores = of_tokens(rows)
+        texts = [
+            MemorisedText(
+                study.texts.ids[row],
+                self._tokens(row, scores.get(row), bool(reproduced[row])),
+                bool(reproduced[row]),
+                math.exp(sure[row]) if np.isfinite(sure[row]) else None,
+                bool(measured.greedy[row]),
+                bool(by_base[row]),
+                int(study.texts.copies[row]),
+            )
+            for row in rows
+        ]
+        many = len(listed), settings.prefix, study.has_base
+        return memorised_page(study.name, texts, *many)
+
+    def _tokens(self, row: int, scores: Pair | None, reproduced: bool) -> list[Token]:
+        """Tokens of a text with their losses; the whole text as one where they are not known."""
+        study, settings, text = self.study, self.settings, self.study.texts.texts[row]
+        offsets = () if study.offsets is None else study.offsets(text)
+        if scores is None or not offsets:
+            return [Token(text)]
+        own, base = scores
+        starts = [0, *(start for start, _ in offsets[1:]), offsets[-1][1]]
+        tokens = []
+        for at in range(len(own) + 1):
+            part = "prompt" if at < settings.prefix else ""
+            if settings.prefix <= at < settings.prefix + settings.suffix:
+                part = "reproduced"
+            tokens.append(
+                Token(
+                    text[starts[at] : starts[at + 1]],
+                    part if reproduced else "",
+                    float(-own.logprob[at - 1]) if at else None,
+                    float(-base.logprob[at - 1]) if at and base is not None else None,
+                )
+            )
+        cut = text[starts[len(tokens)] :]
+        return [*tokens, *([Token(cut)] if cut else [])]
+
+    def reproduced(self) -> NDArray[np.bool_]:
+        """(N,) training texts whose prompt the model continues verbatim."""
+        measured, tries = self.study.releases[0].measured, max(self.settings.samples)
+        return self.got(measured.suffix, measured.greedy, tries) & self.sides["member"]
+
     def extracted_texts(self) -> list[Json]:
         """Trained texts that come out, with their words; personal data."""
         study = self.study
         measured = study.releases[0].measured
-        n = max(self.settings.samples)
-        got = self.got(measured.suffix, measured.greedy, n) & self.sides["member"]
         return [
             {
                 "id": study.texts.ids[int(at)],
@@ -422,7 +486,7 @@ class LanguageSubject(LanguageNumbers, Subject):
                 "greedy": bool(measured.greedy[at]),
                 "copies": int(study.texts.copies[at]),
             }
-            for at in np.flatnonzero(got)
+            for at in np.flatnonzero(self.reproduced())
         ]
 
 
