@@ -31,11 +31,26 @@ from lethe.report.numbers import (
     significant,
 )
 from lethe.report.sections import Chart, Mark, Row, Section, Table
-from lethe.report.severity import Outcome, advantage, outcome, severity
+from lethe.report.severity import LEVELS, Outcome, advantage, outcome, severity
 from lethe.report.utility import Utility
 
 _ON_PAPER = 9
 _VACUOUS = 0.99
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of the people or records that bears more than the average.
+
+    Attributes:
+        level: severity there.
+        long: a sentence.
+        short: the same in a few words.
+    """
+
+    level: str
+    long: str
+    short: str
 
 
 @dataclass(frozen=True)
@@ -48,8 +63,9 @@ class Worst:
         by: the attacker and the attack.
         detail: sentences that belong to the headline, such as the interval.
         level: severity; empty without one.
-        group: the most exposed group in a sentence; may be empty.
+        group: sentences on what else was found; may be empty.
         share: the share in the headline, where it is not that of the options.
+        places: the worst group and the most exposed records, where they bear more.
     """
 
     headline: str
@@ -59,6 +75,26 @@ class Worst:
     level: str
     group: str = ""
     share: Measured | None = None
+    places: Sequence[Place] = ()
+
+    def promoted(self) -> Worst:
+        """The same, with a place of higher severity than the whole first.
+
+        Guarantee: no place that is left in `places` has a higher severity than `level`.
+        """
+        if not self.level or not self.places:
+            return self
+        place = max(self.places, key=lambda part: LEVELS.index(part.level))
+        if LEVELS.index(place.level) <= LEVELS.index(self.level):
+            return self
+        return replace(
+            self,
+            headline=f"{place.long} {self.headline}",
+            short=place.short[:1].upper() + place.short[1:],
+            by=f"{say('first.overall', short=self.short)}; {self.by}",
+            level=place.level,
+            places=[part for part in self.places if part is not place],
+        )
 
 
 @dataclass(frozen=True)
@@ -251,8 +287,8 @@ class Room(abc.ABC, Generic[C]):
     def exposed(self) -> Section:
         """Records and groups at risk."""
 
-    def groups(self, candidate: C) -> list[str]:
-        """The worst group and the most exposed records of a candidate, in a few words each."""
+    def places(self, candidate: C) -> list[Place]:
+        """The worst group and the most exposed records of a candidate, where they bear more."""
         return []
 
     def beyond(self, candidate: C) -> str:
@@ -293,10 +329,12 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         value = share_sentence(room.share_of(candidate), room.chance)[0]
         words, detail = say("first.blind", value=value), room.beyond(candidate)
         worst = replace(worst, headline=words, short=say("unmeasured"), level="", detail=detail)
+    worst = worst.promoted()
     # Data stored in the file can be read without an attack, so it comes first.
     checks = [row for row in document.checks if row.name.rpartition(" ")[2].startswith("stored-")]
     inside, rows = [row.detail for row in checks], any(row.status == "fail" for row in checks)
-    groups = (room.groups(candidate) if candidate is not None else []) or [worst.group]
+    places = [place.long for place in worst.places]
+    beside = [place.short for place in worst.places] or [worst.group]
     large, lines = room.released()
     share_now = worst.share or (None if candidate is None else room.share_of(candidate))
     ends = [getattr(share_now, end, None) for end in ("value", "high")]
@@ -308,7 +346,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         level="high" if rows else worst.level,
         headline=" ".join([*inside, worst.headline]),
         detail=[
-            *filter(None, (on, worst.detail, worst.group, _limits(room))),
+            *filter(None, (on, worst.detail, *places, worst.group, _limits(room))),
             *(
                 check.detail
                 for check in document.checks
@@ -317,7 +355,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         ],
         cards=[
             Card(say("card.released"), large, lines),
-            Card(say("card.worst"), worst.short, [worst.by, on, *groups], worst.level),
+            Card(say("card.worst"), worst.short, [worst.by, on, *beside], worst.level),
             room.tried() or _tried(room),
             _remaining(room),
         ],
@@ -568,7 +606,7 @@ def _remaining(room: Room[Any]) -> Card:
         if isinstance(risk, Estimate) and (words := range_words(risk)):
             lines[0] = say(f"{key}.range", name=best.name, range=words)
         if best is not room.judged:
-            lines += room.groups(best)
+            lines += [place.short for place in room.places(best)]
         lines += [room.beyond(best), *(f"{claim_of(proof)}." for proof in proofs[:1])]
     if words := given_risk(room.document.context):
         lines = [words, *lines]

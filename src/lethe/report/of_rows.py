@@ -24,6 +24,7 @@ from lethe.evidence.rules import PEOPLE_BY_GROUP, TABLE_METRICS
 from lethe.report import table_figures
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
+    Place,
     Room,
     Worst,
     interval_sentence,
@@ -54,7 +55,7 @@ from lethe.report.sections import (
     personal,
     table,
 )
-from lethe.report.severity import HIGH_FROM
+from lethe.report.severity import HIGH_FROM, severity
 from lethe.report.static_svg import charts_of_data
 
 
@@ -166,7 +167,7 @@ class Quasi(Rows[TableCandidate]):
         worst = self._worst(candidate, by, ", ".join(detail), quasi=quasi, people=people)
         if candidate is None:
             return worst
-        worst = replace(worst, group=self._group(candidate))
+        worst = replace(worst, places=self.places(candidate))
         kind, _, near = attack.partition(", ")
         if kind not in _LEARNT or not worst.level:  # refused: no other number replaces it
             return worst
@@ -192,16 +193,18 @@ class Quasi(Rows[TableCandidate]):
             near = disclosure.near.within if disclosure and disclosure.near else ""
         return say("table.near", secret=secret, near=near) if near else secret
 
-    def _group(self, candidate: TableCandidate) -> str:
+    def places(self, candidate: TableCandidate) -> list[Place]:
         """The group with the largest share of the headline number."""
         attack = (candidate.risk_from.attack or "").partition(",")[0]
         metric = {"homogeneity": "certain", "best-guess": "guessed"}.get(attack, "marketer")
         if not candidate.groups or isinstance(candidate.risk, Refusal):
-            return ""
+            return []
         worst = max(candidate.groups, key=lambda group: float(getattr(group, metric).value))
         value, unique = (share_words(getattr(worst, name).value) for name in (metric, "unique"))
         words = say(f"table.group.{metric}", value=value, secret=self._secret())
-        return say("table.group", name=worst.name, words=words, unique=unique)
+        of = {"name": worst.name, "words": words, "unique": unique}
+        level = severity(getattr(worst, metric), self.chance)
+        return [Place(level, say("table.group", **of), say("table.group.short", **of))]
 
     def _certain(self, candidate: TableCandidate | None) -> list[str]:
         value = getattr(candidate and candidate.certain, "value", None)

@@ -212,7 +212,7 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
         weight = np.bincount(groups[there], minlength=int(groups.max()) + 1)
         total = np.bincount(groups[there], numbers[there], minlength=int(groups.max()) + 1)
         with np.errstate(invalid="ignore"):
-            return np.asarray((total / weight)[groups])
+            return _to_digits(total / weight, numbers[there])[groups]
     texts = as_text(column).tolist()
     members: dict[int, set[str]] = {}
     for group, text in zip(groups.tolist(), texts, strict=True):
@@ -221,6 +221,21 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
     written = np.empty(len(column), dtype=object)
     written[:] = [names[group] for group in groups.tolist()]
     return written
+
+
+def _to_digits(means: Float, numbers: Float) -> Float:
+    """Means with one decimal more than the numbers have, or as many as keep them apart.
+
+    >>> _to_digits(np.array([31.0 / 3, 50.25]), np.array([10.0, 11.0, 50.0])).tolist()
+    [10.3, 50.2]
+    """
+    decimals = next((n for n in range(9) if np.array_equal(np.round(numbers, n), numbers)), 9)
+    different = len(np.unique(means[~np.isnan(means)]))
+    for more in range(decimals + 1, 16):
+        rounded = np.round(means, more)
+        if len(np.unique(rounded[~np.isnan(rounded)])) == different:
+            return rounded
+    return means
 
 
 def _name(members: list[str], kind: str) -> str:
