@@ -12,6 +12,7 @@ from documents import KINDS, MANIFEST, document, findings
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.rules import UNDECIDED
 from lethe.report import markdown, show
 from lethe.report.common import room_of
 from lethe.report.first_screen import first_screen
@@ -129,6 +130,20 @@ def test_the_rate_of_a_limit_is_always_said(options: bool) -> None:
     rate = "At the 1 % rate of a limit: 11 %" if options else "recognises 11 % of the training"
     assert rate in said
     assert "At the 0.1 % rate of a limit nothing was measured: fpr=0.001 needs" in said
+
+
+def test_an_open_limit_on_rows_says_how_many_would_settle_it() -> None:
+    """Half the interval must fit between chance and the limit: (0.25 / 0.05) squared is 25."""
+    plain = document("synthetic")
+    (rule, *_) = plain["rules"]
+    wide = estimate(0.06, -0.02, 0.31) | {"n": 60}
+    plain["rules"] = [
+        rule | {"rule": "singling-out <= 0.05", "outcome": UNDECIDED, "evidence": wide}
+    ]
+    said = "If the true risk is at chance, about 1,500 people or rows in place of 60 would show it"
+    assert said in first("synthetic", plain).verdict
+    plain["rules"][0]["outcome"] = "pass"
+    assert "in place of" not in first("synthetic", plain).verdict
 
 
 @pytest.mark.parametrize("blind", [False, True])

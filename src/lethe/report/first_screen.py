@@ -303,6 +303,10 @@ class Room(abc.ABC, Generic[C]):
         """Further parts of the section on options."""
         return ()
 
+    def size_needed(self) -> str:
+        """The sample size at which an open limit could pass, in a sentence; empty if not known."""
+        return ""
+
     def chart(self) -> Chart | None:
         """The chart of the first screen, where no candidates were compared."""
         return None
@@ -511,7 +515,7 @@ def _limits(room: Room[Any]) -> str:
     for code in ("fail", "not-enough-evidence", "not-tested"):
         if code in outcomes:
             sentences.append(say(f"limits.{code}", some=outcomes.count(code), n=len(outcomes)))
-    return " ".join(filter(None, [*sentences[1:], sentences[0]]))
+    return " ".join(filter(None, [*sentences[1:], sentences[0], room.size_needed()]))
 
 
 def _late(rules: Sequence[RuleRow]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,6 +66,12 @@ class PastRun:
         """The fingerprint of its data; empty where there is none to compare."""
         return str(self.findings.data.get("fingerprint") or "")
 
+    @property
+    def subject(self) -> tuple[str, str]:
+        """Name of what was audited, and its columns or classes."""
+        form = [self.findings.data.get(key) for key in ("classes", "columns")]
+        return str(self.findings.subject["name"]), json.dumps(form)
+
     def outcomes(self, name: Callable[[str], str]) -> dict[str, str]:
         """What the rules came to on all that they judged together, by a name made of their text."""
         found: dict[str, list[str]] = {}
@@ -84,6 +91,9 @@ class PastRun:
 def history_page(runs: Sequence[PastRun], title: str) -> str:
     """One page over runs: those on one subject together, in the order of time.
 
+    A subject has a name and a form: files of one name with other columns or classes are several.
+    The same data are one subject whatever their name.
+
     Args:
         runs: in any order; one without a date comes first.
         title: of the page.
@@ -93,17 +103,19 @@ def history_page(runs: Sequence[PastRun], title: str) -> str:
     """
     if not runs:
         raise InputError("a page over runs needs at least one finished run.")
-    subjects: dict[tuple[str, str], list[PastRun]] = {}
-    first: dict[tuple[str, str], str] = {}
+    subjects: dict[tuple[str, ...], list[PastRun]] = {}
+    first: dict[tuple[str, str], tuple[str, ...]] = {}
     for run in sorted(runs, key=lambda run: (run.finished, run.place)):
-        kind, name = kind_of(run.findings), str(run.findings.subject["name"])
+        kind, subject = kind_of(run.findings), run.subject
         # The same data under another name are the same subject: a new name hides no earlier run.
-        name = first.setdefault((kind, run.data), name) if run.data else name
-        subjects.setdefault((kind, name), []).append(run)
-    sections = [
-        _subject(f"s{at}", say("history.subject", kind=kind, name=name), listed)
-        for at, ((kind, name), listed) in enumerate(subjects.items(), start=1)
-    ]
+        subject = first.setdefault((kind, run.data), subject) if run.data else subject
+        subjects.setdefault((kind, *subject), []).append(run)
+    titles = [say("history.subject", kind=kind, name=name) for kind, name, _ in subjects]
+    sections = []
+    for place, (subject_title, listed) in enumerate(zip(titles, subjects.values(), strict=True), 1):
+        if titles.count(subject_title) > 1:
+            subject_title = say("history.among", title=subject_title, folder=listed[0].place)
+        sections.append(_subject(f"s{place}", subject_title, listed))
     lead = say("history.lead", runs=len(runs), subjects=len(subjects))
     return page_of_sections(say("history.title", name=title), title, lead, sections)
 
@@ -128,6 +140,8 @@ def comparison_page(before: Findings, after: Findings, names: tuple[str, str]) -
 def _subject(id_: str, title: str, runs: Sequence[PastRun]) -> Section:
     """The runs on one subject: their list, trends, rules, and what changed between them."""
     parts: list[Part] = [*_repeats(runs), _listed(runs)]
+    if (several := len({run.data for run in runs if run.data})) > 1:
+        parts.insert(0, Words(say("history.data", n=several), "note"))
     numbers = [run.numbers() for run in runs]
     names = list(dict.fromkeys(name for known in numbers for name in known))
     limits = _limits(runs)
@@ -160,11 +174,14 @@ def _listed(runs: Sequence[PastRun]) -> Table:
             run.finished[:10] or "–",
             run_id(run.manifest) or "–",
             run.place,
+            f"{run.data[:8] or '–'}, {run.findings.data.get('records') or '–'}",
             outcome(run.findings.verdict["outcome"], len(came)).words,
             *(outcome(came[rule], 1).words if rule in came else "–" for rule in rules),
         ]
         rows.append((str(at), cells))
-    heads = [say(f"history.head.{key}") for key in ("run", "date", "id", "folder", "outcome")]
+    heads = [
+        say(f"history.head.{key}") for key in ("run", "date", "id", "folder", "data", "outcome")
+    ]
     return Table(say("history.list"), [*heads, *rules], rows)
 
 

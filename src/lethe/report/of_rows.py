@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -20,7 +21,13 @@ from lethe.evidence.of_rows import (
     SyntheticSection,
     TableDetails,
 )
-from lethe.evidence.rules import PEOPLE_BY_GROUP, TABLE_METRICS
+from lethe.evidence.rules import (
+    PEOPLE_BY_GROUP,
+    RECORD_METRICS,
+    SYNTHETIC_METRICS,
+    TABLE_METRICS,
+    UNDECIDED,
+)
 from lethe.report import table_figures
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
@@ -42,7 +49,7 @@ from lethe.report.numbers import (
     share,
     share_words,
 )
-from lethe.report.output_check import check_columns, exactly
+from lethe.report.output_check import check_columns, exactly, readable, times_needed
 from lethe.report.sections import (
     Chart,
     Column,
@@ -78,6 +85,7 @@ class Rows(Room[C]):
     """What the three kinds share: the list of exposed people, and charts by name."""
 
     headline = ""
+    metrics: Mapping[str, str] = {}  # of the rules of this kind
     figures: Mapping[str, Any] = {}  # painters by name, see `charts_of_data`
 
     def words(self) -> Sequence[str]:
@@ -112,6 +120,19 @@ class Rows(Room[C]):
             level,
         )
 
+    def size_needed(self) -> str:
+        sizes = []
+        for row in self.document.rules:
+            for rule in readable([row.rule], self.metrics):
+                chance = self.chance if rule.quantity == self.planted else 0.0
+                if row.outcome == UNDECIDED and isinstance(row.evidence, Estimate):
+                    times = times_needed(row.evidence, rule.limit, chance)
+                    sizes.append((math.ceil(times * row.evidence.n), row.evidence.n))
+        needed, size = max(sizes, default=(0, 0))
+        if needed <= size:
+            return ""
+        return say("limits.size", needed=grouped(float(f"{needed:.2g}")), n=grouped(size))
+
     def _exposed(self, lead: str, parts: Sequence[Part], check: Sequence[Column] = ()) -> Section:
         """The section with the most exposed people; personal data, only where asked for."""
         records, title = self.document.records, say("exposed.title")
@@ -142,6 +163,7 @@ class Quasi(Rows[TableCandidate]):
     kind = "kind.table"
     risk_head = "risk.linked_or_learnt"
     headline = "table.headline"
+    metrics = TABLE_METRICS
     glossary = ("quasi", "class", "l_t", "three")
     figures: Mapping[str, Any] = {
         "sizes": table_figures.class_sizes,
@@ -342,6 +364,7 @@ class Records(Rows[RecordCandidate]):
     kind = "kind.records"
     risk_head = "risk.identified"
     headline = "records.headline"
+    metrics = RECORD_METRICS
     planted = "top-1"
     glossary = ("scoreboard", "eccentricity", "control")
     figures: Mapping[str, Any] = {
@@ -473,6 +496,7 @@ class Synthetic(Rows[SyntheticCandidate]):
     kind = "kind.synthetic"
     risk_head = "risk.excess"
     headline = "synthetic.headline"
+    metrics = SYNTHETIC_METRICS
     planted = "excess"
     glossary = ("singling", "control")
     figures: Mapping[str, Any] = {"rates": table_figures.three_rates}

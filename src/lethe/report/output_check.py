@@ -68,6 +68,21 @@ def check_columns(
     return [(say("check"), words), (say("check.remark"), lambda _: "")]
 
 
+def times_needed(found: Estimate, limit: float, chance: float) -> float:
+    """How many times larger a sample must be for a rule to pass on a release at chance.
+
+    A width falls with the square root of the size, a limit on nothing found with the size.
+
+    >>> times_needed(Estimate(0.06, 0.0, 0.16, 0.95, "", 300), 0.05, 0.0)
+    4.0
+    """
+    if found.high is None or limit <= chance:
+        return 0.0
+    if found.value is None:
+        return found.high / limit
+    return float(round(((found.high - found.value) / (limit - chance)) ** 2, 9))
+
+
 def exactly(value: float) -> Estimate:
     """A number that was counted."""
     return Estimate(value, value, value, CONFIDENCE, "", 1)
