@@ -40,7 +40,7 @@ def first(kind: str, changed: dict[str, Any] | None = None) -> Any:
         ),
         ("scores", "high", "An attacker recognises"),
         ("vectors", "high", "An attacker identifies 72 % of people; a random guess identifies"),
-        ("table", "high", "knows age, town links 82 % of the rows to the right person; a random"),
+        ("table", "high", "knows age and town links 82 % of the rows to the right person; a random"),
         ("records", "high", "identifies 100 % of people; a random guess finds 3.3 %."),
         ("synthetic", "high", "35 of 60 original people are among the synthetic rows, identical"),
         ("mechanism", "", "The claim of 1-DP is wrong: epsilon is at least 1.66."),

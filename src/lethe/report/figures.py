@@ -151,6 +151,27 @@ def group_chart(
     return _compared("groups", rows, before, after, along=along, shares=True, limit=limit)
 
 
+def onion_chart(base: ModelCandidate) -> Chart | None:
+    """Exposure of the records that remain after each round of removal; None without a round."""
+    layers = [(say("onion.whole"), base.vulnerability and base.vulnerability.top_t)]
+    for row in base.onion:
+        counts = {"removed": grouped(row.removed), "newly": grouped(row.newly_exposed)}
+        layers.append((say("onion.layer", **counts), row.top_t))
+    if len(layers) < 2:
+        return None
+
+    def draw(slots: Slots) -> Figure:
+        figure, axes = figure_of_rows([name for name, _ in layers])
+        axes.axvline(0, color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
+        for place, (_, exposure) in enumerate(layers):
+            if isinstance(exposure, Estimate):
+                interval(axes, -place, exposure, "after" if place else "before", "o")
+        axes.set_xlabel(say("chart.onion.x"))
+        return figure
+
+    return chart(say("chart.onion"), "onion", "onion-", say("chart.onion.label"), draw)
+
+
 _Rows = list[tuple[str, list[Estimate | None]]]
 
 

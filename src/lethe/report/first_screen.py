@@ -540,15 +540,16 @@ def _tried(room: Room[Any]) -> Card:
         lines = [say(key, loss=utility.loss(lost)), count]
         return Card(say("card.tried"), f"{best.name}: {_value(room, best)}", lines)
     if other is not None and base is not None:
+        was, now = (utility.words(row.utility.value) for row in (base, other))
         lines = [
             say(
-                "tried.cheapest",
+                "tried.cheapest" if was != now else "tried.cheapest.same",
                 name=other.name,
                 before=_value(room, base),
                 after=_ranged(room, other),
                 merit=utility.name,
-                was=utility.words(base.utility.value),
-                now=utility.words(other.utility.value),
+                was=was,
+                now=now,
             ),
             count,
         ]

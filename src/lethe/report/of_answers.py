@@ -62,7 +62,7 @@ def allowed(epsilon: float, delta: float, fpr: float) -> float:
 
 def allowed_table(epsilon: float, delta: float) -> Table:
     """What an epsilon lets the strongest attacker do, at three false positive rates."""
-    rows = [(share_words(fpr), share_words(allowed(epsilon, delta, fpr), 3)) for fpr in _FPRS]
+    rows = [(percent(fpr), share_words(allowed(epsilon, delta, fpr), 3)) for fpr in _FPRS]
     limit: Column = say("epsilon.tpr"), lambda most: Cell("estimate", say("at_most", value=most))
     title = say("epsilon.allows", epsilon=parameter("epsilon", epsilon))
     return table(title, say("epsilon.fpr"), rows, [limit], note=say("epsilon.note"))

@@ -22,7 +22,14 @@ from lethe.evidence.of_model import (
 )
 from lethe.evidence.rules import METRICS, Rule
 from lethe.report.catalogue import say
-from lethe.report.figures import class_chart, epsilon_chart, group_chart, roc_chart, t_chart
+from lethe.report.figures import (
+    class_chart,
+    epsilon_chart,
+    group_chart,
+    onion_chart,
+    roc_chart,
+    t_chart,
+)
 from lethe.report.first_screen import (
     Place,
     Room,
@@ -306,7 +313,8 @@ class Model(Room[ModelCandidate]):
         columns = ["removed", "stayed", risk, "top_t", "newly_exposed", "change"]
         rows = [(str(place), row) for place, row in enumerate(base.onion, start=1)]
         title, note = say("onion.table"), say("onion.note")
-        return [table(title, say("onion.round"), rows, columns, "onion.", note)]
+        shown = table(title, say("onion.round"), rows, columns, "onion.", note)
+        return [*_some(onion_chart(base)), shown]
 
     def _groups(self, base: ModelCandidate) -> list[Part]:
         parts: list[Part] = []

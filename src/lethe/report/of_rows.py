@@ -180,7 +180,9 @@ class Quasi(Rows[TableCandidate]):
         return 1 / int(self.section.people or self.section.rows)
 
     def worst(self, candidate: TableCandidate | None) -> Worst:
-        quasi, people = ", ".join(self.section.quasi), self._people_word
+        *names, last = self.section.quasi
+        quasi = say("list", first=", ".join(names), last=last) if names else last
+        people = self._people_word
         alone: Measured = (self.section.anonymity if candidate is None else candidate).unique
         unique = share_words(getattr(alone, "value", 0.0))
         detail = [say("table.unique", value=unique, people=people)]

@@ -134,8 +134,8 @@ class Vectors(Room[VectorCandidate]):
                 further.insert(0, say("vectors.power", size=share_words(size)))
             if (bound := candidate.bound or 0.0) >= _NEAR_ALL:
                 further.append(say("vectors.why", bound=share_words(bound)))
-        if candidate.closed_world is not None:
-            closed = candidate.closed_world.top_1
+        closed = candidate.closed_world and candidate.closed_world.top_1
+        if closed and (closed.value or 0.0) > (risk.value or 0.0):
             words = {"value": share_words(closed.value or 0.0), "range": range_words(closed)}
             further.append(say("vectors.closed_world", **words))
         results = [row for row in candidate.risk_from.results if row.valid and row.powered]

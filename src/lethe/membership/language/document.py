@@ -419,14 +419,15 @@ class LanguageSubject(LanguageNumbers, Subject):
         measured = study.releases[0].measured
         reproduced = self.reproduced()
         # Not known of a text that is too short.
-        sure = np.nan_to_num(measured.suffix, nan=-np.inf)
-        listed = np.flatnonzero(reproduced)
-        rows = [int(row) for row in listed[np.argsort(-sure[listed], kind="stable")][:MOST_EXPOSED]]
+        sure = np.nan_to_num(measured.suffix, nan=-np.inf, neginf=-np.inf)
+        listed, tries = np.flatnonzero(reproduced), max(settings.samples)
+        by_base = self.got(measured.base_suffix, measured.base_greedy, tries)
+        # What the base does not reproduce comes first, the likeliest of it first.
+        order = np.lexsort((-sure[listed], by_base[listed]))
+        rows = [int(row) for row in listed[order][:MOST_EXPOSED]]
         places = {name: place for place, name in enumerate(study.texts.ids)}
         exposed = [places[text.id] for text in self.exposed_texts()[:MOST_EXPOSED]]
         rows += [row for row in exposed if row not in rows]
-        tries = max(settings.samples)
-        by_base = self.got(measured.base_suffix, measured.base_greedy, tries)
         scores = of_tokens(rows)
         texts = [
             MemorisedText(
