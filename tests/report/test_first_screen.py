@@ -40,7 +40,11 @@ def first(kind: str, changed: dict[str, Any] | None = None) -> Any:
         ),
         ("scores", "high", "An attacker recognises"),
         ("vectors", "high", "An attacker identifies 72 % of people; a random guess identifies"),
-        ("table", "high", "knows age and town links 82 % of the rows to the right person; a random"),
+        (
+            "table",
+            "high",
+            "knows age and town links 82 % of the rows to the right person;",
+        ),
         ("records", "high", "identifies 100 % of people; a random guess finds 3.3 %."),
         ("synthetic", "high", "35 of 60 original people are among the synthetic rows, identical"),
         ("mechanism", "", "The claim of 1-DP is wrong: epsilon is at least 1.66."),
@@ -403,7 +407,7 @@ def test_secrets_that_the_classes_give_away_speak_where_linkage_is_low() -> None
     shown["risk"] = shown["risk"] | dict.fromkeys(("value", "low", "high"), 0.3)
     found = first("table", plain)
     assert found.level == "high" and "guesses sick right for 93 % of the rows" in found.headline
-    assert "without age, town for 53 %" in found.headline
+    assert "without age and town for 53 %" in found.headline
 
 
 @pytest.mark.parametrize("worse", [0, 1])

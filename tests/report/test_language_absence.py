@@ -40,6 +40,7 @@ def found(**changes: Any) -> dict[str, Any]:
         one["risk"] |= ends
         one["measures"]["tpr@0.1"] |= ends
         one["measures"]["auc"] |= {"value": 0.52, "low": 0.45, "high": 0.6}
+        one["measures"]["extraction"] |= {"low": 0.05}  # above the 3.3 % of the control
     for path, value in changes.items():
         place: Any = plain
         *way, last = path.split("__")

@@ -31,70 +31,11 @@ from lethe.report.numbers import (
     significant,
 )
 from lethe.report.sections import Chart, Mark, Row, Section, Table
-from lethe.report.severity import LEVELS, Outcome, advantage, outcome, severity
+from lethe.report.severity import Outcome, Place, Worst, advantage, outcome, severity
 from lethe.report.utility import Utility
 
 _ON_PAPER = 9
 _VACUOUS = 0.99
-
-
-@dataclass(frozen=True)
-class Place:
-    """A part of the people or records that bears more than the average.
-
-    Attributes:
-        level: severity there.
-        long: a sentence.
-        short: the same in a few words.
-    """
-
-    level: str
-    long: str
-    short: str
-
-
-@dataclass(frozen=True)
-class Worst:
-    """The worst number of a release in words.
-
-    Attributes:
-        headline: a sentence that says who can do what to how many.
-        short: the headline in two or three words.
-        by: the attacker and the attack.
-        detail: sentences that belong to the headline, such as the interval.
-        level: severity; empty without one.
-        group: sentences on what else was found; may be empty.
-        share: the share in the headline, where it is not that of the options.
-        places: the worst group and the most exposed records, where they bear more.
-    """
-
-    headline: str
-    short: str
-    by: str
-    detail: str
-    level: str
-    group: str = ""
-    share: Measured | None = None
-    places: Sequence[Place] = ()
-
-    def promoted(self) -> Worst:
-        """The same, with a place of higher severity than the whole first.
-
-        Guarantee: no place that is left in `places` has a higher severity than `level`.
-        """
-        if not self.level or not self.places:
-            return self
-        place = max(self.places, key=lambda part: LEVELS.index(part.level))
-        if LEVELS.index(place.level) <= LEVELS.index(self.level):
-            return self
-        return replace(
-            self,
-            headline=f"{place.long} {self.headline}",
-            short=place.short[:1].upper() + place.short[1:],
-            by=f"{say('first.overall', short=self.short)}; {self.by}",
-            level=place.level,
-            places=[part for part in self.places if part is not place],
-        )
 
 
 @dataclass(frozen=True)

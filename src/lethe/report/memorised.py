@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from lethe.report.catalogue import say
 from lethe.report.numbers import fixed, grouped, share_words
 
@@ -48,6 +51,39 @@ class Token:
         losses = (self.loss, self.base, self.learnt)
         numbers = ["–" if loss is None else fixed(loss, 2, exact=False) for loss in losses]
         return [say(f"memorised.part.{self.part}") if self.part else "", *numbers]
+
+
+def tokens_of(
+    text: str,
+    offsets: Sequence[tuple[int, int]],
+    losses: NDArray[np.floating] | None,
+    base: NDArray[np.floating] | None,
+    parts: tuple[int, int],
+) -> list[Token]:
+    """Tokens of a text; the whole text as one where their characters or losses are not known.
+
+    Args:
+        offsets: first and last character (exclusive) of each token; may be empty.
+        losses: (T,) of each token after the first, in nats; T below the number of offsets.
+        base: the same under the base model.
+        parts: how many tokens are the prompt, and how many after it are reproduced.
+
+    >>> tokens = tokens_of("ask bo", [(0, 3), (3, 6)], np.array([0.5]), None, (1, 1))
+    >>> [(token.text, token.part, token.loss) for token in tokens]
+    [('ask', 'prompt', None), (' bo', 'reproduced', 0.5)]
+    """
+    if losses is None or not offsets:
+        return [Token(text)]
+    starts = [0, *(start for start, _ in offsets[1:]), offsets[-1][1]]
+    tokens = []
+    for place in range(len(losses) + 1):
+        part = "prompt" if place < parts[0] else "reproduced" if place < sum(parts) else ""
+        known = [
+            None if side is None or not place else float(side[place - 1]) for side in (losses, base)
+        ]
+        tokens.append(Token(text[starts[place] : starts[place + 1]], part, *known))
+    cut = text[starts[len(tokens)] :]
+    return [*tokens, *([Token(cut)] if cut else [])]
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from lethe.evidence.rules import Rule
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Room,
-    Worst,
     interval_sentence,
     severity_of,
     share_sentence,
@@ -51,7 +50,7 @@ from lethe.report.sections import (
     named,
     table,
 )
-from lethe.report.severity import advantage, judged_rates, severity
+from lethe.report.severity import Worst, advantage, judged_rates, severity
 from lethe.report.static_svg import Slots, chart, figure_of_rows, interval
 
 if TYPE_CHECKING:

@@ -23,7 +23,6 @@ from lethe.evidence.of_model import (
 from lethe.evidence.rules import METRICS, Rule
 from lethe.report.catalogue import say
 from lethe.report.figures import (
-    class_chart,
     epsilon_chart,
     group_chart,
     onion_chart,
@@ -31,9 +30,7 @@ from lethe.report.figures import (
     t_chart,
 )
 from lethe.report.first_screen import (
-    Place,
     Room,
-    Worst,
     interval_sentence,
     severity_of,
     share_sentence,
@@ -63,7 +60,7 @@ from lethe.report.sections import (
     named,
     table,
 )
-from lethe.report.severity import advantage, risk_fpr, severity
+from lethe.report.severity import Place, Worst, advantage, risk_fpr, severity
 
 _MOST_CLASSES = 500
 
@@ -420,8 +417,7 @@ class Model(Room[ModelCandidate]):
         if not listed:
             return []
         shown = [row for row in listed if row in (self.base, self.put_forward)] or listed[:1]
-        parts: list[Part] = [*_some(class_chart(self.base or listed[0], self.put_forward))]
-        parts += [self._class_table(row) for row in shown]
+        parts = [self._class_table(row) for row in shown]
         if left := len(listed) - len(shown):
             parts.append(Words(say("classes.left", n=left), "note"))
         return [Folded(say("classes.title"), parts)]

@@ -31,9 +31,7 @@ from lethe.evidence.rules import (
 from lethe.report import table_figures
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
-    Place,
     Room,
-    Worst,
     interval_sentence,
     severity_of,
     share_sentence,
@@ -62,7 +60,7 @@ from lethe.report.sections import (
     personal,
     table,
 )
-from lethe.report.severity import HIGH_FROM, severity
+from lethe.report.severity import HIGH_FROM, Place, Worst, severity
 from lethe.report.static_svg import charts_of_data
 
 
@@ -165,10 +163,7 @@ class Quasi(Rows[TableCandidate]):
     headline = "table.headline"
     metrics = TABLE_METRICS
     glossary = ("quasi", "class", "l_t", "three")
-    figures: Mapping[str, Any] = {
-        "sizes": table_figures.class_sizes,
-        "pairs": table_figures.pairs,
-    }
+    figures: Mapping[str, Any] = {"pairs": table_figures.pairs}
 
     def criterion(self, attack: str) -> str:
         words = {"classes": "singling", "subsets": "singling"}
@@ -294,8 +289,7 @@ class Quasi(Rows[TableCandidate]):
             keys, note = ("marketer_without", "unique_without"), say("table.columns.note")
             left = named(section.columns)
             parts.append(table(title, first, left, keys, "table.head.", note))
-        folded: list[Part] = [Facts(rows), *self._drawn("sizes")]
-        return [*parts, Folded(say("table.classes"), folded)]
+        return [*parts, Folded(say("table.classes"), [Facts(rows)])]
 
     def exposed(self) -> Section:
         section, parts = self.section, list[Part]()
@@ -372,7 +366,6 @@ class Records(Rows[RecordCandidate]):
     figures: Mapping[str, Any] = {
         "thresholds": table_figures.thresholds,
         "facts": table_figures.facts_known,
-        "auxiliary": table_figures.auxiliary,
     }
 
     def criterion(self, attack: str) -> str:
@@ -470,7 +463,6 @@ class Records(Rows[RecordCandidate]):
         note = say("auxiliary.note") + (f" {say('auxiliary.outside')}" if known is not None else "")
         title, head = say("records.auxiliary"), say("auxiliary.head.attacker")
         parts: list[Part] = [Facts(lines), table(title, head, rows, columns, note=note)]
-        parts += self._drawn("auxiliary")
         points: Sequence[Any] = study.answered if study.curve is None else study.curve
         rates = ("recall", "precision", "wrong", "false_match")
         curve = ("named=share",) if study.curve is None else rates

@@ -185,8 +185,8 @@ def released_columns(
 ) -> dict[str, NDArray[Any]]:
     """The table that would be handed out.
 
-    A group of numbers is written as the mean of its rows, of texts as its only value, what they
-    begin with and "*", or "other"; a column on its last step as "*", a number as its mean.
+    A group of numbers is written as its mean with one decimal more, of texts as its only value,
+    what they begin with and "*", or "other"; a column on its last step as "*" or its mean.
 
     Args:
         columns: all columns of the table, (rows,) each; those without a hierarchy stay as they are.
@@ -207,35 +207,19 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
     if one.labels:
         return np.asarray(one.labels[step][one.codes])
     if column.dtype.kind in "iuf":
-        numbers = column.astype(np.float64)
-        there = ~np.isnan(numbers)
-        weight = np.bincount(groups[there], minlength=int(groups.max()) + 1)
-        total = np.bincount(groups[there], numbers[there], minlength=int(groups.max()) + 1)
+        there, size = ~np.isnan(column.astype(np.float64)), int(groups.max()) + 1
+        inside, numbers = groups[there], column[there].astype(np.float64)
+        # Means of neighbours differ by at least the last digit, so one more keeps them apart.
+        fits = (n for n in range(15) if np.array_equal(np.round(numbers, n), numbers))
         with np.errstate(invalid="ignore"):
-            return _to_digits(total / weight, numbers[there])[groups]
+            means = np.bincount(inside, numbers, size) / np.bincount(inside, minlength=size)
+        return np.round(means, next(fits, 14) + 1)[groups]
     texts = as_text(column).tolist()
     members: dict[int, set[str]] = {}
     for group, text in zip(groups.tolist(), texts, strict=True):
         members.setdefault(group, set()).add(text)
     names = {group: _name(sorted(found), one.kind) for group, found in members.items()}
-    written = np.empty(len(column), dtype=object)
-    written[:] = [names[group] for group in groups.tolist()]
-    return written
-
-
-def _to_digits(means: Float, numbers: Float) -> Float:
-    """Means with one decimal more than the numbers have, or as many as keep them apart.
-
-    >>> _to_digits(np.array([31.0 / 3, 50.25]), np.array([10.0, 11.0, 50.0])).tolist()
-    [10.3, 50.2]
-    """
-    decimals = next((n for n in range(9) if np.array_equal(np.round(numbers, n), numbers)), 9)
-    different = len(np.unique(means[~np.isnan(means)]))
-    for more in range(decimals + 1, 16):
-        rounded = np.round(means, more)
-        if len(np.unique(rounded[~np.isnan(rounded)])) == different:
-            return rounded
-    return means
+    return np.array([names[group] for group in groups.tolist()], dtype=object)
 
 
 def _name(members: list[str], kind: str) -> str:
