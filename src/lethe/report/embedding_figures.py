@@ -39,11 +39,13 @@ def decay(model: VectorModel, slots: Slots) -> Figure | None:
         band(axes, places, top, colour, dashes, f"Top-{k}", logarithmic=True)
     strongest = [level.risk.mapped(lambda lift: lift * chance) for level in levels]
     band(axes, places, strongest, "muted", "solid", say("chart.sweep.strongest"), logarithmic=True)
-    known = [(x, level) for x, level in zip(places, levels, strict=True) if level.bound is not None]
-    if known:
-        bounds, label = [level.bound or 0.0 for _, level in known], say("chart.sweep.bound")
-        at = [x for x, _ in known]
-        axes.plot(at, bounds, color=COLOURS["ink"], lw=1.4, dashes=DASHES["dashed"], label=label)
+    bounded = [
+        (x, level) for x, level in zip(places, levels, strict=True) if level.bound is not None
+    ]
+    if bounded:
+        bounds, label = [level.bound or 0.0 for _, level in bounded], say("chart.sweep.bound")
+        noise = [x for x, _ in bounded]
+        axes.plot(noise, bounds, color=COLOURS["ink"], lw=1.4, dashes=DASHES["dashed"], label=label)
     dotted, label = DASHES["dotted"], say("chart.sweep.chance")
     axes.axhline(chance, color=COLOURS["muted"], lw=1, dashes=dotted, label=label)
     _log_shares(axes)
@@ -53,19 +55,19 @@ def decay(model: VectorModel, slots: Slots) -> Figure | None:
 
 def utility(model: VectorModel, slots: Slots) -> Figure | None:
     """Smoothed, one draw, and M draws: three quantities, and the floor."""
-    found = model.utility
-    if isinstance(found, Refusal):
+    utilities = model.utility
+    if isinstance(utilities, Refusal):
         return None
-    levels = found.levels
+    levels = utilities.levels
     figure, axes = new_axes(*SIZE, MARGINS)
     places = _places(axes, [level.sigma for level in levels])
-    if found.smoothed is not None:
-        smoothed = [found.smoothed] * len(levels)
+    if utilities.smoothed is not None:
+        smoothed = [utilities.smoothed] * len(levels)
         band(axes, places, smoothed, "muted", "chain", say("chart.utility.smoothed"))
-    at = {level.sigma: place for level, place in zip(levels, places, strict=True)}
-    several = [(draws, rows) for draws, rows in found.averaged.items() if draws != 1 and rows]
+    place_of = {level.sigma: place for level, place in zip(levels, places, strict=True)}
+    several = [(draws, rows) for draws, rows in utilities.averaged.items() if draws != 1 and rows]
     for (draws, rows), dashes in zip(several, itertools.cycle(DASHES.values())):
-        points = [(at[row.sigma], getattr(row.value, "value", math.nan)) for row in rows]
+        points = [(place_of[row.sigma], getattr(row.value, "value", math.nan)) for row in rows]
         axes.plot(
             *zip(*points, strict=True),
             color=COLOURS["after"],
@@ -73,11 +75,11 @@ def utility(model: VectorModel, slots: Slots) -> Figure | None:
             dashes=dashes,
             label=say("chart.utility.mean", draws=draws),
         )
-    drawn = [level.value for level in levels]
-    band(axes, places, drawn, "before", "solid", say("chart.utility.draw"))
-    dotted, floor = DASHES["dotted"], say("chart.utility.floor", floor=f"{found.floor:g}")
-    axes.axhline(found.floor, color=COLOURS["muted"], lw=1, dashes=dotted, label=floor)
-    axes.set_ylabel(found.measure)
+    draws_of_one = [level.value for level in levels]
+    band(axes, places, draws_of_one, "before", "solid", say("chart.utility.draw"))
+    dotted, floor = DASHES["dotted"], say("chart.utility.floor", floor=f"{utilities.floor:g}")
+    axes.axhline(utilities.floor, color=COLOURS["muted"], lw=1, dashes=dotted, label=floor)
+    axes.set_ylabel(utilities.measure)
     return figure
 
 
@@ -127,11 +129,11 @@ def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:
     positive = [sigma for sigma in sigmas if sigma > 0]
     start = math.log10(min(positive)) - 0.4 if positive else 0.0
     places = [math.log10(sigma) if sigma > 0 else start for sigma in sigmas]
-    shown: list[tuple[float, str]] = []
+    labels: list[tuple[float, str]] = []
     for place, sigma in zip(places, sigmas, strict=True):
-        if not shown or place - shown[-1][0] > 0.22:
-            shown.append((place, f"{sigma:.2g}"))
-    axes.set_xticks([place for place, _ in shown], [word for _, word in shown])
+        if not labels or place - labels[-1][0] > 0.22:
+            labels.append((place, f"{sigma:.2g}"))
+    axes.set_xticks([place for place, _ in labels], [word for _, word in labels])
     axes.set_xlabel(say("chart.sigma"))
     return places
 

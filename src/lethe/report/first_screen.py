@@ -481,16 +481,16 @@ def _tried(room: Room[Any]) -> Card:
         lines = [say(key, loss=utility.loss(lost)), count]
         return Card(say("card.tried"), f"{best.name}: {_value(room, best)}", lines)
     if other is not None and base is not None:
-        was, now = (utility.words(row.utility.value) for row in (base, other))
+        before, after = (utility.words(row.utility.value) for row in (base, other))
         lines = [
             say(
-                "tried.cheapest" if was != now else "tried.cheapest.same",
+                "tried.cheapest" if before != after else "tried.cheapest.same",
                 name=other.name,
                 before=_value(room, base),
                 after=_ranged(room, other),
                 merit=utility.name,
-                was=was,
-                now=now,
+                was=before,
+                now=after,
             ),
             count,
         ]
