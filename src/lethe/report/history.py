@@ -198,18 +198,15 @@ def _repeats(runs: Sequence[PastRun]) -> Iterator[Words]:
         yield Words(say("history.repeated", n=len(listed), runs=numbers), "note")
         by_metric: dict[str, list[tuple[int, str]]] = {}
         for place in listed:
-            for metric, code in (
-                runs[place].outcomes(lambda rule: re.split("[<>]", rule)[0]).items()
-            ):
+            codes = runs[place].outcomes(lambda rule: re.split("[<>]", rule)[0])
+            for metric, code in codes.items():
                 by_metric.setdefault(metric.strip(), []).append((place, code))
         for metric, outcomes in by_metric.items():
             first = next((place for place, (_, code) in enumerate(outcomes) if code == PASS), 0)
             if first:
                 before = ", ".join(str(place + 1) for place, _ in outcomes[:first])
-                sentence = say(
-                    "history.until", metric=metric, runs=before, run=outcomes[first][0] + 1
-                )
-                yield Words(sentence, "warning")
+                run = outcomes[first][0] + 1
+                yield Words(say("history.until", metric=metric, runs=before, run=run), "warning")
 
 
 def _limits(runs: Sequence[PastRun]) -> dict[str, Rule]:
@@ -246,9 +243,8 @@ def _trend_figure(
     for number, measured in known:
         axes.plot([number, number], svg.ends_of(measured)[::2], color=blue, lw=1.4)
     values = [svg.ends_of(measured)[1] for _, measured in known]
-    axes.plot(
-        [number for number, _ in known], values, "o-", lw=1, color=blue, label=say("history.value")
-    )
+    numbers, label = [number for number, _ in known], say("history.value")
+    axes.plot(numbers, values, "o-", lw=1, color=blue, label=label)
     if rule is not None:
         label = say("history.limit", limit=f"{rule.limit:g}")
         axes.axhline(rule.limit, color=orange, dashes=DASHES["dashed"], label=label)
@@ -268,11 +264,8 @@ def comparison_lines(comparison: Comparison, every: bool = False) -> list[str]:
     lines = [say("diff.data", data=", ".join(comparison.data))] if comparison.data else []
     for name, (a, b) in comparison.settings.items():
         lines.append(say("diff.setting", name=name, before=_short(a), after=_short(b)))
-    for key, names in (
-        ("diff.only_a", comparison.only_before),
-        ("diff.only_b", comparison.only_after),
-    ):
-        lines += [say(key, names=", ".join(names))] if names else []
+    alone = {"diff.only_a": comparison.only_before, "diff.only_b": comparison.only_after}
+    lines += [say(key, names=", ".join(names)) for key, names in alone.items() if names]
     counts = {
         verdict: [change for change in comparison.changes if change.verdict == verdict]
         for verdict in (MOVED, UNKNOWN, WITHIN)
@@ -288,12 +281,8 @@ def comparison_lines(comparison: Comparison, every: bool = False) -> list[str]:
         of = {"rule": rule["rule"], "name": rule["candidate"]}
         lines.append(say("diff.rule", before=old, after=new, **of))
     for proof in comparison.guarantees:
-        directions = {
-            (True, False): "weaker",
-            (False, True): "stronger",
-            (True, True): "incomparable",
-        }
-        moved = say(f"diff.{directions.get((proof['weaker'], proof['stronger']), 'changed')}")
+        known = {(True, False): "weaker", (False, True): "stronger", (True, True): "incomparable"}
+        moved = say(f"diff.{known.get((proof['weaker'], proof['stronger']), 'changed')}")
         lines.append(say("diff.proof", name=proof["candidate"], moved=moved))
     return [*lines, _summary(counts[MOVED], len(counts[WITHIN]), len(counts[UNKNOWN]))]
 
@@ -302,13 +291,8 @@ def _line(change: Change) -> str:
     sides = [say("diff.unmeasured") if x is None else str(x) for x in (change.before, change.after)]
     which = "" if change.worse is None else say("diff.worse" if change.worse else "diff.better")
     gap = "" if change.difference is None else say("diff.gap", gap=change.difference)
-    words = {
-        "quantity": change.quantity,
-        "name": change.candidate,
-        "before": sides[0],
-        "after": sides[1],
-    }
-    return say("diff.line", verdict=f"{change.verdict}{which}", **words) + gap
+    words = {"verdict": f"{change.verdict}{which}", "before": sides[0], "after": sides[1]}
+    return say("diff.line", quantity=change.quantity, name=change.candidate, **words) + gap
 
 
 def _summary(moved: Sequence[Change], within: int, unknown: int) -> str:
