@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lethe.assess.run import Facts, Subject, Verdict, attack, check, outcome_words, run
 from lethe.evidence.document import CheckRow, ThreatModel
-from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.of_language import (
     BlindRates,
@@ -345,10 +345,21 @@ class LanguageSubject(LanguageNumbers, Subject):
         return [outcome_words(verdict), *self.plain_words()]
 
     def plain_words(self) -> list[str]:
-        """What the numbers do not say: why membership is not judged, and what a claim came to."""
-        refused = [f"Membership is not judged: {self.refused}."] if self.refused else []
+        """Membership in a sentence, and what a claimed epsilon came to."""
         claim = self.claim()
-        return [*refused, *([] if claim is None else [claim.words])]
+        return [self._membership_words(), *([] if claim is None else [claim.words])]
+
+    def _membership_words(self) -> str:
+        risk, fpr = self.all_candidates[0].risk, f"{100 * self.study.fpr:g} %"
+        if self.refused:
+            return f"Membership is not judged: {self.refused}."
+        if isinstance(risk, Refusal) or risk.value is None:
+            return "Membership could not be measured."
+        value, low = (f"{100 * (end or 0.0):.3g} %" for end in (risk.value, risk.low))
+        return (
+            f"An attacker recognises {value} ({low} to {100 * (risk.high or 1.0):.3g} %) of the "
+            f"training {self.settings.unit}s at a {fpr} false-positive rate."
+        )
 
     def exposed_texts(self) -> list[ExposedText]:
         """Trained texts (or people), the most exposed first; personal data."""
