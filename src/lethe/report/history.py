@@ -205,8 +205,8 @@ def _repeats(runs: Sequence[PastRun]) -> Iterator[Words]:
             first = next((place for place, (_, code) in enumerate(outcomes) if code == PASS), 0)
             if first:
                 before = ", ".join(str(place + 1) for place, _ in outcomes[:first])
-                run = outcomes[first][0] + 1
-                yield Words(say("history.until", metric=metric, runs=before, run=run), "warning")
+                last = outcomes[first][0] + 1
+                yield Words(say("history.until", metric=metric, runs=before, run=last), "warning")
 
 
 def _limits(runs: Sequence[PastRun]) -> dict[str, Rule]:
