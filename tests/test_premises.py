@@ -126,9 +126,9 @@ def test_a_schema_that_was_read_off_is_said_at_the_claim(tmp_path: Path) -> None
     label = label_of(data)
     assert label.proven
     assert "taken to be public although read off the rows: bounds of age" in label.assumptions
-    assert claim_of(label).endswith("within what the schema, read off the rows, made public")
+    assert claim_of(label).endswith("provided that the schema, read off the rows, is public")
     plain = label_of(replace(data, preparation=Preparation()))
-    assert "made public" not in claim_of(plain)
+    assert "is public" not in claim_of(plain)
 
 
 def test_only_proofs_change() -> None:

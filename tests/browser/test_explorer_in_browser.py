@@ -6,6 +6,7 @@ from axe_playwright_python.sync_playwright import Axe
 
 from lethe.errors import InputError
 from lethe.report.explorer import ExploredRecords, explorer
+from lethe.report.memorised import MemorisedText, memorised_page, tokens_of
 from lethe.report.pdf import find_browser
 
 
@@ -36,7 +37,7 @@ def opened(browser, tmp_path):
 
     def open_page(records, **options):
         path = tmp_path / "explorer.html"
-        path.write_text(explorer("made", records))
+        path.write_text(records if isinstance(records, str) else explorer("made", records))
         tab = browser.new_page(viewport={"width": 1280, "height": 900}, **options)
         tab.set_default_timeout(30_000)
         said, asked = [], []
@@ -46,7 +47,7 @@ def opened(browser, tmp_path):
         tab.context.set_offline(True)
         tab.goto(path.as_uri())
         tabs.append((tab, said, asked, path))
-        if options.get("java_script_enabled", True):
+        if options.get("java_script_enabled", True) and not isinstance(records, str):
             tab.wait_for_function("document.body.dataset.ready === '1'")
         return tab
 
@@ -154,6 +155,28 @@ def test_everything_by_keyboard_and_for_a_screen_reader(opened):
 def test_no_barrier_and_no_scrolling_sideways(opened, width, scheme):
     tab = opened(simulated(100, {"age": np.arange(100)}), color_scheme=scheme)
     tab.set_viewport_size({"width": width, "height": 844})
+    assert tab.evaluate("() => document.documentElement.scrollWidth") <= width
+    assert [found["id"] for found in Axe().run(tab).response["violations"]] == []
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
+def test_memorised_texts_without_a_barrier_and_by_keyboard(opened, width, scheme):
+    losses = np.array([0.5, 4.0, 0.1, 2.0])
+    offsets = [(0, 3), (4, 6), (7, 11), (12, 16), (17, 21)]
+    tokens = tokens_of("ask bo fell from here", offsets, losses, losses + [0, 1, 4, 9], (2, 2))
+    text = MemorisedText("7", tokens, True, 0.6, True, False, 3)
+    tab = opened(memorised_page("made", [text], 1, 2, True), color_scheme=scheme)
+    tab.set_viewport_size({"width": width, "height": 844})
+    assert tab.locator("mark.reproduced").all_inner_texts() == ["fell ", "from "]
+    tab.locator("summary").press("Enter")
+    assert tab.get_by_role("row", name="from").inner_text().split()[1:] == [
+        "reproduced", "0.10", "4.10", "4.00",
+    ]  # fmt: skip
+    shades = tab.evaluate(
+        "() => Array.from(document.querySelectorAll('.passage > *'),"
+        " (token) => getComputedStyle(token).backgroundColor)"
+    )
+    assert len(set(shades)) == 4  # none, 1, 4 and 8 nats
     assert tab.evaluate("() => document.documentElement.scrollWidth") <= width
     assert [found["id"] for found in Axe().run(tab).response["violations"]] == []
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 import stat
 
 import jsonschema
@@ -19,7 +21,10 @@ from lethe.evidence.findings import Findings, schema
 from lethe.evidence.rules import LANGUAGE_METRICS
 from lethe.membership.language.attacks import DEFAULT
 from lethe.membership.language.canaries import CanaryWatch, TextCanaries
+from lethe.membership.language.extraction import continued
 from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
+from lethe.membership.language.models import load_model
+from lethe.membership.language.tokens import scored_together
 
 FEW = ("--near", "20", "--quiet")
 
@@ -80,7 +85,7 @@ def test_the_report_shows_attacks_extraction_and_the_blind_check(run):
 
 def test_texts_and_what_is_extracted_are_kept_for_their_owner_alone(run):
     folder = run[0] / "run"
-    for name in ("records.parquet", "extracted.parquet"):
+    for name in ("records.parquet", "extracted.parquet", "explorer.html"):
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o600
     texts = pandas.read_parquet(folder / "extracted.parquet").text
     assert len(texts) and texts.str.startswith("the ").all()
@@ -89,16 +94,44 @@ def test_texts_and_what_is_extracted_are_kept_for_their_owner_alone(run):
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in (folder / "tokens").iterdir())
 
 
-def test_marked_words_are_shown_where_records_are_kept(run, tuned):
-    found = Findings.load(run[0] / "run").to_json()
-    marks = found["language"]["marks"]
+def test_reproduced_tokens_are_those_that_the_model_writes(run, tuned):
+    """Against the model itself: its greedy continuation of every prompt on the page."""
+    folder, texts = tuned
+    page = (run[0] / "run" / "explorer.html").read_text()
+    assert "default-src 'none'" in page and "<img" not in page
+    marks = Findings.load(run[0] / "run").language["marks"]
     assert 0 < marks["member"]["value"] < 0.05 and 0 < marks["other"]["value"] < 0.05
-    texts = dict(enumerate(tuned[1], 1))
-    shown = [(texts[int(one["id"])], one["marked"]) for one in found["records"]["exposed"]]
-    words = [(text, word) for text, marked in shown for word in marked.split(", ") if word]
-    assert len(words) > 20 and all(word in text.split() for text, word in words)
-    page = (run[0] / "run" / "report.html").read_text()
-    assert "Marked words" in page and max(marked for _, marked in shown) in page
+    assert "explorer.html" in (run[0] / "run" / "report.html").read_text()
+    listed = re.findall(
+        r'Text (\d+)</h2>\n<p class="note">(.*?)</p>\n<p class="passage">(.*)</p>', page
+    )
+    model, greedy = load_model(folder), 0
+    for name, said, passage in listed:
+        text = texts[int(name) - 1]
+        plain = html.unescape(re.sub(r"<[^>]*>", "", passage))
+        assert plain == text
+        marked = "".join(re.findall(r"<mark[^>]*>([^<]*)", passage))
+        assert bool(marked) == said.startswith("Reproduced verbatim")
+        if "likeliest token" in said:
+            ids = model.ids([text])
+            (written,) = continued(model, ids, 8, 6)
+            assert (written == ids[0][8:14]).all() and html.unescape(marked) in text
+            greedy += 1
+    assert greedy > 3 and len(listed) > greedy
+
+
+def test_losses_on_the_page_are_those_of_model_and_base(run, tuned):
+    page = (run[0] / "run" / "explorer.html").read_text()
+    name, table = re.search(r"Text (\d+)</h2>.*?<tbody>\n(.*?)</tbody>", page, re.S).groups()
+    text = tuned[1][int(name) - 1]
+    rows = [re.findall(r'<td class="num[^>]*>([^<]*)', row) for row in table.splitlines()]
+    cells = np.array(rows).T
+    columns = np.where(cells == "–", "nan", np.char.replace(cells, "−", "-")).astype(float)
+    for place, folder in enumerate((tuned[0], base_folder())):
+        model = load_model(folder)
+        ((_, (scores,)),) = scored_together((model,), model.ids([text]))
+        np.testing.assert_allclose(columns[place], [np.nan, *-scores.logprob], atol=0.006)
+    np.testing.assert_allclose(columns[2], columns[1] - columns[0], atol=0.011)
 
 
 def test_nothing_personal_is_kept_unasked(tuned, tmp_path):
@@ -108,6 +141,7 @@ def test_nothing_personal_is_kept_unasked(tuned, tmp_path):
     )
     assert found.records == {"kept": False, "exposed": []}
     assert not list((tmp_path / "run").glob("*.parquet"))
+    assert not (tmp_path / "run" / "explorer.html").exists()
     assert {one["name"] for one in found.attacks_not_run} >= {"ratio", "informia", "canaries"}
     assert {*found.candidates[0]["text_attacks"]} == {"loss", "zlib", "min-k++", "combined"}
     assert found.language["marks"] is None

@@ -44,6 +44,24 @@ def test_the_released_table_says_what_a_group_stands_for() -> None:
     assert whole["age"].tolist() == [31.5] * 3
 
 
+@given(st.lists(st.integers(0, 400), min_size=7, max_size=60), st.sampled_from([1, 10, 1000]))
+def test_means_are_written_with_one_decimal_more_than_the_numbers(
+    numbers: list[int], scale: int
+) -> None:
+    column = np.array(numbers) / scale
+    steps = [hierarchy("x", column)]
+    kept = np.ones(len(column), bool)
+    for times in range(1, len(steps[0].steps)):
+        groups, plan = steps[0].steps[times][steps[0].codes], coarsen(steps, times)
+        written = released_columns({"x": column}, steps, plan, kept)["x"]
+        means = [column[groups == group].mean() for group in groups]
+        # Rows of different groups stay different, and no mean moves by more than its last digit.
+        assert len(np.unique(written)) == len(np.unique(np.round(means, 12)))
+        assert np.abs(written - means).max() <= 0.051 / scale
+        if len(np.unique(np.round(means, len(str(scale))))) == len(np.unique(np.round(means, 12))):
+            assert np.array_equal(np.round(written, len(str(scale))), written)
+
+
 @settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), min_size=10, max_size=80),

@@ -237,7 +237,7 @@ def test_the_commands_from_a_draft_to_a_budget(tmp_path: Path, capsys: Any) -> N
         assert claim["guarantee"]["proven"]
         assert any(text.startswith(MADE_PUBLIC) for text in claim["guarantee"]["assumptions"])
     first = Ledger(document).worst(None)
-    assert "within what the schema, read off the rows, made public" in first.headline
+    assert "provided that the schema, read off the rows, is public" in first.headline
     path.write_text("age,born\n40,2024-01-31\n42,\n")
     other = [*words[:2], str(tmp_path / "c.db"), *words[3:]]
     assert run(other) == 2

@@ -12,6 +12,7 @@ from documents import KINDS, MANIFEST, document, findings
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
+from lethe.evidence.rules import UNDECIDED
 from lethe.report import markdown, show
 from lethe.report.common import room_of
 from lethe.report.first_screen import first_screen
@@ -35,15 +36,19 @@ def first(kind: str, changed: dict[str, Any] | None = None) -> Any:
         (
             "model",
             "moderate",
-            "recognises 3.8 % of the training records; a random guess finds 1 %.",
+            "recognises 22 % of the training records; a random guess finds 10 %.",
         ),
-        ("scores", "moderate", "An attacker recognises"),
+        ("scores", "high", "An attacker recognises"),
         ("vectors", "high", "An attacker identifies 72 % of people; a random guess identifies"),
-        ("table", "high", "knows age, town links 82 % of the rows to the right person; a random"),
+        (
+            "table",
+            "high",
+            "knows age and town links 82 % of the rows to the right person;",
+        ),
         ("records", "high", "identifies 100 % of people; a random guess finds 3.3 %."),
         ("synthetic", "high", "35 of 60 original people are among the synthetic rows, identical"),
         ("mechanism", "", "The claim of 1-DP is wrong: epsilon is at least 1.66."),
-        ("ledger", "", "2 answers together cost epsilon 0.75 of epsilon 3"),
+        ("ledger", "", "2 answers cost epsilon 0.75 of a budget of epsilon 3"),
     ],
 )
 def test_the_worst_number_speaks_first(kind: str, level: str, headline: str) -> None:
@@ -69,9 +74,80 @@ def at_chance(kind: str) -> dict[str, Any]:
             chance = float(name.partition("@")[2] or room_of(plain).chance)
             if rate and "value" in rate:
                 rate.update(value=chance, low=0.0, high=chance + 0.01)
+        (candidate.get("vulnerability") or {}).pop("top_auc", None)
         auc = candidate["measures"].get("auc") or {}
         auc |= {"value": 0.5, "low": 0.45, "high": 0.55} if auc else {}
     return plain
+
+
+@pytest.mark.parametrize("kind", ["model", "scores", "table"])
+@pytest.mark.parametrize("place", ["most exposed", "group"])
+def test_badge_and_headline_are_those_of_the_worst_place(kind: str, place: str) -> None:
+    """A low average beside a group or records at high risk, as the release and as an option."""
+    plain = document(kind)
+    plain["rules"] = []
+    for candidate in plain["candidates"]:
+        candidate["shown"] = []
+        candidate["risk"] |= {"value": 0.03, "low": 0.02, "high": 0.04}
+        candidate["measures"]["tpr@0.01"] = candidate["risk"]
+        if candidate.get("vulnerability"):
+            top = {"value": 0.97, "low": 0.95, "high": 0.99} if place != "group" else {}
+            candidate["vulnerability"]["top_auc"] = estimate(**top)
+        for entry in candidate.get("slices") or ():
+            entry["slices"][0]["tpr_within"] = estimate(**WORSE if place == "group" else {})
+        for group in candidate.get("groups") or ():
+            group["marketer"] = estimate(**WORSE if place == "group" else {})
+    room = room_of(plain)
+    screen, places = first_screen(room, {}, None), room.places(room.judged)
+    levels = [LEVELS.index(part.level) for part in places if part.level]
+    assert LEVELS.index(screen.level) == max([LEVELS.index("low"), *levels])
+    if "high" in [part.level for part in places]:
+        assert screen.cards[1].level == "high" and "over all: " in screen.cards[1].lines[0]
+        worst = next(part for part in places if part.level == "high")
+        assert screen.headline.startswith(worst.long) and worst.long not in screen.detail
+        assert worst.short.lower() == screen.cards[1].large.lower()
+
+
+WORSE = {"value": 0.6, "low": 0.5, "high": 0.7}
+
+
+def estimate(value: float = 0.01, low: float = 0.0, high: float = 0.02) -> dict[str, Any]:
+    high = max(value, high)
+    return {"value": value, "low": low, "high": high, "confidence": 0.95, "method": "", "n": 99}
+
+
+@pytest.mark.parametrize("options", [False, True])
+def test_the_rate_of_a_limit_is_always_said(options: bool) -> None:
+    """In the headline where no option was chosen at another rate, else beside it."""
+    plain = document("scores")
+    (alone,) = plain["candidates"]
+    alone["risk"], alone["shown"] = alone["measures"]["tpr@0.1"], []
+    plain["rules"] = [plain["rules"][1] | {"rule": "tpr@0.01 <= 0.05"}]
+    plain["rules"].append(plain["rules"][0] | {"rule": "tpr@0.001 <= 0.05"})
+    if options:
+        alone["utility"] = estimate(0.9)
+        plain["candidates"].append(alone | {"name": "other", "utility_loss": estimate(0.0)})
+        plain["frontier"]["cheapest_large_reduction"] = "other"
+    screen = first_screen(room_of(plain), {}, None)
+    said = " ".join([screen.headline, *screen.detail])
+    assert ("recognises 34 % of the training records" in said) == options
+    rate = "At the 1 % rate of a limit: 11 %" if options else "recognises 11 % of the training"
+    assert rate in said
+    assert "At the 0.1 % rate of a limit nothing was measured: fpr=0.001 needs" in said
+
+
+def test_an_open_limit_on_rows_says_how_many_would_settle_it() -> None:
+    """Half the interval must fit between value and limit: (0.08 / 0.01) squared is 64."""
+    plain = document("synthetic")
+    (rule, *_) = plain["rules"]
+    wide = estimate(0.06, -0.02, 0.31) | {"n": 60}
+    plain["rules"] = [
+        rule | {"rule": "singling-out <= 0.05", "outcome": UNDECIDED, "evidence": wide}
+    ]
+    said = "About 3,800 people or rows in place of 60 would decide it if the value stayed."
+    assert said in first("synthetic", plain).verdict
+    plain["rules"][0]["outcome"] = "pass"
+    assert "in place of" not in first("synthetic", plain).verdict
 
 
 @pytest.mark.parametrize("blind", [False, True])
@@ -127,7 +203,7 @@ def test_an_option_that_halves_the_risk_at_an_unknown_price_is_not_said_to_help_
     plain = document(kind)
     plain["frontier"] |= {"operating_point": None, "cheapest_large_reduction": None}
     base = plain["candidates"][0]
-    base["shown"] = []  # nothing at another rate
+    base["shown"], plain["rules"] = [], []  # nothing at another rate
     for option in plain["candidates"][1:]:
         for number, scale in (("value", share), ("low", share), ("high", share)):
             option["risk"][number] = scale * base["risk"][number]
@@ -331,7 +407,7 @@ def test_secrets_that_the_classes_give_away_speak_where_linkage_is_low() -> None
     shown["risk"] = shown["risk"] | dict.fromkeys(("value", "low", "high"), 0.3)
     found = first("table", plain)
     assert found.level == "high" and "guesses sick right for 93 % of the rows" in found.headline
-    assert "without age, town for 53 %" in found.headline
+    assert "without age and town for 53 %" in found.headline
 
 
 @pytest.mark.parametrize("worse", [0, 1])
@@ -346,6 +422,7 @@ def test_of_releases_of_one_severity_the_larger_share_speaks(worse: int) -> None
 
 def test_a_claim_that_is_wrong_speaks_over_a_model_at_chance() -> None:
     plain = document("model")
+    plain["rules"] = []
     for candidate in plain["candidates"]:
         candidate["shown"] = []
         candidate["risk"] |= {"value": 0.01, "low": 0.005, "high": 0.03}

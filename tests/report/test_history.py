@@ -107,6 +107,23 @@ def test_every_kind_alone_has_no_trend_and_kinds_are_kept_apart() -> None:
         history_page([], "none")
 
 
+def test_files_of_one_name_with_other_columns_are_two_subjects() -> None:
+    """Two people.csv in two folders are no trend; a new month of one of them is."""
+
+    def table(place: str, columns: list[str], fingerprint: str) -> PastRun:
+        plain = document("table")
+        plain["data"] |= {"columns": columns, "fingerprint": fingerprint}
+        return PastRun(place, Findings.from_json(plain), {})
+
+    staff = ["age", "town", "sick"]
+    runs = [table("a", staff, "x"), table("b", ["zip", "income"], "y"), table("c", staff, "z")]
+    text = text_of(history_page(runs, "tables"))
+    assert "Subjects: 2." in text and text.count("2 runs, the oldest first") == 1
+    assert "first in a" in text and "first in b" in text
+    assert text.count("on 2 different data sets of one name and form") == 1
+    assert "x, 60" in text and "y, 60" in text
+
+
 def test_another_name_hides_no_earlier_run_on_the_same_data() -> None:
     runs = [past("a", 1, rules=FAILS, name="old"), past("b", 2, rules=PASSES, name="new")]
     text = text_of(history_page(runs, "models"))

@@ -25,6 +25,7 @@ NO_CLAIM = {
 }
 CLAIMS = {
     "language.none": "No attack was shown",
+    "language.extracted.control": "not shown to be more than",
     "language.extracted.base": "and not from the base model",
     "language.refused": "Membership is not judged",
     "language.blind.fail": "A blind classifier tells members from others",
@@ -39,6 +40,7 @@ def found(**changes: Any) -> dict[str, Any]:
         one["risk"] |= ends
         one["measures"]["tpr@0.1"] |= ends
         one["measures"]["auc"] |= {"value": 0.52, "low": 0.45, "high": 0.6}
+        one["measures"]["extraction"] |= {"low": 0.05}  # above the 3.3 % of the control
     for path, value in changes.items():
         place: Any = plain
         *way, last = path.split("__")
@@ -64,6 +66,7 @@ def test_every_sentence_that_denies_names_its_evidence() -> None:
 
 
 REFUSED = {"refused": "no attack passed its self-checks"}
+LIKE_CONTROL = {"candidates__0__extraction__control__value": 0.2}
 TELLS = {"language__blind__tells": True}
 
 
@@ -73,6 +76,8 @@ TELLS = {"language__blind__tells": True}
         ("language.none", {}, {"candidates__0__plants": []}),
         ("language.none", {}, {"candidates__0__measures__auc": REFUSED}),
         ("language.extracted.base", {}, {"language__base": False}),
+        ("language.extracted.base", {}, LIKE_CONTROL),
+        ("language.extracted.control", LIKE_CONTROL, {}),
         (
             "language.refused",
             {"candidates__0__risk": REFUSED, "language__refused": "words tell"},

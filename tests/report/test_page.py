@@ -231,7 +231,7 @@ def test_the_run_tells_its_command_its_end_and_how_long_it_took() -> None:
 
 
 def test_what_only_people_know() -> None:
-    given = document("model") | {"context": {"Reviewer": "", "DPIA": "D-7", "id": "R-1"}}
+    given = document("model") | {"context": {"Reviewer": "", "DPIA": "D-7", "report id": "R-1"}}
     page = render(Findings.from_json(given))
     assert '<dt>Reviewer</dt><dd class="absent">not provided' in page
     assert (
@@ -249,7 +249,7 @@ def test_a_rule_is_put_in_the_words_of_its_release() -> None:
 
 
 def test_refusals_say_why_and_missing_numbers_are_dashes() -> None:
-    odd = document("model")
+    odd = document("model") | {"rules": []}
     attack = odd["candidates"][0]["attacks"]["lira-online"]
     attack["auc"] = {"refused": "too few targets"}
     odd["candidates"][2]["risk"] = odd["candidates"][2]["risk"] | {"high": None}
@@ -293,12 +293,11 @@ def test_very_many_options_and_classes_stay_small_and_say_what_is_left_out() -> 
 
 
 CHARTS = {
-    "model": "frontier roc exposure groups classes",
+    "model": "frontier roc exposure groups",
     "scores": "roc exposure",
-    "vectors": "frontier 1-sweep 1-proof 1-utility 1-surface-1 1-surface-2 1-certified "
-    "1-radii-1 1-radii-2 1-radii-3 1-radii-4",
-    "table": "frontier pairs sizes",
-    "records": "frontier facts thresholds auxiliary",
+    "vectors": "frontier 1-sweep 1-utility 1-certified",
+    "table": "frontier pairs",
+    "records": "frontier facts thresholds",
     "synthetic": "rates",
     "mechanism": "mechanism",
     "ledger": "ledger",

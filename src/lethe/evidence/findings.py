@@ -119,7 +119,7 @@ class Findings:
         return Findings(**document)
 
     def __repr__(self) -> str:
-        """The first screen in ten lines at most."""
+        """The first screen in lines of 100 columns."""
         from lethe.report.notebook import summary
 
         try:

@@ -175,10 +175,9 @@ class LanguageData:
 
 @dataclass(frozen=True)
 class ExposedText:
-    """One of the most exposed texts, and its words that the token-level attack marks."""
+    """One of the most exposed texts."""
 
     rank: int
     id: str
     attack: str
     score: float
-    marked: str

@@ -65,11 +65,11 @@ _PROVEN_AND_MEASURED = 13
 def _twenty_fields(
     blocks: Sequence[Group], document: Document[Any, Any, Any], titles: Mapping[str, str]
 ) -> list[Row]:
-    """The twenty fields in order: where each is in the page, and what is missing in it.
+    """List the twenty fields in order, with the sections that answer each and what is missing.
 
     Args:
-        blocks: what people filled in, by group.
-        titles: of every section that this report has, by its id.
+        blocks: fields that people fill in, by group.
+        titles: title of every section of this report, by id.
     """
     missing = {block.key: sum(not given for _, _, given in block.rows) for block in blocks}
     proven = any(row.guarantee.proven for row in document.guarantees)
@@ -161,17 +161,17 @@ def _rules(room: Room[Any]) -> Section | None:
     return Section("rules", say("rules.title"), lead, [shown, Folded(say("rules.change"), change)])
 
 
-def cell_of(quantity: str, found: Measured | None, shares: bool = False) -> Cell:
+def cell_of(quantity: str, measured: Measured | None, shares: bool = False) -> Cell:
     """A measured quantity by its name: shares in percent, everything else as it is.
 
     Args:
         quantity: such as ``tpr@0.01``, or a rule on it.
-        found: of it.
+        measured: its value.
         shares: whether losses of utility are shares.
     """
     metric = re.split(r"[@ ()\[]", quantity)[0]
     in_percent = shares if metric == "utility-loss" else metric in _IN_PERCENT
-    return share(found) if in_percent else amount(found)
+    return share(measured) if in_percent else amount(measured)
 
 
 _IN_PERCENT = {*SHARES, "share", "attribute-gain"} - {"auc"}

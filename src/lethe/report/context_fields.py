@@ -83,25 +83,6 @@ CONTEXT_FIELDS: Mapping[str, Sequence[str]] = {
 
 _RUN_FACTS = ("created", "finished", "wall_seconds", "command", "machine", "versions")
 
-# Other spellings that people use for a key.
-_ALIASES = {
-    "id": "report_id",
-    "date": "report_date",
-    "version": "report_version",
-    "name": "system_name",
-    "system": "system_name",
-    "model": "system_name",
-    "model_hash": "file_hash",
-    "parameter_count": "parameters",
-    "people": "training_people",
-    "intended_use": "purpose",
-    "dpia_reference": "dpia",
-    "dpo": "dpo_advice",
-    "source": "data_source",
-    "period": "data_period",
-    "accepts_residual_risk": "accepted_by",
-}
-
 
 @dataclass(frozen=True)
 class Group:
@@ -126,7 +107,7 @@ def groups(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Gro
     given = _known(document, manifest)
     for name, item in _flat(document["context"]):
         if text := plain(item):  # an empty line of the form takes nothing away
-            given[_ALIASES.get(name, name)] = text
+            given[name] = text
     if not given.get("ratio"):
         given["ratio"] = _ratio(given)
     blocks = []
@@ -139,7 +120,7 @@ def groups(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Gro
 
 def given_risk(context: Mapping[str, Any]) -> str:
     """The residual risk in the words of people; empty if they gave none."""
-    named = {_ALIASES.get(name, name): plain(item) for name, item in _flat(context)}
+    named = {name: plain(item) for name, item in _flat(context)}
     return named.get("residual_risk", "")
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from lethe.evidence.estimate import Refusal
-from lethe.evidence.of_vectors import RadiiSection, RadiusRow, SurfaceCell, VectorModel
+from lethe.evidence.of_vectors import VectorModel
 from lethe.report.catalogue import say
 from lethe.report.numbers import percent
 from lethe.report.sections import Chart
@@ -20,9 +19,7 @@ from lethe.report.static_svg import (
     SIZE,
     Slots,
     band,
-    chart,
     charts_of_data,
-    heat_map,
     legend,
     new_axes,
 )
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def decay(model: VectorModel, slots: Slots) -> Figure | None:
-    """Top-1, Top-5 and Top-10 by noise, with what naming at random gives."""
+    """Top-1, Top-5 and Top-10 by noise, a random guess, and the limit that is proven of Top-1."""
     levels, chance = model.levels, model.attacks[0].chance.top[1]
     figure, axes = new_axes(*SIZE, MARGINS)
     places = _places(axes, [level.sigma for level in levels])
@@ -42,6 +39,13 @@ def decay(model: VectorModel, slots: Slots) -> Figure | None:
         band(axes, places, top, colour, dashes, f"Top-{k}", logarithmic=True)
     strongest = [level.risk.mapped(lambda lift: lift * chance) for level in levels]
     band(axes, places, strongest, "muted", "solid", say("chart.sweep.strongest"), logarithmic=True)
+    bounded = [
+        (x, level) for x, level in zip(places, levels, strict=True) if level.bound is not None
+    ]
+    if bounded:
+        bounds, label = [level.bound or 0.0 for _, level in bounded], say("chart.sweep.bound")
+        noise = [x for x, _ in bounded]
+        axes.plot(noise, bounds, color=COLOURS["ink"], lw=1.4, dashes=DASHES["dashed"], label=label)
     dotted, label = DASHES["dotted"], say("chart.sweep.chance")
     axes.axhline(chance, color=COLOURS["muted"], lw=1, dashes=dotted, label=label)
     _log_shares(axes)
@@ -49,46 +53,21 @@ def decay(model: VectorModel, slots: Slots) -> Figure | None:
     return figure
 
 
-def proof(model: VectorModel, slots: Slots) -> Figure | None:
-    """Top-1 of the attack below the two limits that no attacker exceeds."""
-    levels = [level for level in model.levels if level.bound is not None]
-    figure, axes = new_axes(*SIZE, MARGINS)
-    places = _places(axes, [level.sigma for level in levels])
-    top = [level.top[1] for level in levels]
-    band(axes, places, top, "before", "solid", say("chart.proof.attack"), logarithmic=True)
-    axes.plot(
-        places,
-        [level.bound or 0.0 for level in levels],
-        color=COLOURS["ink"],
-        lw=1.4,
-        dashes=DASHES["dashed"],
-        label=say("chart.proof.bound"),
-    )
-    played = [(x, level.optimal) for x, level in zip(places, levels, strict=True)]
-    known = [(x, one.high) for x, one in played if one is not None]
-    if known:
-        label = say("chart.proof.optimal")
-        axes.plot(*zip(*known, strict=True), "v", color=COLOURS["after"], ms=5, label=label)
-    _log_shares(axes)
-    axes.set_ylabel("Top-1")
-    return figure
-
-
 def utility(model: VectorModel, slots: Slots) -> Figure | None:
     """Smoothed, one draw, and M draws: three quantities, and the floor."""
-    found = model.utility
-    if isinstance(found, Refusal):
+    utilities = model.utility
+    if isinstance(utilities, Refusal):
         return None
-    levels = found.levels
+    levels = utilities.levels
     figure, axes = new_axes(*SIZE, MARGINS)
     places = _places(axes, [level.sigma for level in levels])
-    if found.smoothed is not None:
-        smoothed = [found.smoothed] * len(levels)
+    if utilities.smoothed is not None:
+        smoothed = [utilities.smoothed] * len(levels)
         band(axes, places, smoothed, "muted", "chain", say("chart.utility.smoothed"))
-    at = {level.sigma: place for level, place in zip(levels, places, strict=True)}
-    several = [(draws, rows) for draws, rows in found.averaged.items() if draws != 1 and rows]
+    place_of = {level.sigma: place for level, place in zip(levels, places, strict=True)}
+    several = [(draws, rows) for draws, rows in utilities.averaged.items() if draws != 1 and rows]
     for (draws, rows), dashes in zip(several, itertools.cycle(DASHES.values())):
-        points = [(at[row.sigma], getattr(row.value, "value", math.nan)) for row in rows]
+        points = [(place_of[row.sigma], getattr(row.value, "value", math.nan)) for row in rows]
         axes.plot(
             *zip(*points, strict=True),
             color=COLOURS["after"],
@@ -96,11 +75,11 @@ def utility(model: VectorModel, slots: Slots) -> Figure | None:
             dashes=dashes,
             label=say("chart.utility.mean", draws=draws),
         )
-    drawn = [level.value for level in levels]
-    band(axes, places, drawn, "before", "solid", say("chart.utility.draw"))
-    dotted, floor = DASHES["dotted"], say("chart.utility.floor", floor=f"{found.floor:g}")
-    axes.axhline(found.floor, color=COLOURS["muted"], lw=1, dashes=dotted, label=floor)
-    axes.set_ylabel(found.measure)
+    draws_of_one = [level.value for level in levels]
+    band(axes, places, draws_of_one, "before", "solid", say("chart.utility.draw"))
+    dotted, floor = DASHES["dotted"], say("chart.utility.floor", floor=f"{utilities.floor:g}")
+    axes.axhline(utilities.floor, color=COLOURS["muted"], lw=1, dashes=dotted, label=floor)
+    axes.set_ylabel(utilities.measure)
     return figure
 
 
@@ -125,74 +104,8 @@ def certified(model: VectorModel, slots: Slots) -> Figure | None:
     return figure
 
 
-def histograms(model: VectorModel) -> list[tuple[str, Callable[[Slots], Figure]]]:
-    """Radii by draws at each noise level, with the distance to the nearest other user."""
-    radii, apart = model.radii, model.geometry.get("l2")
-    if isinstance(radii, Refusal):
-        return []
-    near = None if apart is None else apart.median
-    return [
-        (say("chart.radii", sigma=f"{one.sigma:g}"), partial(_radii, radii, one, near))
-        for one in radii.sampled
-    ]
-
-
-def _radii(radii: RadiiSection, sampled: RadiusRow, near: float | None, slots: Slots) -> Figure:
-    figure, axes = new_axes(*SIZE, MARGINS)
-    axes.stairs(
-        sampled.counts,
-        radii.edges,
-        fill=True,
-        color=COLOURS["after"],
-        alpha=0.45,
-        lw=0,
-        label=say("radii.draws", sigma=f"{sampled.sigma:g}"),
-    )
-    if radii.closed_form is not None:
-        counts, label = radii.closed_form.counts, say("radii.closed")
-        axes.stairs(counts, radii.edges, color=COLOURS["before"], lw=1.3, label=label)
-    if near is not None:
-        label = say("chart.radii.apart")
-        axes.axvline(near, color=COLOURS["ink"], lw=1.2, dashes=DASHES["dashed"], label=label)
-    legend(axes, x="chart.radii.x", y="chart.radii.y")
-    return figure
-
-
-def surface(model: VectorModel) -> list[tuple[str, Callable[[Slots], Figure]]]:
-    """Lift and utility over sigma and M: both depend on sigma / sqrt(M) alone."""
-    known = {
-        key: [cell for cell in model.surface if getattr(cell, key) is not None]
-        for key in ("lift", "utility")
-    }
-    return [
-        (say(f"chart.surface.{key}"), partial(_heat, listed, key))
-        for key, listed in known.items()
-        if listed
-    ]
-
-
-def _heat(cells: Sequence[SurfaceCell], key: str, slots: Slots) -> Figure:
-    sigmas = sorted({cell.sigma for cell in cells})
-    counts = sorted({cell.draws for cell in cells}, reverse=True)
-    values = [getattr(cell, key).value for cell in cells]
-    shown = [math.log(max(value, 1e-3)) if key == "lift" else value for value in values]
-    low, high = min(shown), max(shown)
-    filled = {
-        (sigmas.index(cell.sigma), counts.index(cell.draws)): (
-            (weight - low) / (high - low) if high > low else 0.5,
-            f"{value:.3g}" if key == "lift" else f"{value:.3f}",
-        )
-        for cell, value, weight in zip(cells, values, shown, strict=True)
-    }
-    names, rows = [f"{sigma:g}" for sigma in sigmas], [str(count) for count in counts]
-    figure, axes = heat_map(names, rows, filled, "after" if key == "lift" else "before")
-    legend(axes, x="chart.surface.x", y="chart.surface.y")
-    return figure
-
-
 NAMED: Mapping[str, Callable[[VectorModel, Slots], Figure | None]] = {
     "sweep": decay,
-    "proof": proof,
     "utility": utility,
     "certified": certified,
 }
@@ -208,13 +121,7 @@ def vector_charts(model: VectorModel, prefix: str) -> dict[str, Chart]:
     Returns:
         by name; what there is nothing to draw of is left out.
     """
-    found = charts_of_data(NAMED, model, prefix)
-    for kind, several in (("radii", histograms), ("surface", surface)):
-        for at, (title, draw) in enumerate(several(model), start=1):
-            name = f"{kind}-{at}"
-            numbered = chart(title, f"{prefix}{name}", f"v{prefix}{name}-", title, draw)
-            found |= {} if numbered is None else {name: numbered}
-    return found
+    return charts_of_data(NAMED, model, prefix)
 
 
 def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:
@@ -222,11 +129,11 @@ def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:
     positive = [sigma for sigma in sigmas if sigma > 0]
     start = math.log10(min(positive)) - 0.4 if positive else 0.0
     places = [math.log10(sigma) if sigma > 0 else start for sigma in sigmas]
-    shown: list[tuple[float, str]] = []
+    labels: list[tuple[float, str]] = []
     for place, sigma in zip(places, sigmas, strict=True):
-        if not shown or place - shown[-1][0] > 0.22:
-            shown.append((place, f"{sigma:.2g}"))
-    axes.set_xticks([place for place, _ in shown], [word for _, word in shown])
+        if not labels or place - labels[-1][0] > 0.22:
+            labels.append((place, f"{sigma:.2g}"))
+    axes.set_xticks([place for place, _ in labels], [word for _, word in labels])
     axes.set_xlabel(say("chart.sigma"))
     return places
 

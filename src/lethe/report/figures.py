@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from lethe.report.of_model import ModelCandidate
 
 _POINTS = 90
-_MOST_CLASSES = 20
+_MOST_GROUPS = 20
 
 
 def roc_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> Chart | None:
@@ -104,26 +104,6 @@ def t_chart(baseline: ModelCandidate | None, other: ModelCandidate | None) -> Ch
     return chart(say("chart.ts"), "exposure", "t-", say("chart.ts"), draw)
 
 
-def class_chart(before: ModelCandidate, after: ModelCandidate | None) -> Chart | None:
-    """Utility of each class before and after, with intervals; the classes that lose most on top.
-
-    Args:
-        before: the baseline, with ``per_class``.
-        after: the candidate that the audit puts forward, if it is another one.
-    """
-
-    def utilities(candidate: ModelCandidate | None) -> dict[str, Measured]:
-        return {row.name: row.utility for row in (candidate and candidate.per_class) or ()}
-
-    def gain(row: tuple[str, Sequence[Estimate | None]]) -> float:
-        ends = [found.value for found in row[1] if found is not None and found.value is not None]
-        return round(ends[1] - ends[0], 9) if len(ends) == 2 else 0.0
-
-    # Ties keep the order of the findings; a stable sort does that.
-    rows = sorted(_both(utilities(before), utilities(after)), key=gain)
-    return _compared("classes", rows, before, after, along=say("chart.classes.x"))
-
-
 def group_chart(
     before: ModelCandidate, after: ModelCandidate | None, limit: float | None
 ) -> Chart | None:
@@ -132,7 +112,7 @@ def group_chart(
     Args:
         before: the baseline. Thresholds are those within each group, or, where none of its groups
             has enough records for that, the one of all records.
-        after: as in `class_chart`.
+        after: the candidate that the audit puts forward, if it is another one.
         limit: of the rules on a group; None without one.
     """
     listed = [row for entry in before.slices for row in entry.slices]
@@ -145,55 +125,58 @@ def group_chart(
             for row in entry.slices
         }
 
-    rows = [row for row in _both(rates(before), rates(after)) if row[1][0] is not None]
-    rows.sort(key=lambda row: -getattr(row[1][0], "value", 0.0))
-    along = say(f"chart.groups.{key}")
-    return _compared("groups", rows, before, after, along=along, shares=True, limit=limit)
-
-
-_Rows = list[tuple[str, list[Estimate | None]]]
-
-
-def _both(before: Mapping[str, Measured], after: Mapping[str, Measured]) -> _Rows:
-    """By name, what was measured before and after; None where there is no value."""
-
-    def known(found: Measured | None) -> Estimate | None:
-        return found if isinstance(found, Estimate) and found.value is not None else None
-
-    names = {**before, **after}
-    rows = [(name, [known(before.get(name)), known(after.get(name))]) for name in names]
-    return [row for row in rows if any(row[1])]
-
-
-def _compared(
-    key: str, rows: _Rows, before: ModelCandidate, after: ModelCandidate | None, **how: Any
-) -> Chart | None:
-    """A chart of rows before and after; None without a row."""
+    first, second = rates(before), rates(after)
+    rows = [
+        (name, [rate, second.get(name)])
+        for name, rate in first.items()
+        if isinstance(rate, Estimate) and rate.value is not None
+    ]
     if not rows:
         return None
+    rows.sort(key=lambda row: -getattr(row[1][0], "value", 0.0))
     series = [("before", "s", before.name)]
-    if after is not None and any(second is not None for _, (_, second) in rows):
+    if after is not None and any(isinstance(later, Estimate) for _, (_, later) in rows):
         series.append(("after", "o", after.name))
-    draw = partial(_intervals, rows[:_MOST_CLASSES], series, **how)
-    return chart(say(f"chart.{key}"), key, f"{key}-", say(f"chart.{key}.label"), draw)
+    along = say(f"chart.groups.{key}")
+    draw = partial(_intervals, rows[:_MOST_GROUPS], series, along=along, limit=limit)
+    return chart(say("chart.groups"), "groups", "groups-", say("chart.groups.label"), draw)
+
+
+def onion_chart(base: ModelCandidate) -> Chart | None:
+    """Exposure of the records that remain after each round of removal; None without a round."""
+    layers = [(say("onion.whole"), base.vulnerability and base.vulnerability.top_t)]
+    for row in base.onion:
+        counts = {"removed": grouped(row.removed), "newly": grouped(row.newly_exposed)}
+        layers.append((say("onion.layer", **counts), row.top_t))
+    if len(layers) < 2:
+        return None
+
+    def draw(slots: Slots) -> Figure:
+        figure, axes = figure_of_rows([name for name, _ in layers])
+        axes.axvline(0, color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
+        for place, (_, exposure) in enumerate(layers):
+            if isinstance(exposure, Estimate):
+                interval(axes, -place, exposure, "after" if place else "before", "o")
+        axes.set_xlabel(say("chart.onion.x"))
+        return figure
+
+    return chart(say("chart.onion"), "onion", "onion-", say("chart.onion.label"), draw)
 
 
 def _intervals(
-    rows: Sequence[tuple[str, Sequence[Estimate | None]]],
+    rows: Sequence[tuple[str, Sequence[Measured | None]]],
     series: Sequence[tuple[str, str, str]],
     slots: Slots,
     *,
     along: str,
-    shares: bool = False,
-    limit: float | None = None,
+    limit: float | None,
 ) -> Figure:
     """One line a row, the first on top, with a dot and its interval for each series.
 
     Args:
-        rows: name, and an estimate for each series.
+        rows: name, and a share for each series.
         series: colour, marker, name for the legend.
         along: label of the axis.
-        shares: whether values are shares, to be written in percent.
         limit: a line, if there is one.
     """
     figure, axes = figure_of_rows([slots.put(name) for name, _ in rows])
@@ -202,8 +185,7 @@ def _intervals(
         for place, (_, estimates) in enumerate(rows):
             label = "" if place else slots.put(name)
             interval(axes, shift - place, estimates[at], colour, marker, label)
-    if shares:
-        axes.xaxis.set_major_formatter(lambda value, _: percent(value))
+    axes.xaxis.set_major_formatter(lambda value, _: percent(value))
     axes.set_xlabel(along)
     if limit is not None:
         label = say("chart.limit", limit=percent(limit))

@@ -31,34 +31,11 @@ from lethe.report.numbers import (
     significant,
 )
 from lethe.report.sections import Chart, Mark, Row, Section, Table
-from lethe.report.severity import Outcome, advantage, outcome, severity
+from lethe.report.severity import Outcome, Place, Worst, advantage, outcome, severity
 from lethe.report.utility import Utility
 
 _ON_PAPER = 9
 _VACUOUS = 0.99
-
-
-@dataclass(frozen=True)
-class Worst:
-    """The worst number of a release in words.
-
-    Attributes:
-        headline: a sentence that says who can do what to how many.
-        short: the headline in two or three words.
-        by: the attacker and the attack.
-        detail: sentences that belong to the headline, such as the interval.
-        level: severity; empty without one.
-        group: the most exposed group in a sentence; may be empty.
-        share: the share in the headline, where it is not that of the options.
-    """
-
-    headline: str
-    short: str
-    by: str
-    detail: str
-    level: str
-    group: str = ""
-    share: Measured | None = None
 
 
 @dataclass(frozen=True)
@@ -251,8 +228,8 @@ class Room(abc.ABC, Generic[C]):
     def exposed(self) -> Section:
         """Records and groups at risk."""
 
-    def groups(self, candidate: C) -> list[str]:
-        """The worst group and the most exposed records of a candidate, in a few words each."""
+    def places(self, candidate: C) -> list[Place]:
+        """The worst group and the most exposed records of a candidate, where they bear more."""
         return []
 
     def beyond(self, candidate: C) -> str:
@@ -266,6 +243,10 @@ class Room(abc.ABC, Generic[C]):
     def options(self) -> Sequence[Any]:
         """Further parts of the section on options."""
         return ()
+
+    def size_needed(self) -> str:
+        """The sample size at which an open limit could pass, in a sentence; empty if not known."""
+        return ""
 
     def chart(self) -> Chart | None:
         """The chart of the first screen, where no candidates were compared."""
@@ -293,10 +274,12 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         value = share_sentence(room.share_of(candidate), room.chance)[0]
         words, detail = say("first.blind", value=value), room.beyond(candidate)
         worst = replace(worst, headline=words, short=say("unmeasured"), level="", detail=detail)
+    worst = worst.promoted()
     # Data stored in the file can be read without an attack, so it comes first.
     checks = [row for row in document.checks if row.name.rpartition(" ")[2].startswith("stored-")]
     inside, rows = [row.detail for row in checks], any(row.status == "fail" for row in checks)
-    groups = (room.groups(candidate) if candidate is not None else []) or [worst.group]
+    places = [place.long for place in worst.places]
+    beside = [place.short for place in worst.places] or [worst.group]
     large, lines = room.released()
     share_now = worst.share or (None if candidate is None else room.share_of(candidate))
     ends = [getattr(share_now, end, None) for end in ("value", "high")]
@@ -308,7 +291,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         level="high" if rows else worst.level,
         headline=" ".join([*inside, worst.headline]),
         detail=[
-            *filter(None, (on, worst.detail, worst.group, _limits(room))),
+            *filter(None, (on, worst.detail, *places, worst.group, _limits(room))),
             *(
                 check.detail
                 for check in document.checks
@@ -317,7 +300,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         ],
         cards=[
             Card(say("card.released"), large, lines),
-            Card(say("card.worst"), worst.short, [worst.by, on, *groups], worst.level),
+            Card(say("card.worst"), worst.short, [worst.by, on, *beside], worst.level),
             room.tried() or _tried(room),
             _remaining(room),
         ],
@@ -473,7 +456,7 @@ def _limits(room: Room[Any]) -> str:
     for code in ("fail", "not-enough-evidence", "not-tested"):
         if code in outcomes:
             sentences.append(say(f"limits.{code}", some=outcomes.count(code), n=len(outcomes)))
-    return " ".join(filter(None, [*sentences[1:], sentences[0]]))
+    return " ".join(filter(None, [*sentences[1:], sentences[0], room.size_needed()]))
 
 
 def _late(rules: Sequence[RuleRow]) -> str:
@@ -498,15 +481,16 @@ def _tried(room: Room[Any]) -> Card:
         lines = [say(key, loss=utility.loss(lost)), count]
         return Card(say("card.tried"), f"{best.name}: {_value(room, best)}", lines)
     if other is not None and base is not None:
+        before, after = (utility.words(row.utility.value) for row in (base, other))
         lines = [
             say(
-                "tried.cheapest",
+                "tried.cheapest" if before != after else "tried.cheapest.same",
                 name=other.name,
                 before=_value(room, base),
                 after=_ranged(room, other),
                 merit=utility.name,
-                was=utility.words(base.utility.value),
-                now=utility.words(other.utility.value),
+                was=before,
+                now=after,
             ),
             count,
         ]
@@ -568,7 +552,7 @@ def _remaining(room: Room[Any]) -> Card:
         if isinstance(risk, Estimate) and (words := range_words(risk)):
             lines[0] = say(f"{key}.range", name=best.name, range=words)
         if best is not room.judged:
-            lines += room.groups(best)
+            lines += [place.short for place in room.places(best)]
         lines += [room.beyond(best), *(f"{claim_of(proof)}." for proof in proofs[:1])]
     if words := given_risk(room.document.context):
         lines = [words, *lines]

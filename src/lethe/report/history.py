@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -65,24 +66,33 @@ class PastRun:
         """The fingerprint of its data; empty where there is none to compare."""
         return str(self.findings.data.get("fingerprint") or "")
 
+    @property
+    def subject(self) -> tuple[str, ...]:
+        """Name of what was audited, and its columns or classes."""
+        form = [self.findings.data.get(key) for key in ("classes", "columns")]
+        return str(self.findings.subject["name"]), json.dumps(form)
+
     def outcomes(self, name: Callable[[str], str]) -> dict[str, str]:
         """What the rules came to on all that they judged together, by a name made of their text."""
-        found: dict[str, list[str]] = {}
+        codes_by_name: dict[str, list[str]] = {}
         for rule in self.findings.rules:
-            found.setdefault(name(rule["rule"]), []).append(rule["outcome"])
-        return {key: joint_outcome(codes) for key, codes in found.items()}
+            codes_by_name.setdefault(name(rule["rule"]), []).append(rule["outcome"])
+        return {key: joint_outcome(codes) for key, codes in codes_by_name.items()}
 
     def numbers(self) -> dict[str, Measured | None]:
         """Every number of what the run judged; none where that is no candidate."""
         try:
-            found = measures_of(self.findings, judged_candidates(self.findings)[0])
+            measures = measures_of(self.findings, judged_candidates(self.findings)[0])
         except InputError:
             return {}
-        return {name: number.measured for name, number in found.items()}
+        return {name: number.measured for name, number in measures.items()}
 
 
 def history_page(runs: Sequence[PastRun], title: str) -> str:
     """One page over runs: those on one subject together, in the order of time.
+
+    A subject has a name and a form: files of one name with other columns or classes are several.
+    The same data are one subject whatever their name.
 
     Args:
         runs: in any order; one without a date comes first.
@@ -93,17 +103,19 @@ def history_page(runs: Sequence[PastRun], title: str) -> str:
     """
     if not runs:
         raise InputError("a page over runs needs at least one finished run.")
-    subjects: dict[tuple[str, str], list[PastRun]] = {}
-    first: dict[tuple[str, str], str] = {}
+    subjects: dict[tuple[str, ...], list[PastRun]] = {}
+    first: dict[tuple[str, str], tuple[str, ...]] = {}
     for run in sorted(runs, key=lambda run: (run.finished, run.place)):
-        kind, name = kind_of(run.findings), str(run.findings.subject["name"])
+        kind, subject = kind_of(run.findings), run.subject
         # The same data under another name are the same subject: a new name hides no earlier run.
-        name = first.setdefault((kind, run.data), name) if run.data else name
-        subjects.setdefault((kind, name), []).append(run)
-    sections = [
-        _subject(f"s{at}", say("history.subject", kind=kind, name=name), listed)
-        for at, ((kind, name), listed) in enumerate(subjects.items(), start=1)
-    ]
+        subject = first.setdefault((kind, run.data), subject) if run.data else subject
+        subjects.setdefault((kind, *subject), []).append(run)
+    titles = [say("history.subject", kind=kind, name=name) for kind, name, _ in subjects]
+    sections = []
+    for place, (subject_title, listed) in enumerate(zip(titles, subjects.values(), strict=True), 1):
+        if titles.count(subject_title) > 1:
+            subject_title = say("history.among", title=subject_title, folder=listed[0].place)
+        sections.append(_subject(f"s{place}", subject_title, listed))
     lead = say("history.lead", runs=len(runs), subjects=len(subjects))
     return page_of_sections(say("history.title", name=title), title, lead, sections)
 
@@ -128,23 +140,25 @@ def comparison_page(before: Findings, after: Findings, names: tuple[str, str]) -
 def _subject(id_: str, title: str, runs: Sequence[PastRun]) -> Section:
     """The runs on one subject: their list, trends, rules, and what changed between them."""
     parts: list[Part] = [*_repeats(runs), _listed(runs)]
+    if (several := len({run.data for run in runs if run.data})) > 1:
+        parts.insert(0, Words(say("history.data", n=several), "note"))
     numbers = [run.numbers() for run in runs]
     names = list(dict.fromkeys(name for known in numbers for name in known))
     limits = _limits(runs)
     first = [name for name in (*limits, "risk", "utility") if name in names]
     shown = list(dict.fromkeys([*first, *names]))
     if len(runs) > 1:
-        for at, name in enumerate(shown[:_MOST_CHARTS], start=1):
+        for number, name in enumerate(shown[:_MOST_CHARTS], start=1):
             series = [known.get(name) for known in numbers]
-            drawn = _trend(f"{id_}-{at}", name, series, limits.get(name))
+            drawn = _trend(f"{id_}-{number}", name, series, limits.get(name))
             parts += [] if drawn is None else [drawn]
     heads = [say("history.number"), *map(str, range(1, len(runs) + 1))]
     rows: list[Row] = [
         (name, [cell_of(name, known.get(name)) for known in numbers]) for name in shown
     ]
     parts.append(Folded(say("history.numbers"), [Table(say("history.numbers"), heads, rows)]))
-    for at, (old, new) in enumerate(zip(runs, runs[1:], strict=False), start=1):
-        head = say("history.changed", before=at, after=at + 1)
+    for number, (old, new) in enumerate(zip(runs, runs[1:], strict=False), start=1):
+        head = say("history.changed", before=number, after=number + 1)
         lines = comparison_lines(compare_runs(old.findings, new.findings))
         parts.append(Folded(head, [Bullets(lines)]))
     lead = say("history.runs", n=len(runs)) if len(runs) > 1 else say("history.run")
@@ -154,51 +168,55 @@ def _subject(id_: str, title: str, runs: Sequence[PastRun]) -> Section:
 def _listed(runs: Sequence[PastRun]) -> Table:
     rules = list(dict.fromkeys(rule["rule"] for run in runs for rule in run.findings.rules))
     rows: list[Row] = []
-    for at, run in enumerate(runs, start=1):
-        came = run.outcomes(str)
+    for number, run in enumerate(runs, start=1):
+        outcomes = run.outcomes(str)
         cells: list[Cell | str] = [
             run.finished[:10] or "–",
             run_id(run.manifest) or "–",
             run.place,
-            outcome(run.findings.verdict["outcome"], len(came)).words,
-            *(outcome(came[rule], 1).words if rule in came else "–" for rule in rules),
+            f"{run.data[:8] or '–'}, {run.findings.data.get('records') or '–'}",
+            outcome(run.findings.verdict["outcome"], len(outcomes)).words,
+            *(outcome(outcomes[rule], 1).words if rule in outcomes else "–" for rule in rules),
         ]
-        rows.append((str(at), cells))
-    heads = [say(f"history.head.{key}") for key in ("run", "date", "id", "folder", "outcome")]
+        rows.append((str(number), cells))
+    heads = [
+        say(f"history.head.{key}") for key in ("run", "date", "id", "folder", "data", "outcome")
+    ]
     return Table(say("history.list"), [*heads, *rules], rows)
 
 
 def _repeats(runs: Sequence[PastRun]) -> Iterator[Words]:
-    """That data were audited more than once, and which rules passed only after they had not."""
+    """Sentences on data audited more than once, and on rules that passed only on a later run."""
     same: dict[str, list[int]] = {}
-    for at, run in enumerate(runs):
+    for place, run in enumerate(runs):
         if run.data:
-            same.setdefault(run.data, []).append(at)
+            same.setdefault(run.data, []).append(place)
     for listed in same.values():
         if len(listed) < 2:
             continue
-        named = ", ".join(str(at + 1) for at in listed)
-        yield Words(say("history.repeated", n=len(listed), runs=named), "note")
-        came: dict[str, list[tuple[int, str]]] = {}
-        for at in listed:
-            for metric, code in runs[at].outcomes(lambda rule: re.split("[<>]", rule)[0]).items():
-                came.setdefault(metric.strip(), []).append((at, code))
-        for metric, outcomes in came.items():
-            first = next((n for n, (_, code) in enumerate(outcomes) if code == PASS), 0)
+        numbers = ", ".join(str(place + 1) for place in listed)
+        yield Words(say("history.repeated", n=len(listed), runs=numbers), "note")
+        by_metric: dict[str, list[tuple[int, str]]] = {}
+        for place in listed:
+            codes = runs[place].outcomes(lambda rule: re.split("[<>]", rule)[0])
+            for metric, code in codes.items():
+                by_metric.setdefault(metric.strip(), []).append((place, code))
+        for metric, outcomes in by_metric.items():
+            first = next((place for place, (_, code) in enumerate(outcomes) if code == PASS), 0)
             if first:
-                before = ", ".join(str(at + 1) for at, _ in outcomes[:first])
-                said = say("history.until", metric=metric, runs=before, run=outcomes[first][0] + 1)
-                yield Words(said, "warning")
+                before = ", ".join(str(place + 1) for place, _ in outcomes[:first])
+                last = outcomes[first][0] + 1
+                yield Words(say("history.until", metric=metric, runs=before, run=last), "warning")
 
 
 def _limits(runs: Sequence[PastRun]) -> dict[str, Rule]:
     """The rule of the last run that has one, by quantity."""
-    found: dict[str, Rule] = {}
+    limits: dict[str, Rule] = {}
     for run in runs:
         texts = [entry["rule"] for entry in run.findings.rules]
         rules = readable(texts, metrics_of(run.findings))
-        found |= {rule.quantity: rule for rule in rules if not rule.on_width}
-    return found
+        limits |= {rule.quantity: rule for rule in rules if not rule.on_width}
+    return limits
 
 
 def _trend(
@@ -206,9 +224,9 @@ def _trend(
 ) -> Chart | None:
     """One number over the runs, with its intervals and the limit; None where none has a value."""
     known = [
-        (at, found)
-        for at, found in enumerate(series, start=1)
-        if isinstance(found, Estimate) and found.value is not None
+        (number, measured)
+        for number, measured in enumerate(series, start=1)
+        if isinstance(measured, Estimate) and measured.value is not None
     ]
     if not known:
         return None
@@ -222,66 +240,67 @@ def _trend_figure(
 ) -> Figure:
     figure, axes = svg.new_axes(*svg.SIZE, svg.MARGINS)
     blue, orange = COLOURS["before"], COLOURS["after"]
-    for at, found in known:
-        axes.plot([at, at], svg.ends_of(found)[::2], color=blue, lw=1.4)
-    values = [svg.ends_of(found)[1] for _, found in known]
-    axes.plot([at for at, _ in known], values, "o-", lw=1, color=blue, label=say("history.value"))
+    for number, measured in known:
+        axes.plot([number, number], svg.ends_of(measured)[::2], color=blue, lw=1.4)
+    values = [svg.ends_of(measured)[1] for _, measured in known]
+    numbers, label = [number for number, _ in known], say("history.value")
+    axes.plot(numbers, values, "o-", lw=1, color=blue, label=label)
     if rule is not None:
         label = say("history.limit", limit=f"{rule.limit:g}")
         axes.axhline(rule.limit, color=orange, dashes=DASHES["dashed"], label=label)
-    axes.set_xticks(range(1, runs + 1), [str(at) for at in range(1, runs + 1)])
+    axes.set_xticks(range(1, runs + 1), [str(number) for number in range(1, runs + 1)])
     axes.set_xlim(0.6, runs + 0.4)
     svg.legend(axes, x="history.head.run")
     return figure
 
 
-def comparison_lines(found: Comparison, every: bool = False) -> list[str]:
+def comparison_lines(comparison: Comparison, every: bool = False) -> list[str]:
     """What moved between two runs in sentences, the count last.
 
     Args:
-        found: the comparison.
+        comparison: of the two runs.
         every: also what stayed within its interval, and what neither run could measure.
     """
-    lines = [say("diff.data", data=", ".join(found.data))] if found.data else []
-    for name, (a, b) in found.settings.items():
+    lines = [say("diff.data", data=", ".join(comparison.data))] if comparison.data else []
+    for name, (a, b) in comparison.settings.items():
         lines.append(say("diff.setting", name=name, before=_short(a), after=_short(b)))
-    for key, names in (("diff.only_a", found.only_before), ("diff.only_b", found.only_after)):
-        lines += [say(key, names=", ".join(names))] if names else []
+    alone = {"diff.only_a": comparison.only_before, "diff.only_b": comparison.only_after}
+    lines += [say(key, names=", ".join(names)) for key, names in alone.items() if names]
     counts = {
-        verdict: [one for one in found.changes if one.verdict == verdict]
+        verdict: [change for change in comparison.changes if change.verdict == verdict]
         for verdict in (MOVED, UNKNOWN, WITHIN)
     }
     for verdict, changes in counts.items():
-        for one in changes:
-            sides = (one.before, one.after)
+        for change in changes:
+            sides = (change.before, change.after)
             measured = any(isinstance(side, Estimate) and side.n for side in sides)
             if every or verdict == MOVED or (verdict == UNKNOWN and measured):
-                lines.append(_line(one))
-    for rule in found.rules:
+                lines.append(_line(change))
+    for rule in comparison.rules:
         old, new = (rule[side] or say("diff.no_rule") for side in ("before", "after"))
         of = {"rule": rule["rule"], "name": rule["candidate"]}
         lines.append(say("diff.rule", before=old, after=new, **of))
-    for proof in found.guarantees:
+    for proof in comparison.guarantees:
         known = {(True, False): "weaker", (False, True): "stronger", (True, True): "incomparable"}
         moved = say(f"diff.{known.get((proof['weaker'], proof['stronger']), 'changed')}")
         lines.append(say("diff.proof", name=proof["candidate"], moved=moved))
     return [*lines, _summary(counts[MOVED], len(counts[WITHIN]), len(counts[UNKNOWN]))]
 
 
-def _line(one: Change) -> str:
-    sides = [say("diff.unmeasured") if x is None else str(x) for x in (one.before, one.after)]
-    which = "" if one.worse is None else say("diff.worse" if one.worse else "diff.better")
-    gap = "" if one.difference is None else say("diff.gap", gap=one.difference)
-    of = {"quantity": one.quantity, "name": one.candidate, "before": sides[0], "after": sides[1]}
-    return say("diff.line", verdict=f"{one.verdict}{which}", **of) + gap
+def _line(change: Change) -> str:
+    sides = [say("diff.unmeasured") if x is None else str(x) for x in (change.before, change.after)]
+    which = "" if change.worse is None else say("diff.worse" if change.worse else "diff.better")
+    gap = "" if change.difference is None else say("diff.gap", gap=change.difference)
+    words = {"verdict": f"{change.verdict}{which}", "before": sides[0], "after": sides[1]}
+    return say("diff.line", quantity=change.quantity, name=change.candidate, **words) + gap
 
 
 def _summary(moved: Sequence[Change], within: int, unknown: int) -> str:
     compared = len(moved) + within
-    known = [one.difference for one in moved if one.difference is not None]
+    differences = [change.difference for change in moved if change.difference is not None]
     chance = ""
-    if known:
-        chance = say("diff.chance", n=f"{compared * (1 - known[0].confidence):.1f}")
+    if differences:
+        chance = say("diff.chance", n=f"{compared * (1 - differences[0].confidence):.1f}")
     return say("diff.summary", n=len(moved), of=compared, chance=chance, unknown=unknown)
 
 

@@ -20,7 +20,7 @@ from lethe.report.page import charts_of, files, read, render, write
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_COLUMNS, _LINES = 100, 10
+_COLUMNS = 100
 _SHADES = {"high": "#9c1c1c", "moderate": "#7a5200", "low": "#1d6433"}
 
 
@@ -64,33 +64,20 @@ def show(
 
 
 def summary(findings: Findings) -> str:
-    """The first screen in ten lines at most, of 100 columns each."""
+    """The first screen in lines of 100 columns, nothing of it cut off."""
     first = _first(findings)
-    head = _wrapped(f"{first.kind.capitalize()}: {first.name}", 1)
-    head += _wrapped(first.lead + first.headline, 2)
-    rest = [
-        line
-        for one in first.cards[2:]
-        for line in _wrapped(f"{one.title}: {one.large}{_behind(one.line)}", 2)
-    ]
-    rest.append(say("python.go_on"))
-    return "\n".join([*head, *_wrapped(first.verdict, _LINES - len(head) - len(rest)), *rest])
+    texts = [f"{first.kind.capitalize()}: {first.name}", first.lead + first.headline, first.verdict]
+    texts += [f"{one.title}: {one.large}{_behind(one.line)}" for one in first.cards[2:]]
+    return "\n".join([*(line for text in texts for line in _wrapped(text)), say("python.go_on")])
 
 
-def _wrapped(text: str, most: int) -> list[str]:
-    """At most so many lines; a number stays with its percent sign.
+def _wrapped(text: str) -> list[str]:
+    """Lines in which a number stays with its percent sign.
 
     Names come from data: no character of theirs may move the cursor of a terminal.
     """
     whole = "".join(one if one.isprintable() else " " for one in text).replace(" %", "\u00a0%")
-    lines = textwrap.wrap(
-        whole,
-        _COLUMNS,
-        subsequent_indent="  ",
-        max_lines=most,
-        placeholder=" …",
-        break_on_hyphens=False,
-    )
+    lines = textwrap.wrap(whole, _COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
     return [line.replace("\u00a0", " ") for line in lines]
 
 

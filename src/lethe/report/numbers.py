@@ -12,7 +12,6 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.plain import read
 from lethe.report.catalogue import say
 
-_RATE_DECIMALS = 4
 _LONGEST_LIST = 40
 
 
@@ -76,29 +75,6 @@ def measured(
     return Cell("estimate", words(quantity.value), limits)
 
 
-def _bracketed(quantity: Estimate, decimals: int) -> str:
-    value, low, high = quantity.value, quantity.low, quantity.high
-    ends = ["–" if end is None else fixed(end, decimals, exact=False) for end in (low, high)]
-    if low is None and high is None:
-        return ""
-    if value is not None:
-        return f"[{ends[0]}, {ends[1]}]"
-    return say("at_least", value=ends[0]) if high is None else say("at_most", value=ends[1])
-
-
-def rate(quantity: Measured | None) -> Cell:
-    """A share, rate, AUC or accuracy.
-
-    >>> str(rate(Estimate(0.052, 0.046, None, 0.95, "", 100)))
-    '0.0520 [0.0460, –]'
-    """
-    return measured(
-        quantity,
-        lambda value: fixed(value, _RATE_DECIMALS),
-        lambda ends: _bracketed(ends, _RATE_DECIMALS),
-    )
-
-
 def grouped(number: float) -> str:
     """A count with thousands separators.
 
@@ -129,7 +105,7 @@ def plain(value: Any) -> str:
         return f"{value:.8g}"
     if isinstance(value, Mapping):
         if is_measured(value):
-            return str(rate(read(Measured, value)))
+            return str(decimals(read(Measured, value), 4))
         return ", ".join(f"{name} {plain(item)}" for name, item in value.items())
     if isinstance(value, (list, tuple)):
         shown = ", ".join(plain(item) for item in value[:_LONGEST_LIST])
@@ -268,7 +244,7 @@ def count(number: float | None) -> Cell:
 
 UNITS: Mapping[str, Callable[[Any], Cell | str]] = {
     "share": share,
-    "rate": rate,
+    "rate": decimals,
     "auc": auc,
     "amount": amount,
     "count": count,

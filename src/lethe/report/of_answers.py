@@ -13,7 +13,7 @@ from lethe.evidence.estimate import Refusal
 from lethe.evidence.rules import QUERY_METRICS
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
-from lethe.report.first_screen import Card, Room, Worst, is_within_schema
+from lethe.report.first_screen import Card, Room, is_within_schema
 from lethe.report.numbers import Cell, amount, count, decimals, grouped, percent, share, share_words
 from lethe.report.output_check import checked, exactly
 from lethe.report.sections import (
@@ -28,6 +28,7 @@ from lethe.report.sections import (
     Words,
     table,
 )
+from lethe.report.severity import Worst
 from lethe.report.static_svg import (
     COLOURS,
     Slots,
@@ -61,7 +62,7 @@ def allowed(epsilon: float, delta: float, fpr: float) -> float:
 
 def allowed_table(epsilon: float, delta: float) -> Table:
     """What an epsilon lets the strongest attacker do, at three false positive rates."""
-    rows = [(share_words(fpr), share_words(allowed(epsilon, delta, fpr), 3)) for fpr in _FPRS]
+    rows = [(percent(fpr), share_words(allowed(epsilon, delta, fpr), 3)) for fpr in _FPRS]
     limit: Column = say("epsilon.tpr"), lambda most: Cell("estimate", say("at_most", value=most))
     title = say("epsilon.allows", epsilon=parameter("epsilon", epsilon))
     return table(title, say("epsilon.fpr"), rows, [limit], note=say("epsilon.note"))

@@ -24,7 +24,6 @@ from lethe.evidence.rules import Rule
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Room,
-    Worst,
     interval_sentence,
     severity_of,
     share_sentence,
@@ -49,10 +48,9 @@ from lethe.report.sections import (
     Table,
     Words,
     named,
-    personal,
     table,
 )
-from lethe.report.severity import advantage, judged_rates, severity
+from lethe.report.severity import Worst, advantage, judged_rates, severity
 from lethe.report.static_svg import Slots, chart, figure_of_rows, interval
 
 if TYPE_CHECKING:
@@ -74,8 +72,18 @@ def _nothing_shown(section: LanguageSection, candidate: LanguageCandidate | None
     return area is not None and area.low is not None and area.low <= 0.5 and low
 
 
+def _as_the_control(section: LanguageSection, candidate: LanguageCandidate | None) -> bool:
+    """Whether texts never trained on come out as often as the lower limit of training texts."""
+    extracted = None if candidate is None else candidate.estimate("extraction")
+    control = None if candidate is None else candidate.extraction.control
+    if extracted is None or not isinstance(control, Estimate) or control.value is None:
+        return False
+    return extracted.low is not None and extracted.low <= control.value
+
+
 ABSENCE: Mapping[str, Callable[[LanguageSection, LanguageCandidate | None], bool]] = {
     "language.none": _nothing_shown,
+    "language.extracted.control": _as_the_control,
     "language.extracted.base": lambda section, _: section.base,
     "language.refused": lambda section, _: bool(section.refused),
     "language.blind.fail": lambda section, _: section.blind.tells,
@@ -130,7 +138,7 @@ class Language(Room[LanguageCandidate]):
         if level == "not-above-chance" and area is not None and (area.low or 0.0) > 0.5:
             numbers = {key: fixed(getattr(area, key), 3) for key in ("value", "low", "high")}
             headline = say("language.elsewhere", unit=unit, **numbers)
-            lines.insert(0, say("language.at", value=value, fpr=share_words(self.chance)))
+            lines.insert(0, say("language.at", value=value, fpr=percent(self.chance)))
             level = severity(advantage(area), 0.0)
         elif level == "not-above-chance":
             size = self.seen(candidate)
@@ -145,7 +153,7 @@ class Language(Room[LanguageCandidate]):
         return Worst(
             headline,
             say("language.short", value=value),
-            say("language.by", attack=attack, fpr=share_words(self.chance)),
+            say("language.by", attack=attack, fpr=percent(self.chance)),
             f"{words}." if words else "",
             level,
             self._personal(candidate),
@@ -173,9 +181,9 @@ class Language(Room[LanguageCandidate]):
         extracted = None if candidate is None else candidate.estimate("extraction")
         if candidate is None or extracted is None or extracted.value is None:
             return ""
-        key = "language.extracted.base"
-        if not ABSENCE[key](self.section, candidate):
-            key = "language.extracted"
+        denials = ("language.extracted.control", "language.extracted.base")
+        known = (key for key in denials if ABSENCE[key](self.section, candidate))
+        key = next(known, "language.extracted")
         control = _or_unmeasured(candidate.extraction.control)
         return say(key, value=share_words(extracted.value), control=control)
 
@@ -203,7 +211,7 @@ class Language(Room[LanguageCandidate]):
 
     def attacks(self) -> Sequence[Part]:
         blind, shown = self.section.blind, self.judged
-        p, fpr = significant(blind.p_value, 2), share_words(self.chance)
+        p, fpr = significant(blind.p_value, 2), percent(self.chance)
         note = say("language.rates.note", fpr=fpr, by=blind.by, auc=str(auc(blind.auc)), p=p)
         parts: list[Part] = []
         if ABSENCE["language.blind.fail"](self.section, shown):
@@ -229,25 +237,15 @@ class Language(Room[LanguageCandidate]):
         return [*parts, *([Folded(say("language.rates.others"), others)] if others else [])]
 
     def exposed(self) -> Section:
-        shown, records = self.judged, self.document.records
+        shown = self.judged
         parts: list[Part] = []
         if shown is None:
             parts.append(Words(say("language.no_extraction", reason=""), "note"))
         else:
             parts += [*self._extraction(shown), *self._canaries(shown.canaries)]
         parts += self._marks()
-        if not records.kept:
-            parts.append(Words(say("exposed.not_kept"), "note"))
-        else:
-            columns: list[Column] = [
-                (say("attack"), "attack"),
-                (say("language.head.score"), lambda row: amount(row.score, 4)),
-                (say("language.head.marked"), "marked"),
-            ]
-            unit = say(f"language.unit.{self.section.unit}")
-            rows = [(row.id, row) for row in records.exposed]
-            listed = table(say("exposed.list"), unit, rows, columns)
-            parts += personal(say("exposed.personal"), listed)
+        kept = "exposed.texts" if self.document.records.kept else "exposed.not_kept"
+        parts.append(Words(say(kept), "note"))
         lead = say("language.exposed")
         return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
 

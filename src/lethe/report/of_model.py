@@ -22,10 +22,15 @@ from lethe.evidence.of_model import (
 )
 from lethe.evidence.rules import METRICS, Rule
 from lethe.report.catalogue import say
-from lethe.report.figures import class_chart, epsilon_chart, group_chart, roc_chart, t_chart
+from lethe.report.figures import (
+    epsilon_chart,
+    group_chart,
+    onion_chart,
+    roc_chart,
+    t_chart,
+)
 from lethe.report.first_screen import (
     Room,
-    Worst,
     interval_sentence,
     severity_of,
     share_sentence,
@@ -55,7 +60,7 @@ from lethe.report.sections import (
     named,
     table,
 )
-from lethe.report.severity import advantage, risk_fpr, severity
+from lethe.report.severity import Place, Worst, advantage, risk_fpr, severity
 
 _MOST_CLASSES = 500
 
@@ -79,12 +84,36 @@ class Model(Room[ModelCandidate]):
         self.quantity = ""  # the metric of the whole page, where it is not the frontier's
         candidate = self.judged
         # The limits of a recommended option allow for the choice at the frontier's rate alone.
-        if candidate is not None and candidate.shown and self.recommended is None:
-            if severity_of(self, candidate) == "not-above-chance":
+        if candidate is not None and self.recommended is None:
+            # An option is put forward by its risk at the frontier's rate, too.
+            if self.put_forward is None and (ruled := self._ruled(candidate)) is not None:
+                self.fpr, self.quantity = ruled, _quantity(ruled)
+            if candidate.shown and severity_of(self, candidate) == "not-above-chance":
                 self.fpr = candidate.shown[0].fpr
                 self.quantity = _quantity(self.fpr)
         self.risk_head = "risk.recognised" if self.fpr else "risk.auc"
         self.planted = _quantity(self.fpr)
+
+    def _ruled(self, candidate: ModelCandidate) -> float | None:
+        """The false-positive rate of the first limit on all records that was measured there."""
+        rules = readable([row.rule for row in self.document.rules], METRICS)
+        rates = [rule.fpr for rule in rules if rule.metric == "tpr" and not rule.group]
+        if self.fpr in rates or not isinstance(candidate.risk, Estimate):
+            return None
+        return next((fpr for fpr in rates if candidate.estimate(_quantity(fpr))), None)
+
+    def _other_limits(self, candidate: ModelCandidate) -> list[str]:
+        """The rates of limits that the headline does not speak of, each in words."""
+        sentences = []
+        for rule in readable([row.rule for row in self.document.rules], METRICS):
+            rate = candidate.measures.get(rule.quantity)
+            if rule.metric != "tpr" or rule.group or rule.fpr == self.fpr or rate is None:
+                continue
+            words = {"fpr": percent(rule.fpr or 0.0), "why": getattr(rate, "reason", "")}
+            if isinstance(rate, Estimate):
+                words |= {"value": share_words(rate.value or 0.0), "range": range_words(rate)}
+            sentences.append(say(f"model.limit.{'open' if words['why'] else 'rate'}", **words))
+        return sentences
 
     def share_of(self, candidate: ModelCandidate) -> Measured | None:
         return candidate.measures.get(self.quantity) if self.quantity else candidate.risk
@@ -104,7 +133,7 @@ class Model(Room[ModelCandidate]):
         level, detail = severity_of(self, candidate), [interval_sentence(self, risk)]
         key = "model.headline" if self.fpr else "model.auc"
         if self.fpr:
-            detail.append(say("model.at", fpr=share_words(self.fpr)))
+            detail.append(say("model.at", fpr=percent(self.fpr)))
         if level == "not-above-chance" and candidate.shown:
             shown, fpr = candidate.shown[0].estimate, candidate.shown[0].fpr  # at another rate
             level = severity(shown if fpr else advantage(shown), fpr or 0.0)
@@ -118,23 +147,25 @@ class Model(Room[ModelCandidate]):
             say("model.by", access=threat.access.split(";")[0], budget=threat.budget),
             ", ".join(text for text in detail if text) + ".",
             level,
-            self._group(candidate),
+            " ".join(filter(None, [*self._other_limits(candidate), self._estimated(candidate)])),
+            places=self.places(candidate),
         )
 
     def _absence(self, candidate: ModelCandidate, level: str) -> tuple[str, str, str]:
         """Headline, severity and evidence where no attack is above chance."""
         size = self.seen(candidate)
         power = "" if size is None else say("first.power", size=share_words(size))
-        alone = candidate.models == 1
-        return ("model.alone", "", power) if alone else ("model.none", level, power)
+        if candidate.models == 1:
+            return "model.alone", "", power
+        # A group above chance was recognised, so "no attack" would not be true.
+        return ("model.headline" if self.places(candidate) else "model.none"), level, power
 
-    def groups(self, candidate: ModelCandidate) -> list[str]:
-        return [*self._slice_words(candidate, "short"), *self._most_exposed(candidate, "short")]
+    def places(self, candidate: ModelCandidate) -> list[Place]:
+        return [*self._slice_place(candidate), *self._most_exposed(candidate)]
 
     def _group(self, candidate: ModelCandidate) -> str:
         """The worst group and the most exposed 1 % of records, where they are above chance."""
-        beside = [text for text in [self._estimated(candidate)] if text]
-        return " ".join([*self._slice_words(candidate), *self._most_exposed(candidate), *beside])
+        return " ".join(place.long for place in self.places(candidate))
 
     @staticmethod
     def _estimated(candidate: ModelCandidate) -> str:
@@ -157,8 +188,8 @@ class Model(Room[ModelCandidate]):
         ]
         return max(measured, key=lambda group: group[2].low or 0.0, default=None)
 
-    def _slice_words(self, candidate: ModelCandidate, form: str = "long") -> list[str]:
-        """The worst group in words, where it is above chance and above all records together."""
+    def _slice_place(self, candidate: ModelCandidate) -> list[Place]:
+        """The worst group, where it is above chance and above all records together."""
         worst = self._worst_slice(candidate)
         if worst is None:
             return []
@@ -167,9 +198,9 @@ class Model(Room[ModelCandidate]):
         usual = (whole and whole.value) or 0.0
         if (rate.low or 0.0) <= entry.fpr or (rate.value or 0.0) <= usual:
             return []
-        value, ends = share_words(rate.value or 0.0), range_words(rate)
-        name, fpr = _group_name(entry, part), share_words(entry.fpr)
-        return [say(f"model.slice.{form}", name=name, value=value, fpr=fpr, range=ends)]
+        words = {"name": _group_name(entry, part), "value": share_words(rate.value or 0.0)}
+        words |= {"fpr": percent(entry.fpr), "range": range_words(rate)}
+        return [_place(severity(rate, entry.fpr), "model.slice", words)]
 
     def _no_group(self) -> str:
         """The sentence that no group stands out, if groups or records were measured."""
@@ -181,15 +212,13 @@ class Model(Room[ModelCandidate]):
         return say("model.no_group" if measured else "model.group.unmeasured")
 
     @staticmethod
-    def _most_exposed(candidate: ModelCandidate, form: str = "long") -> list[str]:
+    def _most_exposed(candidate: ModelCandidate) -> list[Place]:
         top = candidate.vulnerability and candidate.vulnerability.top_auc
         if not isinstance(top, Estimate) or top.value is None or (top.low or 0.0) <= 0.5:
             return []
-        level = say(f"level.{severity(advantage(top), 0.0)}").lower()
-        if (top.low or 0.0) > 0.99:
-            return [say(f"model.certain.{form}", level=level)]
+        key = "model.certain" if (top.low or 0.0) > 0.99 else "model.top"
         ends = {key: f"{getattr(top, key):.2f}" for key in ("value", "low", "high")}
-        return [say(f"model.top.{form}", level=level, **ends)]
+        return [_place(severity(advantage(top), 0.0), key, ends)]
 
     def released(self) -> tuple[str, list[str]]:
         data, parameters = self.document.data, self.document.subject.parameters
@@ -281,7 +310,8 @@ class Model(Room[ModelCandidate]):
         columns = ["removed", "stayed", risk, "top_t", "newly_exposed", "change"]
         rows = [(str(place), row) for place, row in enumerate(base.onion, start=1)]
         title, note = say("onion.table"), say("onion.note")
-        return [table(title, say("onion.round"), rows, columns, "onion.", note)]
+        shown = table(title, say("onion.round"), rows, columns, "onion.", note)
+        return [*_some(onion_chart(base)), shown]
 
     def _groups(self, base: ModelCandidate) -> list[Part]:
         parts: list[Part] = []
@@ -387,8 +417,7 @@ class Model(Room[ModelCandidate]):
         if not listed:
             return []
         shown = [row for row in listed if row in (self.base, self.put_forward)] or listed[:1]
-        parts: list[Part] = [*_some(class_chart(self.base or listed[0], self.put_forward))]
-        parts += [self._class_table(row) for row in shown]
+        parts = [self._class_table(row) for row in shown]
         if left := len(listed) - len(shown):
             parts.append(Words(say("classes.left", n=left), "note"))
         return [Folded(say("classes.title"), parts)]
@@ -402,6 +431,10 @@ class Model(Room[ModelCandidate]):
         left, title = len(rows) - len(kept), say("classes.of", name=candidate.name)
         note = say("classes.more", n=grouped(left)) if left else ""
         return self._table(title, say("classes.class"), named(kept), columns, "classes.", note)
+
+
+def _place(level: str, key: str, words: Mapping[str, str]) -> Place:
+    return Place(level, say(f"{key}.long", **words), say(f"{key}.short", **words))
 
 
 def _group_name(entry: SlicesBy, part: Slice) -> str:

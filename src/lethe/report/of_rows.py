@@ -20,12 +20,18 @@ from lethe.evidence.of_rows import (
     SyntheticSection,
     TableDetails,
 )
-from lethe.evidence.rules import PEOPLE_BY_GROUP, TABLE_METRICS
+from lethe.evidence.rules import (
+    PEOPLE_BY_GROUP,
+    RECORD_METRICS,
+    SYNTHETIC_METRICS,
+    TABLE_METRICS,
+    UNDECIDED,
+    sample_for_rule,
+)
 from lethe.report import table_figures
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Room,
-    Worst,
     interval_sentence,
     severity_of,
     share_sentence,
@@ -41,7 +47,7 @@ from lethe.report.numbers import (
     share,
     share_words,
 )
-from lethe.report.output_check import check_columns, exactly
+from lethe.report.output_check import check_columns, exactly, readable
 from lethe.report.sections import (
     Chart,
     Column,
@@ -54,7 +60,7 @@ from lethe.report.sections import (
     personal,
     table,
 )
-from lethe.report.severity import HIGH_FROM
+from lethe.report.severity import HIGH_FROM, Place, Worst, severity
 from lethe.report.static_svg import charts_of_data
 
 
@@ -77,6 +83,7 @@ class Rows(Room[C]):
     """What the three kinds share: the list of exposed people, and charts by name."""
 
     headline = ""
+    metrics: Mapping[str, str] = {}  # of the rules of this kind
     figures: Mapping[str, Any] = {}  # painters by name, see `charts_of_data`
 
     def words(self) -> Sequence[str]:
@@ -111,6 +118,17 @@ class Rows(Room[C]):
             level,
         )
 
+    def size_needed(self) -> str:
+        sizes = []
+        for row in self.document.rules:
+            for rule in readable([row.rule], self.metrics):
+                if row.outcome == UNDECIDED and isinstance(row.evidence, Estimate):
+                    sizes.append((sample_for_rule(rule, row.evidence) or 0, row.evidence.n))
+        needed, size = max(sizes, default=(0, 0))
+        if needed <= size:
+            return ""
+        return say("limits.size", needed=grouped(float(f"{needed:.2g}")), n=grouped(size))
+
     def _exposed(self, lead: str, parts: Sequence[Part], check: Sequence[Column] = ()) -> Section:
         """The section with the most exposed people; personal data, only where asked for."""
         records, title = self.document.records, say("exposed.title")
@@ -141,11 +159,9 @@ class Quasi(Rows[TableCandidate]):
     kind = "kind.table"
     risk_head = "risk.linked_or_learnt"
     headline = "table.headline"
+    metrics = TABLE_METRICS
     glossary = ("quasi", "class", "l_t", "three")
-    figures: Mapping[str, Any] = {
-        "sizes": table_figures.class_sizes,
-        "pairs": table_figures.pairs,
-    }
+    figures: Mapping[str, Any] = {"pairs": table_figures.pairs}
 
     def criterion(self, attack: str) -> str:
         words = {"classes": "singling", "subsets": "singling"}
@@ -157,7 +173,9 @@ class Quasi(Rows[TableCandidate]):
         return 1 / int(self.section.people or self.section.rows)
 
     def worst(self, candidate: TableCandidate | None) -> Worst:
-        quasi, people = ", ".join(self.section.quasi), self._people_word
+        *names, last = self.section.quasi
+        quasi = say("list", first=", ".join(names), last=last) if names else last
+        people = self._people_word
         alone: Measured = (self.section.anonymity if candidate is None else candidate).unique
         unique = share_words(getattr(alone, "value", 0.0))
         detail = [say("table.unique", value=unique, people=people)]
@@ -166,7 +184,7 @@ class Quasi(Rows[TableCandidate]):
         worst = self._worst(candidate, by, ", ".join(detail), quasi=quasi, people=people)
         if candidate is None:
             return worst
-        worst = replace(worst, group=self._group(candidate))
+        worst = replace(worst, places=self.places(candidate))
         kind, _, near = attack.partition(", ")
         if kind not in _LEARNT or not worst.level:  # refused: no other number replaces it
             return worst
@@ -192,16 +210,18 @@ class Quasi(Rows[TableCandidate]):
             near = disclosure.near.within if disclosure and disclosure.near else ""
         return say("table.near", secret=secret, near=near) if near else secret
 
-    def _group(self, candidate: TableCandidate) -> str:
+    def places(self, candidate: TableCandidate) -> list[Place]:
         """The group with the largest share of the headline number."""
         attack = (candidate.risk_from.attack or "").partition(",")[0]
         metric = {"homogeneity": "certain", "best-guess": "guessed"}.get(attack, "marketer")
         if not candidate.groups or isinstance(candidate.risk, Refusal):
-            return ""
+            return []
         worst = max(candidate.groups, key=lambda group: float(getattr(group, metric).value))
         value, unique = (share_words(getattr(worst, name).value) for name in (metric, "unique"))
         words = say(f"table.group.{metric}", value=value, secret=self._secret())
-        return say("table.group", name=worst.name, words=words, unique=unique)
+        of = {"name": worst.name, "words": words, "unique": unique}
+        level = severity(getattr(worst, metric), self.chance)
+        return [Place(level, say("table.group", **of), say("table.group.short", **of))]
 
     def _certain(self, candidate: TableCandidate | None) -> list[str]:
         value = getattr(candidate and candidate.certain, "value", None)
@@ -267,8 +287,7 @@ class Quasi(Rows[TableCandidate]):
             keys, note = ("marketer_without", "unique_without"), say("table.columns.note")
             left = named(section.columns)
             parts.append(table(title, first, left, keys, "table.head.", note))
-        folded: list[Part] = [Facts(rows), *self._drawn("sizes")]
-        return [*parts, Folded(say("table.classes"), folded)]
+        return [*parts, Folded(say("table.classes"), [Facts(rows)])]
 
     def exposed(self) -> Section:
         section, parts = self.section, list[Part]()
@@ -339,12 +358,12 @@ class Records(Rows[RecordCandidate]):
     kind = "kind.records"
     risk_head = "risk.identified"
     headline = "records.headline"
+    metrics = RECORD_METRICS
     planted = "top-1"
     glossary = ("scoreboard", "eccentricity", "control")
     figures: Mapping[str, Any] = {
         "thresholds": table_figures.thresholds,
         "facts": table_figures.facts_known,
-        "auxiliary": table_figures.auxiliary,
     }
 
     def criterion(self, attack: str) -> str:
@@ -442,7 +461,6 @@ class Records(Rows[RecordCandidate]):
         note = say("auxiliary.note") + (f" {say('auxiliary.outside')}" if known is not None else "")
         title, head = say("records.auxiliary"), say("auxiliary.head.attacker")
         parts: list[Part] = [Facts(lines), table(title, head, rows, columns, note=note)]
-        parts += self._drawn("auxiliary")
         points: Sequence[Any] = study.answered if study.curve is None else study.curve
         rates = ("recall", "precision", "wrong", "false_match")
         curve = ("named=share",) if study.curve is None else rates
@@ -470,6 +488,7 @@ class Synthetic(Rows[SyntheticCandidate]):
     kind = "kind.synthetic"
     risk_head = "risk.excess"
     headline = "synthetic.headline"
+    metrics = SYNTHETIC_METRICS
     planted = "excess"
     glossary = ("singling", "control")
     figures: Mapping[str, Any] = {"rates": table_figures.three_rates}

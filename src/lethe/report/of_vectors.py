@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from lethe.evidence.document import CandidateRow, Document
@@ -22,7 +22,6 @@ from lethe.report.catalogue import say
 from lethe.report.embedding_figures import vector_charts
 from lethe.report.first_screen import (
     Room,
-    Worst,
     interval_sentence,
     severity_of,
     share_sentence,
@@ -53,6 +52,7 @@ from lethe.report.sections import (
     personal,
     table,
 )
+from lethe.report.severity import Worst
 from lethe.report.vectors_further import also_found, further_charts, further_parts
 
 _NEAR_ALL = 0.9  # a limit on every attacker at or above this says next to nothing
@@ -134,8 +134,8 @@ class Vectors(Room[VectorCandidate]):
                 further.insert(0, say("vectors.power", size=share_words(size)))
             if (bound := candidate.bound or 0.0) >= _NEAR_ALL:
                 further.append(say("vectors.why", bound=share_words(bound)))
-        if candidate.closed_world is not None:
-            closed = candidate.closed_world.top_1
+        closed = candidate.closed_world and candidate.closed_world.top_1
+        if closed and (closed.value or 0.0) > (risk.value or 0.0):
             words = {"value": share_words(closed.value or 0.0), "range": range_words(closed)}
             further.append(say("vectors.closed_world", **words))
         results = [row for row in candidate.risk_from.results if row.valid and row.powered]
@@ -239,10 +239,9 @@ class Vectors(Room[VectorCandidate]):
     def options(self) -> Sequence[Part]:
         rule = self.section.rule
         parts: list[Part] = []
-        for model, mine, charts in zip(self.models, self.mine, self.charts, strict=True):
+        for model, charts in zip(self.models, self.charts, strict=True):
             parts.append(Words(say("vectors.rule", rule=rule, result=model.point.words)))
-            parts += _drawn(charts, "proof")
-            levels = [self._levels(model), *self._attackers(model), *self._detail(mine)]
+            levels = [self._levels(model)]
             parts.append(Folded(self._title("vectors.noise", model), levels))
             parts.append(
                 Folded(self._title("vectors.utility", model), self._utility(model, charts))
@@ -267,42 +266,6 @@ class Vectors(Room[VectorCandidate]):
         title, note = self._title("vectors.levels", model), say("vectors.levels.note")
         return table(title, "sigma", rows, columns, "vectors.head.", note)
 
-    def _attackers(self, model: VectorModel) -> list[Part]:
-        levels = [level for level in model.levels if level.asked]
-        results = [{_attacker(row): row for row in level.attacks} for level in levels]
-        knows = {name: row.knows for level in results for name, row in level.items()}
-        rows = [
-            (f"{name} ({say('vectors.knows', what=what)})", name) for name, what in knows.items()
-        ]
-        if not rows:
-            return []
-
-        def lift(level: Mapping[str, Any], name: str) -> Cell | str:
-            return amount(level[name].estimate) if name in level else "–"
-
-        columns: list[Column] = [
-            (f"sigma {level.sigma:.4g}", partial(lift, by_name))
-            for level, by_name in zip(levels, results, strict=True)
-        ]
-        title, note = self._title("vectors.attackers", model), say("vectors.attackers.note")
-        return [table(title, say("vectors.head.attacker"), rows, columns, note=note)]
-
-    def _detail(self, mine: Sequence[VectorCandidate]) -> list[Part]:
-        """All numbers of the recommended candidate of a model."""
-        option = next((row for row in mine if self.short_name(row) == "noise-recommended"), None)
-        if option is None:
-            return []
-        rows = [
-            (say("vectors.detail.noise"), ", ".join(" ".join(p) for p in facts(option.settings))),
-            (say("vectors.head.strongest"), _attacker(option.risk_from)),
-            ("Top-1", str(share(option.top_1))),
-            (say("vectors.head.lift"), f"{amount(option.risk)}, {option.tier}"),
-            (say("vectors.head.bound"), _bound(option.bound)),
-            (say("utility"), str(auc(option.utility))),
-            (say("vectors.detail.lost"), str(auc(option.utility_loss))),
-        ]
-        return [Facts(rows, title=say("vectors.detail"))]
-
     def _utility(self, model: VectorModel, charts: Mapping[str, Chart]) -> list[Part]:
         utility = model.utility
         if isinstance(utility, Refusal):
@@ -321,7 +284,6 @@ class Vectors(Room[VectorCandidate]):
             columns = ["m=draws", "sqrt=effective", "lift", "mean=utility"]
             rows = [(f"{row.sigma:g}", row) for row in model.surface]
             title, note = self._title("vectors.surface", model), say("vectors.surface.note")
-            parts += _drawn(charts, "surface")
             parts.append(table(title, "sigma", rows, columns, head, note))
         return parts
 
@@ -340,15 +302,13 @@ class Vectors(Room[VectorCandidate]):
         return [
             Words(say("vectors.radii.warning"), "warning"),
             *_drawn(charts, "certified"),
-            *_drawn(charts, "radii"),
             table(title, first, rows, columns, "vectors.head.", note),
             distances,
         ]
 
 
 def _drawn(charts: Mapping[str, Chart], name: str) -> list[Part]:
-    """The chart with a name, or the numbered charts with it."""
-    return [chart for key, chart in charts.items() if key == name or key.startswith(f"{name}-")]
+    return [charts[name]] if name in charts else []
 
 
 def _controls(controls: Controls) -> list[tuple[str, str]]:

@@ -151,7 +151,7 @@ def _page(releases: Sequence[Release], title: str | None = None) -> str:
         body, outcome = _several(releases)
         kind = say("several.kind", n=len(releases))
     title = say("page.title", name=name, outcome=say(f"outcome.{outcome.code}"))
-    return _whole_page(title, say("page.kind", kind=kind, name=name), body, "attacks", first.source)
+    return whole_page(title, say("page.kind", kind=kind, name=name), body, "attacks", first.source)
 
 
 def page_of_sections(title: str, top: str, lead: str, sections: Sequence[Section]) -> str:
@@ -165,10 +165,10 @@ def page_of_sections(title: str, top: str, lead: str, sections: Sequence[Section
     """
     template = templates().get_template("sections.html.j2")
     body = template.render(title=title, lead=lead, sections=sections)
-    return _whole_page(title, top, body, sections[0].id, ())
+    return whole_page(title, top, body, sections[0].id, ())
 
 
-def _whole_page(title: str, top: str, body: str, skip: str, source: Sequence[str]) -> str:
+def whole_page(title: str, top: str, body: str, skip: str, source: Sequence[str]) -> str:
     """The page around a body; `skip` is where the first link leads."""
     values = {"title": title, "top": top, "body": body, "skip": skip, "source": source}
     template = templates().get_template("page.html.j2")

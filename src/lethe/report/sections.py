@@ -170,7 +170,7 @@ def unit_of(kind: Any, path: str) -> str:
 
 
 def value_of(result: Any, path: str) -> Any:
-    """What stands there, see `unit_of`; None where there is nothing on the way."""
+    """The value at a path, see `unit_of`; None where a part of the path is absent."""
     for name in path.split("."):
         if isinstance(result, Mapping):
             result = result.get(int(name) if name.isdigit() else name)
@@ -247,10 +247,10 @@ def personal(warning: str, shown: Table) -> list[Part]:
 
 def charts(parts: Sequence[Part | Section]) -> list[Chart]:
     """Every chart, folded ones included, in order."""
-    charts_found: list[Chart] = []
+    listed: list[Chart] = []
     for part in parts:
         if isinstance(part, Chart):
-            charts_found.append(part)
+            listed.append(part)
         elif isinstance(part, Folded | Section):
-            charts_found += charts(part.parts)
-    return charts_found
+            listed += charts(part.parts)
+    return listed

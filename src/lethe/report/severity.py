@@ -1,4 +1,4 @@
-"""Outcome and severity: two different things, one function each, the same in every medium.
+"""Outcome, severity, and the worst number: the same in every medium.
 
 The outcome says what limits that were set before the run came to. The severity is a reading aid
 for a share of people or records; it depends on its confidence limits alone and judges nothing.
@@ -6,8 +6,8 @@ for a share of people or records; it depends on its confidence limits alone and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lethe.errors import InputError
@@ -59,6 +59,65 @@ def advantage(auc: Estimate) -> Estimate:
     0.5
     """
     return auc.mapped(lambda end: 2 * end - 1)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of the people or records that bears more than the average.
+
+    Attributes:
+        level: severity there.
+        long: a sentence.
+        short: the same in a few words.
+    """
+
+    level: str
+    long: str
+    short: str
+
+
+@dataclass(frozen=True)
+class Worst:
+    """The worst number of a release in words.
+
+    Attributes:
+        headline: a sentence that says who can do what to how many.
+        short: the headline in two or three words.
+        by: the attacker and the attack.
+        detail: sentences that belong to the headline, such as the interval.
+        level: severity; empty without one.
+        group: sentences on what else was found; may be empty.
+        share: the share in the headline, where it is not that of the options.
+        places: the worst group and the most exposed records, where they bear more.
+    """
+
+    headline: str
+    short: str
+    by: str
+    detail: str
+    level: str
+    group: str = ""
+    share: Measured | None = None
+    places: Sequence[Place] = ()
+
+    def promoted(self) -> Worst:
+        """The same, with a place of higher severity than the whole first.
+
+        Guarantee: no place that is left in `places` has a higher severity than `level`.
+        """
+        if not self.level or not self.places:
+            return self
+        place = max(self.places, key=lambda part: LEVELS.index(part.level))
+        if LEVELS.index(place.level) <= LEVELS.index(self.level):
+            return self
+        return replace(
+            self,
+            headline=f"{place.long} {self.headline}",
+            short=place.short[:1].upper() + place.short[1:],
+            by=f"{say('first.overall', short=self.short)}; {self.by}",
+            level=place.level,
+            places=[part for part in self.places if part is not place],
+        )
 
 
 @dataclass(frozen=True)

@@ -340,7 +340,7 @@ def ends_of(found: Estimate) -> tuple[float, float, float]:
 
 def interval(axes: Axes, y: float, found: Any, colour: str, mark: str, label: str = "") -> None:
     """A mark at an estimate and a line over its interval, at one height."""
-    if found is not None and found.value is not None:
+    if getattr(found, "value", None) is not None:
         low, value, high = ends_of(found)
         axes.plot([low, high], [y, y], color=COLOURS[colour], lw=1.4)
         axes.plot([value], [y], mark, ms=5, color=COLOURS[colour], label=label)
@@ -376,35 +376,6 @@ def figure_of_rows(names: Sequence[str]) -> tuple[Figure, Axes]:
         across = axes.get_yaxis_transform()
         axes.text(0.01, 0.42 - at, name, transform=across, va="center", zorder=5)
     axes.set_ylim(0.6 - len(names), 0.72)
-    return figure, axes
-
-
-def heat_map(
-    columns: Sequence[str],
-    rows: Sequence[str],
-    cells: Mapping[tuple[int, int], tuple[float, str]],
-    colour: str,
-    left: float = MARGINS[0],
-) -> tuple[Figure, Axes]:
-    """Axes with a coloured cell for each pair of a column and a row, the first row on top.
-
-    Args:
-        columns: names; words from data as slots, as are those of the `rows`.
-        cells: by place of the column and the row, strength of the colour (0 to 1) and words.
-        colour: a name in `COLOURS`.
-        left: room for the names of the rows, in points.
-    """
-    figure, axes = new_axes(WIDTH, 28.0 * max(len(rows), 3) + 52.0, (left, 22.0, 6.0, 46.0))
-    for (column, row), (strength, words) in cells.items():
-        x, y = [column, column + 1, column + 1, column], [row, row, row + 1, row + 1]
-        axes.fill(x, y, color=COLOURS[colour], alpha=0.08 + 0.5 * strength, lw=0)
-        axes.text(column + 0.5, row + 0.5, words, ha="center", va="center")
-    axes.set_xticks([at + 0.5 for at in range(len(columns))], columns)
-    axes.set_yticks([at + 0.5 for at in range(len(rows))], rows)
-    axes.tick_params(length=0)
-    axes.grid(False)
-    axes.set_xlim(0, len(columns))
-    axes.set_ylim(len(rows), 0)
     return figure, axes
 
 

@@ -14,10 +14,10 @@ from lethe.report.static_svg import (
     DASHES,
     MARGINS,
     SIZE,
+    WIDTH,
     Slots,
     band,
     figure_of_rows,
-    heat_map,
     interval,
     legend,
     new_axes,
@@ -29,21 +29,6 @@ if TYPE_CHECKING:
 
 
 _MOST_COLUMNS = 9
-
-
-def class_sizes(section: QuasiSection, slots: Slots) -> Figure:
-    """Rows by the size of their class."""
-    sizes = section.anonymity.sizes
-    figure, axes = new_axes(*SIZE, MARGINS)
-    places = list(range(len(sizes["from"])))
-    share = [count / section.rows for count in sizes["rows"]]
-    axes.bar(places, share, color=COLOURS["before"], alpha=0.75)
-    ends = [*sizes["from"][1:], None]
-    names = [_span(low, high) for low, high in zip(sizes["from"], ends, strict=True)]
-    axes.set_xticks(places, names)
-    legend(axes, x="chart.sizes.x", y="chart.sizes.y")
-    _shares(axes, max([*share, 0.01]))
-    return figure
 
 
 def pairs(section: QuasiSection, slots: Slots) -> Figure | None:
@@ -58,15 +43,23 @@ def pairs(section: QuasiSection, slots: Slots) -> Figure | None:
     names = names[:_MOST_COLUMNS]
     if len(names) < 2:
         return None
-    cells = {
-        (column, row): (share, f"{100 * share:.0f}")
-        for row, first in enumerate(names)
-        for column, second in enumerate(names[: row + 1])
-        if (share := shares.get(frozenset([first, second]))) is not None
-    }
-    labels = [slots.put(f"{at}. {name}", 18) for at, name in enumerate(names, start=1)]
-    numbers = [str(at) for at in range(1, len(names) + 1)]
-    figure, axes = heat_map(numbers, labels, cells, "after", left=120.0)
+    figure, axes = new_axes(WIDTH, 28.0 * max(len(names), 3) + 52.0, (120.0, 22.0, 6.0, 46.0))
+    for row, first in enumerate(names):
+        for column, second in enumerate(names[: row + 1]):
+            share = shares.get(frozenset([first, second]))
+            if share is None:
+                continue
+            x, y = [column, column + 1, column + 1, column], [row, row, row + 1, row + 1]
+            axes.fill(x, y, color=COLOURS["after"], alpha=0.08 + 0.5 * share, lw=0)
+            axes.text(column + 0.5, row + 0.5, f"{100 * share:.0f}", ha="center", va="center")
+    centres = [place + 0.5 for place in range(len(names))]
+    axes.set_xticks(centres, [str(place) for place in range(1, len(names) + 1)])
+    labels = [slots.put(f"{place}. {name}", 18) for place, name in enumerate(names, start=1)]
+    axes.set_yticks(centres, labels)
+    axes.tick_params(length=0)
+    axes.grid(False)
+    axes.set_xlim(0, len(names))
+    axes.set_ylim(len(names), 0)
     legend(axes, x="chart.pairs.x")
     return figure
 
@@ -74,23 +67,6 @@ def pairs(section: QuasiSection, slots: Slots) -> Figure | None:
 def thresholds(section: RecordsSection, slots: Slots) -> Figure:
     """Recall, precision, abstention and false matches by eccentricity."""
     return _curve(section.curve, section.phi)
-
-
-def auxiliary(section: RecordsSection, slots: Slots) -> Figure | None:
-    """The same for a real auxiliary table, or the share answered where nobody knows the truth."""
-    found = section.auxiliary
-    if not found:
-        return None
-    if found.curve is not None:
-        return _curve(found.curve, section.phi)
-    figure, axes = new_axes(*SIZE, MARGINS)
-    places = list(range(len(found.answered)))
-    shares = [answered.share for answered in found.answered]
-    band(axes, places, shares, "before", "solid", say("chart.auxiliary.named"))
-    _phi_axis(axes, [answered.phi for answered in found.answered], section.phi)
-    _shares(axes, 1.0)
-    legend(axes, y="chart.auxiliary.y")
-    return figure
 
 
 def facts_known(section: RecordsSection, slots: Slots) -> Figure:
@@ -164,9 +140,3 @@ def _shares(axes: Axes, top: float) -> None:
     ticks = [tick * step for tick in range(int(1 / step) + 1) if tick * step <= top + step]
     axes.set_yticks(ticks, [percent(round(share, 6)) for share in ticks])
     axes.set_ylim(0, min(top * 1.05, 1.02))
-
-
-def _span(low: int, high: int | None) -> str:
-    if high is None:
-        return f"{low}+"
-    return str(low) if high == low + 1 else f"{low}–{high - 1}"

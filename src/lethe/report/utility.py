@@ -6,7 +6,7 @@ import re
 
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.report.catalogue import say
-from lethe.report.numbers import Cell, decimals, share, share_words, significant
+from lethe.report.numbers import Cell, decimals, fixed, share, share_words, significant
 
 
 class Utility:
@@ -39,7 +39,7 @@ class Utility:
 
     def words(self, value: float) -> str:
         """A utility in a sentence."""
-        return share_words(value) if self.shares else f"{value:.3f}"
+        return share_words(value) if self.shares else fixed(value, 3, exact=False)
 
     def loss(self, found: Estimate) -> str:
         """``0.4 points of accuracy (−0.2 to 0.9)``."""

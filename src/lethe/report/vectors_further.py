@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_vectors import (
@@ -22,11 +21,11 @@ from lethe.evidence.of_vectors import (
 from lethe.report.catalogue import say
 from lethe.report.numbers import (
     amount,
+    decimals,
     facts,
     grouped,
     percent,
     range_words,
-    rate,
     share,
     share_words,
 )
@@ -44,7 +43,6 @@ from lethe.report.static_svg import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from lethe.report.of_vectors import VectorCandidate
@@ -59,7 +57,9 @@ def further_charts(
     """Figures of what was asked for beyond the attack, by name."""
     first, curves = mine[0].verification if mine else None, model.further.singling_out
     charts = {} if first is None else charts_of_data({"det": det}, first, prefix)
-    return charts if curves is None else charts | charts_of_data(_CURVES, curves, prefix)
+    return (
+        charts if curves is None else charts | charts_of_data({"matched": matched}, curves, prefix)
+    )
 
 
 def det(found: Scored, slots: Slots) -> Figure | None:
@@ -95,61 +95,24 @@ def det(found: Scored, slots: Slots) -> Figure | None:
     return figure
 
 
-def _drawn(rows: Sequence[Any], x: str, y: str, axes: Axes, logarithmic: bool = True) -> None:
-    names = dict.fromkeys(row.name for row in rows)
-    for name, (colour, dashes) in zip(names, _STYLES, strict=False):
-        mine = [row for row in rows if row.name == name]
-        places = [math.log10(getattr(row, x)) for row in mine]
-        measured = [getattr(row, y) for row in mine]
-        band(axes, places, measured, colour, dashes, name, logarithmic=logarithmic)
-    ticks = sorted({getattr(row, x) for row in rows})
-    shown: list[int] = []
-    for tick in ticks:
-        if not shown or math.log10(tick / shown[-1]) > 0.28:
-            shown.append(tick)
-    axes.set_xticks([math.log10(tick) for tick in shown], [grouped(tick) for tick in shown])
-
-
-def _by_number(
-    rows: str, x: str, y: str, name: str, curves: SinglingOut, slots: Slots
-) -> Figure | None:
-    """Shares by a number that grows, such as the k of Top-k: a line for each attacker."""
-    if not getattr(curves, rows):
+def matched(curves: SinglingOut, slots: Slots) -> Figure | None:
+    """Share of people among the k likeliest by k: a line for each attacker."""
+    if not curves.matched:
         return None
     figure, axes = new_axes(*SIZE, MARGINS)
-    _drawn(getattr(curves, rows), x, y, axes, logarithmic=False)
+    names = dict.fromkeys(row.name for row in curves.matched)
+    for name, (colour, dashes) in zip(names, _STYLES, strict=False):
+        mine = [row for row in curves.matched if row.name == name]
+        places = [math.log10(row.k) for row in mine]
+        band(axes, places, [row.share for row in mine], colour, dashes, name)
+    shown: list[int] = []
+    for k in sorted({row.k for row in curves.matched}):
+        if not shown or math.log10(k / shown[-1]) > 0.28:
+            shown.append(k)
+    axes.set_xticks([math.log10(k) for k in shown], [grouped(k) for k in shown])
     axes.set_ylim(0, 1)
-    legend(axes, x=f"chart.{name}.x", y=f"chart.{name}.y")
+    legend(axes, x="chart.matched.x", y="chart.matched.y")
     return figure
-
-
-def sizes(curves: SinglingOut, slots: Slots) -> Figure:
-    """Top-1 by the number of people, beside chance."""
-    figure, axes = new_axes(*SIZE, MARGINS)
-    _drawn(curves.sizes, "users", "top_1", axes)
-    users = sorted({row.users for row in curves.sizes})
-    axes.plot(
-        [math.log10(count) for count in users],
-        [1 / count for count in users],
-        color=COLOURS["muted"],
-        lw=1,
-        dashes=DASHES["dotted"],
-        label=say("chart.sweep.chance"),
-    )
-    axes.set_yscale("log")
-    decades = [10.0**-power for power in range(len(str(users[-1])))]
-    axes.set_yticks(decades, [percent(decade) for decade in decades])
-    axes.minorticks_off()
-    axes.set_ylim(0.5 / users[-1], 1.3)
-    legend(axes, x="chart.crowd.x", y="chart.sweep.y")
-    return figure
-
-
-_CURVES: Mapping[str, Callable[[SinglingOut, Slots], Figure | None]] = {
-    "matched": partial(_by_number, "matched", "k", "share", "matched"),
-    "crowd": sizes,
-    "joined": partial(_by_number, "vectors", "vectors", "top_1", "joined"),
-}
 
 
 def further_parts(
@@ -160,7 +123,7 @@ def further_parts(
     if mine and mine[0].verification:
         parts += [charts[name] for name in ("det", "matched") if name in charts]
         parts.append(_options(mine))
-        details = _verification(further, mine[0].verification, charts)
+        details = _verification(further, mine[0].verification)
         parts.append(Folded(say("verify.details"), details))
     parts += _attributes(further, mine)
     return [*parts, *_two_releases(further.two_releases), *_texts(further.texts)]
@@ -198,7 +161,7 @@ def _options(mine: Sequence[VectorCandidate]) -> Table:
     """Every option and the strongest verification of it."""
     worst, measured = "verification.worst.", ".measured"
     columns: list[Column] = [
-        (say("verify.head.utility"), lambda row: rate(row.utility)),
+        (say("verify.head.utility"), lambda row: decimals(row.utility)),
         (say("verify.head.strongest"), lambda row: row.verification.worst["eer"].attack or "–"),
         (say("verify.head.eer"), lambda row: share(row.verification.worst["eer"].measured)),
         f"min_cllr={worst}min-cllr{measured}",
@@ -210,7 +173,7 @@ def _options(mine: Sequence[VectorCandidate]) -> Table:
     return table(title, first, rows, columns, "verify.head.", say("verify.options.note"))
 
 
-def _verification(further: Beyond, first: Scored, charts: Mapping[str, Chart]) -> list[Part]:
+def _verification(further: Beyond, first: Scored) -> list[Part]:
     """Every attacker on the release as it is, and how singling out grows."""
 
     def tag(row: Verification) -> str:
@@ -227,13 +190,12 @@ def _verification(further: Beyond, first: Scored, charts: Mapping[str, Chart]) -
     ]
     parts.append(Facts(control, title=say("verify.controls")))
     if curves := further.singling_out:
-        parts += [charts[name] for name in ("crowd", "joined") if name in charts]
         parts += _curves(curves)
     clusters = further.clusters
     if isinstance(clusters, Grouping):
         where = {"n": grouped(clusters.vectors), "people": grouped(clusters.people)}
         agreement = [
-            (say("verify.clusters.found", **where), str(rate(clusters.agreement))),
+            (say("verify.clusters.found", **where), str(decimals(clusters.agreement))),
             (say("verify.clusters.chance"), str(amount(clusters.permuted))),
         ]
         parts.append(Facts(agreement, title=say("verify.clusters")))

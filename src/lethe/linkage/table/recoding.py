@@ -179,8 +179,8 @@ def released_columns(
 ) -> dict[str, NDArray[Any]]:
     """The table that would be handed out.
 
-    A group of numbers is written as the mean of its rows, of texts as its only value, what they
-    begin with and "*", or "other"; a column on its last step as "*", a number as its mean.
+    A group of numbers is written as its mean with one decimal more, of texts as its only value,
+    what they begin with and "*", or "other"; a column on its last step as "*" or its mean.
 
     Args:
         columns: all columns of the table, (rows,) each; those without a hierarchy stay as they are.
@@ -201,20 +201,19 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
     if one.labels:
         return np.asarray(one.labels[step][one.codes])
     if column.dtype.kind in "iuf":
-        numbers = column.astype(np.float64)
-        there = ~np.isnan(numbers)
-        weight = np.bincount(groups[there], minlength=int(groups.max()) + 1)
-        total = np.bincount(groups[there], numbers[there], minlength=int(groups.max()) + 1)
+        there, size = ~np.isnan(column.astype(np.float64)), int(groups.max()) + 1
+        inside, numbers = groups[there], column[there].astype(np.float64)
+        # Means of neighbours differ by at least the last digit, so one more keeps them apart.
+        fits = (n for n in range(15) if np.array_equal(np.round(numbers, n), numbers))
         with np.errstate(invalid="ignore"):
-            return _shortened(total / weight)[groups]
+            means = np.bincount(inside, numbers, size) / np.bincount(inside, minlength=size)
+        return _shortened(np.round(means, next(fits, 14) + 1))[groups]
     texts = as_text(column).tolist()
     members: dict[int, set[str]] = {}
     for group, text in zip(groups.tolist(), texts, strict=True):
         members.setdefault(group, set()).add(text)
     names = {group: _name(sorted(found), one.kind) for group, found in members.items()}
-    written = np.empty(len(column), dtype=object)
-    written[:] = [names[group] for group in groups.tolist()]
-    return written
+    return np.array([names[group] for group in groups.tolist()], dtype=object)
 
 
 def _shortened(means: Float) -> Float:

@@ -61,6 +61,7 @@ from lethe.membership.language.measure import (
 from lethe.membership.language.models import LanguageModel, check_together, load_model
 from lethe.membership.language.settings import LanguageSettings
 from lethe.membership.language.tokens import TokenScores, read_scores, scored_together
+from lethe.report.explorer import FILE as EXPLORER
 from lethe.training.fingerprint import digest, hash_json
 from lethe.training.folder import RunFolder, write_personal
 
@@ -249,6 +250,8 @@ def audit_language_model(
         write_personal(folder, plain(subject.exposed_texts()))
         if rows := subject.extracted_texts():
             write_personal(folder, rows, "extracted")
+        page = subject.memorised(readers.of_tokens)
+        write_for_owner(folder.path / EXPLORER, page.encode())
     return subject.findings()
 
 
@@ -394,6 +397,14 @@ class _Readers:
             if len(one):
                 theirs = None if self._base_file is None else self._base_file[at]
                 yield at, _matched(at, one, theirs, self.texts)
+
+    def of_tokens(self, rows: Sequence[int]) -> dict[int, Pair]:
+        """What the model as it is and its base say of the tokens of some texts, by place."""
+        if self.model is None:
+            return {}
+        both = (self.model,) if self.base is None else (self.model, self.base)
+        scored = scored_together(both, [self.ids[row] for row in rows])
+        return {rows[at]: (own, base[0] if base else None) for at, (own, *base) in scored}
 
     def base_loss(self) -> Float | None:
         """(N,) what the base alone says of each text."""

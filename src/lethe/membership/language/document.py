@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
 from lethe.evidence.document import AttackRow, CheckRow, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
-from lethe.evidence.frontier import Candidate
 from lethe.evidence.of_language import (
     BlindRates,
     CanaryPlan,
@@ -37,8 +37,9 @@ from lethe.membership.language.candidates import (
     reach_of,
     wrong_way,
 )
-from lethe.membership.language.extraction import marked_words
+from lethe.membership.language.measure import Pair
 from lethe.membership.language.settings import DRAWN_ALIKE, LanguageSettings
+from lethe.report.memorised import MemorisedText, memorised_page, tokens_of
 from lethe.training.fingerprint import digest, hash_array
 
 Json = dict[str, Any]
@@ -345,74 +346,79 @@ class LanguageSubject(LanguageNumbers, Subject):
         return [outcome_words(verdict), *self.plain_words()]
 
     def plain_words(self) -> list[str]:
-        """What was found, for a reader of nothing else."""
-        base = self.all_candidates[0]
-        said = [self._membership_words(base)]
-        found = base.measures["extraction"]
-        if isinstance(found, Estimate) and found.value is not None:
-            n = max(self.settings.samples)
-            said.append(
-                f"Of the training texts {_percent(found.value)} % ({_percent(found.low)} to "
-                f"{_percent(found.high)} %) are extracted from their first {self.settings.prefix} "
-                f"tokens with at most {n} tries"
-                + (", and not from the base model" if self.study.has_base else "")
-                + f"; of those never trained on {_percent(self.control)} %."
-            )
-        for one in self.canaries(self.study.releases[0]):
-            if one.bounds:
-                times = "once" if one.repetitions == 1 else f"{one.repetitions} times"
-                bound = one.bounds["binomial"]
-                said.append(
-                    f"Canaries that stand {times}: epsilon is at least {bound.low:.3g} at delta "
-                    f"{bound.delta:g} (so many could show {one.largest:.3g})."
-                )
-        if (claim := self.claim()) is not None:
-            said.append(claim.words)
-        return said
+        """Membership in a sentence, and what a claimed epsilon came to."""
+        claim = self.claim()
+        return [self._membership_words(), *([] if claim is None else [claim.words])]
 
-    def _membership_words(self, base: Candidate) -> str:
+    def _membership_words(self) -> str:
+        risk, fpr = self.all_candidates[0].risk, f"{100 * self.study.fpr:g} %"
         if self.refused:
             return f"Membership is not judged: {self.refused}."
-        risk = base.risk
         if isinstance(risk, Refusal) or risk.value is None:
             return "Membership could not be measured."
-        low, high = risk.low or 0.0, risk.high or 1.0
+        value, low = (f"{100 * (end or 0.0):.3g} %" for end in (risk.value, risk.low))
         return (
-            f"An attacker recognises {_percent(risk.value)} % ({_percent(low)} to {_percent(high)} "
-            f"%) of the training {self.settings.unit}s, wrong about {100 * self.study.fpr:g} % of "
-            "the others."
+            f"An attacker recognises {value} ({low} to {100 * (risk.high or 1.0):.3g} %) of the "
+            f"training {self.settings.unit}s at a {fpr} false-positive rate."
         )
 
     def exposed_texts(self) -> list[ExposedText]:
-        """Trained texts (or people), the most exposed first, with words; personal data."""
-        study = self.study
-        first, units = study.releases[0], study.units
-        rates, score = self.strongest(first)
+        """Trained texts (or people), the most exposed first; personal data."""
+        study, units = self.study, self.study.units
+        rates, score = self.strongest(study.releases[0])
         inside = np.flatnonzero(units.people.member)
-        order = inside[np.argsort(-score[inside], kind="stable")]
-        found = []
-        for rank, at in enumerate(order, 1):
-            row = units.rows[at] if units.of is None else units.rows[np.argmax(units.of == at)]
-            marked = self._marked(int(row)) if rank <= MOST_EXPOSED else ""
-            number = float(f"{score[at]:.6g}")
-            found.append(ExposedText(rank, study.texts.ids[int(row)], rates.name, number, marked))
-        return found
+        listed = []
+        for rank, unit in enumerate(inside[np.argsort(-score[inside], kind="stable")], 1):
+            row = units.rows[unit if units.of is None else np.argmax(units.of == unit)]
+            number = float(f"{score[unit]:.6g}")
+            listed.append(ExposedText(rank, study.texts.ids[int(row)], rates.name, number))
+        return listed
 
-    def _marked(self, row: int) -> str:
-        """Words of a text that the token-level attack marks; empty where tokens are not known."""
-        study, marks = self.study, self.marks
-        learnt = study.releases[0].measured.learnt.get(row)
-        if marks is None or learnt is None or study.offsets is None:
-            return ""
-        text = study.texts.texts[row]
-        return ", ".join(marked_words(text, study.offsets(text), learnt > marks.threshold))
+    def memorised(self, of_tokens: Callable[[Sequence[int]], Mapping[int, Pair]]) -> str:
+        """The page of reproduced and exposed texts, token by token; personal data.
+
+        Args:
+            of_tokens: what the model and its base say of the tokens of texts, by their places.
+        """
+        study, settings = self.study, self.settings
+        measured = study.releases[0].measured
+        reproduced = self.reproduced()
+        # Not known of a text that is too short.
+        sure = np.nan_to_num(measured.suffix, nan=-np.inf, neginf=-np.inf)
+        listed, tries = np.flatnonzero(reproduced), max(settings.samples)
+        by_base = self.got(measured.base_suffix, measured.base_greedy, tries)
+        # What the base does not reproduce comes first, the likeliest of it first.
+        order = np.lexsort((-sure[listed], by_base[listed]))
+        rows = [int(row) for row in listed[order][:MOST_EXPOSED]]
+        places = {name: place for place, name in enumerate(study.texts.ids)}
+        exposed = [places[text.id] for text in self.exposed_texts()[:MOST_EXPOSED]]
+        rows += [row for row in exposed if row not in rows]
+        scores, texts = of_tokens(rows), []
+        for row in rows:
+            text, (own, base) = study.texts.texts[row], scores.get(row, (None, None))
+            tokens = tokens_of(
+                text,
+                study.offsets(text) if study.offsets is not None else (),
+                None if own is None else -own.logprob,
+                None if base is None else -base.logprob,
+                (settings.prefix, settings.suffix) if reproduced[row] else (0, 0),
+            )
+            chance = math.exp(sure[row]) if np.isfinite(sure[row]) else None
+            how = bool(measured.greedy[row]), bool(by_base[row]), int(study.texts.copies[row])
+            known = study.texts.ids[row], tokens, bool(reproduced[row]), chance
+            texts.append(MemorisedText(*known, *how))
+        many = len(listed), settings.prefix, study.has_base
+        return memorised_page(study.name, texts, *many)
+
+    def reproduced(self) -> NDArray[np.bool_]:
+        """(N,) training texts whose prompt the model continues verbatim."""
+        measured, tries = self.study.releases[0].measured, max(self.settings.samples)
+        return self.got(measured.suffix, measured.greedy, tries) & self.sides["member"]
 
     def extracted_texts(self) -> list[Json]:
         """Trained texts that come out, with their words; personal data."""
         study = self.study
         measured = study.releases[0].measured
-        n = max(self.settings.samples)
-        got = self.got(measured.suffix, measured.greedy, n) & self.sides["member"]
         return [
             {
                 "id": study.texts.ids[int(at)],
@@ -423,16 +429,10 @@ class LanguageSubject(LanguageNumbers, Subject):
                 "greedy": bool(measured.greedy[at]),
                 "copies": int(study.texts.copies[at]),
             }
-            for at in np.flatnonzero(got)
+            for at in np.flatnonzero(self.reproduced())
         ]
 
 
 def _settings(settings: LanguageSettings, names: Sequence[str]) -> Json:
     chosen = {name: getattr(settings, name) for name in names}
     return {name: list(one) if isinstance(one, tuple) else one for name, one in chosen.items()}
-
-
-def _percent(share: float | None) -> str:
-    if share is None:
-        return "?"
-    return f"{100 * share:.0f}" if share >= 0.1 else f"{100 * share:.2g}"

@@ -152,26 +152,6 @@ def token_spans(
     return found
 
 
-def marked_words(text: str, offsets: Sequence[tuple[int, int]], marked: Bool) -> list[str]:
-    """Words, between blanks, that hold a marked token, in the order of the text.
-
-    Args:
-        offsets: characters of each token, the first included.
-        marked: (T,) of each token after the first.
-
-    >>> offsets = [(0, 3), (3, 5), (5, 7), (7, 10)]
-    >>> marked_words("ask bo on 5", offsets, np.array([False, True, False]))
-    ['bo']
-    """
-    inside = [span for span, mark in zip(offsets[1:], marked, strict=False) if mark]
-    words = re.finditer(r"\S+", text)
-    return [
-        word.group()
-        for word in words
-        if any(low < word.end() and high > word.start() for low, high in inside)
-    ]
-
-
 def continued(
     model: LanguageModel, ids: Sequence[NDArray[np.int32]], prefix: int, suffix: int
 ) -> list[NDArray[np.int32]]:
