@@ -39,12 +39,16 @@ class Given(NamedTuple):
         data: records as numbers, with classes.
         frame: the user's own table, or texts, which estimators see as they are; None where they
             see `data.features`.
-        shape: of one record, as a torch module sees it, where it is not flat as `data.features`.
+        array: (records, ...) the user's own numbers, in their type and shape, where there is no
+            frame; `data.features` has them flat, as float32.
+        own: (classes,) the user's own label of each class, or (classes, outputs) where `y` has
+            several; None in a regression.
     """
 
     data: Dataset
     frame: Any | None = None
-    shape: tuple[int, ...] | None = None
+    array: NDArray[Any] | None = None
+    own: NDArray[Any] | None = None
 
 
 def given_rows(
@@ -64,7 +68,8 @@ def given_rows(
         features: (records, ...) a data frame, Arrow table, array, sparse matrix, tensor or nested
             list; or, without `labels`, a torch Dataset or DataLoader of (features, label), or
             records that were read already.
-        labels: (records,) classes as text, bools or whole numbers; in regression numbers.
+        labels: (records,) classes as text, bools or whole numbers; in regression numbers; or
+            (records, outputs) several classes of each record, which together are its class.
         task: ``classification`` or ``regression``; None = regression where the labels are numbers
             that are not whole.
         groups: (records,) the person of each record.
@@ -83,11 +88,11 @@ def given_rows(
         return Given(replace(features, external=_external(features.table, holdout_by)))
     if labels is None:
         features, labels = _from_batches(features)
-    target = column_of(labels, "y")
+    target, own = _target(labels, task)
     if task is None:
         real = target.dtype.kind == "f" and not (np.floor(target) == target).all()
         task = "regression" if real else "classification"
-    frame, columns, encoded, shape = _features(features)
+    frame, columns, encoded, array = _features(features)
     records = len(next(iter(columns.values()))) if encoded is None else len(encoded.values)
     for what, values in (("y", target), ("groups", groups), ("ids", ids)):
         if values is not None and len(values) != records:
@@ -118,7 +123,32 @@ def given_rows(
         external=external,
         preparation=preparation,
     )
-    return Given(data, frame, shape)
+    if task == "regression" or any(name not in own for name in classes):
+        return Given(data, frame, array)
+    return Given(data, frame, array, np.array([own[name] for name in classes]))
+
+
+def _target(labels: Any, task: str | None) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+    """(records,) labels, and what each stands for by its name: itself, or several outputs."""
+    table = as_array(labels, "y")
+    if table.ndim != 2 or table.shape[1] == 1:
+        column = column_of(labels, "y")
+        return column, dict(zip(as_text(column).tolist(), column, strict=True))
+    if task == "regression" or (table.dtype.kind == "f" and (np.floor(table) != table).any()):
+        raise InputError(
+            f"y has shape {table.shape}: a regression predicts one number. Take one column."
+        )
+    if table.dtype.kind in "biuf" and ((table == 0).sum(axis=1) == table.shape[1] - 1).all():
+        raise InputError(
+            f"y has shape {table.shape} and one label a record: turn one-hot labels into classes "
+            "with .argmax(axis=1)."
+        )
+    if table.dtype.kind in "bf":
+        table = table.astype(np.int64)
+    if table.dtype.kind not in "iuU":
+        table = np.column_stack([as_text(column_of(column, "y")) for column in table.T])
+    names = [", ".join(map(str, row)) for row in table.tolist()]
+    return np.array(names, object), dict(zip(names, table, strict=True))
 
 
 def _external(features: Any, holdout_by: Any) -> External:
@@ -141,8 +171,8 @@ def _external(features: Any, holdout_by: Any) -> External:
 
 def _features(
     features: Any,
-) -> tuple[Any | None, Columns, Encoded | None, tuple[int, ...] | None]:
-    """The user's frame, its columns or an array as numbers, and the shape of one record."""
+) -> tuple[Any | None, Columns, Encoded | None, NDArray[Any] | None]:
+    """The user's frame, its columns or an array as numbers, and this array."""
     if hasattr(features, "toarray") and hasattr(features, "tocsr"):
         size = 4 * int(np.prod(features.shape))
         if size > _MOST_BYTES:
@@ -175,7 +205,7 @@ def _features(
     with np.errstate(over="ignore"):  # Dataset refuses what becomes infinite, by name
         values = np.ascontiguousarray(flat, dtype=np.float32)
     encoded = Encoded(values, tuple(f"x{at}" for at in range(values.shape[1])))
-    return None, {}, encoded, array.shape[1:] if array.ndim > 2 else None
+    return None, {}, encoded, array
 
 
 def columns_of(rows: Any, name: str) -> Columns:

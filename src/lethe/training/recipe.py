@@ -343,9 +343,12 @@ class SklearnRecipe:
             with ``predict``; fitted or not, it is left as it is.
         frame: the data frame of all records that it is fitted on, with its names, types and gaps;
             None = the features of the data set, as float32.
+        labels: (classes,) label that each class code stands for in `fit`, or (classes, outputs) of
+            a model with several outputs; None = the codes.
+        sample_weight: (N,) weight above 0 of each record in `fit`, or None.
 
     Raises:
-        InputError: it is neither.
+        InputError: it is neither, or takes no weights; a part of it is fitted and stays so.
 
     >>> from sklearn.linear_model import Ridge
     >>> SklearnRecipe(Ridge()).task
@@ -354,6 +357,8 @@ class SklearnRecipe:
 
     estimator: Any
     frame: Any = None
+    labels: NDArray[Any] | None = None
+    sample_weight: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         from sklearn.base import is_outlier_detector, is_regressor
@@ -369,16 +374,40 @@ class SklearnRecipe:
                 f"estimator {kind} has no fit, get_params and set_params as scikit-learn's "
                 "estimators have; wrap its training in a CallableRecipe."
             )
+        for part in self._parts():
+            if hasattr(part, "__sklearn_clone__") and part.__sklearn_clone__() is part:
+                raise InputError(
+                    f"estimator {kind} holds a {type(part).__name__}, which stays fitted as it is: "
+                    "every shadow model would share it. Hand over the estimator inside it."
+                )
+        if self.sample_weight is not None and weight_argument(self.estimator) is None:
+            raise InputError(
+                f"sample_weight: {type(last_step(self.estimator)).__name__}.fit takes none. Leave "
+                "it out, or take an estimator that does."
+            )
         if _tagged(is_regressor, self.estimator):
             return
-        scored = any(hasattr(self.estimator, name) for name in _SCORES)
-        if not scored or _tagged(is_outlier_detector, self.estimator):
+        if not self._scores() or _tagged(is_outlier_detector, self.estimator):
             raise InputError(
                 f"estimator {kind} must be a classifier with predict_proba or decision_function, "
                 "or a regressor: predicted classes alone carry no signal. Choose a form that "
                 "gives probabilities, such as voting='soft', or wrap it in "
                 "CalibratedClassifierCV."
             )
+
+    def _parts(self) -> list[Any]:
+        return [self.estimator, *self.estimator.get_params(deep=True).values()]
+
+    def _scores(self) -> bool:
+        """Whether it will give scores; a stack says so once it has its final estimator."""
+        from sklearn.base import clone
+        from sklearn.linear_model import LogisticRegression
+
+        settings = self.estimator.get_params()
+        stacks = [name for name, value in settings.items() if value is None]
+        stacks = [name for name in stacks if name.rpartition("__")[2] == "final_estimator"]
+        usual = clone(self.estimator).set_params(**dict.fromkeys(stacks, LogisticRegression()))
+        return any(hasattr(usual, name) for name in _SCORES)
 
     @property
     def task(self) -> str:
@@ -394,14 +423,16 @@ class SklearnRecipe:
 
     def by_names(self) -> bool:
         """Whether it takes columns of a data frame by name: some part is a ColumnTransformer."""
-        parts = [self.estimator, *self.estimator.get_params(deep=True).values()]
-        return any(hasattr(part, "transformers") and hasattr(part, "fit") for part in parts)
+        return any(hasattr(part, "transformers") and hasattr(part, "fit") for part in self._parts())
 
     def code_hash(self) -> str:
         """Hash of the estimator's class and settings; whether it is fitted does not count."""
         from sklearn.base import clone
 
         estimator = hash_value(clone(self.estimator), "estimator")
+        for name in ("labels", "sample_weight"):
+            if (values := getattr(self, name)) is not None:
+                estimator = hash_value([estimator, name, values], name)
         if self.frame is None:
             return estimator
         columns: list[Any] = [] if hasattr(self.frame, "columns") else self.frame.tolist()
@@ -428,11 +459,6 @@ class SklearnRecipe:
         if weight_argument(self.estimator) is None:
             return f"{type(last_step(self.estimator)).__name__}.fit takes no sample_weight"
         return None
-
-
-def take(frame: Any, rows: NDArray[np.int64]) -> Any:
-    """Rows of a pandas or polars frame, by position."""
-    return frame.iloc[rows] if hasattr(frame, "iloc") else frame[rows]
 
 
 def last_step(estimator: Any) -> Any:

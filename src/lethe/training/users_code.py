@@ -84,6 +84,47 @@ def build_module(make_module: Callable[[], Any], seed: int) -> Any:
     return module
 
 
+def is_from(made: Any, *libraries: str) -> bool:
+    """Whether a class, or that of an object, comes from a library, itself or by inheritance.
+
+    Nothing is imported: an object of a library that is absent cannot exist.
+    """
+    kind = made if isinstance(made, type) else type(made)
+    return any(
+        str(getattr(base, "__module__", "")).partition(".")[0] in libraries for base in kind.__mro__
+    )
+
+
+def is_keras(made: Any) -> bool:
+    """Whether it is a Keras model, which may be a torch module too, but no estimator."""
+    return is_from(made, "keras", "tf_keras", "tensorflow") and not hasattr(made, "get_params")
+
+
+def check_own_loop(made: Any) -> None:
+    """Refuse models that a library of their own trains; the message has the recipe to use.
+
+    Raises InputError: a model of Keras, Lightning or transformers.
+    """
+    name = made.__name__ if isinstance(made, type) else type(made).__name__
+    kinds = (made if isinstance(made, type) else type(made)).__mro__
+    if is_keras(made):
+        way_out = (
+            "def train(rows, weights, seed): model = build(); model.compile(...); "
+            "model.fit(X[rows], y[rows], sample_weight=weights, verbose=0); "
+            "return lambda rows: model.predict(X[rows], verbose=0)"
+        )
+        raise InputError(f"{name} is a Keras model, trained by its own fit: hand over {way_out}.")
+    for library, recipe in (
+        ("LightningModule", "lightning_recipe(build, X, y, epochs=...)"),
+        ("PreTrainedModel", "huggingface_recipe(build, encodings, y)"),
+    ):
+        if any(kind.__name__ == library for kind in kinds):
+            raise InputError(
+                f"{name} is a {library}, trained by its library's own loop: hand over lethe."
+                f"{recipe}, in which build() makes a fresh one."
+            )
+
+
 def check_logits(module: Any, inputs: Any, classes: int) -> None:
     """Refuse a classifier that does not answer with one logit a class.
 
@@ -92,21 +133,27 @@ def check_logits(module: Any, inputs: Any, classes: int) -> None:
 
     Raises InputError: other answers; a module that fails on them fails later, where it is trained.
     """
+    answer = answer_of(module, inputs)
+    if answer is not None and answer.shape[-1] < classes:
+        raise InputError(
+            f"the module answers with {answer.shape[-1]} numbers a record for {classes} classes: "
+            f"it must give one logit a class, such as nn.Linear(..., {classes}); with two classes "
+            "that is two."
+        )
+
+
+def answer_of(module: Any, inputs: Any) -> Any:
+    """The tensor that a torch module answers when it is not trained; None where it fails."""
     torch = require("torch", "train")
     mode = module.training
     try:
         with torch.no_grad():
             answer = module.eval()(inputs)
     except Exception:
-        return
+        return None
     finally:
         module.train(mode)
-    if isinstance(answer, torch.Tensor) and answer.shape[-1] < classes:
-        raise InputError(
-            f"the module answers with {answer.shape[-1]} numbers a record for {classes} classes: "
-            f"it must give one logit a class, such as nn.Linear(..., {classes}); with two classes "
-            "that is two."
-        )
+    return answer if isinstance(answer, torch.Tensor) else None
 
 
 def parameter_count(make_module: Callable[[], Any]) -> int:
