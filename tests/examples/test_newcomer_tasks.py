@@ -245,7 +245,7 @@ REFUSED = {
     "several outputs": ("train(lambda: torch.nn.Linear(4, 2), y=both)", "Take one column"),
     "several numbers": ("train(Ridge(), y=np.stack([number, number], 1))", "Take one column"),
     "several outputs of one": ("look(fit(GaussianNB()), y=both[:, [0, 1, 1]])", "y has 3"),
-    "a Keras model to train": ("train(Dense())", "trained by its own fit: hand over def train("),
+    "a Keras model to train": ("train(Dense())", "hand over def train("),
     "a Keras class to train": ("train(Dense)", "trained by its own fit"),
     "a function that builds Keras": ("train(lambda: Dense())", "trained by its own fit"),
     "a Lightning class to train": (

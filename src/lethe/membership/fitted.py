@@ -83,7 +83,10 @@ def asked(
         if is_combined:
             outputs = joint_probabilities(model, inputs, own)
         elif network:
-            outputs = _of_keras(model, inputs) if keras else _of_module(model, inputs)
+            outputs = np.asarray(
+                model.predict(inputs, verbose=0) if keras else _of_module(model, inputs)
+            )
+            outputs = outputs.reshape(len(outputs), -1)
         elif not classes:
             outputs = one_column(predict, inputs, name)
         elif scored:
@@ -172,14 +175,7 @@ def _of_module(model: Any, inputs: NDArray[Any]) -> NDArray[np.floating]:
                 parts.append(getattr(answer, "logits", answer).float().cpu().numpy())
     finally:
         model.train(training)
-    outputs = np.concatenate(parts)
-    return outputs.reshape(len(outputs), -1)
-
-
-def _of_keras(model: Any, inputs: Any) -> NDArray[Any]:
-    """(N, C) outputs of a Keras model, by its own `predict`."""
-    outputs = np.asarray(model.predict(inputs, verbose=0))
-    return outputs.reshape(len(outputs), -1)
+    return np.concatenate(parts)
 
 
 def _read(

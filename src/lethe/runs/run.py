@@ -48,8 +48,9 @@ def running(
         asked: fixed before anything is measured; `lethe shadow` reads it.
         quiet: tell nothing.
     """
+    from lethe.data.schema import to_toml
     from lethe.runs.progress import Progress
-    from lethe.training.folder import RunFolder, to_toml
+    from lethe.training.folder import RunFolder
 
     with RunFolder(folder, bound, asked.typed) as run, Progress(quiet) as progress:
         criteria = criteria_in(asked.options, "audit.toml")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -165,30 +165,27 @@ def fit_rows(
     given = [part for part in (recipe.sample_weight, weights) if part is not None]
     if given:
         extra[str(weight_argument(estimator))] = np.prod([part[rows] for part in given], axis=0)
-    known, targets = np.zeros(0, np.int64), labels[rows]
+    last, targets = last_step(estimator), labels[rows]
+    own: NDArray[Any] = np.arange(int(labels.max()) + 1)
+    known, several = own, recipe.labels is not None and recipe.labels.ndim == 2
     if recipe.task == "classification":
-        known, codes = np.unique(targets, return_inverse=True)
-        if len(known) < 2:
+        if len(np.unique(targets)) < 2:
             raise InputError("a training split holds a single class; add records or merge classes.")
-        if recipe.labels is not None and not _takes_codes(estimator):
-            targets = recipe.labels[targets]
-        elif _must_keep_codes(estimator):
-            known, targets = np.arange(int(labels.max()) + 1), targets.astype(np.int64)
-        else:
-            targets = codes
+        parts = (estimator, *estimator.get_params().values())
+        if not several and any(is_from(part, "xgboost") for part in parts):
+            known, targets = np.unique(targets, return_inverse=True)  # it takes no gaps
+        elif recipe.labels is not None and not is_from(last, "skorch"):  # one output a class
+            own, targets = recipe.labels, recipe.labels[targets]
     records, targets = _safe_indexing(inputs, rows), targets_of(estimator, targets)
     for name, split in _group_splits(estimator).items():
         # Written out, for most estimators with a `cv` hand no groups on; see `check_splits`.
         parts = split.split(records, targets, None if people is None else people[rows])
         estimator.set_params(**{name: list(parts)})
     estimator.fit(records, targets, **extra)
-    if recipe.task == "regression" or targets.ndim == 2 or is_from(last_step(estimator), "skorch"):
-        return estimator, known
-    columns = np.asarray(estimator.classes_)
-    if recipe.labels is None or _takes_codes(estimator):
-        return estimator, known[columns.astype(np.int64)]
-    code = {label: code for code, label in enumerate(recipe.labels.tolist())}
-    return estimator, np.array([code[label] for label in columns.tolist()])
+    if recipe.task == "classification" and not several and not is_from(last, "skorch"):
+        code = {label: code for code, label in enumerate(own.tolist())}
+        known = known[[code[label] for label in np.asarray(estimator.classes_).tolist()]]
+    return estimator, known
 
 
 def _group_splits(estimator: Any) -> dict[str, Any]:
@@ -273,26 +270,6 @@ def prepared(estimator: Any, seed: int) -> Any:
         elif is_from(part, "skorch") and f"{before}verbose" in params:
             chosen[f"{before}verbose"] = 0
     return copy.set_params(**chosen)
-
-
-def _takes_codes(estimator: Any) -> bool:
-    """Whether a part of it takes class codes alone, as XGBoost and torch's losses do."""
-    parts = [estimator, *estimator.get_params().values()]
-    return any(is_from(part, "xgboost", "skorch") for part in parts)
-
-
-def _must_keep_codes(estimator: Any) -> bool:
-    """Whether classes must keep their codes though one is missing.
-
-    XGBoost takes 0, 1, ... without a gap only. A net has one output a class, and weights by
-    class name the codes.
-    """
-    named = any(
-        isinstance(value, Mapping)
-        for name, value in estimator.get_params().items()
-        if name.rpartition("__")[2] == "class_weight"
-    )
-    return named or is_from(last_step(estimator), "skorch")
 
 
 def targets_of(estimator: Any, targets: NDArray[Any]) -> NDArray[Any]:

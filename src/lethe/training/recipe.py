@@ -108,28 +108,29 @@ class Treatment:
         names = ("weight_decay", "label_smoothing", "mixup", "average")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
-    def unfit(self, task: str, loop: bool, copies: bool) -> str | None:
-        """Why recipes of some kind can make none of the cheap changes asked for, or None.
+    def unfit(self, recipe: Recipe, loop: bool, copies: bool) -> str | None:
+        """Why recipes of some kind cannot make the changes, those by weight apart, or None.
 
         Args:
-            task: ``classification`` or ``regression``.
             loop: whether Lethe's own training loop trains the model.
             copies: whether the model can be asked about records that are not in the data.
         """
         if not loop and self.of_the_loop:
             return f"{', '.join(self.of_the_loop)} need a torch recipe"
-        if task == "regression" and self.label_smoothing is not None:
+        if recipe.task == "regression" and self.label_smoothing is not None:
             return "label smoothing needs classes; a regression has none"
-        if self.answer is None:
-            return None
-        if task == "regression":
+        if recipe.task == "regression" and self.answer is not None:
             return "temperature, rounding of probabilities and labels need classes"
-        if self.answer.needs_copies and not copies:
+        if self.answer is not None and self.answer.needs_copies and not copies:
             return (
                 "labels are attacked by asking about changed copies of the records, and Predict "
                 "takes row numbers only; use a torch recipe or a scikit-learn estimator"
             )
-        return None
+        if self.method is not None:
+            return self.method.refuses(recipe)
+        if not loop and self.noise > 0:
+            return "gradient noise needs a torch recipe"
+        return None if loop or self.epochs is None else "early stopping needs a torch recipe"
 
     def describe(self) -> dict[str, Any]:
         """Plain values that stand for the treatment in a content hash.
@@ -259,10 +260,7 @@ class TorchRecipe:
             return "the last steps to average are not known where patience ends the training"
         if treatment.epochs is not None and treatment.epochs > self.epochs:
             return f"a training of {self.epochs} epochs cannot be cut after {treatment.epochs}"
-        reason = treatment.unfit(self.task, loop=True, copies=True)
-        if reason is None and treatment.method is not None:
-            return treatment.method.refuses(self)
-        return reason
+        return treatment.unfit(self, loop=True, copies=True)
 
 
 @dataclass(frozen=True)
@@ -315,20 +313,9 @@ class CallableRecipe:
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
-        reason = treatment.unfit(self.task, loop=False, copies=False)
-        if reason is not None:
-            return reason
-        if treatment.method is not None:
-            return treatment.method.refuses(self)
-        if treatment.noise > 0:
-            return "gradient noise needs a torch recipe; Train(rows, weights, seed) takes none"
-        if treatment.epochs is not None:
-            return "early stopping needs a torch recipe; Train(rows, weights, seed) has no epochs"
+        reason = treatment.unfit(self, loop=False, copies=False)
         weighted = treatment.weights is not None and not treatment.remove
-        return self.weights_refused if weighted and self.weights_refused else None
-
-
-_SCORES = ("predict_proba", "decision_function")
+        return reason or (self.weights_refused if weighted and self.weights_refused else None)
 
 
 @dataclass(frozen=True)
@@ -403,11 +390,11 @@ class SklearnRecipe:
         from sklearn.base import clone
         from sklearn.linear_model import LogisticRegression
 
-        settings = self.estimator.get_params()
-        stacks = [name for name, value in settings.items() if value is None]
-        stacks = [name for name in stacks if name.rpartition("__")[2] == "final_estimator"]
-        usual = clone(self.estimator).set_params(**dict.fromkeys(stacks, LogisticRegression()))
-        return any(hasattr(usual, name) for name in _SCORES)
+        usual = clone(self.estimator)
+        for name, value in self.estimator.get_params().items():
+            if value is None and name.rpartition("__")[2] == "final_estimator":
+                usual.set_params(**{name: LogisticRegression()})
+        return hasattr(usual, "predict_proba") or hasattr(usual, "decision_function")
 
     @property
     def task(self) -> str:
@@ -445,20 +432,11 @@ class SklearnRecipe:
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
-        reason = treatment.unfit(self.task, loop=False, copies=self.frame is None)
-        if reason is not None:
+        reason = treatment.unfit(self, loop=False, copies=self.frame is None)
+        weighted = treatment.weights is not None and not treatment.remove
+        if reason or not weighted or weight_argument(self.estimator) is not None:
             return reason
-        if treatment.method is not None:
-            return treatment.method.refuses(self)
-        if treatment.noise > 0:
-            return "gradient noise needs a torch recipe"
-        if treatment.epochs is not None:
-            return "early stopping by epochs needs a torch recipe"
-        if treatment.weights is None or treatment.remove:
-            return None
-        if weight_argument(self.estimator) is None:
-            return f"{type(last_step(self.estimator)).__name__}.fit takes no sample_weight"
-        return None
+        return f"{type(last_step(self.estimator)).__name__}.fit takes no sample_weight"
 
 
 def last_step(estimator: Any) -> Any:

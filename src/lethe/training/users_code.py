@@ -100,45 +100,27 @@ def is_keras(made: Any) -> bool:
     return is_from(made, "keras", "tf_keras", "tensorflow") and not hasattr(made, "get_params")
 
 
+_OWN_LOOPS = {
+    "LightningModule": "lethe.lightning_recipe(build, X, y, epochs=...)",
+    "PreTrainedModel": "lethe.huggingface_recipe(build, encodings, y)",
+    "keras": "def train(rows, weights, seed): model = build(); model.compile(...); "
+    "model.fit(X[rows], y[rows], sample_weight=weights, verbose=0); "
+    "return lambda rows: model.predict(X[rows], verbose=0)",
+}
+"""By kind of model, the recipe that trains it by its library's own loop; build() makes one."""
+
+
 def check_own_loop(made: Any) -> None:
     """Refuse models that a library of their own trains; the message has the recipe to use.
 
-    Raises InputError: a model of Keras, Lightning or transformers.
+    Raises InputError: a model of Keras, Lightning or transformers, or a class of them.
     """
-    name = made.__name__ if isinstance(made, type) else type(made).__name__
-    kinds = (made if isinstance(made, type) else type(made)).__mro__
-    if is_keras(made):
-        way_out = (
-            "def train(rows, weights, seed): model = build(); model.compile(...); "
-            "model.fit(X[rows], y[rows], sample_weight=weights, verbose=0); "
-            "return lambda rows: model.predict(X[rows], verbose=0)"
-        )
-        raise InputError(f"{name} is a Keras model, trained by its own fit: hand over {way_out}.")
-    for library, recipe in (
-        ("LightningModule", "lightning_recipe(build, X, y, epochs=...)"),
-        ("PreTrainedModel", "huggingface_recipe(build, encodings, y)"),
-    ):
-        if any(kind.__name__ == library for kind in kinds):
-            raise InputError(
-                f"{name} is a {library}, trained by its library's own loop: hand over lethe."
-                f"{recipe}, in which build() makes a fresh one."
-            )
-
-
-def check_logits(module: Any, inputs: Any, classes: int) -> None:
-    """Refuse a classifier that does not answer with one logit a class.
-
-    Args:
-        inputs: a few records as a tensor.
-
-    Raises InputError: other answers; a module that fails on them fails later, where it is trained.
-    """
-    answer = answer_of(module, inputs)
-    if answer is not None and answer.shape[-1] < classes:
+    kind = made if isinstance(made, type) else type(made)
+    kinds = {base.__name__ for base in kind.__mro__} | ({"keras"} if is_keras(made) else set())
+    for library in kinds & _OWN_LOOPS.keys():
         raise InputError(
-            f"the module answers with {answer.shape[-1]} numbers a record for {classes} classes: "
-            f"it must give one logit a class, such as nn.Linear(..., {classes}); with two classes "
-            "that is two."
+            f"{kind.__name__} is a {library} model, trained by its own fit or Trainer: hand over "
+            f"{_OWN_LOOPS[library]}."
         )
 
 
