@@ -145,6 +145,16 @@ WORKS = {
             def forward(self, x): return self.layer(x)
         look(Lit())
         """,
+    "a table of Arrow": """
+        import pyarrow
+        rows = pyarrow.Table.from_pandas(frame)
+        look(fit(make_pipeline(names, LogisticRegression()), frame), rows)
+        """,
+    "labels of bytes": "look(fit(GaussianNB(), y=words), y=words.astype('S3'))",
+    "rows that share an index": """
+        rows = frame.set_index(np.zeros(200, int))
+        look(make_pipeline(names, LogisticRegression()).fit(rows[m], y[m]), rows)
+        """,
     "stack": "look(fit(StackingClassifier([('a', GaussianNB())], cv=2)))",
     "several labels": "look(fit(RandomForestClassifier(3), y=both), y=both)",
     "several labels by a network": "look(fit(MLPClassifier((4,), tol=9), y=both), y=both)",
@@ -284,6 +294,19 @@ REFUSED = {
     "a failing function": ("look(lambda rows: rows['age'])", "fails"),
     "an unknown keyword": ("look(fit(GaussianNB()), modles=4)", "Did you mean 'models'"),
     "one class": ("train(GaussianNB(), y=y * 0)", "class"),
+    "gaps in an array": ("train(GaussianNB(), np.where(X > 1, np.nan, X))", "pd.DataFrame(X)"),
+    "no records": ("train(GaussianNB(), X[:0], y[:0])", "without records"),
+    "a file for X": ("train(GaussianNB(), 'people.csv')", "lethe.load"),
+    "columns of one name": (
+        "train(GaussianNB(), pd.DataFrame(X, columns=list('aabc')))",
+        "several columns named 'a'",
+    ),
+    "lazy layers": ("train(lambda: torch.nn.LazyLinear(2))", "Give their sizes"),
+    "a network of another width": ("train(lambda: torch.nn.Linear(5, 2))", "the module fails"),
+    "labels that lack": (
+        "train(RandomForestClassifier(3), y=np.where(X[:, :2] > 1, np.nan, both))",
+        "missing labels",
+    ),
     "one column": ("look(fit(GaussianNB()), X[:, 0])", "X[['column']]"),
     "a bad rule": ("look(fit(GaussianNB()), rule='auc')", "auc"),
 }

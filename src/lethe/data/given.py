@@ -25,7 +25,7 @@ from lethe.data.tables import (
     identifiers_of,
     label_rows,
 )
-from lethe.errors import InputError
+from lethe.errors import InputError, require
 
 _MOST_BYTES = 4 << 30  # of a sparse matrix that is written out
 NAMED = "a mark of your own"
@@ -130,10 +130,15 @@ def given_rows(
 
 def _target(labels: Any, task: str | None) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
     """(records,) labels, and what each stands for by its name: itself, or several outputs."""
+    labels = labels.toarray() if hasattr(labels, "toarray") else labels
     table = as_array(labels, "y")
     if table.ndim != 2 or table.shape[1] == 1:
         column = column_of(labels, "y")
-        return column, dict(zip(as_text(column).tolist(), column, strict=True))
+        texts = as_text(column)
+        own = texts if column.dtype.kind == "S" else column
+        return column, dict(zip(texts.tolist(), own, strict=True))
+    if table.dtype.kind == "f" and np.isnan(table).any():
+        raise InputError("y has missing labels. Remove these records, or name their class.")
     if task == "regression" or (table.dtype.kind == "f" and (np.floor(table) != table).any()):
         raise InputError(
             f"y has shape {table.shape}: a regression predicts one number. Take one column."
@@ -182,10 +187,19 @@ def _features(
                 "into a pipeline and hand over the frame that it reads."
             )
         features = features.toarray()
-    arrow = hasattr(features, "column_names") and hasattr(features, "to_pydict")
-    if arrow or hasattr(features, "columns") and hasattr(features, "shape"):
-        return None if arrow else features, columns_of(features, "X"), None, None
+    columns = None
+    if hasattr(features, "column_names") and hasattr(features, "to_pydict"):
+        columns = columns_of(features, "X")
+        require("pandas", "pandas")
+        features = features.to_pandas()  # estimators take no tables of Arrow
+    if hasattr(features, "columns") and hasattr(features, "shape"):
+        return features, columns or columns_of(features, "X"), None, None
     array = as_array(features, "X")
+    if array.ndim == 0 or not len(array):
+        raise InputError(
+            f"X is a {type(features).__name__} without records. Hand over a frame or an array, one "
+            "row a record; files are read by lethe.load."
+        )
     if array.ndim == 1 and {*map(type, array.tolist())} == {str}:
         from sklearn.feature_extraction.text import HashingVectorizer
 
@@ -202,6 +216,11 @@ def _features(
     flat = array.reshape(len(array), -1)
     if flat.dtype.kind not in "fiub":
         raise InputError(f"X holds {flat.dtype} values. Hand over numbers, or a data frame.")
+    if flat.dtype.kind == "f" and np.isnan(flat).any():
+        raise InputError(
+            f"X has gaps (NaN), the first in record {int(np.isnan(flat).any(axis=1).argmax())}. "
+            "Hand over pd.DataFrame(X), whose gaps an estimator sees as they are, or fill them."
+        )
     with np.errstate(over="ignore"):  # Dataset refuses what becomes infinite, by name
         values = np.ascontiguousarray(flat, dtype=np.float32)
     encoded = Encoded(values, tuple(f"x{at}" for at in range(values.shape[1])))
@@ -223,10 +242,12 @@ def columns_of(rows: Any, name: str) -> Columns:
             f"{name} is a {type(rows).__name__}; hand over a data frame, an Arrow table, a mapping "
             "of columns, or the name of a file."
         )
-    columns = {str(key): column_of(rows[key], str(key)) for key in names}
-    lengths = {len(column) for column in columns.values()}
-    if len(columns) != len(list(names)) or len(lengths) > 1:
-        raise InputError(f"{name} has columns of one name or of different lengths. Mend them.")
+    listed = [str(key) for key in names]
+    if twice := next((key for key in listed if listed.count(key) > 1), None):
+        raise InputError(f"{name} has several columns named {twice!r}. Rename all but one.")
+    columns = {key: column_of(rows[own], key) for key, own in zip(listed, names, strict=True)}
+    if len({len(column) for column in columns.values()}) > 1:
+        raise InputError(f"{name} has columns of different lengths. Mend them.")
     return columns
 
 

@@ -79,6 +79,10 @@ def build_module(make_module: Callable[[], Any], seed: int) -> Any:
         raise InputError(
             f"make_module returned {type(module).__name__}, expected a torch.nn.Module."
         )
+    if any(map(torch.nn.parameter.is_lazy, module.parameters())):
+        raise InputError(
+            "make_module returned lazy layers: give their sizes, as in nn.Linear(8, 2)."
+        )
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise InputError("make_module returned a module without trainable parameters.")
     return module

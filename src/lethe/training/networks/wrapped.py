@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError
-from lethe.training.users_code import answer_of, build_module
+from lethe.training.users_code import answer_of, build_module, users_code
 
 _RECORDS = 64
 
@@ -75,10 +75,13 @@ def wrapped(make: Callable[[], Any], records: NDArray[Any], classes: int) -> Cal
     if answer is None and records.dtype.kind in "iu":
         around = partial(_around, make, shape, (int(records.min()), int(records.max())))
         answer = far = answer_of(build_module(around, 0), flat)
-    if answer is None:  # it fails where it is trained, with its own words
-        return partial(_around, make, shape) if shape else make
+    if answer is None:
+        with users_code("the module"), torch.no_grad():
+            module.eval()(flat)
+        return around  # of another kind of answer
     single = answer.ndim == 1 or answer.shape[-1] == 1
-    if classes and all(_is_probability(part, single) for part in (answer, far)):
+    seen = [part for part in (answer, far) if part is not None]
+    if classes and all(_is_probability(part, single) for part in seen):
         raise InputError(
             "the module answers with probabilities, and the loss is that of logits: leave out its "
             f"last {'Sigmoid' if single else 'Softmax'}."
