@@ -301,7 +301,10 @@ REFUSED = {
         "train(GaussianNB(), pd.DataFrame(X, columns=list('aabc')))",
         "several columns named 'a'",
     ),
-    "lazy layers": ("train(lambda: torch.nn.LazyLinear(2))", "Give their sizes"),
+    "lazy layers": (
+        "import warnings; warnings.simplefilter('ignore'); train(lambda: torch.nn.LazyLinear(2))",
+        "Give their sizes",
+    ),
     "a network of another width": ("train(lambda: torch.nn.Linear(5, 2))", "the module fails"),
     "labels that lack": (
         "train(RandomForestClassifier(3), y=np.where(X[:, :2] > 1, np.nan, both))",
