@@ -295,6 +295,10 @@ REFUSED = {
     "an unknown keyword": ("look(fit(GaussianNB()), modles=4)", "Did you mean 'models'"),
     "one class": ("train(GaussianNB(), y=y * 0)", "class"),
     "gaps in an array": ("train(GaussianNB(), np.where(X > 1, np.nan, X))", "pd.DataFrame(X)"),
+    "persons beside a file": (
+        "train(GaussianNB(), lethe.load('breast-cancer'), None, groups=person)",
+        "was read by lethe.load",
+    ),
     "no records": ("train(GaussianNB(), X[:0], y[:0])", "without records"),
     "a file for X": ("train(GaussianNB(), 'people.csv')", "lethe.load"),
     "columns of one name": (

@@ -102,23 +102,23 @@ def audit(
         y,
         task=_task_of(model),
         groups=groups,
+        weights=sample_weight,
         ids=ids,
         name=name,
         holdout_by=holdout_by,
         public=public_of(chosen) if members is None else None,
     )
     if members is not None:
-        if holdout_by is not None:
-            raise InputError("holdout_by is for models that are trained; members= trains none.")
-        if sample_weight is not None:
-            raise InputError("sample_weight is for models that are trained; members= trains none.")
+        for option, value in (("holdout_by", holdout_by), ("sample_weight", sample_weight)):
+            if value is not None:
+                raise InputError(f"{option} is for models that are trained; members= trains none.")
         return _fitted(model, how, given, members, chosen)
     if engine == "by-hand" and how.asked is None:
         raise InputError(
             "engine='by-hand' trains by `lethe shadow`, which needs a run that `lethe audit model` "
             "began. In Python use lethe.membership.by_hand."
         )
-    data, recipe = given.data, recipe_of(model, given, sample_weight)
+    data, recipe = given.data, recipe_of(model, given)
     build_candidates(chosen, recipe)  # refused before a run folder is there
     notes = models_notes(settings.get("models"), chosen.models)
     if copies := copies_note(data.content, data.labels, data.groups):
@@ -275,11 +275,11 @@ def audit_text(
     return audit(recipe, data, workers=workers, **settings)
 
 
-def recipe_of(model: Any, given: Given, sample_weight: Any = None) -> Recipe:
+def recipe_of(model: Any, given: Given) -> Recipe:
     """How one model is trained, from what people have.
 
     Args:
-        model, sample_weight: see `audit`.
+        model: see `audit`.
         given: the records, and how models see them.
 
     Raises InputError: it is none of them; the message says what to hand over.
@@ -289,10 +289,9 @@ def recipe_of(model: Any, given: Given, sample_weight: Any = None) -> Recipe:
 
     recipe = model
     if hasattr(model, "fit") and hasattr(model, "get_params"):
-        weights = None if sample_weight is None else _weights(sample_weight, len(given.data))
-        return SklearnRecipe(model, given.frame, given.own, weights)
+        return SklearnRecipe(model, given.frame, given.own, given.weights)
     check_own_loop(model)
-    if sample_weight is not None:
+    if given.weights is not None:
         raise InputError(
             "sample_weight is for estimators whose fit takes it; any other model multiplies each "
             "record's loss by a weight of its own. Leave it out."
@@ -313,7 +312,7 @@ def recipe_of(model: Any, given: Given, sample_weight: Any = None) -> Recipe:
             with users_code("model"), seeded(0):
                 built = model()
             if hasattr(built, "fit") and hasattr(built, "get_params"):
-                return recipe_of(built, given, sample_weight)
+                return recipe_of(built, given)
             check_own_loop(built)
             recipe = TorchRecipe(model, loss="squared-error" if regression else "cross-entropy")
         if wanted == 3:
@@ -334,21 +333,6 @@ def recipe_of(model: Any, given: Given, sample_weight: Any = None) -> Recipe:
         "function without arguments that builds a torch module, a function train(rows, weights, "
         "seed) that returns predict(rows), or a recipe."
     )
-
-
-def _weights(sample_weight: Any, records: int) -> Any:
-    """(records,) weights as float64; each above 0, or a record would be trained on by none."""
-    from lethe.data.given import column_of
-
-    weights = column_of(sample_weight, "sample_weight")
-    if len(weights) != records:
-        raise InputError(f"sample_weight has {len(weights)} values, X has {records} records.")
-    if weights.dtype.kind not in "iuf" or not ((weights > 0) & np.isfinite(weights)).all():
-        raise InputError(
-            "sample_weight must be finite numbers above 0: a record of weight 0 trains no model. "
-            "Leave such records out."
-        )
-    return weights.astype(np.float64)
 
 
 def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Findings:

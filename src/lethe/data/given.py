@@ -49,6 +49,7 @@ class Given(NamedTuple):
     frame: Any | None = None
     array: NDArray[Any] | None = None
     own: NDArray[Any] | None = None
+    weights: NDArray[np.float64] | None = None  # (records,) above 0, of the records in training
 
 
 def given_rows(
@@ -57,6 +58,7 @@ def given_rows(
     *,
     task: str | None = None,
     groups: Any = None,
+    weights: Any = None,
     ids: Any = None,
     name: str = "data",
     holdout_by: Any = None,
@@ -73,6 +75,7 @@ def given_rows(
         task: ``classification`` or ``regression``; None = regression where the labels are numbers
             that are not whole.
         groups: (records,) the person of each record.
+        weights: (records,) finite numbers above 0, for estimators.
         ids: (records,) unique names of the records; by default their row numbers.
         name: what reports call it.
         holdout_by: records that no model trains on: (records,) bools, or a condition on a column of
@@ -83,6 +86,12 @@ def given_rows(
     Raises InputError: a length, type or value breaks a rule; the message says which.
     """
     if isinstance(features, Dataset) and labels is None:
+        told = {"groups": groups, "sample_weight": weights, "ids": ids}
+        if named := [option for option, value in told.items() if value is not None]:
+            raise InputError(
+                f"{named[0]} is for records in memory, and X was read by lethe.load. Name the "
+                "column there, or hand over X and y."
+            )
         if holdout_by is None:
             return Given(features)
         return Given(replace(features, external=_external(features.table, holdout_by)))
@@ -94,9 +103,18 @@ def given_rows(
         task = "regression" if real else "classification"
     frame, columns, encoded, array = _features(features)
     records = len(next(iter(columns.values()))) if encoded is None else len(encoded.values)
-    for what, values in (("y", target), ("groups", groups), ("ids", ids)):
+    sizes = None if weights is None else column_of(weights, "sample_weight")
+    each = {"y": target, "groups": groups, "ids": ids, "sample_weight": sizes}
+    for what, values in each.items():
         if values is not None and len(values) != records:
             raise InputError(f"{what} has {len(values)} values, X has {records} records.")
+    if sizes is not None:
+        if sizes.dtype.kind not in "iuf" or not ((sizes > 0) & np.isfinite(sizes)).all():
+            raise InputError(
+                "sample_weight must be finite numbers above 0: a record of weight 0 trains no "
+                "model. Leave such records out."
+            )
+        sizes = sizes.astype(np.float64)
     persons = None if groups is None else as_text(column_of(groups, "groups"))
     external = None if holdout_by is None else _external(features, holdout_by)
     told: tuple[str, ...] = ()
@@ -124,8 +142,8 @@ def given_rows(
         preparation=preparation,
     )
     if task == "regression" or any(name not in own for name in classes):
-        return Given(data, frame, array)
-    return Given(data, frame, array, np.array([own[name] for name in classes]))
+        return Given(data, frame, array, None, sizes)
+    return Given(data, frame, array, np.array([own[name] for name in classes]), sizes)
 
 
 def _target(labels: Any, task: str | None) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
