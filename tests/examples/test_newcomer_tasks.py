@@ -307,7 +307,7 @@ REFUSED = {
     ),
     "lazy layers": (
         "import warnings; warnings.simplefilter('ignore'); train(lambda: torch.nn.LazyLinear(2))",
-        "Give their sizes",
+        "give their sizes",
     ),
     "a network of another width": ("train(lambda: torch.nn.Linear(5, 2))", "the module fails"),
     "labels that lack": (

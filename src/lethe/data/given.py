@@ -224,7 +224,7 @@ def _features(
         # Estimators read the texts; what looks at records, counts of words and pairs by hash.
         counts = HashingVectorizer(n_features=256, norm=None, ngram_range=(1, 2), dtype=np.float32)
         table = counts.fit_transform(array).toarray()
-        # Texts may share their hashes: their number tells which of them are equal.
+        # Hashes of different texts may collide: the last column numbers equal texts.
         number = np.unique(array.astype(str), return_inverse=True)[1].astype(np.float32)
         names = (*(f"words {column}" for column in range(256)), "text")
         return array.astype(object), {}, Encoded(np.column_stack([table, number]), names), None

@@ -197,7 +197,7 @@ def _group_splits(estimator: Any) -> dict[str, Any]:
 
 
 _ALL_ROWS = ("Pipeline", "TransformedTargetRegressor")
-"""Estimators that fit what is inside them on all of their records."""
+"""Estimators that fit their inner estimator on all of their records."""
 
 
 def check_splits(estimator: Any, people: NDArray[Any] | None) -> None:
