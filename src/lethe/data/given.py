@@ -86,8 +86,8 @@ def given_rows(
     Raises InputError: a length, type or value breaks a rule; the message says which.
     """
     if isinstance(features, Dataset) and labels is None:
-        told = {"groups": groups, "sample_weight": weights, "ids": ids}
-        if named := [option for option, value in told.items() if value is not None]:
+        beside = {"groups": groups, "sample_weight": weights, "ids": ids}
+        if named := [option for option, value in beside.items() if value is not None]:
             raise InputError(
                 f"{named[0]} is for records in memory, and X was read by lethe.load. Name the "
                 "column there, or hand over X and y."

@@ -6,7 +6,7 @@ DuckDB joins, numbers and sorts them, on disk where they are larger than memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from lethe.data.columns import Columns, as_text, is_text, missing, narrow, read_
 from lethe.data.large import (
     Stage,
     available,
-    gb,
     staged,
     staged_columns,
     too_large,
@@ -119,12 +118,7 @@ def load_ratings(
         stage.read("CREATE TABLE raw AS FROM {rows}")
         if not stage.number("SELECT count(*) FROM raw"):
             raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
-        release = _sorted(stage, path.stem, list(named), unit, keep, memory)
-    note = (
-        f"{path.name} was sorted by DuckDB within {gb(memory)} of memory: {release.facts:,} facts, "
-        f"{release.nbytes / release.facts:.3g} bytes each."
-    )
-    return replace(release, notes=(*release.notes, note))
+        return _sorted(stage, path.stem, list(named), unit, keep, memory)
 
 
 def from_columns(

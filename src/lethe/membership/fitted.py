@@ -80,7 +80,7 @@ def asked(
     notes: tuple[str, ...] = ()
     is_combined = own is not None and own.ndim == 2
     with users_code(name):
-        if is_combined:
+        if own is not None and own.ndim == 2:
             outputs = joint_probabilities(model, inputs, own)
         elif network:
             outputs = np.asarray(

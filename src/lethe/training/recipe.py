@@ -418,8 +418,8 @@ class SklearnRecipe:
 
         estimator = hash_value(clone(self.estimator), "estimator")
         for name in ("labels", "sample_weight"):
-            if (values := getattr(self, name)) is not None:
-                estimator = hash_value([estimator, name, values], name)
+            if (part := getattr(self, name)) is not None:
+                estimator = hash_value([estimator, name, part], name)
         if self.frame is None:
             return estimator
         columns: list[Any] = [] if hasattr(self.frame, "columns") else self.frame.tolist()

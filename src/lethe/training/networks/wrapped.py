@@ -68,12 +68,14 @@ def wrapped(make: Callable[[], Any], records: NDArray[Any], classes: int) -> Cal
         too few numbers.
     """
     shape = records.shape[1:] if records.ndim > 2 else ()
+    tokens: tuple[int, int] | None = None
     flat = torch.from_numpy(np.array(records[:_RECORDS], np.float32)).flatten(1)
     around = partial(_around, make, shape) if shape else make
     module = build_module(around, 0)
     answer, far = answer_of(module, flat), answer_of(module, 1000 * flat)
     if answer is None and records.dtype.kind in "iu":
-        around = partial(_around, make, shape, (int(records.min()), int(records.max())))
+        tokens = int(records.min()), int(records.max())
+        around = partial(_around, make, shape, tokens)
         answer = far = answer_of(build_module(around, 0), flat)
     if answer is None:
         with users_code("the module"), torch.no_grad():
@@ -88,8 +90,7 @@ def wrapped(make: Callable[[], Any], records: NDArray[Any], classes: int) -> Cal
         )
     if single and classes in (0, 2):
         if classes == 2 or answer.ndim == 1:
-            known = around.args if isinstance(around, partial) else (make, shape)
-            around = partial(_around, *known, pair=classes == 2)
+            around = partial(_around, make, shape, tokens, classes == 2)
     elif answer.shape[-1] < classes:
         raise InputError(
             f"the module answers with {answer.shape[-1]} numbers a record for {classes} classes: "
