@@ -57,8 +57,7 @@ def running(
         run.settle("rules", [criterion.to_json() for criterion in criteria])
         # [rules] holds all of them already, with names and reasons; a table must stand last.
         flat = {key: value for key, value in asked.options.items() if key != "rules"}
-        named = asked.options.get("rules")
-        if named:
+        if named := asked.options.get("rules"):
             flat["rule"] = [criterion.text for criterion in criteria if not criterion.name]
         text = to_toml(flat) + ("" if not named else f"\n[rules]\n{to_toml(named)}")
         run.write("audit.toml", text.encode())
