@@ -154,7 +154,7 @@ def test_numbers_are_predicted_where_the_model_does():
     ids=lambda rows: type(rows).__name__,
 )
 def test_rows_of_every_kind_are_records(rows):
-    data, frame, _ = given_rows(rows, WORDS.tolist())
+    data, frame, *_ = given_rows(rows, WORDS.tolist())
     assert data.features.shape == (120, 4) and data.classes == ("no", "yes")
     assert (frame is rows) == isinstance(rows, pandas.DataFrame | polars.DataFrame)
 
@@ -246,7 +246,7 @@ def test_whatever_answers_is_a_fitted_model(kind):
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("model.pkl", "fitted estimator, a torch module or a function from records"),
+        ("model.pkl", "fitted estimator, a network or a function from records"),
         (lambda rows: np.zeros((len(rows), 5)), "(120, 2) probabilities of no, yes in this order"),
         (lambda rows: np.full(len(rows), "maybe"), "knows the class 'maybe', which y does not"),
     ],

@@ -53,7 +53,7 @@ def test_no_classes_mean_regression() -> None:
     data = replace(GOOD, labels=np.array([0.5, 1.5, 1.5, 9.0]), classes=())
     assert data.task == "regression" and GOOD.task == "classification" and data.notes == ()
     for labels, said in (
-        (np.arange(4), "no classes: for regression use .astype('float64')"),
+        (np.arange(4), "Use .astype('float64')"),
         (np.array([0.5, np.nan, 1, 2]), "labels of 'toy' are NaN or infinite, the first of record"),
         (np.full(4, 2.5), "are all 2.5: there is nothing to predict"),
     ):
@@ -87,7 +87,7 @@ def test_missing_ids() -> None:
         ({"labels": np.array([0, 1, 0, 1], dtype=np.int32)}, ".astype('int64')"),
         ({"labels": np.array([0, 1, 0, 2])}, "in [0, 1]"),
         ({"labels": np.array([0, 1, 0, -1])}, "run from -1 to 1"),
-        ({"ids": np.array([1, 2, 3, 4])}, ".astype(str)"),
+        ({"ids": np.array([1, 2, 3, 4])}, ".astype('str')"),
         ({"feature_names": ("one",)}, "1 names for 2 features"),
         ({"groups": np.array(["a", "b"])}, "groups of 'toy' have shape (2,)"),
         ({"groups": np.array(["a", "", "b", "b"])}, "groups of 'toy' are empty for 1 records"),

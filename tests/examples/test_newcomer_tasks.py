@@ -46,6 +46,26 @@ texts = pd.Series([f"fell off the {t} roof {'badly' if c else ''}" for t, c in z
 said = "the old man hurt his left knee and went home".split()
 notes = texts + [" ".join(rng.choice(said, 5)) for _ in m]
 names = make_column_transformer((OneHotEncoder(), ["town"]), (StandardScaler(), ["age", "x"]))
+steps = np.repeat(X[:, None].astype("float32"), 5, 1)
+both = np.stack([y, X[:, 1] > 0], 1)
+
+class Recurrent(torch.nn.Module):
+    def __init__(self, kind=torch.nn.LSTM, tokens=False):
+        super().__init__()
+        self.table = torch.nn.Embedding(30, 4) if tokens else torch.nn.Identity()
+        self.core, self.head = kind(4, 8, batch_first=True), torch.nn.Linear(8, 2)
+    def forward(self, inputs):
+        return self.head(self.core(self.table(inputs))[0][:, -1])
+
+class KerasLike:  # keras is not among the test's packages: its base class stands in by module name
+    def __call__(self, *args): raise AssertionError("a Keras model is asked by predict")
+    fit = __call__
+    def predict(self, rows, verbose="auto"):
+        assert verbose == 0
+        return 1 / (1 + np.exp(-np.asarray(rows).reshape(len(rows), -1)[:, :1]))
+
+KerasLike.__module__ = "keras.src.models.model"
+class Dense(KerasLike): pass
 fit = lambda model, X=X, y=y: model.fit(X[m], y[m])
 quiet = dict(save=False, quiet=True)
 look = lambda model, X=X, y=y, **more: lethe.audit(model, X, y, members=m, **quiet, **more)
@@ -113,6 +133,37 @@ WORKS = {
     "torch": "look(torch.nn.Linear(4, 2), X.astype('float32'))",
     "torch of one output": "look(torch.nn.Linear(4, 1), X.astype('float32'))",
     "torch tensors": "look(torch.nn.Linear(4, 2), torch.tensor(X).float(), torch.tensor(y))",
+    "torch probabilities": """
+        net = torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Softmax(-1))
+        look(net, X.astype("float32"))
+        """,
+    "torch of double precision": "look(torch.nn.Linear(4, 2).double())",
+    "torch on tokens": "look(Recurrent(tokens=True), rng.integers(0, 30, (200, 6)))",
+    "torch on windows of a person": "look(Recurrent(), steps, groups=person)",
+    "keras": "look(Dense(), steps)",
+    "keras on lists": "look(Dense(), X.tolist())",
+    "lightning": """
+        import lightning
+        class Lit(lightning.LightningModule):
+            def __init__(self):
+                super().__init__()
+                self.layer = torch.nn.Linear(4, 2)
+            def forward(self, x): return self.layer(x)
+        look(Lit())
+        """,
+    "a table of Arrow": """
+        import pyarrow
+        rows = pyarrow.Table.from_pandas(frame)
+        look(fit(make_pipeline(names, LogisticRegression()), frame), rows)
+        """,
+    "labels of bytes": "look(fit(GaussianNB(), y=words), y=words.astype('S3'))",
+    "rows that share an index": """
+        rows = frame.set_index(np.zeros(200, int))
+        look(make_pipeline(names, LogisticRegression()).fit(rows[m], y[m]), rows)
+        """,
+    "stack": "look(fit(StackingClassifier([('a', GaussianNB())], cv=2)))",
+    "several labels": "look(fit(RandomForestClassifier(3), y=both), y=both)",
+    "several labels by a network": "look(fit(MLPClassifier((4,), tol=9), y=both), y=both)",
     "function of probabilities": """
         model = fit(GaussianNB())
         look(lambda rows: model.predict_proba(rows))
@@ -166,6 +217,27 @@ WORKS = {
         search = GridSearchCV(LogisticRegression(), {'C': [0.1, 1]}, cv=GroupKFold(2))
         train(search, groups=person)
         """,
+    "trained stack": """
+        train(StackingClassifier([('a', GaussianNB()), ('b', LogisticRegression())], cv=2))
+        """,
+    "trained stack by persons": """
+        train(StackingClassifier([('a', GaussianNB())], cv=GroupKFold(2)), groups=person)
+        """,
+    "trained on several labels": "train(RandomForestClassifier(3), y=both)",
+    "trained on several texts": """
+        train(RandomForestClassifier(3), y=pd.DataFrame({"a": words, "b": town}))
+        """,
+    "trained with weights": "train(LogisticRegression(), sample_weight=np.abs(X[:, 0]))",
+    "trained with classes weighed by name": """
+        train(LogisticRegression(class_weight={"yes": 5}), y=words)
+        """,
+    "trained LSTM": "train(Recurrent, steps)",
+    "trained GRU on windows of a person": """
+        train(lambda: Recurrent(torch.nn.GRU), steps, groups=person)
+        """,
+    "trained on tokens": "train(lambda: Recurrent(tokens=True), rng.integers(0, 30, (200, 6)))",
+    "trained network of one output": "train(lambda: torch.nn.Linear(4, 1))",
+    "trained by a function that builds": "train(lambda: LogisticRegression())",
     "trained regression": "train(Ridge(), y=number)",
     "trained by persons": "train(LogisticRegression(), groups=person)",
     "trained on nullable columns": """
@@ -186,13 +258,39 @@ REFUSED = {
         "member",
     ),
     "one-hot labels": ("look(fit(GaussianNB()), y=np.eye(2)[y])", "argmax"),
-    "several outputs": ("train(GaussianNB(), y=np.stack([y, y], 1))", "Take one column"),
+    "several outputs": ("train(lambda: torch.nn.Linear(4, 2), y=both)", "Take one column"),
+    "several numbers": ("train(Ridge(), y=np.stack([number, number], 1))", "Take one column"),
+    "several outputs of one": ("look(fit(GaussianNB()), y=both[:, [0, 1, 1]])", "y has 3"),
+    "a Keras model to train": ("train(Dense())", "hand over def train("),
+    "a Keras class to train": ("train(Dense)", "trained by its own fit"),
+    "a function that builds Keras": ("train(lambda: Dense())", "trained by its own fit"),
+    "a Lightning class to train": (
+        "import lightning; train(type('Lit', (lightning.LightningModule,), {}))",
+        "lethe.lightning_recipe(build, X, y",
+    ),
+    "one that ends in a Sigmoid": (
+        "train(lambda: torch.nn.Sequential(torch.nn.Linear(4, 1), torch.nn.Sigmoid()))",
+        "leave out its last Sigmoid",
+    ),
+    "a part that stays fitted": (
+        """
+        from sklearn.frozen import FrozenEstimator
+        train(CalibratedClassifierCV(FrozenEstimator(fit(GaussianNB()))))
+        """,
+        "every shadow model would share it",
+    ),
     "texts for a network": ("train(lambda: torch.nn.Linear(4, 2), texts)", "with a vectoriser"),
     "a split of nobody": (
         "train(GridSearchCV(Ridge(), {}, cv=GroupKFold(2)), y=number)",
         "groups=",
     ),
-    "sample weights": ("train(GaussianNB(), sample_weight=X[:, 0])", "sample_weight"),
+    "weights below 0": ("train(GaussianNB(), sample_weight=X[:, 0])", "above 0"),
+    "too few weights": ("train(GaussianNB(), sample_weight=y[:9])", "has 9 values"),
+    "weights without use": ("train(KNeighborsClassifier(), sample_weight=y + 1)", "takes none"),
+    "weights of a network": (
+        "train(lambda: torch.nn.Linear(4, 2), sample_weight=y + 1)",
+        "multiplies each record's loss",
+    ),
     "another class": ("look(fit(GaussianNB()), y=words)", "knows the class"),
     "wrong columns": ("look(lambda rows: np.ones((200, 5)))", "(200, 2) probabilities"),
     "text for numbers": ("look(lambda rows: words, y=number)", "must be numbers"),
@@ -202,6 +300,26 @@ REFUSED = {
     "a failing function": ("look(lambda rows: rows['age'])", "fails"),
     "an unknown keyword": ("look(fit(GaussianNB()), modles=4)", "Did you mean 'models'"),
     "one class": ("train(GaussianNB(), y=y * 0)", "class"),
+    "gaps in an array": ("train(GaussianNB(), np.where(X > 1, np.nan, X))", "pd.DataFrame(X)"),
+    "persons beside a file": (
+        "train(GaussianNB(), lethe.load('breast-cancer'), None, groups=person)",
+        "was read by lethe.load",
+    ),
+    "no records": ("train(GaussianNB(), X[:0], y[:0])", "without records"),
+    "a file for X": ("train(GaussianNB(), 'people.csv')", "lethe.load"),
+    "columns of one name": (
+        "train(GaussianNB(), pd.DataFrame(X, columns=list('aabc')))",
+        "several columns named 'a'",
+    ),
+    "lazy layers": (
+        "import warnings; warnings.simplefilter('ignore'); train(lambda: torch.nn.LazyLinear(2))",
+        "give their sizes",
+    ),
+    "a network of another width": ("train(lambda: torch.nn.Linear(5, 2))", "the module fails"),
+    "labels that lack": (
+        "train(RandomForestClassifier(3), y=np.where(X[:, :2] > 1, np.nan, both))",
+        "missing labels",
+    ),
     "one column": ("look(fit(GaussianNB()), X[:, 0])", "X[['column']]"),
     "a bad rule": ("look(fit(GaussianNB()), rule='auc')", "auc"),
 }
@@ -235,7 +353,7 @@ def test_a_newcomer_gets_an_audit_of_the_own_model(task):
     assert findings.candidates[0]["attacks"]["loss-threshold"]["auc"]["n"] > 0
     if task.startswith("trained "):
         kind = findings.subject["recipe"].get("estimator", "torch")
-        assert kind == "torch" or kind in WORKS[task] or kind == "Pipeline"
+        assert kind in ("torch", "Pipeline") or kind.removesuffix("()") in WORKS[task]
     else:
         assert findings.subject["recipe"] is None  # nothing else was trained
 

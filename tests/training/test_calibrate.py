@@ -17,6 +17,7 @@ from lethe.training.engines import settled_layout
 from lethe.training.folder import RunFolder
 from lethe.training.loop import default_layout
 from lethe.training.networks import layers
+from lethe.training.networks.wrapped import wrapped
 from lethe.training.recipe import Layout, SklearnRecipe, TorchRecipe, Treatment
 
 RNG = np.random.default_rng(0)
@@ -139,8 +140,6 @@ def test_estimators_need_no_layout(tmp_path: Path) -> None:
 
 
 def test_a_classifier_with_too_few_answers_is_refused_in_words() -> None:
-    """One output for two classes ended with an index out of bounds."""
-    recipe = TorchRecipe(lambda: nn.Linear(16, 1), epochs=1)
-    whole = np.ones(60, bool)
+    """One output for three classes ended with an index out of bounds."""
     with pytest.raises(InputError, match="1 numbers a record for 3 classes: .*one logit a class"):
-        calibrate(Trial(recipe, FEATURES, LABELS, whole, 0, 1, half_of_memory()))
+        wrapped(lambda: nn.Linear(16, 1), FEATURES, 3)

@@ -150,7 +150,7 @@ def test_margins_of_pairs_of_classes_are_refused() -> None:
             "KNeighborsClassifier.fit takes no sample_weight",
         ),
         (LogisticRegression(), Treatment(noise=0.1), "gradient noise needs a torch recipe"),
-        (LogisticRegression(), Treatment(epochs=1), "early stopping by epochs needs a torch"),
+        (LogisticRegression(), Treatment(epochs=1), "early stopping needs a torch"),
     ],
 )
 def test_what_an_estimator_refuses(estimator: Any, treatment: Treatment, why: str | None) -> None:

@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lethe.data.schema import to_toml
 from lethe.errors import InputError, RunFailed
-from lethe.training.folder import FORMAT, RunFolder, machine, to_toml
+from lethe.training.folder import FORMAT, RunFolder, machine
 
 SRC = Path(__file__).parents[2] / "src"
 HOLD = """

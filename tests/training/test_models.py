@@ -229,9 +229,8 @@ def outputs_of(recipe: TorchRecipe) -> int:
     [
         ("None", "Does the function end with return?"),
         ("__import__('torch').nn.Linear(2, 2)", "makes the module to TorchRecipe"),
-        ("__import__('lightning').LightningModule()", "makes the module to lightning_recipe"),
+        ("__import__('lightning').LightningModule()", "lethe.lightning_recipe"),
         ("lambda rows, weights, seed: None", r"Wrap a function Train\(rows, weights, seed\)"),
-        ("{}", "Any other training code goes into CallableRecipe"),
     ],
 )
 def test_a_refused_recipe_names_the_one_to_take(tmp_path: Path, made: str, way: str) -> None:

@@ -34,6 +34,7 @@ def audit(
     *,
     members: Any = None,
     groups: Any = None,
+    sample_weight: Any = None,
     ids: Any = None,
     holdout_by: Any = None,
     workers: int | None = None,
@@ -58,13 +59,17 @@ def audit(
         X: (records, ...) pandas or polars frame, Arrow table, NumPy array, texts, sparse matrix,
             tensor; or, without `y`, a torch Dataset or DataLoader of pairs, or what `lethe.load`
             read.
-        y: (records,) classes as text, bools or whole numbers; numbers for a regression.
+        y: (records,) classes as text, bools or whole numbers; numbers for a regression;
+            (records, outputs) labels of an estimator with several outputs, whose combinations are
+            then the classes: scores are the sums of log-probabilities, utility is the share of
+            records with all labels right.
         members: (records,) whether your fitted model was trained on each record. Members and others
             must be drawn at random from the same people: a split by date measures the date. Only
             attacks that compare it with no other model are run, which an attacker with more means
             exceeds.
         groups: (records,) the person of each record; nobody is trained on in part. Splits such as
             `GroupKFold` inside an estimator are by these.
+        sample_weight: (records,) weights above 0 for the estimator's `fit`. Utility has none.
         ids: (records,) unique names of the records.
         holdout_by: records of another time, site or group, that no model trains on and utility is
             judged on: a condition on a column of `X`, such as "year>=2016", or (records,) bools.
@@ -97,15 +102,17 @@ def audit(
         y,
         task=_task_of(model),
         groups=groups,
+        weights=sample_weight,
         ids=ids,
         name=name,
         holdout_by=holdout_by,
         public=public_of(chosen) if members is None else None,
     )
     if members is not None:
-        if holdout_by is not None:
-            raise InputError("holdout_by is for models that are trained; members= trains none.")
-        return _fitted(model, how, given, X, members, chosen)
+        for option, value in (("holdout_by", holdout_by), ("sample_weight", sample_weight)):
+            if value is not None:
+                raise InputError(f"{option} is for models that are trained; members= trains none.")
+        return _fitted(model, how, given, members, chosen)
     if engine == "by-hand" and how.asked is None:
         raise InputError(
             "engine='by-hand' trains by `lethe shadow`, which needs a run that `lethe audit model` "
@@ -278,31 +285,49 @@ def recipe_of(model: Any, given: Given) -> Recipe:
     Raises InputError: it is none of them; the message says what to hand over.
     """
     from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe
+    from lethe.training.users_code import check_own_loop, seeded, users_code
 
-    fits = hasattr(model, "fit") and hasattr(model, "get_params")
-    module = isinstance(model, TorchRecipe) or not fits and _arguments(model) == 0
-    if isinstance(given.frame, np.ndarray) and module:
-        way_out = "hand over a pipeline with a vectoriser, or use lethe.audit_text"
-        raise InputError(f"X holds texts, which a torch module does not read: {way_out}.")
-    if isinstance(model, TorchRecipe):
-        return replace(model, make_module=_shaped(model.make_module, given.shape))
-    if isinstance(model, SklearnRecipe | CallableRecipe):
-        return model
-    if fits:
-        return SklearnRecipe(model, given.frame)
-    regression = given.data.task == "regression"
+    recipe = model
+    if hasattr(model, "fit") and hasattr(model, "get_params"):
+        return SklearnRecipe(model, given.frame, given.own, given.weights)
+    check_own_loop(model)
+    if given.weights is not None:
+        raise InputError(
+            "sample_weight is for estimators whose fit takes it; any other model multiplies each "
+            "record's loss by a weight of its own. Leave it out."
+        )
+    if given.own is not None and given.own.ndim == 2:
+        raise InputError(
+            f"y has {given.own.shape[1]} columns, which only estimators with scikit-learn's "
+            f"interface take, and model is a {type(model).__name__}. Take one column."
+        )
     if hasattr(model, "state_dict") and not isinstance(model, type):
         raise InputError(
             f"model is one {type(model).__name__}: every shadow model needs a fresh one. Hand over "
             "a function that builds it, such as lambda: Net()."
         )
     if callable(model):
-        wanted = _arguments(model)
+        regression, wanted = given.data.task == "regression", _arguments(model)
         if wanted == 0:
-            loss = "squared-error" if regression else "cross-entropy"
-            return TorchRecipe(_shaped(model, given.shape), loss=loss)
+            with users_code("model"), seeded(0):
+                built = model()
+            if hasattr(built, "fit") and hasattr(built, "get_params"):
+                return recipe_of(built, given)
+            check_own_loop(built)
+            recipe = TorchRecipe(model, loss="squared-error" if regression else "cross-entropy")
         if wanted == 3:
-            return CallableRecipe(model, "prediction" if regression else "probabilities")
+            recipe = CallableRecipe(model, "prediction" if regression else "probabilities")
+    if isinstance(recipe, TorchRecipe):
+        from lethe.training.networks.wrapped import wrapped
+
+        if isinstance(given.frame, np.ndarray):
+            way_out = "hand over a pipeline with a vectoriser, or use lethe.audit_text"
+            raise InputError(f"X holds texts, which a torch module does not read: {way_out}.")
+        records = np.asarray(given.data.features) if given.array is None else given.array
+        make = wrapped(recipe.make_module, records, len(given.data.classes))
+        return replace(recipe, make_module=make)
+    if isinstance(recipe, SklearnRecipe | CallableRecipe):
+        return recipe
     raise InputError(
         f"model is a {type(model).__name__}; hand over an estimator with fit and predict_proba, a "
         "function without arguments that builds a torch module, a function train(rows, weights, "
@@ -310,18 +335,7 @@ def recipe_of(model: Any, given: Given) -> Recipe:
     )
 
 
-def _shaped(make: Callable[[], Any], shape: tuple[int, ...] | None) -> Callable[[], Any]:
-    """The same module for records that lie flat."""
-    return make if shape is None else partial(_unflattened, make, shape)
-
-
-def _unflattened(make: Callable[[], Any], shape: tuple[int, ...]) -> Any:
-    from torch import nn
-
-    return nn.Sequential(nn.Unflatten(1, shape), make())
-
-
-def _fitted(model: Any, how: Run, given: Given, X: Any, members: Any, chosen: Any) -> Findings:
+def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Findings:
     """Look into a fitted model, and attack it by its scores on members and others."""
     from lethe.data.given import column_of
     from lethe.membership.audit import audit_scores
@@ -331,14 +345,10 @@ def _fitted(model: Any, how: Run, given: Given, X: Any, members: Any, chosen: An
     from lethe.training.scores_file import scores_of
     from lethe.training.shadows import models_of
 
-    data, inputs = given.data, given.data.features if given.frame is None else given.frame
-    module = hasattr(model, "state_dict")
-    if module and given.shape is not None:
-        inputs = inputs.reshape(-1, *given.shape)
-    elif not module and (isinstance(X, np.ndarray) or hasattr(X, "tocsr")):
-        # A number rounded to single precision is another one; models see what they were fitted on.
-        inputs = X.toarray() if hasattr(X, "tocsr") else X
-    answers = asked(model, inputs, data.labels, data.classes)
+    # As handed over: a number rounded to single precision is another one.
+    data, handed = given.data, given.array if given.frame is None else given.frame
+    inputs = data.features if handed is None else handed
+    answers = asked(model, inputs, data.labels, data.classes, given.own)
     inside = column_of(members, "members")
     columns = {"signals": answers.signal[None], "members": inside[None], "ids": data.ids}
     each = {"labels": data.labels, "groups": data.groups}

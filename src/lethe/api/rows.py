@@ -251,15 +251,15 @@ def _facts(
     """Facts, the columns beside them, what was changed on reading, and what they are bound to."""
     from lethe.data.columns import check_column
     from lethe.data.given import columns_of
-    from lethe.data.large import read_head
-    from lethe.data.records import from_columns, read_facts
+    from lethe.data.large import gb, limit_of, read_head, too_large
+    from lethe.data.records import from_columns, load_ratings
 
-    person, item, value, time = names
+    (person, item, value, time), limit = names, limit_of(memory)
     file = Path(facts) if isinstance(facts, str | Path) else None
     if (person is None or item is None) and (file is None or file.suffix.lower() != ".npz"):
         raise InputError("--person and --item go together: name both columns.")
     if file is not None:
-        release, said = read_facts(
+        release = load_ratings(
             file,
             person or "person",
             item or "item",
@@ -268,7 +268,7 @@ def _facts(
             unit=unit,
             keep=keep,
             table=inside,
-            memory=memory,
+            memory=limit,
         )
         release = replace(release, name=called)
         head = read_head(file, inside, skip=[column for column in names if column])
@@ -279,10 +279,12 @@ def _facts(
         for column in named.values():
             check_column("column", column, head, called)
         columns = {role: head[column] for role, column in named.items()}
-        release, said = from_columns(columns, name=called, unit=unit, keep=keep), ()
+        release = from_columns(columns, name=called, unit=unit, keep=keep)
     beside = {column: cells for column, cells in head.items() if column not in names}
     notes = tuple(f"{release.name}: {note}" for note in release.notes)
-    return release, beside, (*said, *notes), file or head
+    if file is not None and too_large(file, limit):
+        notes = (f"{file.name} was sorted by DuckDB within {gb(limit)} of memory.", *notes)
+    return release, beside, notes, file or head
 
 
 @audit_of(SyntheticSettings)

@@ -95,7 +95,7 @@ SPELLED = {
     "label": ("--label", "--target"),
 }
 """Options that Python or a file spells otherwise."""
-OF_PYTHON = ("name", "save")
+OF_PYTHON = ("name", "save", "sample_weight")
 """Arguments of every function that no command takes."""
 
 

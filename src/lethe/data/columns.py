@@ -458,10 +458,15 @@ def table_bytes(columns: Mapping[str, Any], suffix: str) -> bytes:
 
 
 def arrow_of(columns: Columns) -> Any:
-    """Columns as a table of pyarrow; what is missing is null."""
+    """Columns as a table of pyarrow, of types that DuckDB has; what is missing is null."""
     import pyarrow as pa
 
-    return pa.table({name: pa.array(cells, mask=missing(cells)) for name, cells in columns.items()})
+    def cells(column: NDArray[Any]) -> NDArray[Any]:
+        if column.dtype.kind == "M" and np.datetime_data(column.dtype)[0] in "YMWhm":
+            return column.astype("datetime64[s]")
+        return column.astype(np.float32) if column.dtype == np.float16 else column
+
+    return pa.table({k: pa.array(cells(v), mask=missing(v)) for k, v in columns.items()})
 
 
 # Columns as small whole numbers and the values they stand for.

@@ -78,7 +78,7 @@ class Dataset:
     def __post_init__(self) -> None:
         self._check_shapes()
         self._check_features()
-        self._check_ids()
+        check_unique_ids(self.name, self.ids)
         self._check_groups()
         self._check_external()
         self._check_public()
@@ -114,12 +114,20 @@ class Dataset:
                 "Use .reshape(records, -1).astype('float32')."
             )
         records, width = self.features.shape
-        for name, array in (("labels", self.labels), ("ids", self.ids)):
-            if array.shape != (records,):
-                raise InputError(
-                    f"{name} of {self.name!r} have shape {array.shape}, features have "
-                    f"{records} records: give one for each record."
-                )
+        external = None if self.external is None else self.external.rows
+        for name, array, kind in (
+            ("labels", self.labels, "int64" if self.classes else "float64"),
+            ("ids", self.ids, "str"),
+            ("groups", self.groups, "str"),
+            ("holdout_by", external, "bool"),
+            ("public", self.preparation.public, "bool"),
+        ):
+            if array is None or array.shape == (records,) and array.dtype.name.startswith(kind):
+                continue
+            raise InputError(
+                f"{name} of {self.name!r} have shape {array.shape} and dtype {array.dtype}, they "
+                f"must be ({records},) and {kind}: one for each record. Use .astype({kind!r})."
+            )
         if len(self.feature_names) != width:
             raise InputError(
                 f"feature_names of {self.name!r} has {len(self.feature_names)} names for {width} "
@@ -142,11 +150,6 @@ class Dataset:
             )
 
     def _check_targets(self) -> None:
-        if self.labels.dtype != np.float64:
-            raise InputError(
-                f"labels of {self.name!r} have dtype {self.labels.dtype} and there are no classes: "
-                "for regression use .astype('float64'), otherwise name the classes."
-            )
         if not np.isfinite(self.labels).all():
             row = int(np.argmin(np.isfinite(self.labels)))
             raise InputError(
@@ -161,11 +164,6 @@ class Dataset:
 
     def _check_labels(self) -> str | None:
         """What is said of classes with few records."""
-        if self.labels.dtype != np.int64:
-            raise InputError(
-                f"labels of {self.name!r} have dtype {self.labels.dtype}, they must be int64 "
-                "positions in classes. Use .astype('int64')."
-            )
         low, high = self.labels.min(), self.labels.max()
         if low < 0 or high >= len(self.classes):
             raise InputError(
@@ -186,41 +184,17 @@ class Dataset:
             f"never see: {list_names(rare)}."
         )
 
-    def _check_ids(self) -> None:
-        if self.ids.dtype.kind != "U":
-            raise InputError(
-                f"ids of {self.name!r} have dtype {self.ids.dtype}, they must be text. "
-                "Use .astype(str)."
-            )
-        check_unique_ids(self.name, self.ids)
-
     def _check_groups(self) -> None:
-        if self.groups is None:
-            return
-        if self.groups.shape != self.labels.shape or self.groups.dtype.kind != "U":
-            raise InputError(
-                f"groups of {self.name!r} have shape {self.groups.shape} and dtype "
-                f"{self.groups.dtype}, they must be ({len(self.labels)},) and text. "
-                "Use .astype(str)."
-            )
-        if (self.groups == "").any():
+        if self.groups is not None and (self.groups == "").any():
             raise InputError(
                 f"groups of {self.name!r} are empty for {int((self.groups == '').sum())} records. "
                 "Name these persons."
-            )
-
-    def _check_marks(self, name: str, marks: NDArray[Any], which: str) -> None:
-        if marks.shape != self.labels.shape or marks.dtype != np.bool_:
-            raise InputError(
-                f"{name} of {self.name!r} has shape {marks.shape} and dtype {marks.dtype}, it "
-                f"must be ({len(self.labels)},) and bool: True for records that are {which}."
             )
 
     def _check_external(self) -> None:
         if self.external is None:
             return
         rows = self.external.rows
-        self._check_marks("holdout_by", rows, "held out")
         checked(self.external, "name other records")
         if len(np.unique(self.labels[~rows])) < 2:
             raise InputError(
@@ -237,7 +211,6 @@ class Dataset:
         public = self.preparation.public
         if public is None:
             return
-        self._check_marks("public", public, "public")
         if not 2 <= public.sum() <= len(public) - 2:
             raise InputError(
                 f"public of {self.name!r} names {int(public.sum())} of {len(public)} records; at "

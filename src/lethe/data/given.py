@@ -25,7 +25,7 @@ from lethe.data.tables import (
     identifiers_of,
     label_rows,
 )
-from lethe.errors import InputError
+from lethe.errors import InputError, require
 
 _MOST_BYTES = 4 << 30  # of a sparse matrix that is written out
 NAMED = "a mark of your own"
@@ -39,12 +39,17 @@ class Given(NamedTuple):
         data: records as numbers, with classes.
         frame: the user's own table, or texts, which estimators see as they are; None where they
             see `data.features`.
-        shape: of one record, as a torch module sees it, where it is not flat as `data.features`.
+        array: (records, ...) the user's own numbers, in their type and shape, where there is no
+            frame; `data.features` has them flat, as float32.
+        own: (classes,) the user's own label of each class, or (classes, outputs) where `y` has
+            several; None in a regression.
     """
 
     data: Dataset
     frame: Any | None = None
-    shape: tuple[int, ...] | None = None
+    array: NDArray[Any] | None = None
+    own: NDArray[Any] | None = None
+    weights: NDArray[np.float64] | None = None  # (records,) above 0, of the records in training
 
 
 def given_rows(
@@ -53,6 +58,7 @@ def given_rows(
     *,
     task: str | None = None,
     groups: Any = None,
+    weights: Any = None,
     ids: Any = None,
     name: str = "data",
     holdout_by: Any = None,
@@ -64,10 +70,12 @@ def given_rows(
         features: (records, ...) a data frame, Arrow table, array, sparse matrix, tensor or nested
             list; or, without `labels`, a torch Dataset or DataLoader of (features, label), or
             records that were read already.
-        labels: (records,) classes as text, bools or whole numbers; in regression numbers.
+        labels: (records,) classes as text, bools or whole numbers; in regression numbers; or
+            (records, outputs) several classes of each record, which together are its class.
         task: ``classification`` or ``regression``; None = regression where the labels are numbers
             that are not whole.
         groups: (records,) the person of each record.
+        weights: (records,) finite numbers above 0, for estimators.
         ids: (records,) unique names of the records; by default their row numbers.
         name: what reports call it.
         holdout_by: records that no model trains on: (records,) bools, or a condition on a column of
@@ -78,20 +86,35 @@ def given_rows(
     Raises InputError: a length, type or value breaks a rule; the message says which.
     """
     if isinstance(features, Dataset) and labels is None:
+        beside = {"groups": groups, "sample_weight": weights, "ids": ids}
+        if named := [option for option, value in beside.items() if value is not None]:
+            raise InputError(
+                f"{named[0]} is for records in memory, and X was read by lethe.load. Name the "
+                "column there, or hand over X and y."
+            )
         if holdout_by is None:
             return Given(features)
         return Given(replace(features, external=_external(features.table, holdout_by)))
     if labels is None:
         features, labels = _from_batches(features)
-    target = column_of(labels, "y")
+    target, own = _target(labels, task)
     if task is None:
         real = target.dtype.kind == "f" and not (np.floor(target) == target).all()
         task = "regression" if real else "classification"
-    frame, columns, encoded, shape = _features(features)
+    frame, columns, encoded, array = _features(features)
     records = len(next(iter(columns.values()))) if encoded is None else len(encoded.values)
-    for what, values in (("y", target), ("groups", groups), ("ids", ids)):
+    sizes = None if weights is None else column_of(weights, "sample_weight")
+    each = {"y": target, "groups": groups, "ids": ids, "sample_weight": sizes}
+    for what, values in each.items():
         if values is not None and len(values) != records:
             raise InputError(f"{what} has {len(values)} values, X has {records} records.")
+    if sizes is not None:
+        if sizes.dtype.kind not in "iuf" or not ((sizes > 0) & np.isfinite(sizes)).all():
+            raise InputError(
+                "sample_weight must be finite numbers above 0: a record of weight 0 trains no "
+                "model. Leave such records out."
+            )
+        sizes = sizes.astype(np.float64)
     persons = None if groups is None else as_text(column_of(groups, "groups"))
     external = None if holdout_by is None else _external(features, holdout_by)
     told: tuple[str, ...] = ()
@@ -118,7 +141,37 @@ def given_rows(
         external=external,
         preparation=preparation,
     )
-    return Given(data, frame, shape)
+    if task == "regression" or any(name not in own for name in classes):
+        return Given(data, frame, array, None, sizes)
+    return Given(data, frame, array, np.array([own[name] for name in classes]), sizes)
+
+
+def _target(labels: Any, task: str | None) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
+    """(records,) labels, and what each stands for by its name: itself, or several outputs."""
+    labels = labels.toarray() if hasattr(labels, "toarray") else labels
+    table = as_array(labels, "y")
+    if table.ndim != 2 or table.shape[1] == 1:
+        column = column_of(labels, "y")
+        texts = as_text(column)
+        own = texts if column.dtype.kind == "S" else column
+        return column, dict(zip(texts.tolist(), own, strict=True))
+    if table.dtype.kind == "f" and np.isnan(table).any():
+        raise InputError("y has missing labels. Remove these records, or name their class.")
+    if task == "regression" or (table.dtype.kind == "f" and (np.floor(table) != table).any()):
+        raise InputError(
+            f"y has shape {table.shape}: a regression predicts one number. Take one column."
+        )
+    if table.dtype.kind in "biuf" and ((table == 0).sum(axis=1) == table.shape[1] - 1).all():
+        raise InputError(
+            f"y has shape {table.shape} and one label a record: turn one-hot labels into classes "
+            "with .argmax(axis=1)."
+        )
+    if table.dtype.kind in "bf":
+        table = table.astype(np.int64)
+    if table.dtype.kind not in "iuU":
+        table = np.column_stack([as_text(column_of(column, "y")) for column in table.T])
+    names = [", ".join(map(str, row)) for row in table.tolist()]
+    return np.array(names, object), dict(zip(names, table, strict=True))
 
 
 def _external(features: Any, holdout_by: Any) -> External:
@@ -141,8 +194,8 @@ def _external(features: Any, holdout_by: Any) -> External:
 
 def _features(
     features: Any,
-) -> tuple[Any | None, Columns, Encoded | None, tuple[int, ...] | None]:
-    """The user's frame, its columns or an array as numbers, and the shape of one record."""
+) -> tuple[Any | None, Columns, Encoded | None, NDArray[Any] | None]:
+    """The user's frame, its columns or an array as numbers, and this array."""
     if hasattr(features, "toarray") and hasattr(features, "tocsr"):
         size = 4 * int(np.prod(features.shape))
         if size > _MOST_BYTES:
@@ -152,17 +205,26 @@ def _features(
                 "into a pipeline and hand over the frame that it reads."
             )
         features = features.toarray()
-    arrow = hasattr(features, "column_names") and hasattr(features, "to_pydict")
-    if arrow or hasattr(features, "columns") and hasattr(features, "shape"):
-        return None if arrow else features, columns_of(features, "X"), None, None
+    columns = None
+    if hasattr(features, "column_names") and hasattr(features, "to_pydict"):
+        columns = columns_of(features, "X")
+        require("pandas", "pandas")
+        features = features.to_pandas()  # estimators take no tables of Arrow
+    if hasattr(features, "columns") and hasattr(features, "shape"):
+        return features, columns or columns_of(features, "X"), None, None
     array = as_array(features, "X")
+    if array.ndim == 0 or not len(array):
+        raise InputError(
+            f"X is a {type(features).__name__} without records. Hand over a frame or an array, one "
+            "row a record; files are read by lethe.load."
+        )
     if array.ndim == 1 and {*map(type, array.tolist())} == {str}:
         from sklearn.feature_extraction.text import HashingVectorizer
 
         # Estimators read the texts; what looks at records, counts of words and pairs by hash.
         counts = HashingVectorizer(n_features=256, norm=None, ngram_range=(1, 2), dtype=np.float32)
         table = counts.fit_transform(array).toarray()
-        # Texts may share their hashes: their number tells which of them are equal.
+        # Hashes of different texts may collide: the last column numbers equal texts.
         number = np.unique(array.astype(str), return_inverse=True)[1].astype(np.float32)
         names = (*(f"words {column}" for column in range(256)), "text")
         return array.astype(object), {}, Encoded(np.column_stack([table, number]), names), None
@@ -172,10 +234,15 @@ def _features(
     flat = array.reshape(len(array), -1)
     if flat.dtype.kind not in "fiub":
         raise InputError(f"X holds {flat.dtype} values. Hand over numbers, or a data frame.")
+    if flat.dtype.kind == "f" and np.isnan(flat).any():
+        raise InputError(
+            f"X has gaps (NaN), the first in record {int(np.isnan(flat).any(axis=1).argmax())}. "
+            "Hand over pd.DataFrame(X), whose gaps an estimator sees as they are, or fill them."
+        )
     with np.errstate(over="ignore"):  # Dataset refuses what becomes infinite, by name
         values = np.ascontiguousarray(flat, dtype=np.float32)
     encoded = Encoded(values, tuple(f"x{at}" for at in range(values.shape[1])))
-    return None, {}, encoded, array.shape[1:] if array.ndim > 2 else None
+    return None, {}, encoded, array
 
 
 def columns_of(rows: Any, name: str) -> Columns:
@@ -193,10 +260,12 @@ def columns_of(rows: Any, name: str) -> Columns:
             f"{name} is a {type(rows).__name__}; hand over a data frame, an Arrow table, a mapping "
             "of columns, or the name of a file."
         )
-    columns = {str(key): column_of(rows[key], str(key)) for key in names}
-    lengths = {len(column) for column in columns.values()}
-    if len(columns) != len(list(names)) or len(lengths) > 1:
-        raise InputError(f"{name} has columns of one name or of different lengths. Mend them.")
+    listed = [str(key) for key in names]
+    if twice := next((key for key in listed if listed.count(key) > 1), None):
+        raise InputError(f"{name} has several columns named {twice!r}. Rename all but one.")
+    columns = {key: column_of(rows[own], key) for key, own in zip(listed, names, strict=True)}
+    if len({len(column) for column in columns.values()}) > 1:
+        raise InputError(f"{name} has columns of different lengths. Mend them.")
     return columns
 
 

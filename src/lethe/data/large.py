@@ -29,6 +29,7 @@ from lethe.data.columns import (
     Codes,
     Columns,
     Grouped,
+    arrow_of,
     arrow_table,
     attached,
     check_arrow_type,
@@ -185,23 +186,10 @@ def staged(
 @contextlib.contextmanager
 def staged_columns(columns: Mapping[str, NDArray[Any]], *, memory: int) -> Iterator[Stage]:
     """Columns in memory, (rows,) each, as `staged` has those of a file."""
-    held = [_arrow(column) for column in columns.values()]
-    table = pa.table(held, [f"c{at}" for at in range(len(held))])
+    table = arrow_of({f"c{at}": column for at, column in enumerate(columns.values())})
     with _database(Path("these columns"), memory) as base:
         base.register("given", table)
         yield Stage(base, Path(), list(columns), "given", table.schema.types)
-
-
-def _arrow(column: NDArray[Any]) -> Any:
-    """A column as an Arrow array of a type that DuckDB has."""
-    if is_text(column):
-        return pa.array(column.tolist(), pa.string())
-    if column.dtype.kind == "M" and np.datetime_data(column.dtype)[0] not in _UNITS_OF_ARROW:
-        return pa.array(column.astype("datetime64[s]"))
-    return pa.array(column.astype(np.float32) if column.dtype == np.float16 else column)
-
-
-_UNITS_OF_ARROW = ("D", "s", "ms", "us", "ns")
 
 
 @contextlib.contextmanager

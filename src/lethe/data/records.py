@@ -19,8 +19,6 @@ from lethe.data.columns import Columns, as_text, is_text, missing, narrow, read_
 from lethe.data.large import (
     Stage,
     available,
-    gb,
-    limit_of,
     staged,
     staged_columns,
     too_large,
@@ -304,7 +302,7 @@ def finite_numbers(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _meanings(stage: Stage, name: str, options: Sequence[str]) -> list[str]:
-    """Make the table kept: facts without gaps, with people, items and values as numbers."""
+    """Create the table kept of complete facts, with codes for people, items and values."""
     there, chosen, joined = [], [], []
     for at, option in enumerate(options):
         for cell, column in stage.cells(at, "raw"):
@@ -386,7 +384,7 @@ def _days(stage: Stage, name: str, at: int, unit: str) -> list[str]:
 
 
 def _median(stage: Stage) -> float:
-    """Of all facts: the mean of the two in the middle."""
+    """Return the median time of all facts, the mean of the two middle ones."""
     facts = stage.number("SELECT count(*) FROM kept")
     middle = []
     for place in ((facts - 1) // 2, facts // 2):
@@ -517,33 +515,3 @@ def _names(stage: Stage, at: int) -> NDArray[np.str_]:
 def _values(stage: Stage, at: int) -> NDArray[np.float64]:
     sql = f"SELECT DISTINCT name FROM meant{at} WHERE there ORDER BY name"
     return np.concatenate([batch.column(0).to_numpy() for batch in stage.batches(sql)])
-
-
-def read_facts(
-    path: Path,
-    person: str,
-    item: str,
-    value: str | None = None,
-    time: str | None = None,
-    *,
-    memory: str | None = None,
-    **how: Any,
-) -> tuple[Ratings, tuple[str, ...]]:
-    """Facts as `load_ratings` reads them, and what was said of it.
-
-    Args:
-        path: see `load_ratings`; so are the columns.
-        memory: that may be used, such as "4GB"; None = what is free.
-        how: unit, keep and table, see `load_ratings`.
-
-    Raises InputError: see `load_ratings`.
-    """
-    limit = limit_of(memory)
-    release = load_ratings(path, person, item, value, time, memory=limit, **how)
-    if not too_large(path, limit):
-        return release, ()
-    note = (
-        f"{path.name} was sorted by DuckDB within {gb(limit)} of memory: {release.facts:,} facts, "
-        f"{release.nbytes / release.facts:.3g} bytes each."
-    )
-    return release, (note,)

@@ -272,11 +272,10 @@ class Schema:
         """
         lines = [f"# {_CONTROL.sub(' ', line)}".rstrip() for line in head.splitlines()]
         for column in self.columns:
-            bare = _BARE.fullmatch(column.name)
-            lines += ["", f"[columns.{column.name if bare else _toml(column.name)}]"]
+            lines += ["", f"[columns.{_toml_key(column.name)}]"]
             if notes and column.name in notes:
                 lines.append(f"# {_CONTROL.sub(' ', notes[column.name])}")
-            lines += [f"{key} = {_toml(value)}" for key, value in column.to_json().items()]
+            lines += to_toml(column.to_json()).splitlines()
         return "\n".join(lines).lstrip("\n") + "\n"
 
     @staticmethod
@@ -446,13 +445,28 @@ def moment_of(kind: str, literal: Any) -> int | None:
     return days if kind == "date" else days * DAY
 
 
-def _toml(value: Any) -> str:
-    """A value of a schema file; names and text as basic strings."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, list):
-        return f"[{', '.join(map(_toml, value))}]"
-    if isinstance(value, str):
-        # As JSON has it, but for pairs of surrogates, which TOML refuses.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    return repr(value)
+def to_toml(table: Mapping[str, Any]) -> str:
+    """A table of text, numbers, booleans, lists and tables of these as TOML; no None."""
+    return "".join(
+        f"{_toml_key(key)} = {_toml_value(value)}\n"
+        for key, value in table.items()
+        if value is not None
+    )
+
+
+def _toml_key(key: str) -> str:
+    return key if _BARE.fullmatch(key) else _toml_value(key)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, Mapping):
+        pairs = (f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items())
+        return "{" + ", ".join(pairs) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml_value, value)) + "]"
+    if isinstance(value, float):
+        return repr(float(value))
+    text = json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
+    # A JSON string, number or boolean is a TOML one as well, but for DEL and for the halves of
+    # surrogate pairs that stand for undecodable bytes in file names.
+    return text.replace("\x7f", "\\u007f").encode("utf-8", "replace").decode()

@@ -65,7 +65,7 @@ def strange_columns(path: Path) -> dict[str, str]:
 
 
 def _coded_text(pa: Any, opened: Any) -> set[str]:
-    """Columns that DuckDB takes for text and Arrow does not check as such: never left to DuckDB."""
+    """Names of columns that DuckDB reads as text and Arrow does not validate as UTF-8."""
     names = {f.name for f in opened.schema_arrow if str(f.type).endswith("_view")}
     for at in range(len(opened.schema)):
         column = opened.schema.column(at)
@@ -141,7 +141,7 @@ def clean_batches(path: Path, strange: Mapping[str, str]) -> Any:
 
 
 def _text_or_missing(cell: bytes | None) -> str | None:
-    """With another character in place of what is no UTF-8, two people could share a name."""
+    """Decode a cell; None if it is not UTF-8, for a substitute could merge two names."""
     try:
         return None if cell is None else cell.decode()
     except UnicodeDecodeError:

@@ -257,7 +257,7 @@ class TextEncoder:
 
     def tokenizer(self) -> Any:
         """The tokenizer of the folder, padding at the right."""
-        tokenizer = _from_folder("AutoTokenizer", self.folder)
+        tokenizer = from_folder("AutoTokenizer", self.folder)
         tokenizer.padding_side = "right"
         return tokenizer
 
@@ -359,7 +359,7 @@ def encode(
 def _reader(encoder: TextEncoder) -> Callable[[Sequence[str]], NDArray[np.float32]]:
     """The model in memory, as a function of texts; one thread."""
     torch = require("torch", EXTRA)
-    tokenizer, model = encoder.tokenizer(), _from_folder("AutoModel", encoder.folder)
+    tokenizer, model = encoder.tokenizer(), from_folder("AutoModel", encoder.folder)
     model.train(False)
 
     def read(texts: Sequence[str]) -> NDArray[np.float32]:
@@ -396,15 +396,20 @@ def _pool(torch: Any, words: Any, mask: Any, how: str) -> Any:
     return (words * there).sum(dim=1) / there.sum(dim=1).clamp(min=1)
 
 
-def _from_folder(kind: str, folder: Path) -> Any:
+def from_folder(kind: str, folder: Path, **options: Any) -> Any:
+    """What `transformers.KIND.from_pretrained` makes of a folder: no code, no download, no words.
+
+    Raises InputError: the folder cannot be read so.
+    """
     transformers = require("transformers", EXTRA)
+    options |= {"local_files_only": True, "trust_remote_code": False}
     logger = transformers.utils.logging
     before = logger.get_verbosity()
     logger.set_verbosity_error()
     logger.disable_progress_bar()
     try:
         loader = getattr(transformers, kind)
-        return loader.from_pretrained(str(folder), local_files_only=True)
+        return loader.from_pretrained(str(folder), **options)
     except (OSError, ValueError, KeyError) as error:
         raise InputError(
             f"the model folder {folder.name!r} cannot be read: {str(error).splitlines()[0]} {_WAYS}"

@@ -13,16 +13,17 @@ from lethe.data.columns import as_text
 from lethe.data.given import column_of
 from lethe.errors import InputError
 from lethe.training.fitted import session_answers
-from lethe.training.outputs import one_column, probabilities_of
+from lethe.training.outputs import joint_probabilities, one_column, probabilities_of
 from lethe.training.signals import (
     signal_from_logits,
     signal_from_predictions,
     signal_from_probabilities,
     target_sd,
 )
-from lethe.training.users_code import users_code
+from lethe.training.users_code import answer_of, is_keras, users_code
 
 _PART = 4096
+_NEAR = 1e-3
 _DECIMALS = 4
 """Most decimals that count as rounded."""
 
@@ -42,38 +43,52 @@ class Answers:
     notes: tuple[str, ...] = ()
 
 
-def asked(model: Any, inputs: Any, labels: NDArray[Any], classes: tuple[str, ...]) -> Answers:
+def asked(
+    model: Any,
+    inputs: Any,
+    labels: NDArray[Any],
+    classes: tuple[str, ...],
+    own: NDArray[Any] | None = None,
+) -> Answers:
     """What a fitted model says of every record.
 
     Args:
-        model: an estimator; a torch module that gives logits (numbers in regression); an ONNX
-            session; or a function from the records to (N, C) probabilities in the order of
-            `classes`, (N,) probabilities of the second of two classes, (N,) labels, or (N,)
-            numbers in regression. Probabilities may be rounded, see `normalised`.
+        model: an estimator; a torch module or Keras model that gives logits or probabilities
+            (numbers in regression); an ONNX session; or a function from the records to (N, C)
+            probabilities in the order of `classes`, (N,) probabilities of the second of two
+            classes, (N,) labels, or (N,) numbers in regression. Probabilities may be rounded, see
+            `normalised`.
         inputs: (N, ...) records, as the model takes them.
         labels: (N,) codes of `classes`, or targets in regression.
         classes: their names, by which an estimator's own classes are found; empty in regression.
+        own: (classes, outputs) labels of each class, where the model has several outputs.
 
     Raises InputError: it cannot be asked, knows another class, or gives what is no distribution.
     """
     name = type(model).__name__
-    torch_module = hasattr(model, "state_dict") and hasattr(model, "eval")
+    keras = is_keras(model)
+    network = keras or (hasattr(model, "state_dict") and hasattr(model, "eval"))
     scored = any(hasattr(model, method) for method in ("predict_proba", "decision_function"))
     session = hasattr(model, "run") and hasattr(model, "get_inputs")
     predict = session_answers(model) if session else getattr(model, "predict", model)
-    if not torch_module and not scored and (not callable(predict) or isinstance(model, type)):
+    if not network and not scored and (not callable(predict) or isinstance(model, type)):
         raise InputError(
             f"model is {'the class ' * isinstance(model, type)}{_shown(model)}; with members it "
-            "must be a fitted estimator, a torch module or a function from records to "
+            "must be a fitted estimator, a network or a function from records to "
             "probabilities, labels or numbers. Files are audited by `lethe audit fitted`."
         )
     notes: tuple[str, ...] = ()
-    kind = ""
+    is_combined = own is not None and own.ndim == 2
     with users_code(name):
-        if torch_module:
-            outputs, kind = _of_module(model, inputs), "logits"
+        if own is not None and own.ndim == 2:
+            outputs = joint_probabilities(model, inputs, own)
+        elif network:
+            outputs = np.asarray(
+                model.predict(inputs, verbose=0) if keras else _of_module(model, inputs)
+            )
+            outputs = outputs.reshape(len(outputs), -1)
         elif not classes:
-            outputs, kind = one_column(predict, inputs, name), "prediction"
+            outputs = one_column(predict, inputs, name)
         elif scored:
             columns = _codes(model, classes)
             outputs = probabilities_of(model, inputs, columns, len(classes))
@@ -88,11 +103,10 @@ def asked(model: Any, inputs: Any, labels: NDArray[Any], classes: tuple[str, ...
     if not classes:
         sd = target_sd(labels, np.zeros(len(labels), bool))
         return Answers(signal_from_predictions(outputs, labels, sd), None, notes)
-    if kind == "logits":
-        if outputs.shape[1] == 1 and len(classes) == 2:
-            outputs = np.hstack([np.zeros_like(outputs), outputs])
-            notes = (f"One output is read as the logit of the class {classes[1]!r}.",)
-        return Answers(signal_from_logits(outputs, labels), softmax(outputs, axis=1), notes)
+    if network and not is_combined:
+        outputs, notes, is_logits = _read(outputs, classes)
+        if is_logits:
+            return Answers(signal_from_logits(outputs, labels), softmax(outputs, axis=1), notes)
     outputs, rounded = normalised(np.asarray(outputs, np.float64))
     shares = None if ((outputs == 0) | (outputs == 1)).all() else outputs
     return Answers(signal_from_probabilities(outputs, labels), shares, (*notes, *rounded))
@@ -138,22 +152,49 @@ def _shown(model: Any) -> str:
     return model.__name__ if isinstance(model, type) else f"a {type(model).__name__}"
 
 
-def _of_module(model: Any, inputs: NDArray[np.floating]) -> NDArray[np.floating]:
-    """(N, C) outputs of a torch module as it is used, in parts; it is left as it was."""
+def _of_module(model: Any, inputs: NDArray[Any]) -> NDArray[np.floating]:
+    """(N, C) outputs of a torch module as it is used, in parts; it is left as it was.
+
+    Whole numbers stay so where the module takes them, as embeddings do; all others become the type
+    of its parameters.
+    """
     import torch
 
     training, parts = model.training, []
-    device = next((part.device for part in model.parameters()), None)
+    first = next(model.parameters(), torch.zeros(0))
+    whole = np.asarray(inputs[:1]).dtype.kind in "iu" and (
+        answer_of(model, torch.as_tensor(np.asarray(inputs[:1], np.int64), device=first.device))
+        is not None
+    )
     model.eval()
     try:
         with torch.no_grad():
             for start in range(0, len(inputs), _PART):
-                part = torch.as_tensor(np.asarray(inputs[start : start + _PART]), device=device)
-                parts.append(model(part).float().cpu().numpy())
+                part = torch.as_tensor(np.asarray(inputs[start : start + _PART]))
+                answer = model(part.to(first.device, torch.int64 if whole else first.dtype))
+                parts.append(getattr(answer, "logits", answer).float().cpu().numpy())
     finally:
         model.train(training)
-    outputs = np.concatenate(parts)
-    return outputs.reshape(len(outputs), -1)
+    return np.concatenate(parts)
+
+
+def _read(
+    outputs: NDArray[np.floating], classes: tuple[str, ...]
+) -> tuple[NDArray[np.floating], tuple[str, ...], bool]:
+    """(N, C) answers of a network, a note on how they were read, and whether they are logits.
+
+    Nobody says which they are: numbers from 0 to 1 that sum to 1 are probabilities.
+    """
+    single = outputs.shape[1] == 1 and len(classes) == 2
+    shares = bool(((outputs >= 0) & (outputs <= 1)).all())
+    if not single:
+        shares = shares and bool((np.abs(outputs.sum(axis=1) - 1) < _NEAR).all())
+        note = "The network's answers sum to 1 and are read as probabilities."
+        return outputs, (note,) * shares, not shares
+    what = "probability" if shares else "logit"
+    note = f"One output is read as the {what} of the class {classes[1]!r}."
+    first = 1 - outputs if shares else np.zeros_like(outputs)
+    return np.hstack([first, outputs]), (note,), not shares
 
 
 def _answered(

@@ -47,10 +47,11 @@ def running(
         asked: fixed before anything is measured; `lethe shadow` reads it.
         quiet: print no progress.
     """
+    from lethe.data.schema import to_toml
     from lethe.errors import InputError
     from lethe.evidence.plain import plain
     from lethe.runs.progress import Progress
-    from lethe.training.folder import RunFolder, to_toml
+    from lethe.training.folder import RunFolder
 
     is_new = not any(folder.glob("*"))
     with RunFolder(folder, bound, asked.typed) as run, Progress(quiet) as progress:

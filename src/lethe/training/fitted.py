@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lethe.data.text import from_folder
 from lethe.errors import InputError, require
 from lethe.training.users_code import users_code
 
@@ -279,12 +280,10 @@ def _from_folder(path: Path) -> Callable[[Any], Any]:
             f"model={path} must hold config.json and weights as .safetensors: write it by "
             "model.save_pretrained(folder, safe_serialization=True)."
         )
-    transformers = require("transformers", "huggingface")
     torch = require("torch", "train")
-    safe = {"local_files_only": True, "trust_remote_code": False}
-    tokens = transformers.AutoTokenizer.from_pretrained(path, **safe)
-    kind = transformers.AutoModelForSequenceClassification
-    model = kind.from_pretrained(path, use_safetensors=True, **safe).eval()
+    tokens = from_folder("AutoTokenizer", path)
+    kind = "AutoModelForSequenceClassification"
+    model = from_folder(kind, path, use_safetensors=True).eval()
 
     def probabilities(texts: Any) -> Any:
         parts = []

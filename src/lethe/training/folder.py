@@ -5,10 +5,8 @@ from __future__ import annotations
 import fcntl
 import io
 import json
-import math
 import os
 import platform
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -200,33 +198,6 @@ def machine() -> dict[str, Any]:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def to_toml(table: Mapping[str, Any]) -> str:
-    """A table of text, numbers, booleans, lists and tables of these as TOML; no None."""
-    return "".join(
-        f"{_toml_key(key)} = {_toml_value(value)}\n"
-        for key, value in table.items()
-        if value is not None
-    )
-
-
-def _toml_key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml_value(key)
-
-
-def _toml_value(value: Any) -> str:
-    if isinstance(value, Mapping):
-        pairs = (f"{_toml_key(key)} = {_toml_value(item)}" for key, item in value.items())
-        return "{" + ", ".join(pairs) + "}"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(_toml_value(item) for item in value) + "]"
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(float(value))
-    text = json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)
-    # A JSON string, number or boolean is a TOML one as well, but for DEL and for the halves of
-    # surrogate pairs that stand for undecodable bytes in file names.
-    return text.replace("\x7f", "\\u007f").encode("utf-8", "replace").decode()
 
 
 class SettledRun(RunFolder):

@@ -9,15 +9,18 @@ import importlib.util
 import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from lethe.errors import InputError, did_you_mean, require
 from lethe.training.fingerprint import digest
 from lethe.training.recipe import CallableRecipe, Recipe, SklearnRecipe, TorchRecipe
-from lethe.training.users_code import users_code
+from lethe.training.users_code import check_own_loop, users_code
 
 
 def mlp(inputs: int, hidden: tuple[int, ...], classes: int) -> Any:
@@ -150,32 +153,28 @@ def load_recipe(reference: str, data: Any) -> Recipe:
     if callable(recipe) and (isinstance(recipe, type) or not hasattr(recipe, "get_params")):
         with users_code(reference):
             recipe = recipe(data) if _wants_data(recipe) else recipe()
+    check_own_loop(recipe)
+    if isinstance(recipe, TorchRecipe) and hasattr(data, "features"):
+        from lethe.training.networks.wrapped import wrapped
+
+        make = wrapped(recipe.make_module, np.asarray(data.features), len(data.classes))
+        return replace(recipe, make_module=make)
     if isinstance(recipe, (TorchRecipe, SklearnRecipe, CallableRecipe)):
         return recipe
     if hasattr(recipe, "fit") and hasattr(recipe, "get_params"):
         return SklearnRecipe(recipe)
+    kinds = {kind.__name__ for kind in type(recipe).__mro__}
+    way_out = "Wrap a function Train(rows, weights, seed) in CallableRecipe."
+    if recipe is None:
+        way_out = "Does the function end with return?"
+    elif "Module" in kinds:
+        way_out = "Hand a function that makes the module to TorchRecipe."
     raise InputError(
         f"{reference} {'returned' if callable(_named(reference)) else 'is'} "
         f"{type(recipe).__name__}, expected a TorchRecipe, SklearnRecipe, "
         "CallableRecipe or an estimator with scikit-learn's interface, as XGBoost, LightGBM and "
-        f"skorch have it. {_way_out(recipe)}"
+        f"skorch have it. {way_out}"
     )
-
-
-def _way_out(made: Any) -> str:
-    """Which recipe takes what a factory returned instead of one."""
-    kinds = {kind.__name__ for kind in type(made).__mro__}
-    if made is None:
-        return "Does the function end with return?"
-    if "LightningModule" in kinds:
-        return "Hand a function that makes the module to lightning_recipe."
-    if "PreTrainedModel" in kinds:
-        return "Hand a function that makes the model to huggingface_recipe."
-    if "Module" in kinds:
-        return "Hand a function that makes the module to TorchRecipe."
-    if inspect.isroutine(made):
-        return "Wrap a function Train(rows, weights, seed) in CallableRecipe."
-    return "Any other training code goes into CallableRecipe."
 
 
 def _wants_data(make: Callable[..., Any]) -> bool:

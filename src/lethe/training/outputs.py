@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -20,10 +20,9 @@ from lethe.training.recipe import (
     Work,
     check_treatment,
     last_step,
-    take,
     weight_argument,
 )
-from lethe.training.users_code import seeded, users_code
+from lethe.training.users_code import is_from, seeded, users_code
 
 
 def outputs_of(
@@ -128,51 +127,65 @@ def train_sklearn(
         fails, or its outputs have another shape.
     """
     check_treatment(recipe, treatment)
-    estimator = prepared(recipe.estimator, seed)
-    extra = {}
-    if treatment.weights is not None and treatment.remove:
-        rows = rows[treatment.weights[rows] > 0]
-    elif treatment.weights is not None:
-        extra[str(weight_argument(estimator))] = treatment.weights[rows]
+    weights = treatment.weights
+    if weights is not None and treatment.remove:
+        rows, weights = rows[weights[rows] > 0], None
     inputs = inputs_of(recipe, features)
-    with users_code(type(estimator).__name__), seeded(seed):
+    with users_code(type(recipe.estimator).__name__), seeded(seed):
+        estimator, known = fit_rows(recipe, inputs, labels, rows, people, seed, weights)
         if recipe.task == "regression":
-            fit_rows(estimator, inputs, labels[rows], rows, people, **extra)
             return one_column(estimator.predict, inputs, type(estimator).__name__)
-        known: NDArray[Any]
-        known, codes = np.unique(labels[rows], return_inverse=True)
-        if len(known) < 2:
-            raise InputError("a training split holds a single class; add records or merge classes.")
-        if _must_keep_codes(estimator):
-            known, codes = np.arange(classes), labels[rows].astype(np.int64)
-        fit_rows(estimator, inputs, codes, rows, people, **extra)
-        if not _is_from("skorch", last_step(estimator)):
-            known = known[np.asarray(estimator.classes_, dtype=np.int64)]
+        if recipe.labels is not None and recipe.labels.ndim == 2:
+            return joint_probabilities(estimator, inputs, recipe.labels)
         return probabilities_of(estimator, inputs, known, classes)
 
 
 def fit_rows(
-    estimator: Any,
+    recipe: SklearnRecipe,
     inputs: Any,
     labels: NDArray[Any],
     rows: NDArray[np.int64],
     people: NDArray[np.integer] | None,
-    **extra: Any,
-) -> None:
-    """Fit an estimator on some records; splits by group inside it are those of their people.
+    seed: int,
+    weights: NDArray[np.floating] | None = None,
+) -> tuple[Any, NDArray[np.int64]]:
+    """Fit a clone of the estimator on some records.
 
     Args:
         inputs: (N, ...) all records.
-        labels: of the rows that are fitted on.
-        people: (N,) see `Work`.
-        extra: further arguments of `fit`.
+        labels: (N,) of all records.
+        people: (N,) see `Work`; splits by group inside the estimator are by these.
+        weights: (N,) of a mitigation, beside those of the recipe.
+
+    Returns: the estimator, and (columns,) the class code of each column of its scores.
     """
-    records, targets = take(inputs, rows), targets_of(estimator, labels)
+    from sklearn.utils import _safe_indexing
+
+    estimator, extra = prepared(recipe.estimator, seed), {}
+    given = [part for part in (recipe.sample_weight, weights) if part is not None]
+    if given:
+        extra[str(weight_argument(estimator))] = np.prod([part[rows] for part in given], axis=0)
+    last, targets = last_step(estimator), labels[rows]
+    own: NDArray[Any] = np.arange(int(labels.max()) + 1)
+    known, several = own, recipe.labels is not None and recipe.labels.ndim == 2
+    if recipe.task == "classification":
+        if len(np.unique(targets)) < 2:
+            raise InputError("a training split holds a single class; add records or merge classes.")
+        parts = (estimator, *estimator.get_params().values())
+        if not several and any(is_from(part, "xgboost") for part in parts):
+            known, targets = np.unique(targets, return_inverse=True)  # it takes no gaps
+        elif recipe.labels is not None and not is_from(last, "skorch"):  # one output a class
+            own, targets = recipe.labels, recipe.labels[targets]
+    records, targets = _safe_indexing(inputs, rows), targets_of(estimator, targets)
     for name, split in _group_splits(estimator).items():
         # Written out, for most estimators with a `cv` hand no groups on; see `check_splits`.
         parts = split.split(records, targets, None if people is None else people[rows])
         estimator.set_params(**{name: list(parts)})
     estimator.fit(records, targets, **extra)
+    if recipe.task == "classification" and not several and not is_from(last, "skorch"):
+        code = {label: code for code, label in enumerate(own.tolist())}
+        known = known[[code[label] for label in np.asarray(estimator.classes_).tolist()]]
+    return estimator, known
 
 
 def _group_splits(estimator: Any) -> dict[str, Any]:
@@ -184,7 +197,7 @@ def _group_splits(estimator: Any) -> dict[str, Any]:
 
 
 _ALL_ROWS = ("Pipeline", "TransformedTargetRegressor")
-"""Estimators that fit what is inside them on all of their records."""
+"""Estimators that fit their inner estimator on all of their records."""
 
 
 def check_splits(estimator: Any, people: NDArray[Any] | None) -> None:
@@ -218,7 +231,7 @@ def check_splits(estimator: Any, people: NDArray[Any] | None) -> None:
 
 def inputs_of(recipe: SklearnRecipe, features: NDArray[np.floating]) -> Any:
     """All records as the estimator takes them: its frame, or rows; only a skorch net sees axes."""
-    flat = features if _is_from("skorch", recipe.estimator) else features.reshape(len(features), -1)
+    flat = features if is_from(recipe.estimator, "skorch") else features.reshape(len(features), -1)
     return flat if recipe.frame is None else recipe.frame
 
 
@@ -244,9 +257,9 @@ def prepared(estimator: Any, seed: int) -> Any:
             for key, value in params.items()
             if key.startswith(before) and value is not None
         }
-        if _is_from("xgboost", part) and not arguments & {"n_jobs", "nthread"}:
+        if is_from(part, "xgboost") and not arguments & {"n_jobs", "nthread"}:
             chosen[f"{before}n_jobs"] = 1
-        elif _is_from("lightgbm", part):
+        elif is_from(part, "lightgbm"):
             if not arguments & {"n_jobs", "nthread", "num_threads", "nthreads"}:
                 chosen[f"{before}n_jobs"] = 1
             if not arguments & {"force_col_wise", "force_row_wise"}:
@@ -254,35 +267,14 @@ def prepared(estimator: Any, seed: int) -> Any:
             if not arguments & {"verbose", "verbosity"}:
                 chosen[f"{before}verbose"] = -1
             chosen[f"{before}deterministic"] = True
-        elif _is_from("skorch", part) and f"{before}verbose" in params:
+        elif is_from(part, "skorch") and f"{before}verbose" in params:
             chosen[f"{before}verbose"] = 0
     return copy.set_params(**chosen)
 
 
-def _is_from(library: str, part: Any) -> bool:
-    """Whether an estimator's class, or one that it inherits from, is a library's."""
-    return hasattr(part, "get_params") and any(
-        kind.__module__.partition(".")[0] == library for kind in type(part).__mro__
-    )
-
-
-def _must_keep_codes(estimator: Any) -> bool:
-    """Whether classes must keep their codes though one is missing.
-
-    XGBoost takes 0, 1, ... without a gap only. A net has one output a class, and weights by
-    class name the codes.
-    """
-    named = any(
-        isinstance(value, Mapping)
-        for name, value in estimator.get_params().items()
-        if name.rpartition("__")[2] == "class_weight"
-    )
-    return named or _is_from("skorch", last_step(estimator))
-
-
 def targets_of(estimator: Any, targets: NDArray[Any]) -> NDArray[Any]:
     """Targets as the estimator's kind takes them: torch's losses want float32 of their shape."""
-    if not _is_from("skorch", last_step(estimator)):
+    if not is_from(last_step(estimator), "skorch"):
         return targets
     names = {kind.__name__ for kind in type(last_step(estimator)).__mro__}
     if "NeuralNetRegressor" in names:
@@ -322,6 +314,41 @@ def probabilities_of(
     scores = np.zeros((len(inputs), classes), found.dtype)
     scores[:, columns] = found
     return scores
+
+
+def joint_probabilities(estimator: Any, inputs: Any, labels: NDArray[Any]) -> NDArray[np.floating]:
+    """(N, C) probabilities of combinations of labels, by a model with several outputs.
+
+    The product over the outputs, which such models take for independent, as a share of that of all
+    combinations that occur.
+
+    Args:
+        labels: (C, outputs) of each combination.
+
+    Raises InputError: the model gives no probability of each output.
+    """
+    name, outputs = type(estimator).__name__, labels.shape[1]
+    if not hasattr(estimator, "predict_proba"):
+        raise InputError(f"{name} has no predict_proba, which labels of several outputs need.")
+    answers = estimator.predict_proba(inputs)
+    if isinstance(answers, list):
+        known = estimator.classes_
+    else:  # (N, outputs) of label 1, which models of several labels give
+        table = np.asarray(answers, np.float64)
+        table = table[:, None] if table.ndim == 1 else table
+        answers, known = [np.stack([1 - p, p], axis=1) for p in table.T], [[0, 1]] * outputs
+    if len(answers) != outputs:
+        raise InputError(
+            f"predict_proba of {name} gives {len(answers)} outputs, y has {outputs}. Take one "
+            "column of y, or a model of as many."
+        )
+    total = np.zeros((len(inputs), len(labels)))
+    for answer, names, wanted in zip(answers, known, labels.T, strict=True):
+        place = {str(label): column for column, label in enumerate(np.asarray(names).tolist())}
+        shares = np.pad(np.asarray(answer, np.float64), ((0, 0), (0, 1)))  # 0 for other labels
+        columns = [place.get(str(label), -1) for label in wanted.tolist()]
+        total += np.log(np.maximum(shares[:, columns], np.finfo(np.float64).tiny))
+    return np.asarray(softmax(total, axis=1))
 
 
 def _from_margin(estimator: Any, inputs: Any) -> NDArray[np.floating]:

@@ -108,28 +108,29 @@ class Treatment:
         names = ("weight_decay", "label_smoothing", "mixup", "average")
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
-    def unfit(self, task: str, loop: bool, copies: bool) -> str | None:
-        """Why recipes of some kind can make none of the cheap changes asked for, or None.
+    def unfit(self, recipe: Recipe, loop: bool, copies: bool) -> str | None:
+        """Why recipes of some kind cannot make the changes, those by weight apart, or None.
 
         Args:
-            task: ``classification`` or ``regression``.
             loop: whether Lethe's own training loop trains the model.
             copies: whether the model can be asked about records that are not in the data.
         """
         if not loop and self.of_the_loop:
             return f"{', '.join(self.of_the_loop)} need a torch recipe"
-        if task == "regression" and self.label_smoothing is not None:
+        if recipe.task == "regression" and self.label_smoothing is not None:
             return "label smoothing needs classes; a regression has none"
-        if self.answer is None:
-            return None
-        if task == "regression":
+        if recipe.task == "regression" and self.answer is not None:
             return "temperature, rounding of probabilities and labels need classes"
-        if self.answer.needs_copies and not copies:
+        if self.answer is not None and self.answer.needs_copies and not copies:
             return (
                 "labels are attacked by asking about changed copies of the records, and Predict "
                 "takes row numbers only; use a torch recipe or a scikit-learn estimator"
             )
-        return None
+        if self.method is not None:
+            return self.method.refuses(recipe)
+        if not loop and self.noise > 0:
+            return "gradient noise needs a torch recipe"
+        return None if loop or self.epochs is None else "early stopping needs a torch recipe"
 
     def describe(self) -> dict[str, Any]:
         """Plain values that stand for the treatment in a content hash.
@@ -259,10 +260,7 @@ class TorchRecipe:
             return "the last steps to average are not known where patience ends the training"
         if treatment.epochs is not None and treatment.epochs > self.epochs:
             return f"a training of {self.epochs} epochs cannot be cut after {treatment.epochs}"
-        reason = treatment.unfit(self.task, loop=True, copies=True)
-        if reason is None and treatment.method is not None:
-            return treatment.method.refuses(self)
-        return reason
+        return treatment.unfit(self, loop=True, copies=True)
 
 
 @dataclass(frozen=True)
@@ -315,20 +313,9 @@ class CallableRecipe:
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
-        reason = treatment.unfit(self.task, loop=False, copies=False)
-        if reason is not None:
-            return reason
-        if treatment.method is not None:
-            return treatment.method.refuses(self)
-        if treatment.noise > 0:
-            return "gradient noise needs a torch recipe; Train(rows, weights, seed) takes none"
-        if treatment.epochs is not None:
-            return "early stopping needs a torch recipe; Train(rows, weights, seed) has no epochs"
+        reason = treatment.unfit(self, loop=False, copies=False)
         weighted = treatment.weights is not None and not treatment.remove
-        return self.weights_refused if weighted and self.weights_refused else None
-
-
-_SCORES = ("predict_proba", "decision_function")
+        return reason or (self.weights_refused if weighted and self.weights_refused else None)
 
 
 @dataclass(frozen=True)
@@ -343,9 +330,12 @@ class SklearnRecipe:
             with ``predict``; fitted or not, it is left as it is.
         frame: the data frame of all records that it is fitted on, with its names, types and gaps;
             None = the features of the data set, as float32.
+        labels: (classes,) label that each class code stands for in `fit`, or (classes, outputs) of
+            a model with several outputs; None = the codes.
+        sample_weight: (N,) weight above 0 of each record in `fit`, or None.
 
     Raises:
-        InputError: it is neither.
+        InputError: it is neither, or takes no weights; a part of it is fitted and stays so.
 
     >>> from sklearn.linear_model import Ridge
     >>> SklearnRecipe(Ridge()).task
@@ -354,6 +344,8 @@ class SklearnRecipe:
 
     estimator: Any
     frame: Any = None
+    labels: NDArray[Any] | None = None
+    sample_weight: NDArray[np.float64] | None = None
 
     def __post_init__(self) -> None:
         from sklearn.base import is_outlier_detector, is_regressor
@@ -369,16 +361,40 @@ class SklearnRecipe:
                 f"estimator {kind} has no fit, get_params and set_params as scikit-learn's "
                 "estimators have; wrap its training in a CallableRecipe."
             )
+        for part in self._parts():
+            if hasattr(part, "__sklearn_clone__") and part.__sklearn_clone__() is part:
+                raise InputError(
+                    f"estimator {kind} holds a {type(part).__name__}, which stays fitted as it is: "
+                    "every shadow model would share it. Hand over the estimator inside it."
+                )
+        if self.sample_weight is not None and weight_argument(self.estimator) is None:
+            raise InputError(
+                f"sample_weight: {type(last_step(self.estimator)).__name__}.fit takes none. Leave "
+                "it out, or take an estimator that does."
+            )
         if _tagged(is_regressor, self.estimator):
             return
-        scored = any(hasattr(self.estimator, name) for name in _SCORES)
-        if not scored or _tagged(is_outlier_detector, self.estimator):
+        if not self._scores() or _tagged(is_outlier_detector, self.estimator):
             raise InputError(
                 f"estimator {kind} must be a classifier with predict_proba or decision_function, "
                 "or a regressor: predicted classes alone carry no signal. Choose a form that "
                 "gives probabilities, such as voting='soft', or wrap it in "
                 "CalibratedClassifierCV."
             )
+
+    def _parts(self) -> list[Any]:
+        return [self.estimator, *self.estimator.get_params(deep=True).values()]
+
+    def _scores(self) -> bool:
+        """Whether it will give scores; a stack says so once it has its final estimator."""
+        from sklearn.base import clone
+        from sklearn.linear_model import LogisticRegression
+
+        usual = clone(self.estimator)
+        for name, value in self.estimator.get_params().items():
+            if value is None and name.rpartition("__")[2] == "final_estimator":
+                usual.set_params(**{name: LogisticRegression()})
+        return hasattr(usual, "predict_proba") or hasattr(usual, "decision_function")
 
     @property
     def task(self) -> str:
@@ -394,14 +410,16 @@ class SklearnRecipe:
 
     def by_names(self) -> bool:
         """Whether it takes columns of a data frame by name: some part is a ColumnTransformer."""
-        parts = [self.estimator, *self.estimator.get_params(deep=True).values()]
-        return any(hasattr(part, "transformers") and hasattr(part, "fit") for part in parts)
+        return any(hasattr(part, "transformers") and hasattr(part, "fit") for part in self._parts())
 
     def code_hash(self) -> str:
         """Hash of the estimator's class and settings; whether it is fitted does not count."""
         from sklearn.base import clone
 
         estimator = hash_value(clone(self.estimator), "estimator")
+        for name in ("labels", "sample_weight"):
+            if (part := getattr(self, name)) is not None:
+                estimator = hash_value([estimator, name, part], name)
         if self.frame is None:
             return estimator
         columns: list[Any] = [] if hasattr(self.frame, "columns") else self.frame.tolist()
@@ -414,25 +432,11 @@ class SklearnRecipe:
 
     def refuses(self, treatment: Treatment) -> str | None:
         """Why a treatment cannot be applied, or None."""
-        reason = treatment.unfit(self.task, loop=False, copies=self.frame is None)
-        if reason is not None:
+        reason = treatment.unfit(self, loop=False, copies=self.frame is None)
+        weighted = treatment.weights is not None and not treatment.remove
+        if reason or not weighted or weight_argument(self.estimator) is not None:
             return reason
-        if treatment.method is not None:
-            return treatment.method.refuses(self)
-        if treatment.noise > 0:
-            return "gradient noise needs a torch recipe"
-        if treatment.epochs is not None:
-            return "early stopping by epochs needs a torch recipe"
-        if treatment.weights is None or treatment.remove:
-            return None
-        if weight_argument(self.estimator) is None:
-            return f"{type(last_step(self.estimator)).__name__}.fit takes no sample_weight"
-        return None
-
-
-def take(frame: Any, rows: NDArray[np.int64]) -> Any:
-    """Rows of a pandas or polars frame, by position."""
-    return frame.iloc[rows] if hasattr(frame, "iloc") else frame[rows]
+        return f"{type(last_step(self.estimator)).__name__}.fit takes no sample_weight"
 
 
 def last_step(estimator: Any) -> Any:

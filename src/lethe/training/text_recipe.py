@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.errors import InputError, check_at_least, require
+from lethe.data.text import from_folder
+from lethe.errors import check_at_least, require
 from lethe.training.adapters.huggingface import huggingface_recipe
 from lethe.training.models import mlp
 from lethe.training.recipe import CallableRecipe, TorchRecipe
@@ -52,23 +53,8 @@ class FreshClassifier:
 
     def __call__(self) -> Any:
         """A model that maps token numbers to ``logits`` (n, classes)."""
-        transformers = require("transformers", "text")
-        logger = transformers.utils.logging
-        before = logger.get_verbosity()
-        logger.set_verbosity_error()
-        logger.disable_progress_bar()
-        try:
-            model = transformers.AutoModelForSequenceClassification.from_pretrained(
-                str(self.folder), num_labels=self.classes, local_files_only=True
-            )
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"the model folder {self.folder.name!r} cannot be fine-tuned: "
-                f"{str(error).splitlines()[0]} Leave --fine-tune out to keep it frozen."
-            ) from error
-        finally:
-            logger.enable_progress_bar()
-            logger.set_verbosity(before)
+        kind = "AutoModelForSequenceClassification"
+        model = from_folder(kind, self.folder, num_labels=self.classes)
         model.register_forward_pre_hook(_trim, with_kwargs=True)
         return model
 

@@ -79,34 +79,67 @@ def build_module(make_module: Callable[[], Any], seed: int) -> Any:
         raise InputError(
             f"make_module returned {type(module).__name__}, expected a torch.nn.Module."
         )
+    if any(map(torch.nn.parameter.is_lazy, module.parameters())):
+        raise InputError(
+            "make_module returned lazy layers: give their sizes, as in nn.Linear(8, 2)."
+        )
     if not any(parameter.requires_grad for parameter in module.parameters()):
         raise InputError("make_module returned a module without trainable parameters.")
     return module
 
 
-def check_logits(module: Any, inputs: Any, classes: int) -> None:
-    """Refuse a classifier that does not answer with one logit a class.
+def is_from(made: Any, *libraries: str) -> bool:
+    """Whether a class, or that of an object, comes from a library, itself or by inheritance.
 
-    Args:
-        inputs: a few records as a tensor.
-
-    Raises InputError: other answers; a module that fails on them fails later, where it is trained.
+    Nothing is imported: an object of a library that is absent cannot exist.
     """
+    kind = made if isinstance(made, type) else type(made)
+    return any(
+        str(getattr(base, "__module__", "")).partition(".")[0] in libraries for base in kind.__mro__
+    )
+
+
+def is_keras(made: Any) -> bool:
+    """Whether it is a Keras model, which may be a torch module too, but no estimator."""
+    return is_from(made, "keras", "tf_keras", "tensorflow") and not hasattr(made, "get_params")
+
+
+_OWN_LOOPS = {
+    "LightningModule": "lethe.lightning_recipe(build, X, y, epochs=...)",
+    "PreTrainedModel": "lethe.huggingface_recipe(build, encodings, y)",
+    "keras": "def train(rows, weights, seed): model = build(); model.compile(...); "
+    "model.fit(X[rows], y[rows], sample_weight=weights, verbose=0); "
+    "return lambda rows: model.predict(X[rows], verbose=0)",
+}
+"""By kind of model, the recipe that trains it by its library's own loop; build() makes one."""
+
+
+def check_own_loop(made: Any) -> None:
+    """Refuse models that a library of their own trains; the message has the recipe to use.
+
+    Raises InputError: a model of Keras, Lightning or transformers, or a class of them.
+    """
+    kind = made if isinstance(made, type) else type(made)
+    kinds = {base.__name__ for base in kind.__mro__} | ({"keras"} if is_keras(made) else set())
+    for library in kinds & _OWN_LOOPS.keys():
+        raise InputError(
+            f"{kind.__name__} is a {library} model, trained by its own fit or Trainer: hand over "
+            f"{_OWN_LOOPS[library]}."
+        )
+
+
+def answer_of(module: Any, inputs: Any) -> Any:
+    """The tensor that a torch module answers when it is not trained; None where it fails."""
     torch = require("torch", "train")
     mode = module.training
     try:
         with torch.no_grad():
             answer = module.eval()(inputs)
     except Exception:
-        return
+        return None
     finally:
         module.train(mode)
-    if isinstance(answer, torch.Tensor) and answer.shape[-1] < classes:
-        raise InputError(
-            f"the module answers with {answer.shape[-1]} numbers a record for {classes} classes: "
-            f"it must give one logit a class, such as nn.Linear(..., {classes}); with two classes "
-            "that is two."
-        )
+    return answer if isinstance(answer, torch.Tensor) else None
 
 
 def parameter_count(make_module: Callable[[], Any]) -> int:

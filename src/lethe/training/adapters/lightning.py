@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, check_at_least, check_known_keys, require
 from lethe.training.adapters import checked_labels, plain_settings
 from lethe.training.recipe import CallableRecipe, Predict
-from lethe.training.users_code import build_module
+from lethe.training.users_code import build_module, is_from
 
 NAMES = ("lightning.pytorch", "pytorch_lightning")
 OURS = (
@@ -173,9 +173,7 @@ def library_of(module: Any) -> ModuleType:
     Raises InputError: it is no Lightning module.
     """
     for name in NAMES:
-        base = name.partition(".")[0]
-        kinds = {kind.__module__.partition(".")[0] for kind in type(module).__mro__}
-        if base in kinds:
+        if is_from(module, name.partition(".")[0]):
             return importlib.import_module(name)
     raise InputError(
         f"make_module returned {type(module).__name__}, expected a LightningModule. A plain torch "
