@@ -127,8 +127,20 @@ class Panel:
             return (whitened(seen),)
         return tuple(learn(attacker.metric, seen, self.fold != half) for half in (False, True))
 
-    def rank(self, attacker: Attacker, seen: Sight, fits: Fits) -> Ranks:
-        """Rank of the owner of every probe that an attacker sees."""
+    def rank(
+        self,
+        attacker: Attacker,
+        seen: Sight,
+        fits: Fits,
+        others: Sequence[Index] = (),
+        credit: Float | None = None,
+    ) -> Ranks:
+        """Rank of the owner of every probe that an attacker sees.
+
+        Args:
+            others: other owners (P,) of the probes, for an attacker with a table.
+            credit: (others, P) filled with the chance that each of them is named first.
+        """
         closer, tied = (np.zeros(len(seen.owner), np.int64) for _ in range(2))
         if attacker.dense:
             for rows, scores in self.tables(attacker, seen, fits):
@@ -136,6 +148,8 @@ class Panel:
                 slack = _SLACK * (1 + np.abs(true))
                 closer[rows] = (scores > true + slack).sum(axis=1)
                 tied[rows] = (scores >= true - slack).sum(axis=1) - closer[rows] - 1
+                if credit is not None:
+                    _credit_block(scores, rows, others, credit)
             return Ranks(closer, tied, len(seen.gallery))
         for chosen, probes, gallery, metric in self._mapped(attacker, seen, fits):
             owner_ranks = ranks(probes, gallery, seen.owner[chosen], metric, backend=self.backend)
@@ -504,6 +518,23 @@ def first_credit(found: Ranks) -> Float:
     return np.asarray(np.where(found.closer == 0, 1 / (1 + found.tied), 0.0))
 
 
+def controlled(
+    panel: Panel, attacker: Attacker, seen: Sight, seed: int = 0, confidence: float = 0.95
+) -> tuple[Ranks, Estimate]:
+    """Ranks of the owners, and `permuted_lift`, of one table of scores where that is possible.
+
+    Raises: as `Panel.fits`.
+    """
+    fits, others = panel.fits(attacker, seen), _permuted(seen, seed)
+    pairs = len(others) * len(seen.gallery) * len(seen.owner)
+    if not attacker.dense or not attacker.fixed or pairs > _CONTROL_PAIRS:
+        lift = permuted_lift(panel, attacker, seen, seed, confidence, fits)
+        return panel.rank(attacker, seen, fits), lift
+    credit = np.empty((len(others), len(seen.owner)))
+    order = panel.rank(attacker, seen, fits, others, credit)
+    return order, _mean_lift(credit, len(seen.gallery), confidence)
+
+
 def permuted_lift(
     panel: Panel,
     attacker: Attacker,
@@ -519,39 +550,45 @@ def permuted_lift(
     very many people a random sample is used. `fits` are those of the attacker on the true owners,
     if known.
     """
-    users, trials = len(seen.gallery), len(seen.owner)
-    number = max(10, -(-_CHANCE_HITS * users // trials))
-    rng = np.random.default_rng([seed, 63])
-    if number * users * trials > _CONTROL_PAIRS:
-        share = math.sqrt(_CONTROL_PAIRS / (number * users * trials))
-        people = np.isin(np.arange(users), rng.permutation(users)[: max(100, int(share * users))])
+    users, others = len(seen.gallery), _permuted(seen, seed)
+    pairs = len(others) * users * len(seen.owner)
+    if pairs > _CONTROL_PAIRS:
+        share = math.sqrt(_CONTROL_PAIRS / pairs)
+        order = np.random.default_rng([seed, 63]).permutation(users)
+        people = np.isin(np.arange(users), order[: max(100, int(share * users))])
         seen, panel, fits = seen.among(people), replace(panel, fold=panel.fold[people]), None
-        users, trials = len(seen.gallery), len(seen.owner)
-    others = [rng.permutation(users)[seen.owner] for _ in range(number)]
-    if attacker.metric not in LEARNED and not attacker.normalised:
+        users, others = len(seen.gallery), _permuted(seen, seed, len(others))
+    credit = np.empty((len(others), len(seen.owner)))
+    if attacker.fixed:
         fits = panel.fits(attacker, seen) if fits is None else fits
-        credit = _credit_of_others(panel, attacker, seen, others, fits)
-        return mean_of_repeats((users * credit.mean(axis=1)).tolist(), confidence)
-    lifts: list[float] = []
-    for owner in others:
-        permuted = replace(seen, owner=owner)
-        credit = panel.credit(attacker, permuted, panel.fits(attacker, permuted))
-        lifts.append(users * float(credit.mean()))
-    return mean_of_repeats(lifts, confidence)
+        for rows, scores in panel.tables(attacker, seen, fits):
+            _credit_block(scores, rows, others, credit)
+    else:
+        for number, owner in enumerate(others):
+            permuted = replace(seen, owner=owner)
+            credit[number] = panel.credit(attacker, permuted, panel.fits(attacker, permuted))
+    return _mean_lift(credit, users, confidence)
 
 
-def _credit_of_others(
-    panel: Panel, attacker: Attacker, seen: Sight, others: Sequence[Index], fits: Fits
-) -> Float:
-    """(m, P) `first_credit` of a fixed metric with each of m owners (P,) of the probes.
+def _permuted(seen: Sight, seed: int, number: int = 0) -> list[Index]:
+    """Owners (P,) of the probes after random permutations of people, as many as are asked for."""
+    users, trials = len(seen.gallery), len(seen.owner)
+    number = number or max(10, -(-_CHANCE_HITS * users // trials))
+    rng = np.random.default_rng([seed, 63])
+    return [rng.permutation(users)[seen.owner] for _ in range(number)]
+
+
+def _mean_lift(credit: Float, users: int, confidence: float) -> Estimate:
+    return mean_of_repeats((users * credit.mean(axis=1)).tolist(), confidence)
+
+
+def _credit_block(scores: Float, rows: Index, others: Sequence[Index], credit: Float) -> None:
+    """Fill columns of (others, P) with the chance that each of the owners (P,) is named first.
 
     The person named does not depend on the owner.
     """
-    credit = np.empty((len(others), len(seen.owner)))
-    for rows, scores in panel.tables(attacker, seen, fits):
-        best = scores.max(axis=1, keepdims=True)
-        first = scores >= best - _SLACK * (1 + np.abs(best))
-        chance = first / first.sum(axis=1, keepdims=True)
-        for number, owner in enumerate(others):
-            credit[number, rows] = chance[np.arange(len(rows)), owner[rows]]
-    return credit
+    best, place = scores.max(axis=1, keepdims=True), np.arange(len(rows))
+    first = scores >= best - _SLACK * (1 + np.abs(best))
+    chance = 1 / first.sum(axis=1)
+    for number, owner in enumerate(others):
+        credit[number, rows] = np.where(first[place, owner[rows]], chance, 0.0)

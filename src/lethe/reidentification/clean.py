@@ -15,7 +15,7 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.of_vectors import OpenSet
 from lethe.evidence.risk import RELEASE, family_confidence
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Panel, first_credit, permuted_lift
+from lethe.reidentification.attackers import Panel, controlled, first_credit
 from lethe.reidentification.by_user import mean_by_user
 from lethe.reidentification.family import Attacker
 from lethe.reidentification.gallery import (
@@ -335,15 +335,17 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
     def run(attacker: Attacker, sight: Sight, *, control: bool) -> Ran | Exception:
         seen = panel.seen(attacker, sight, sight)
         try:
-            fits = panel.fits(attacker, seen)
-            order = panel.rank(attacker, seen, fits)
+            if control:
+                order, lift = controlled(panel, attacker, seen, settings.seed, sure)
+            else:
+                order, lift = panel.rank(attacker, seen, panel.fits(attacker, seen)), None
             attack = measure(order, seen.owner, common=common, confidence=settings.confidence)
-            if not control:
-                return attack, None
+            if lift is None:
+                return attack, lift
             hits = np.bincount(seen.owner, first_credit(order), minlength=users).astype(float)
             tries = np.bincount(seen.owner, minlength=users).astype(float)
             tallies[attacker.name] = Tally(attacker, RELEASE, hits, tries, 1)
-            return attack, permuted_lift(panel, attacker, seen, settings.seed, sure, fits)
+            return attack, lift
         except (InputError, NotMeasurable) as error:
             return error
 

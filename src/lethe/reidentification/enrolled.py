@@ -16,12 +16,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse, vstack
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
 
 from lethe.errors import NotMeasurable
 from lethe.reidentification.gallery import Index, covariance_within, means
+from lethe.reidentification.kernels import row_sums, segment_maxima
 from lethe.reidentification.sight import Sight, summed
-from lethe.reidentification.vectors import Float
+from lethe.reidentification.vectors import Float, Float32
 
 NEAREST, DENSITY, GAUSSIAN, SOFTMAX = "nearest-row", "density", "gaussian", "softmax"
 HISTOGRAM, COVARIANCE = "histogram", "covariance"
@@ -114,6 +116,8 @@ def enrol(metric: str, seen: Sight) -> Enrolment:
     width = len(seen.gallery) if linear else len(seen.rows)
     if metric == COVARIANCE:
         width = max(width, seen.rows.shape[1] ** 2)
+    if metric == HISTOGRAM:  # more at once: each time its whole table is read
+        width = -(-width // 8)
     return Enrolment(fit[metric](held), width, linear, held)
 
 
@@ -197,7 +201,7 @@ def _summed(values: Float, sizes: Index | None) -> Float:
 
 def _nearest(held: _Rows) -> Score:
     def score(probes: Float, sizes: Index | None) -> Float:
-        near = np.maximum.reduceat(held.nearness(held.mapped(probes)), held.starts, axis=1)
+        near = segment_maxima(held.nearness(held.mapped(probes)), held.starts)
         if sizes is None:
             return np.asarray(near)
         return np.asarray(np.maximum.reduceat(near, np.cumsum(sizes) - sizes, axis=0))
@@ -234,7 +238,7 @@ def _density(held: _Rows) -> Score:
 
     def score(probes: Float, sizes: Index | None) -> Float:
         log = held.nearness(held.mapped(probes)) / variance
-        most = np.maximum.reduceat(log, held.starts, axis=1)
+        most = segment_maxima(log, held.starts)
         log -= np.repeat(most, held.counts, axis=1)
         kernels = np.add.reduceat(np.exp(log), held.starts, axis=1)
         return _summed(most + np.log(kernels) - number, sizes)
@@ -339,77 +343,86 @@ def _histogram(held: _Rows) -> Score:
     people, counts = len(held.means), held.counts[held.user]
     bins = max(8, min(_BINS, _CELLS // held.raw.shape[1] // people))
     chosen = [_binned(values, held.user, counts, people, bins) for values in held.raw.T]
-    edges, own, tables, priors = zip(*chosen, strict=True)
-    table: Any = vstack(tables, format="csr") if any(map(len, own)) else np.concatenate(tables)
-    if issparse(table) and table.nnz > _FULL * math.prod(table.shape):
-        table = table.toarray()
+    edges, repeated, tables, repeats, priors = zip(*chosen, strict=True)
+    table = np.concatenate(tables)
+    alone: Any = vstack(repeats, format="csr")
+    if alone.nnz > _FULL * math.prod(alone.shape):
+        filled = alone.astype(np.float32).toarray()
+        table, alone = np.concatenate([table, filled]), alone[:0]
     constant = sum(np.log(prior / (held.counts + prior)) for prior in priors)
-    starts = np.cumsum([0, *(part.shape[0] for part in tables)])
+    # Rows of the table: the bins of all coordinates, and then the values that repeat.
+    starts = np.cumsum([0, *map(len, tables)])
+    later = starts[-1] + np.cumsum([0, *map(len, repeated)])
 
     def score(probes: Float, sizes: Index | None) -> Float:
-        place = np.stack(
-            [_bin(values, *cut) for values, *cut in zip(probes.T, edges, own, strict=True)], axis=1
-        )
+        cells = np.empty(probes.shape, np.intp)
+        for column, values in enumerate(probes.T):
+            place, own = _bin(values, edges[column], repeated[column])
+            cells[:, column] = place + np.where(own, later[column], starts[column])
         number = np.ones(len(probes), np.intp) if sizes is None else sizes
-        ends = np.append(0, np.cumsum(number)) * probes.shape[1]
-        cells = (place + starts[:-1]).ravel()
-        shape = len(number), int(starts[-1])
-        seen = csr_array((np.ones(len(cells)), cells, ends), shape=shape)
-        score = seen @ table
-        score = score.toarray() if issparse(score) else score
+        ends, cells = np.append(0, np.cumsum(number)) * probes.shape[1], cells.ravel()
+        dense = cells < len(table)
+        within = np.append(0, np.cumsum(dense))[ends]
+        score = row_sums(cells[dense], within, table)
+        if alone.shape[0]:
+            beyond, ends = cells[~dense] - len(table), ends - within
+            seen = csr_array(
+                (np.ones(len(beyond)), beyond, ends), shape=(len(number), alone.shape[0])
+            )
+            score += (seen @ alone).toarray()
         return np.asarray(score + number[:, None] * constant)
 
     return score
 
 
-def _bin(values: Float, edges: Float, repeated: Float) -> Index:
-    """(n,) bin of each value: first those between edges, then the values that are their own."""
-    place = np.searchsorted(edges, values, "right")
-    if not len(repeated):
-        return np.asarray(place)
-    nearest = np.searchsorted(repeated, values).clip(0, len(repeated) - 1)
-    return np.asarray(np.where(repeated[nearest] == values, len(edges) + 1 + nearest, place))
+def _bin(values: Float, edges: Float, repeated: Float) -> tuple[Index, NDArray[np.bool_]]:
+    """(n,) bin of each value: its place between edges, or among the values that are their own."""
+    place, own = np.searchsorted(edges, values, "right"), np.zeros(len(values), bool)
+    if len(repeated):
+        nearest = np.searchsorted(repeated, values).clip(0, len(repeated) - 1)
+        own = repeated[nearest] == values
+        place = np.where(own, nearest, place)
+    return np.asarray(place), own
 
 
 def _binned(
     values: Float, user: Index, counts: Index, people: int, bins: int
-) -> tuple[Float, Float, Any, float]:
-    """Edges, values of their own, log-ratios (bins, people) without their constant, and prior."""
+) -> tuple[Float, Float, Float32, Any, float]:
+    """Edges, values of their own, log-ratios of both (n, people) without a constant, and prior."""
     distinct, often = np.unique(values, return_counts=True)
     repeated, rest = distinct[often > 1], distinct[often == 1]
     share = np.linspace(0, 1, bins + 1)[1:-1]
     edges = np.unique(np.quantile(rest, share)) if len(rest) else np.zeros(0)
-    place = _bin(values, edges, repeated)
-    ordered, total = len(edges) + 1, len(edges) + 1 + len(repeated)
-    base, inside = np.bincount(place, minlength=total) / len(values), place < ordered
-    cells = place[inside] * people + user[inside]
-    table = np.bincount(cells, minlength=ordered * people).reshape(ordered, people).astype(float)
-    apart, costs = np.arange(ordered)[:, None] - np.arange(ordered), []
-    exact, some = np.zeros(len(place)), _drawn_rows(len(place), _LEFT_OUT)
-    if len(repeated):
-        bins_of, people_of = place[~inside] - ordered, user[~inside]
-        ones = np.ones(len(bins_of))
-        repeats = csr_array((ones, (bins_of, people_of)), shape=(len(repeated), people))
-        exact[~inside] = repeats[bins_of, people_of] - 1
+    place, own = _bin(values, edges, repeated)
+    ordered = len(edges) + 1
+    base = np.bincount(np.where(own, ordered + place, place), minlength=ordered + len(repeated))
+    base = base / len(values)
+    table = np.bincount(place[~own] * people + user[~own], minlength=ordered * people)
+    table = table.reshape(ordered, people).astype(np.float64)
+    ones = np.ones(int(own.sum()))
+    repeats: Any = csr_array((ones, (place[own], user[own])), shape=(len(repeated), people))
+    some = _drawn_rows(len(place), _LEFT_OUT)
+    place, own, user, counts = place[some], own[some], user[some], counts[some]
+    exact = repeats[place[own], user[own]] - 1 if own.any() else np.zeros(0)
+    apart, best = np.arange(ordered)[:, None] - np.arange(ordered), (-math.inf,)
     for width in _WIDTHS if len(rest) else _WIDTHS[:1]:
         kernel = np.exp(-((apart / max(width, 1e-3)) ** 2) / 2)
         kernel /= kernel.sum(axis=0)
         smooth = kernel @ table
         expected = np.append(kernel @ base[:ordered], base[ordered:])
-        others = exact[some]
-        where = inside[some]
-        bins_of, people_of = place[some][where], user[some][where]
-        others[where] = np.maximum(smooth[bins_of, people_of] - kernel[bins_of, bins_of], 0)
+        others = np.empty(len(place))
+        others[own] = exact
+        others[~own] = smooth[place[~own], user[~own]] - kernel.diagonal()[place[~own]]
+        ratio = np.maximum(others, 0) / expected[np.where(own, ordered + place, place)]
         for prior in _PRIORS:
-            left_out = (others / expected[place[some]] + prior) / (counts[some] - 1 + prior)
-            costs.append((float(np.log(left_out).sum()), float(prior), smooth, expected))
-    _, prior, smooth, expected = max(costs, key=lambda fit: fit[0])
+            fit = float(np.log((ratio + prior) / (counts - 1 + prior)).sum())
+            if fit > best[0]:
+                best = fit, float(prior), smooth, expected
+    _, prior, smooth, expected = best
     weight = 1 / (prior * np.maximum(expected, 1e-300))
-    logs: Any = np.log1p(np.where(smooth > 1e-3, smooth, 0) * weight[:ordered, None])
-    if len(repeated):
-        repeats.data = np.log1p(repeats.data * np.repeat(weight[ordered:], np.diff(repeats.indptr)))
-        logs = vstack([csr_array(logs), repeats], format="csr")
-    return edges, repeated, logs, prior
+    logs = np.log1p(np.where(smooth > 1e-3, smooth, 0) * weight[:ordered, None])
+    repeats.data = np.log1p(repeats.data * np.repeat(weight[ordered:], np.diff(repeats.indptr)))
+    return edges, repeated, logs.astype(np.float32), repeats, prior
 
 
 def _covariance(held: _Rows) -> Score:
