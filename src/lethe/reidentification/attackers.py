@@ -165,10 +165,15 @@ class Panel:
             guess: (P,) filled with the person that the attacker names; the first of tied people.
         """
         if not attacker.dense:
+            order = self.rank(attacker, seen, fits)
             if guess is not None:
+                guess[:] = seen.owner
+                rest = (order.closer > 0) | (order.tied > 0)
                 for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
-                    guess[mine] = nearest(probes, gallery, metric).user
-            return first_credit(self.rank(attacker, seen, fits))
+                    if (asked := rest[mine]).any():
+                        named = nearest(probes[asked], gallery, metric).user
+                        guess[np.flatnonzero(mine)[asked]] = named
+            return first_credit(order)
         credit, rest = np.zeros(len(seen.owner)), seen
         waiting = np.arange(len(seen.owner))
         if attacker.metric == NEAREST and seen.sizes is None and guess is None:

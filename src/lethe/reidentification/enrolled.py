@@ -142,21 +142,16 @@ class _Rows:
 
     def __init__(self, seen: Sight, aside: bool = False) -> None:
         order = np.argsort(seen.user, kind="stable")
-        self.user = seen.user[order]
+        self.seen, self.order, self.user = seen, order, seen.user[order]
         self.starts = np.flatnonzero(np.diff(self.user, prepend=-1))
         self.counts = np.diff(np.append(self.starts, len(order)))
         self.freedom = len(order) - len(self.counts)
         self.centre = seen.gallery.mean(axis=0)
-        self.raw = seen.rows[order]
-        rows = self.raw - self.centre
-        noise = np.zeros(rows.shape[1]) if seen.noise is None else seen.noise
+        noise = np.zeros(seen.rows.shape[1]) if seen.noise is None else seen.noise
         scatter = np.diag(np.zeros_like(noise) if aside else noise)
-        within = rows - (seen.gallery - self.centre)[self.user]
-        rounding = 1e-12 * np.abs(seen.rows).max()
-        if np.abs(rows).max() <= rounding:
-            rows, within = np.zeros_like(rows), np.zeros_like(within)
-        self.rounding, self.cut = rounding, seen.cut
-        self.scattered = self.freedom > 0 and bool(np.abs(within).max() > rounding)
+        self.rounding, self.cut = 1e-12 * np.abs(seen.rows).max(), seen.cut
+        rows, within = self._centred()
+        self.scattered = self.freedom > 0 and bool(np.abs(within).max() > self.rounding)
         if self.scattered:
             scatter = scatter + covariance_within(within, self.freedom)
         elif aside or not noise.any():
@@ -166,11 +161,30 @@ class _Rows:
         root = (turn / np.sqrt(np.maximum(size, 1e-6 * size[-1]))) @ turn.T
         self.map = root / deviation[:, None]
         self.rows = rows @ self.map
-        self.within = within @ self.map
         self.means = self.mapped(seen.gallery)
         self.beyond = (self.map.T * noise) @ self.map
         self.noise = np.diag(self.beyond)
         self.halves = (self.rows**2).sum(axis=1) / 2
+
+    def raw(self) -> Float:
+        """(R, d) enrolled rows as they are; nothing keeps this copy."""
+        return np.asarray(self.seen.rows[self.order])
+
+    def _centred(self) -> tuple[Float, Float]:
+        """Rows about the centre, and about the mean of their person; 0 within rounding."""
+        rows = self.raw() - self.centre
+        if np.abs(rows).max() <= self.rounding:
+            return np.zeros_like(rows), np.zeros_like(rows)
+        return rows, rows - (self.seen.gallery - self.centre)[self.user]
+
+    def within(self) -> Float:
+        """(R, d) mapped rows about the mean of their person.
+
+        Raises NotMeasurable: all of a person are equal.
+        """
+        if not self.scattered:
+            raise NotMeasurable("needs people with two enrolled rows that differ.")
+        return np.asarray(self._centred()[1] @ self.map)
 
     def mapped(self, probes: Float) -> Float:
         if self.cut is not None:
@@ -185,14 +199,9 @@ class _Rows:
         product -= (mapped**2).sum(axis=1)[:, None] / 2
         return np.asarray(product)
 
-    def spread(self) -> Float:
-        """(d,) pooled variance within people.
-
-        Raises NotMeasurable: there is none.
-        """
-        if not self.scattered:
-            raise NotMeasurable("needs people with two enrolled rows that differ.")
-        return np.asarray(np.maximum((self.within**2).sum(axis=0) / self.freedom, 1e-6))
+    def spread(self, within: Float) -> Float:
+        """(d,) pooled variance within people."""
+        return np.asarray(np.maximum((within**2).sum(axis=0) / self.freedom, 1e-6))
 
 
 def _summed(values: Float, sizes: Index | None) -> Float:
@@ -216,7 +225,7 @@ def _drawn_rows(rows: int, most: int) -> Index:
 
 def _density(held: _Rows) -> Score:
     """log of the mean Gaussian kernel over the rows of each person."""
-    usual = float(held.spread().mean())
+    usual = float(held.spread(held.within()).mean())
     some = np.flatnonzero(held.counts[held.user] > 1)
     some = some[_drawn_rows(len(some), _SAMPLE)]
     user = held.user[some]
@@ -253,8 +262,10 @@ def _gaussian(held: _Rows) -> Score:
     to their scatter (maximum likelihood on a grid, Kiefer and Wolfowitz 1956, by EM), and each
     variance is its posterior geometric mean.
     """
-    pooled, freedom = held.spread(), held.counts[:, None] - 1.0
-    squares = np.add.reduceat(held.within**2, held.starts, axis=0) / pooled
+    within, freedom = held.within(), held.counts[:, None] - 1.0
+    pooled = held.spread(within)
+    squares = np.add.reduceat(within**2, held.starts, axis=0) / pooled
+    del within
 
     def likelihood(squares: Any, freedom: Any) -> Any:
         squares, freedom = (np.asarray(part[..., None], np.float32) for part in (squares, freedom))
@@ -340,9 +351,10 @@ def _histogram(held: _Rows) -> Score:
     the next ones too. How far, and how far a person's shares are drawn to everybody's, is chosen by
     coordinate: what makes enrolled rows, each left out, most likely.
     """
-    people, counts = len(held.means), held.counts[held.user]
-    bins = max(8, min(_BINS, _CELLS // held.raw.shape[1] // people))
-    chosen = [_binned(values, held.user, counts, people, bins) for values in held.raw.T]
+    people, counts, raw = len(held.means), held.counts[held.user], held.raw()
+    bins = max(8, min(_BINS, _CELLS // raw.shape[1] // people))
+    chosen = [_binned(values, held.user, counts, people, bins) for values in raw.T]
+    del raw
     edges, repeated, tables, repeats, priors = zip(*chosen, strict=True)
     table = np.concatenate(tables)
     alone: Any = vstack(repeats, format="csr")
@@ -433,15 +445,15 @@ def _covariance(held: _Rows) -> Score:
     dimensions, n = held.rows.shape[1], held.counts[:, None, None]
     if len(held.means) * dimensions**2 > _CELLS:
         raise NotMeasurable(f"covariances of all people have more than {_CELLS:,} numbers.")
-    held.spread()
+    within = held.within()
     between = np.maximum(held.means.var(axis=0) - (1 / held.counts).mean(), 1e-6)
-    scatter = np.stack([part.T @ part for part in np.split(held.within, held.starts[1:])])
+    scatter = np.stack([part.T @ part for part in np.split(within, held.starts[1:])])
     some = np.flatnonzero(held.counts[held.user] > 2)
     some = some[_drawn_rows(len(some), _MODELS)]
     if not len(some):
         raise NotMeasurable("needs people with three enrolled rows.")
     user, number = held.user[some], held.counts[held.user[some]][:, None].astype(float)
-    apart = held.within[some]
+    apart = within[some]
     rest = held.means[user] - apart / (number - 1)
     residual = held.rows[some] - rest * between / (between + 1 / (number - 1))
     loss = apart[:, :, None] * apart[:, None, :] * (number / (number - 1))[:, :, None]

@@ -28,15 +28,16 @@ class EmbeddingSettings:
             0 = all.
         max_people: people in the attack, at most, drawn at random by the seed; 0 = all. The gallery
             holds these alone, and a smaller one is easier to name a person in.
-        max_probes: vectors to be named, at most; 0 = all. People are drawn at random by the seed
-            with all of theirs; the gallery stays as it is.
+        max_probes: vectors to be named, at most; 0 = all, as long as vectors times people are at
+            most 2 billion. People are drawn at random by the seed with all of theirs; the gallery
+            stays as it is.
         seed: of splits, noise, plays and of what is drawn at random.
         confidence: of all intervals.
         min_rows: users with fewer rows are left out.
         known: period of the vectors that the attacker knows, with later; without it rows are split
             within one.
         later: period of the vectors to be named: the cross-window protocol.
-        draws: noise draws a level, at most.
+        draws: noise draws a level, at most; with many people two are enough, see `Battery.draws`.
         refine: levels that may be added around the thresholds.
         repeats: noise draws of a utility that has no closed form.
         plays: plays of the best attacker a level; 0 leaves that certificate out.

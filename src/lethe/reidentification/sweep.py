@@ -29,7 +29,7 @@ from lethe.reidentification.certificates import (
 )
 from lethe.reidentification.enrolled import COVARIANCE, DENSITY, NEAREST
 from lethe.reidentification.family import ATTACKERS, Attacker, allowed
-from lethe.reidentification.gallery import Split, gallery_means
+from lethe.reidentification.gallery import MOST_PAIRS, Split, gallery_means
 from lethe.reidentification.kept import read_tallies, write_tallies
 from lethe.reidentification.planted import plants
 from lethe.reidentification.ranks import ranks
@@ -179,7 +179,7 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
         gallery_hits(settings),
         sample,
         [*settings.sigmas, *surface],
-        draws=settings.draws,
+        draws=battery.draws,
         thresholds=sorted({*TIERS, settings.lift}),
         extra=settings.refine,
         confidence=settings.confidence,
@@ -225,7 +225,7 @@ def level_at(battery: Battery, sigma: float, planted: bool = True) -> Level:
         gallery_hits(settings),
         sample,
         [sigma],
-        draws=settings.draws,
+        draws=battery.draws,
         thresholds=(),
         confidence=settings.confidence,
         seed=settings.seed,
@@ -258,6 +258,15 @@ class Battery:
     skipped: dict[str, str] = field(default_factory=dict)
     fitted: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
+
+    @property
+    def draws(self) -> int:
+        """Noise draws a level: those asked for, or as many as look at 4 billion pairs, 2 or more.
+
+        Fewer draws widen intervals, which count trials; they do not move them.
+        """
+        pairs = len(self.sample.probes) * self.sample.users
+        return min(self.settings.draws, max(2, int(2 * MOST_PAIRS / pairs)))
 
     @cached_property
     def clean(self) -> Sight:
