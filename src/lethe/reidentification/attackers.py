@@ -138,7 +138,7 @@ class Panel:
         """Rank of the owner of every probe that an attacker sees.
 
         Args:
-            others: other owners (P,) of the probes, for an attacker with a table.
+            others: other owners (P,) of the probes.
             credit: (others, P) filled with the chance that each of them is named first.
         """
         closer, tied = (np.zeros(len(seen.owner), np.int64) for _ in range(2))
@@ -154,6 +154,8 @@ class Panel:
         for chosen, probes, gallery, metric in self._mapped(attacker, seen, fits):
             owner_ranks = ranks(probes, gallery, seen.owner[chosen], metric, backend=self.backend)
             closer[chosen], tied[chosen] = owner_ranks.closer, owner_ranks.tied
+        for rows, scores in () if credit is None else self.tables(attacker, seen, fits):
+            _credit_block(scores, rows, others, credit)
         return Ranks(closer, tied, len(seen.gallery))
 
     def credit(
@@ -526,65 +528,32 @@ def first_credit(found: Ranks) -> Float:
 def controlled(
     panel: Panel, attacker: Attacker, seen: Sight, seed: int = 0, confidence: float = 0.95
 ) -> tuple[Ranks, Estimate]:
-    """Ranks of the owners, and `permuted_lift`, of one table of scores where that is possible.
+    """Ranks of the owners, and the lift after random permutations of them, which must be 1.
+
+    Metrics are learned on the permuted pairs. The expected Top-1 of a fixed metric is 1 / G, and
+    one table of scores gives its ranks and its control. There are as many permutations as give 50
+    hits by chance, so that a lift of 2 would be seen. Among very many people the control is of a
+    random sample of them.
 
     Raises: as `Panel.fits`.
     """
-    fits, others = panel.fits(attacker, seen), _permuted(seen, seed)
-    pairs = len(others) * len(seen.gallery) * len(seen.owner)
-    if not attacker.dense or not attacker.fixed or pairs > _CONTROL_PAIRS:
-        lift = permuted_lift(panel, attacker, seen, seed, confidence, fits)
-        return panel.rank(attacker, seen, fits), lift
-    credit = np.empty((len(others), len(seen.owner)))
-    order = panel.rank(attacker, seen, fits, others, credit)
-    return order, _mean_lift(credit, len(seen.gallery), confidence)
-
-
-def permuted_lift(
-    panel: Panel,
-    attacker: Attacker,
-    seen: Sight,
-    seed: int = 0,
-    confidence: float = 0.95,
-    fits: Fits | None = None,
-) -> Estimate:
-    """Lift after a random permutation of the owners of probes: it must be 1.
-
-    Metrics are learned on the permuted pairs. The expected Top-1 of a fixed metric is 1 / G; there
-    are as many permutations as give 50 hits by chance, so that a lift of 2 would be seen. Among
-    very many people a random sample is used. `fits` are those of the attacker on the true owners,
-    if known.
-    """
-    users, others = len(seen.gallery), _permuted(seen, seed)
-    pairs = len(others) * users * len(seen.owner)
-    if pairs > _CONTROL_PAIRS:
-        share = math.sqrt(_CONTROL_PAIRS / pairs)
-        order = np.random.default_rng([seed, 63]).permutation(users)
-        people = np.isin(np.arange(users), order[: max(100, int(share * users))])
-        seen, panel, fits = seen.among(people), replace(panel, fold=panel.fold[people]), None
-        users, others = len(seen.gallery), _permuted(seen, seed, len(others))
-    credit = np.empty((len(others), len(seen.owner)))
-    if attacker.fixed:
-        fits = panel.fits(attacker, seen) if fits is None else fits
-        for rows, scores in panel.tables(attacker, seen, fits):
-            _credit_block(scores, rows, others, credit)
-    else:
-        for number, owner in enumerate(others):
-            permuted = replace(seen, owner=owner)
-            credit[number] = panel.credit(attacker, permuted, panel.fits(attacker, permuted))
-    return _mean_lift(credit, users, confidence)
-
-
-def _permuted(seen: Sight, seed: int, number: int = 0) -> list[Index]:
-    """Owners (P,) of the probes after random permutations of people, as many as are asked for."""
     users, trials = len(seen.gallery), len(seen.owner)
-    number = number or max(10, -(-_CHANCE_HITS * users // trials))
-    rng = np.random.default_rng([seed, 63])
-    return [rng.permutation(users)[seen.owner] for _ in range(number)]
-
-
-def _mean_lift(credit: Float, users: int, confidence: float) -> Estimate:
-    return mean_of_repeats((users * credit.mean(axis=1)).tolist(), confidence)
+    number = max(10, -(-_CHANCE_HITS * users // trials))
+    rng, fits = np.random.default_rng([seed, 63]), panel.fits(attacker, seen)
+    whole, pairs = None, number * users * trials
+    if pairs > _CONTROL_PAIRS:
+        whole, share = panel.rank(attacker, seen, fits), math.sqrt(_CONTROL_PAIRS / pairs)
+        people = np.isin(np.arange(users), rng.permutation(users)[: max(100, int(share * users))])
+        seen, panel = seen.among(people), replace(panel, fold=panel.fold[people])
+        users, fits = len(seen.gallery), panel.fits(attacker, seen)
+    others = [rng.permutation(users)[seen.owner] for _ in range(number)]
+    credit = np.empty((number, len(seen.owner)))
+    order = panel.rank(attacker, seen, fits, others, credit if attacker.fixed else None)
+    for place, owner in enumerate(() if attacker.fixed else others):
+        permuted = replace(seen, owner=owner)
+        credit[place] = panel.credit(attacker, permuted, panel.fits(attacker, permuted))
+    lift = mean_of_repeats((users * credit.mean(axis=1)).tolist(), confidence)
+    return whole or order, lift
 
 
 def _credit_block(scores: Float, rows: Index, others: Sequence[Index], credit: Float) -> None:

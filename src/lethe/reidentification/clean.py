@@ -32,7 +32,7 @@ from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.sight import Sight, sight_of
 from lethe.reidentification.tally import Tally
-from lethe.reidentification.vectors import Float
+from lethe.reidentification.vectors import Float, standardised
 
 # What keeps the attack honest: strangers, copied inputs, and what ordinary float32 would say.
 
@@ -366,7 +366,7 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
     if model.features is None:
         skipped[RAW] = "the file has no features: no baseline of what goes into the encoder"
     else:
-        inputs = sight_of(_standardised(model.features), split)
+        inputs = sight_of(standardised(model.features), split)
         run_all(INPUTS, inputs, control=False)
         shared = shared_inputs(model.features, model.user_ids)
     gallery = gallery_means(vectors, split)
@@ -387,13 +387,6 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
         float(np.sqrt(vectors.var(axis=0, dtype=np.float64).mean())),
         tallies,
     )
-
-
-def _standardised(features: NDArray[Any]) -> Float:
-    """Scale columns to mean 0 and sd 1, because raw inputs have different units."""
-    wide = features.astype(np.float64)
-    deviation = wide.std(axis=0)
-    return np.asarray((wide - wide.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
 
 
 def _neighbours(gallery: Float, seed: int) -> dict[str, tuple[float, float, float]]:
