@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from lethe.errors import InputError, NotMeasurable
@@ -71,7 +73,7 @@ class Evaluated:
     Attributes:
         limit: upper limit on Top-1 of every attacker who sees one released vector; None where
             there is no limit.
-        release: its rows, for measurements beyond the lift.
+        release: its rows, until everything is measured on them.
     """
 
     candidate: Candidate  # named within its model; compared to the baseline of the model
@@ -92,7 +94,7 @@ class Release:
     """
 
     rows: Callable[[int], Float]  # from a seed to (n, c)
-    clean: Float | None = None
+    clean: NDArray[Any] | None = None
     projected: bool = False  # whether only attackers that can use few dimensions run
     erased: bool = False  # an attribute was erased
 
@@ -190,7 +192,7 @@ class Evaluation:
         assert judged is not None
         proofs = self.game.proofs(sigma, self.settings)
         task = None if self.task is None else self.task.at(sigma)
-        rows = _vectors(self)
+        rows = self.model.representations  # no wider copy: of a million vectors half a gigabyte
         release = Release(lambda seed: smooth(rows, sigma, seed=seed), rows if sigma > 0 else None)
         if sigma == 0:
             words = "vectors as they are"
@@ -203,7 +205,7 @@ class Evaluation:
         if proofs.optimal is not None:
             proven.append(proofs.optimal.guarantee)
         if self.settings.diameter is not None:
-            proven.append(isotropic.guarantee(self.settings.delta, rows))
+            proven.append(isotropic.guarantee(self.settings.delta, _vectors(self)))
         first = proofs.best.guarantee
         return self.evaluated(
             name,
@@ -255,7 +257,7 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
     shown = evaluated.candidate.name in (BASELINE, RECOMMENDED, settings.release)
     wanted = settings.verification or context.people or context.untested
     if release is None or not (shown or wanted):
-        return evaluated
+        return replace(evaluated, release=None)
     rows = release.rows(settings.seed)
     details, measures = evaluated.candidate.details, dict(evaluated.candidate.measures)
     panel = context.battery.panel(noise=release.clean is not None, projected=release.projected)
@@ -293,7 +295,7 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
             replace(gain, high=None) if isinstance(gain, Estimate) else reason
         )
     candidate = replace(evaluated.candidate, details=details, measures=measures)
-    return replace(evaluated, candidate=candidate)
+    return replace(evaluated, candidate=candidate, release=None)  # its rows are not kept
 
 
 def _upper(measure: Measured | None) -> float:

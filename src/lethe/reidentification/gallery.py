@@ -29,7 +29,7 @@ class Split:
     probes: int = 0  # their rows to be named, where it drew some people's; 0: all are here
 
 
-MOST_PAIRS = 2e9
+MOST_PAIRS = 1e9
 """Probes times people, beyond which an audit looks for people drawn at random, unless asked."""
 
 

@@ -29,7 +29,7 @@ class EmbeddingSettings:
         max_people: people in the attack, at most, drawn at random by the seed; 0 = all. The gallery
             holds these alone, and a smaller one is easier to name a person in.
         max_probes: vectors to be named, at most; 0 = all, as long as vectors times people are at
-            most 2 billion. People are drawn at random by the seed with all of theirs; the gallery
+            most 1 billion. People are drawn at random by the seed with all of theirs; the gallery
             stays as it is.
         seed: of splits, noise, plays and of what is drawn at random.
         confidence: of all intervals.

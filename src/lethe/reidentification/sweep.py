@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Refusal
@@ -261,7 +262,7 @@ class Battery:
 
     @property
     def draws(self) -> int:
-        """Noise draws a level: those asked for, or as many as look at 4 billion pairs, 2 or more.
+        """Noise draws a level: those asked for, or as many as look at 2 billion pairs, 2 or more.
 
         Fewer draws widen intervals, which count trials; they do not move them.
         """
@@ -396,7 +397,7 @@ class Battery:
     def on_release(
         self,
         release: Callable[[int], Float],
-        clean: Float | None = None,
+        clean: NDArray[Any] | None = None,
         *,
         draws: int = 1,
         projected: bool = False,
