@@ -13,7 +13,7 @@ from test_room_properties import COPIES, NOISE, limit, people
 
 import lethe
 from lethe.errors import InputError, NotMeasurable
-from lethe.reidentification import gallery, kernels
+from lethe.reidentification import gallery
 from lethe.reidentification.attackers import Panel, first_credit
 from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, assigned, enrol
 from lethe.reidentification.family import ATTACKERS, FURTHER, Attacker
@@ -243,24 +243,6 @@ def test_the_people_at_risk_are_those_whom_the_deciding_attacker_names():
     assert shares == sorted(shares, reverse=True) and np.mean(shares) > 0.9
     counts = found.representations["models"][0]["exposure"]["named"]["counts"]
     assert sum(counts) == 60 and counts[-1] > 50
-
-
-@pytest.mark.parametrize("people", [1, 63, 130])
-def test_compiled_loops_equal_their_numpy_form(people):
-    rng = np.random.default_rng(people)
-    table = rng.standard_normal((9, people)).astype(np.float32)
-    cells, ends = rng.integers(0, 9, 40), np.array([0, 7, 7, 12, 40])
-    sums, maxima = np.empty((4, people)), np.empty((5, 3))
-    kernels._row_sums_numpy(cells, ends, table, sums)
-    np.testing.assert_array_equal(kernels.row_sums(cells, ends, table), sums)
-    slow = [
-        table[cells[a:b]].astype(float).sum(axis=0) for a, b in zip(ends, ends[1:], strict=False)
-    ]
-    np.testing.assert_allclose(sums, slow, atol=1e-12)
-    values, starts = rng.standard_normal((5, 8)), np.array([0, 1, 5])
-    kernels._segment_maxima_numpy(values, starts, maxima)
-    np.testing.assert_array_equal(kernels.segment_maxima(values, starts), maxima)
-    np.testing.assert_array_equal(maxima[:, 1], values[:, 1:5].max(axis=1))
 
 
 def test_many_people_are_looked_for_in_part_and_the_page_says_so(monkeypatch):

@@ -154,8 +154,9 @@ class Panel:
         for chosen, probes, gallery, metric in self._mapped(attacker, seen, fits):
             owner_ranks = ranks(probes, gallery, seen.owner[chosen], metric, backend=self.backend)
             closer[chosen], tied[chosen] = owner_ranks.closer, owner_ranks.tied
-        for rows, scores in () if credit is None else self.tables(attacker, seen, fits):
-            _credit_block(scores, rows, others, credit)
+        if credit is not None:
+            for rows, scores in self.tables(attacker, seen, fits):
+                _credit_block(scores, rows, others, credit)
         return Ranks(closer, tied, len(seen.gallery))
 
     def credit(
@@ -170,9 +171,9 @@ class Panel:
             order = self.rank(attacker, seen, fits)
             if guess is not None:
                 guess[:] = seen.owner
-                rest = (order.closer > 0) | (order.tied > 0)
+                missed = (order.closer > 0) | (order.tied > 0)
                 for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
-                    if (asked := rest[mine]).any():
+                    if (asked := missed[mine]).any():
                         named = nearest(probes[asked], gallery, metric).user
                         guess[np.flatnonzero(mine)[asked]] = named
             return first_credit(order)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -298,18 +298,10 @@ def infer(
     ]
     risk = risk_of(results)
     assert isinstance(risk, Risk)
-    gain = Estimate(
-        risk.estimate.value,
-        risk.estimate.low,
-        risk.estimate.high,
-        confidence,
-        f"at once for {len(results)} results, {risk.estimate.method}",
-        risk.estimate.n,
-    )
+    method = f"at once for {len(results)} results, {risk.estimate.method}"
+    gain = replace(risk.estimate, confidence=confidence, method=method)
     order = np.random.default_rng([seed, 98]).permutation(len(people.place))
-    other = People(
-        people.name, people.classes, people.owner, people.place[order], people.fold[order]
-    )
+    other = replace(people, place=people.place[order], fold=people.fold[order])
     raw = over = None
     if features is not None:
         inputs = predicted(people.means(features), people, LOGISTIC, seed)

@@ -315,7 +315,9 @@ def _candidates(
     if recommended is not None:
         level = level_at(context.battery, recommended)
         yield context.noise(RECOMMENDED, recommended, level)
-    chosen = recommended or _typical(context, curve)
+    # Without an operating point: the noise that privacy needs, or the most there is.
+    private = curve.private_from(context.settings.lift)
+    chosen = recommended or private or max(context.settings.sigmas) or None
     if chosen is None:
         context.skipped["other mechanisms"] = "no noise level above 0 was asked for"
         return
@@ -329,12 +331,6 @@ def _candidates(
             yield _transformed(context, name, chosen)
         except (InputError, NotMeasurable) as error:
             context.skipped[name] = str(error)
-
-
-def _typical(context: Evaluation, curve: Curve) -> float | None:
-    """Where there is no operating point: the noise that privacy needs, or the most there is."""
-    private = curve.private_from(context.settings.lift)
-    return private or max(context.settings.sigmas) or None
 
 
 def _vectors(context: Evaluation) -> Float:
@@ -373,7 +369,9 @@ def _adaptive(context: Evaluation, sigma: float) -> Evaluated:
         raise NotMeasurable("half of the users have the same vector as another one.")
     # Far from everybody means easy to name: more noise there, within a factor of 2.
     shape = np.clip(near / middle, 0.5, 2.0)
-    place, known = _places(context)
+    users, owner = context.split.users, context.model.user_ids
+    place = np.minimum(np.searchsorted(users, owner), len(users) - 1)
+    known = users[place] == owner  # rows of people in the attack
     rows = np.flatnonzero(known)
     served = known[context.task.rows]  # the rows that the task is measured on, of these people
     levels = equal_cost_levels(
@@ -410,13 +408,6 @@ def _adaptive(context: Evaluation, sigma: float) -> Evaluated:
         limit,
         release=Release(release, _vectors(context)),
     )
-
-
-def _places(context: Evaluation) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) position in the gallery of each row's owner, and whether there is one."""
-    users, owner = context.split.users, context.model.user_ids
-    place = np.minimum(np.searchsorted(users, owner), len(users) - 1)
-    return place, users[place] == owner
 
 
 def _clipped(context: Evaluation, sigma: float) -> Evaluated:

@@ -253,6 +253,7 @@ INPUTS = (
 )
 """Attackers on the encoder's inputs; no candidate releases these."""
 _CONTROL = 0.99  # of permuted identities: an alarm by chance leaves a safe release without verdict
+Ran = tuple[Attack, Estimate | None]  # an attack, and the lift of its control if it has one
 _NEIGHBOURS = 4000  # users whose nearest neighbour is looked up
 
 
@@ -313,10 +314,6 @@ def split_of(model: Released, settings: EmbeddingSettings) -> Split:
             model.user_ids, model.period, settings.known, settings.later, settings.min_rows // 2
         )
     return sampled(split, settings.max_people, settings.max_probes, settings.seed)
-
-
-Ran = tuple[Attack, Estimate | None]
-"""An attack, and its lift on permuted people where that is a control."""
 
 
 def attack_clean(model: Released, split: Split, panel: Panel, settings: EmbeddingSettings) -> Clean:

@@ -118,22 +118,13 @@ class EmbeddingSettings:
             object.__setattr__(self, name, tuple(sorted({float(level) for level in levels})))
         object.__setattr__(self, "sigmas", tuple(sorted({0.0, *self.sigmas})))
         check_choice("metric", self.metric, ("cosine", "l2"))
-        for name, low in (
-            ("seed", 0),
-            ("joined", 0),
-            ("max_people", 0),
-            ("max_probes", 0),
-            ("min_rows", 2),
-            ("draws", 1),
-            ("refine", 0),
-            ("repeats", 2),
-            ("plays", 0),
-            ("radius_draws", 1),
-            ("radius_points", 1),
-            ("margin", 0),
-            ("workers", 0),
+        for low, names in (
+            (0, "seed joined max_people max_probes refine plays margin workers"),
+            (1, "draws radius_draws radius_points"),
+            (2, "min_rows repeats"),
         ):
-            check_at_least(name, getattr(self, name), low)
+            for name in names.split():
+                check_at_least(name, getattr(self, name), low)
         for draws in self.averaged:
             check_at_least("averaged", draws, 1)
         for name in ("confidence", "alpha", "delta", "floor"):
