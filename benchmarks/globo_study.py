@@ -44,7 +44,7 @@ from training import SETTINGS, export, held_out, represent, save_head, train
 
 from lethe.evidence.estimate import Estimate
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Panel, permuted_lift
+from lethe.reidentification.attackers import Panel, controlled
 from lethe.reidentification.family import allowed
 from lethe.reidentification.gallery import Split, split_periods, split_rows
 from lethe.reidentification.released import Released
@@ -88,7 +88,7 @@ def attacks(vectors: Any, raw: Any, split: Split, seed: int) -> dict[str, Any]:
             ranked = panel.rank(attacker, seen, panel.fits(attacker, seen))
             found[lead + attacker.name] = outcome(measure(ranked, seen.owner))
             if not lead:
-                control = permuted_lift(panel, attacker, seen, seed)
+                _, control = controlled(panel, attacker, seen, seed)
                 found[attacker.name]["permuted"] = words(control)
     return found
 

@@ -13,10 +13,11 @@ from test_room_properties import COPIES, NOISE, limit, people
 
 import lethe
 from lethe.errors import InputError, NotMeasurable
+from lethe.reidentification import gallery
 from lethe.reidentification.attackers import Panel, first_credit
 from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, assigned, enrol
 from lethe.reidentification.family import ATTACKERS, FURTHER, Attacker
-from lethe.reidentification.gallery import split_rows
+from lethe.reidentification.gallery import sampled, split_rows
 from lethe.reidentification.scored import Scorer
 from lethe.reidentification.sight import ALL, folds, sight_of
 from lethe.reidentification.smoothing import smooth
@@ -242,3 +243,17 @@ def test_the_people_at_risk_are_those_whom_the_deciding_attacker_names():
     assert shares == sorted(shares, reverse=True) and np.mean(shares) > 0.9
     counts = found.representations["models"][0]["exposure"]["named"]["counts"]
     assert sum(counts) == 60 and counts[-1] > 50
+
+
+def test_many_people_are_looked_for_in_part_and_the_page_says_so(monkeypatch):
+    """The rate is that of the people drawn, by their number; on request all are looked for."""
+    vectors, owner = habits(60, 8)
+    monkeypatch.setattr(gallery, "MOST_PAIRS", 60 * 100)
+    split = split_rows(owner)
+    part = sampled(split, 0, 0)
+    assert len(part.probe_rows) == 100 and part.probes == 240 and len(part.users) == 60
+    assert set(np.bincount(part.probe_user)) == {0, 4}
+    assert len(sampled(split, 0, 240).probe_rows) == 240
+    found = audit_embeddings(vectors, owner, settings=quick(**FAST))
+    assert "by 25 users" in str(found.representations["models"][0]["attacks"][0]["top"])
+    assert any("25 of 60 people were drawn at random" in words for words in found.limits)

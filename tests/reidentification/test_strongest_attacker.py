@@ -14,7 +14,7 @@ from sklearn.covariance import ledoit_wolf
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.rules import UNDECIDED
 from lethe.reidentification import attackers
-from lethe.reidentification.attackers import Panel, permuted_lift, tallies
+from lethe.reidentification.attackers import Panel, controlled, tallies
 from lethe.reidentification.audit import VectorsSubject, _permuted, measure
 from lethe.reidentification.enrolled import ENROLLED
 from lethe.reidentification.family import ATTACKERS, FURTHER, NORMALISED, allowed
@@ -261,7 +261,9 @@ def test_whoever_the_owner_is_a_fixed_metric_is_ranked_once(decimals):
             attackers.first_credit(panel.rank(attacker, replace(seen, owner=one), fits))
             for one in others
         ]
-        fast = attackers._credit_of_others(panel, attacker, seen, others, fits)
+        fast = np.empty((len(others), len(seen.owner)))
+        ranked = panel.rank(attacker, seen, fits, others, fast)
+        np.testing.assert_array_equal(ranked.closer, panel.rank(attacker, seen, fits).closer)
         np.testing.assert_allclose(fast, np.stack(slow), atol=1e-12, err_msg=attacker.name)
 
 
@@ -273,7 +275,7 @@ def test_a_control_has_power_or_says_that_it_has_none(pairs, monkeypatch):
     sight = sight_of(vectors, split_periods(owner, period, 1, 2))
     panel = Panel(ATTACKERS, folds(300))
     for attacker in ATTACKERS:
-        lift = permuted_lift(panel, attacker, panel.seen(attacker, sight, sight))
+        _, lift = controlled(panel, attacker, panel.seen(attacker, sight, sight))
         assert lift.low <= 1.1 and 0.8 <= lift.high <= 2 and lift.n >= 10, attacker.name
     wide = Estimate(0.71, 0.02, 3.98, 0.95, "t", 10)
     assert [row.status for row in _permuted("baseline", {"cosine": wide})] == ["warn"]

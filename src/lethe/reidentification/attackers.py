@@ -127,8 +127,20 @@ class Panel:
             return (whitened(seen),)
         return tuple(learn(attacker.metric, seen, self.fold != half) for half in (False, True))
 
-    def rank(self, attacker: Attacker, seen: Sight, fits: Fits) -> Ranks:
-        """Rank of the owner of every probe that an attacker sees."""
+    def rank(
+        self,
+        attacker: Attacker,
+        seen: Sight,
+        fits: Fits,
+        others: Sequence[Index] = (),
+        credit: Float | None = None,
+    ) -> Ranks:
+        """Rank of the owner of every probe that an attacker sees.
+
+        Args:
+            others: other owners (P,) of the probes.
+            credit: (others, P) filled with the chance that each of them is named first.
+        """
         closer, tied = (np.zeros(len(seen.owner), np.int64) for _ in range(2))
         if attacker.dense:
             for rows, scores in self.tables(attacker, seen, fits):
@@ -136,10 +148,15 @@ class Panel:
                 slack = _SLACK * (1 + np.abs(true))
                 closer[rows] = (scores > true + slack).sum(axis=1)
                 tied[rows] = (scores >= true - slack).sum(axis=1) - closer[rows] - 1
+                if credit is not None:
+                    _credit_block(scores, rows, others, credit)
             return Ranks(closer, tied, len(seen.gallery))
         for chosen, probes, gallery, metric in self._mapped(attacker, seen, fits):
             owner_ranks = ranks(probes, gallery, seen.owner[chosen], metric, backend=self.backend)
             closer[chosen], tied[chosen] = owner_ranks.closer, owner_ranks.tied
+        if credit is not None:
+            for rows, scores in self.tables(attacker, seen, fits):
+                _credit_block(scores, rows, others, credit)
         return Ranks(closer, tied, len(seen.gallery))
 
     def credit(
@@ -151,10 +168,15 @@ class Panel:
             guess: (P,) filled with the person that the attacker names; the first of tied people.
         """
         if not attacker.dense:
+            order = self.rank(attacker, seen, fits)
             if guess is not None:
+                guess[:] = seen.owner
+                missed = (order.closer > 0) | (order.tied > 0)
                 for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
-                    guess[mine] = nearest(probes, gallery, metric).user
-            return first_credit(self.rank(attacker, seen, fits))
+                    if (asked := missed[mine]).any():
+                        named = nearest(probes[asked], gallery, metric).user
+                        guess[np.flatnonzero(mine)[asked]] = named
+            return first_credit(order)
         credit, rest = np.zeros(len(seen.owner)), seen
         waiting = np.arange(len(seen.owner))
         if attacker.metric == NEAREST and seen.sizes is None and guess is None:
@@ -504,54 +526,44 @@ def first_credit(found: Ranks) -> Float:
     return np.asarray(np.where(found.closer == 0, 1 / (1 + found.tied), 0.0))
 
 
-def permuted_lift(
-    panel: Panel,
-    attacker: Attacker,
-    seen: Sight,
-    seed: int = 0,
-    confidence: float = 0.95,
-    fits: Fits | None = None,
-) -> Estimate:
-    """Lift after a random permutation of the owners of probes: it must be 1.
+def controlled(
+    panel: Panel, attacker: Attacker, seen: Sight, seed: int = 0, confidence: float = 0.95
+) -> tuple[Ranks, Estimate]:
+    """Ranks of the owners, and the lift after random permutations of them, which must be 1.
 
-    Metrics are learned on the permuted pairs. The expected Top-1 of a fixed metric is 1 / G; there
-    are as many permutations as give 50 hits by chance, so that a lift of 2 would be seen. Among
-    very many people a random sample is used. `fits` are those of the attacker on the true owners,
-    if known.
+    Metrics are learned on the permuted pairs. The expected Top-1 of a fixed metric is 1 / G, and
+    one table of scores gives its ranks and its control. There are as many permutations as give 50
+    hits by chance, so that a lift of 2 would be seen. Among very many people the control is of a
+    random sample of them.
+
+    Raises: as `Panel.fits`.
     """
     users, trials = len(seen.gallery), len(seen.owner)
     number = max(10, -(-_CHANCE_HITS * users // trials))
-    rng = np.random.default_rng([seed, 63])
-    if number * users * trials > _CONTROL_PAIRS:
-        share = math.sqrt(_CONTROL_PAIRS / (number * users * trials))
+    rng, fits = np.random.default_rng([seed, 63]), panel.fits(attacker, seen)
+    whole, pairs = None, number * users * trials
+    if pairs > _CONTROL_PAIRS:
+        whole, share = panel.rank(attacker, seen, fits), math.sqrt(_CONTROL_PAIRS / pairs)
         people = np.isin(np.arange(users), rng.permutation(users)[: max(100, int(share * users))])
-        seen, panel, fits = seen.among(people), replace(panel, fold=panel.fold[people]), None
-        users, trials = len(seen.gallery), len(seen.owner)
+        seen, panel = seen.among(people), replace(panel, fold=panel.fold[people])
+        users, fits = len(seen.gallery), panel.fits(attacker, seen)
     others = [rng.permutation(users)[seen.owner] for _ in range(number)]
-    if attacker.metric not in LEARNED and not attacker.normalised:
-        fits = panel.fits(attacker, seen) if fits is None else fits
-        credit = _credit_of_others(panel, attacker, seen, others, fits)
-        return mean_of_repeats((users * credit.mean(axis=1)).tolist(), confidence)
-    lifts: list[float] = []
-    for owner in others:
+    credit = np.empty((number, len(seen.owner)))
+    order = panel.rank(attacker, seen, fits, others, credit if attacker.fixed else None)
+    for place, owner in enumerate(() if attacker.fixed else others):
         permuted = replace(seen, owner=owner)
-        credit = panel.credit(attacker, permuted, panel.fits(attacker, permuted))
-        lifts.append(users * float(credit.mean()))
-    return mean_of_repeats(lifts, confidence)
+        credit[place] = panel.credit(attacker, permuted, panel.fits(attacker, permuted))
+    lift = mean_of_repeats((users * credit.mean(axis=1)).tolist(), confidence)
+    return whole or order, lift
 
 
-def _credit_of_others(
-    panel: Panel, attacker: Attacker, seen: Sight, others: Sequence[Index], fits: Fits
-) -> Float:
-    """(m, P) `first_credit` of a fixed metric with each of m owners (P,) of the probes.
+def _credit_block(scores: Float, rows: Index, others: Sequence[Index], credit: Float) -> None:
+    """Fill columns of (others, P) with the chance that each of the owners (P,) is named first.
 
     The person named does not depend on the owner.
     """
-    credit = np.empty((len(others), len(seen.owner)))
-    for rows, scores in panel.tables(attacker, seen, fits):
-        best = scores.max(axis=1, keepdims=True)
-        first = scores >= best - _SLACK * (1 + np.abs(best))
-        chance = first / first.sum(axis=1, keepdims=True)
-        for number, owner in enumerate(others):
-            credit[number, rows] = chance[np.arange(len(rows)), owner[rows]]
-    return credit
+    best, place = scores.max(axis=1, keepdims=True), np.arange(len(rows))
+    first = scores >= best - _SLACK * (1 + np.abs(best))
+    chance = 1 / first.sum(axis=1)
+    for number, owner in enumerate(others):
+        credit[number, rows] = np.where(first[place, owner[rows]], chance, 0.0)

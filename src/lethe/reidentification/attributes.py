@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_vectors import Inference, Inferred
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 from lethe.reidentification.gallery import Index, means
-from lethe.reidentification.vectors import Float
+from lethe.reidentification.vectors import Float, standardised
 
 FOLDS = 5
 SEEN = 0.1
@@ -55,31 +55,26 @@ class People:
         """Share of the largest class."""
         return float(np.bincount(self.place).max() / len(self.place))
 
+    def _known(self, rows: NDArray[Any]) -> tuple[Float, Index]:
+        """Rows of people whose value is known, and the place of each row's person."""
+        known = self.owner >= 0
+        return np.asarray(rows, np.float64).reshape(len(rows), -1)[known], self.owner[known]
+
     def sums(self, rows: NDArray[Any]) -> Float:
         """(p, c) sum over the rows of each person, about the mean of all rows, columns scaled."""
-        known = self.owner >= 0
-        table = np.asarray(rows, np.float64).reshape(len(rows), -1)[known]
-        table = table - table.mean(axis=0)
-        deviation = table.std(axis=0)
-        table /= np.where(deviation > 0, deviation, 1.0)
-        return np.stack(
-            [np.bincount(self.owner[known], column, len(self.place)) for column in table.T], axis=1
-        )
-
-    def apart(self, rows: NDArray[Any]) -> Float:
-        """(n, c) distance of each coordinate to the mean of the person's rows; 0 of nobody's."""
-        table, known = np.asarray(rows, np.float64).reshape(len(rows), -1), self.owner >= 0
-        owner, apart = self.owner[known], np.zeros_like(table)
-        apart[known] = np.abs(table[known] - means(table[known], owner, len(self.place))[owner])
-        return apart
+        table, owner = self._known(rows)
+        return means(standardised(table), owner, len(self.place)) * np.bincount(owner)[:, None]
 
     def means(self, rows: NDArray[Any]) -> Float:
         """(p, c) mean of the rows (n, c) of each person, in units of its spread over people."""
-        known = self.owner >= 0
-        table = np.asarray(rows, np.float64).reshape(len(rows), -1)[known]
-        found = means(table, self.owner[known], len(self.place))
-        deviation = found.std(axis=0)
-        return np.asarray((found - found.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
+        return standardised(means(*self._known(rows), len(self.place)))
+
+    def spreads(self, rows: NDArray[Any]) -> Float:
+        """(p, c) mean distance of each coordinate to the person's mean, in the same units."""
+        table, owner = self._known(rows)
+        people = len(self.place)
+        apart = np.abs(table - means(table, owner, people)[owner])
+        return standardised(means(apart, owner, people))
 
 
 def people_of(
@@ -205,7 +200,7 @@ def _table_of(rows: NDArray[Any], people: People, attack: str) -> Float:
     if attack == BALANCE:
         return people.sums(rows)
     table = people.means(rows)
-    return np.hstack([table, people.means(people.apart(rows))]) if attack == SPREAD else table
+    return np.hstack([table, people.spreads(rows)]) if attack == SPREAD else table
 
 
 def outcome(attack: str, chances: Float, people: People, confidence: float) -> Inferred:
@@ -303,18 +298,10 @@ def infer(
     ]
     risk = risk_of(results)
     assert isinstance(risk, Risk)
-    gain = Estimate(
-        risk.estimate.value,
-        risk.estimate.low,
-        risk.estimate.high,
-        confidence,
-        f"at once for {len(results)} results, {risk.estimate.method}",
-        risk.estimate.n,
-    )
+    method = f"at once for {len(results)} results, {risk.estimate.method}"
+    gain = replace(risk.estimate, confidence=confidence, method=method)
     order = np.random.default_rng([seed, 98]).permutation(len(people.place))
-    other = People(
-        people.name, people.classes, people.owner, people.place[order], people.fold[order]
-    )
+    other = replace(people, place=people.place[order], fold=people.fold[order])
     raw = over = None
     if features is not None:
         inputs = predicted(people.means(features), people, LOGISTIC, seed)

@@ -67,6 +67,7 @@ from lethe.training.folder import RunFolder, write_personal
 # From measurements to the findings: candidates on a frontier, rules, checks, words.
 
 MOST_PEOPLE = 100
+_MOST = "max_people", "max_probes"
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +152,7 @@ class VectorsSubject(Subject):
                 "metric": settings.metric,
                 "min_rows": settings.min_rows,
                 "rule": list(settings.rule),
-                **_limits_set(settings),
+                **{name: most for name in _MOST if (most := getattr(settings, name))},
                 **asked_further(settings),
             },
             libraries=("numpy", "scipy", "scikit-learn"),
@@ -163,11 +164,6 @@ class VectorsSubject(Subject):
                 )
             },
         )
-
-
-def _limits_set(settings: EmbeddingSettings) -> dict[str, int]:
-    limits = {"max_people": settings.max_people, "max_probes": settings.max_probes}
-    return {name: most for name, most in limits.items() if most}
 
 
 def _label(audit: ModelAudit, name: str, several: bool) -> str:
@@ -407,8 +403,9 @@ def audit_released(
     """
     settings = settings or EmbeddingSettings()
     check_same_people(models)
+    tell = say or (lambda text: None)
     kept = None if folder is None else folder.path / "levels"
-    measured = [measure(model, settings, say or _silent, cluster, other, kept) for model in models]
+    measured = [measure(model, settings, tell, cluster, other, kept) for model in models]
     if settings.keep_records and folder is not None:
         write_personal(folder, [vars(row) for row in people(measured, settings)])
     return VectorsSubject(measured, settings).findings()
@@ -503,7 +500,3 @@ def _utility(
             for m in settings.averaged
         }
     return {sigma: task.at(sigma) for sigma in sorted(levels)}
-
-
-def _silent(text: str) -> None:
-    """Nothing."""

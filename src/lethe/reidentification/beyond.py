@@ -191,9 +191,6 @@ def link_all(
     return done, skipped
 
 
-Json = dict[str, Any]
-
-
 def attributes_of(
     model: Released, settings: EmbeddingSettings
 ) -> tuple[tuple[People, ...], tuple[Unattacked, ...]]:
@@ -301,9 +298,9 @@ def further_checks(on: str, further: Beyond) -> list[CheckRow]:
     return rows
 
 
-def asked_further(settings: EmbeddingSettings) -> Json:
+def asked_further(settings: EmbeddingSettings) -> dict[str, Any]:
     """Settings of the optional measurements that were requested."""
-    listed: Json = {}
+    listed: dict[str, Any] = {}
     if settings.verification:
         listed["verification"] = True
     if settings.score_norm:

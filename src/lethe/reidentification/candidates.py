@@ -9,8 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from lethe.errors import InputError, NotMeasurable
@@ -71,7 +73,7 @@ class Evaluated:
     Attributes:
         limit: upper limit on Top-1 of every attacker who sees one released vector; None where
             there is no limit.
-        release: its rows, for measurements beyond the lift.
+        release: its rows, until everything is measured on them.
     """
 
     candidate: Candidate  # named within its model; compared to the baseline of the model
@@ -92,7 +94,7 @@ class Release:
     """
 
     rows: Callable[[int], Float]  # from a seed to (n, c)
-    clean: Float | None = None
+    clean: NDArray[Any] | None = None
     projected: bool = False  # whether only attackers that can use few dimensions run
     erased: bool = False  # an attribute was erased
 
@@ -190,7 +192,7 @@ class Evaluation:
         assert judged is not None
         proofs = self.game.proofs(sigma, self.settings)
         task = None if self.task is None else self.task.at(sigma)
-        rows = _vectors(self)
+        rows = self.model.representations  # no wider copy: of a million vectors half a gigabyte
         release = Release(lambda seed: smooth(rows, sigma, seed=seed), rows if sigma > 0 else None)
         if sigma == 0:
             words = "vectors as they are"
@@ -203,7 +205,7 @@ class Evaluation:
         if proofs.optimal is not None:
             proven.append(proofs.optimal.guarantee)
         if self.settings.diameter is not None:
-            proven.append(isotropic.guarantee(self.settings.delta, rows))
+            proven.append(isotropic.guarantee(self.settings.delta, _vectors(self)))
         first = proofs.best.guarantee
         return self.evaluated(
             name,
@@ -255,7 +257,7 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
     shown = evaluated.candidate.name in (BASELINE, RECOMMENDED, settings.release)
     wanted = settings.verification or context.people or context.untested
     if release is None or not (shown or wanted):
-        return evaluated
+        return replace(evaluated, release=None)
     rows = release.rows(settings.seed)
     details, measures = evaluated.candidate.details, dict(evaluated.candidate.measures)
     panel = context.battery.panel(noise=release.clean is not None, projected=release.projected)
@@ -293,7 +295,7 @@ def looked_further(context: Evaluation, evaluated: Evaluated) -> Evaluated:
             replace(gain, high=None) if isinstance(gain, Estimate) else reason
         )
     candidate = replace(evaluated.candidate, details=details, measures=measures)
-    return replace(evaluated, candidate=candidate)
+    return replace(evaluated, candidate=candidate, release=None)  # its rows are not kept
 
 
 def _upper(measure: Measured | None) -> float:
@@ -313,7 +315,9 @@ def _candidates(
     if recommended is not None:
         level = level_at(context.battery, recommended)
         yield context.noise(RECOMMENDED, recommended, level)
-    chosen = recommended or _typical(context, curve)
+    # Without an operating point: the noise that privacy needs, or the most there is.
+    private = curve.private_from(context.settings.lift)
+    chosen = recommended or private or max(context.settings.sigmas) or None
     if chosen is None:
         context.skipped["other mechanisms"] = "no noise level above 0 was asked for"
         return
@@ -327,12 +331,6 @@ def _candidates(
             yield _transformed(context, name, chosen)
         except (InputError, NotMeasurable) as error:
             context.skipped[name] = str(error)
-
-
-def _typical(context: Evaluation, curve: Curve) -> float | None:
-    """Where there is no operating point: the noise that privacy needs, or the most there is."""
-    private = curve.private_from(context.settings.lift)
-    return private or max(context.settings.sigmas) or None
 
 
 def _vectors(context: Evaluation) -> Float:
@@ -371,7 +369,9 @@ def _adaptive(context: Evaluation, sigma: float) -> Evaluated:
         raise NotMeasurable("half of the users have the same vector as another one.")
     # Far from everybody means easy to name: more noise there, within a factor of 2.
     shape = np.clip(near / middle, 0.5, 2.0)
-    place, known = _places(context)
+    users, owner = context.split.users, context.model.user_ids
+    place = np.minimum(np.searchsorted(users, owner), len(users) - 1)
+    known = users[place] == owner  # rows of people in the attack
     rows = np.flatnonzero(known)
     served = known[context.task.rows]  # the rows that the task is measured on, of these people
     levels = equal_cost_levels(
@@ -408,13 +408,6 @@ def _adaptive(context: Evaluation, sigma: float) -> Evaluated:
         limit,
         release=Release(release, _vectors(context)),
     )
-
-
-def _places(context: Evaluation) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) position in the gallery of each row's owner, and whether there is one."""
-    users, owner = context.split.users, context.model.user_ids
-    place = np.minimum(np.searchsorted(users, owner), len(users) - 1)
-    return place, users[place] == owner
 
 
 def _clipped(context: Evaluation, sigma: float) -> Evaluated:

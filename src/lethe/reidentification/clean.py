@@ -15,7 +15,7 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.of_vectors import OpenSet
 from lethe.evidence.risk import RELEASE, family_confidence
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Panel, first_credit, permuted_lift
+from lethe.reidentification.attackers import Panel, controlled, first_credit
 from lethe.reidentification.by_user import mean_by_user
 from lethe.reidentification.family import Attacker
 from lethe.reidentification.gallery import (
@@ -32,7 +32,7 @@ from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
 from lethe.reidentification.sight import Sight, sight_of
 from lethe.reidentification.tally import Tally
-from lethe.reidentification.vectors import Float
+from lethe.reidentification.vectors import Float, standardised
 
 # What keeps the attack honest: strangers, copied inputs, and what ordinary float32 would say.
 
@@ -253,6 +253,7 @@ INPUTS = (
 )
 """Attackers on the encoder's inputs; no candidate releases these."""
 _CONTROL = 0.99  # of permuted identities: an alarm by chance leaves a safe release without verdict
+Ran = tuple[Attack, Estimate | None]  # an attack, and the lift of its control if it has one
 _NEIGHBOURS = 4000  # users whose nearest neighbour is looked up
 
 
@@ -315,10 +316,6 @@ def split_of(model: Released, settings: EmbeddingSettings) -> Split:
     return sampled(split, settings.max_people, settings.max_probes, settings.seed)
 
 
-Ran = tuple[Attack, Estimate | None]
-"""An attack, and its lift on permuted people where that is a control."""
-
-
 def attack_clean(model: Released, split: Split, panel: Panel, settings: EmbeddingSettings) -> Clean:
     """Every attack on the clean vectors, then the controls.
 
@@ -335,15 +332,17 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
     def run(attacker: Attacker, sight: Sight, *, control: bool) -> Ran | Exception:
         seen = panel.seen(attacker, sight, sight)
         try:
-            fits = panel.fits(attacker, seen)
-            order = panel.rank(attacker, seen, fits)
+            if control:
+                order, lift = controlled(panel, attacker, seen, settings.seed, sure)
+            else:
+                order, lift = panel.rank(attacker, seen, panel.fits(attacker, seen)), None
             attack = measure(order, seen.owner, common=common, confidence=settings.confidence)
-            if not control:
-                return attack, None
+            if lift is None:
+                return attack, lift
             hits = np.bincount(seen.owner, first_credit(order), minlength=users).astype(float)
             tries = np.bincount(seen.owner, minlength=users).astype(float)
             tallies[attacker.name] = Tally(attacker, RELEASE, hits, tries, 1)
-            return attack, permuted_lift(panel, attacker, seen, settings.seed, sure, fits)
+            return attack, lift
         except (InputError, NotMeasurable) as error:
             return error
 
@@ -364,7 +363,7 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
     if model.features is None:
         skipped[RAW] = "the file has no features: no baseline of what goes into the encoder"
     else:
-        inputs = sight_of(_standardised(model.features), split)
+        inputs = sight_of(standardised(model.features), split)
         run_all(INPUTS, inputs, control=False)
         shared = shared_inputs(model.features, model.user_ids)
     gallery = gallery_means(vectors, split)
@@ -385,13 +384,6 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
         float(np.sqrt(vectors.var(axis=0, dtype=np.float64).mean())),
         tallies,
     )
-
-
-def _standardised(features: NDArray[Any]) -> Float:
-    """Scale columns to mean 0 and sd 1, because raw inputs have different units."""
-    wide = features.astype(np.float64)
-    deviation = wide.std(axis=0)
-    return np.asarray((wide - wide.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
 
 
 def _neighbours(gallery: Float, seed: int) -> dict[str, tuple[float, float, float]]:

@@ -16,12 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import csr_array, issparse, vstack
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
 
 from lethe.errors import NotMeasurable
 from lethe.reidentification.gallery import Index, covariance_within, means
 from lethe.reidentification.sight import Sight, summed
-from lethe.reidentification.vectors import Float
+from lethe.reidentification.vectors import Float, Float32
 
 NEAREST, DENSITY, GAUSSIAN, SOFTMAX = "nearest-row", "density", "gaussian", "softmax"
 HISTOGRAM, COVARIANCE = "histogram", "covariance"
@@ -138,21 +139,16 @@ class _Rows:
 
     def __init__(self, seen: Sight, aside: bool = False) -> None:
         order = np.argsort(seen.user, kind="stable")
-        self.user = seen.user[order]
+        self.seen, self.order, self.user = seen, order, seen.user[order]
         self.starts = np.flatnonzero(np.diff(self.user, prepend=-1))
         self.counts = np.diff(np.append(self.starts, len(order)))
         self.freedom = len(order) - len(self.counts)
         self.centre = seen.gallery.mean(axis=0)
-        self.raw = seen.rows[order]
-        rows = self.raw - self.centre
-        noise = np.zeros(rows.shape[1]) if seen.noise is None else seen.noise
+        noise = np.zeros(seen.rows.shape[1]) if seen.noise is None else seen.noise
         scatter = np.diag(np.zeros_like(noise) if aside else noise)
-        within = rows - (seen.gallery - self.centre)[self.user]
-        rounding = 1e-12 * np.abs(seen.rows).max()
-        if np.abs(rows).max() <= rounding:
-            rows, within = np.zeros_like(rows), np.zeros_like(within)
-        self.rounding, self.cut = rounding, seen.cut
-        self.scattered = self.freedom > 0 and bool(np.abs(within).max() > rounding)
+        self.rounding, self.cut = 1e-12 * np.abs(seen.rows).max(), seen.cut
+        rows, within = self._centred()
+        self.scattered = self.freedom > 0 and bool(np.abs(within).max() > self.rounding)
         if self.scattered:
             scatter = scatter + covariance_within(within, self.freedom)
         elif aside or not noise.any():
@@ -162,11 +158,26 @@ class _Rows:
         root = (turn / np.sqrt(np.maximum(size, 1e-6 * size[-1]))) @ turn.T
         self.map = root / deviation[:, None]
         self.rows = rows @ self.map
-        self.within = within @ self.map
         self.means = self.mapped(seen.gallery)
         self.beyond = (self.map.T * noise) @ self.map
         self.noise = np.diag(self.beyond)
         self.halves = (self.rows**2).sum(axis=1) / 2
+
+    def _centred(self) -> tuple[Float, Float]:
+        """Rows about the centre, and about the mean of their person; 0 within rounding."""
+        rows = self.seen.rows[self.order] - self.centre
+        if np.abs(rows).max() <= self.rounding:
+            return np.zeros_like(rows), np.zeros_like(rows)
+        return rows, rows - (self.seen.gallery - self.centre)[self.user]
+
+    def within(self) -> Float:
+        """(R, d) mapped rows about the mean of their person.
+
+        Raises NotMeasurable: all of a person are equal.
+        """
+        if not self.scattered:
+            raise NotMeasurable("needs people with two enrolled rows that differ.")
+        return np.asarray(self._centred()[1] @ self.map)
 
     def mapped(self, probes: Float) -> Float:
         if self.cut is not None:
@@ -181,14 +192,9 @@ class _Rows:
         product -= (mapped**2).sum(axis=1)[:, None] / 2
         return np.asarray(product)
 
-    def spread(self) -> Float:
-        """(d,) pooled variance within people.
-
-        Raises NotMeasurable: there is none.
-        """
-        if not self.scattered:
-            raise NotMeasurable("needs people with two enrolled rows that differ.")
-        return np.asarray(np.maximum((self.within**2).sum(axis=0) / self.freedom, 1e-6))
+    def spread(self, within: Float) -> Float:
+        """(d,) pooled variance within people."""
+        return np.asarray(np.maximum((within**2).sum(axis=0) / self.freedom, 1e-6))
 
 
 def _summed(values: Float, sizes: Index | None) -> Float:
@@ -212,7 +218,7 @@ def _drawn_rows(rows: int, most: int) -> Index:
 
 def _density(held: _Rows) -> Score:
     """log of the mean Gaussian kernel over the rows of each person."""
-    usual = float(held.spread().mean())
+    usual = float(held.spread(held.within()).mean())
     some = np.flatnonzero(held.counts[held.user] > 1)
     some = some[_drawn_rows(len(some), _SAMPLE)]
     user = held.user[some]
@@ -249,8 +255,10 @@ def _gaussian(held: _Rows) -> Score:
     to their scatter (maximum likelihood on a grid, Kiefer and Wolfowitz 1956, by EM), and each
     variance is its posterior geometric mean.
     """
-    pooled, freedom = held.spread(), held.counts[:, None] - 1.0
-    squares = np.add.reduceat(held.within**2, held.starts, axis=0) / pooled
+    within, freedom = held.within(), held.counts[:, None] - 1.0
+    pooled = held.spread(within)
+    squares = np.add.reduceat(within**2, held.starts, axis=0) / pooled
+    del within
 
     def likelihood(squares: Any, freedom: Any) -> Any:
         squares, freedom = (np.asarray(part[..., None], np.float32) for part in (squares, freedom))
@@ -336,80 +344,92 @@ def _histogram(held: _Rows) -> Score:
     the next ones too. How far, and how far a person's shares are drawn to everybody's, is chosen by
     coordinate: what makes enrolled rows, each left out, most likely.
     """
-    people, counts = len(held.means), held.counts[held.user]
-    bins = max(8, min(_BINS, _CELLS // held.raw.shape[1] // people))
-    chosen = [_binned(values, held.user, counts, people, bins) for values in held.raw.T]
-    edges, own, tables, priors = zip(*chosen, strict=True)
-    table: Any = vstack(tables, format="csr") if any(map(len, own)) else np.concatenate(tables)
-    if issparse(table) and table.nnz > _FULL * math.prod(table.shape):
-        table = table.toarray()
+    people, counts, rows = len(held.means), held.counts[held.user], held.seen.rows
+    bins = max(8, min(_BINS, _CELLS // rows.shape[1] // people))
+    fits = [_binned(values[held.order], held.user, counts, people, bins) for values in rows.T]
+    edges, repeated, tables, repeats, priors = zip(*fits, strict=True)
+    table = np.concatenate(tables)
+    alone: Any = vstack(repeats, format="csr")
+    if alone.nnz > _FULL * math.prod(alone.shape):
+        filled = alone.astype(np.float32).toarray()
+        table, alone = np.concatenate([table, filled]), alone[:0]
     constant = sum(np.log(prior / (held.counts + prior)) for prior in priors)
-    starts = np.cumsum([0, *(part.shape[0] for part in tables)])
+    # Rows of the table: the bins of all coordinates, and then the values that repeat.
+    starts = np.cumsum([0, *map(len, tables)])
+    later = starts[-1] + np.cumsum([0, *map(len, repeated)])
 
     def score(probes: Float, sizes: Index | None) -> Float:
-        place = np.stack(
-            [_bin(values, *cut) for values, *cut in zip(probes.T, edges, own, strict=True)], axis=1
-        )
+        cells: Any = np.empty(probes.shape, np.intp)
+        for column, values in enumerate(probes.T):
+            place, own = _bin(values, edges[column], repeated[column])
+            cells[:, column] = place + np.where(own, later[column], starts[column])
         number = np.ones(len(probes), np.intp) if sizes is None else sizes
-        ends = np.append(0, np.cumsum(number)) * probes.shape[1]
-        cells = (place + starts[:-1]).ravel()
-        shape = len(number), int(starts[-1])
-        seen = csr_array((np.ones(len(cells)), cells, ends), shape=shape)
-        score = seen @ table
-        score = score.toarray() if issparse(score) else score
+        ends, cells = np.append(0, np.cumsum(number)) * probes.shape[1], cells.ravel()
+        dense = cells < len(table)
+        within = np.append(0, np.cumsum(dense))[ends]
+
+        def chosen(cells: Index, ends: Index, rows: int) -> Any:  # single precision: half the time
+            ones = np.ones(len(cells), np.float32)
+            return csr_array((ones, cells, ends), shape=(len(number), rows))
+
+        score = (chosen(cells[dense], within, len(table)) @ table).astype(np.float64)
+        if alone.shape[0]:
+            beyond = chosen(cells[~dense] - len(table), ends - within, alone.shape[0])
+            score += (beyond @ alone).toarray()
         return np.asarray(score + number[:, None] * constant)
 
     return score
 
 
-def _bin(values: Float, edges: Float, repeated: Float) -> Index:
-    """(n,) bin of each value: first those between edges, then the values that are their own."""
-    place = np.searchsorted(edges, values, "right")
-    if not len(repeated):
-        return np.asarray(place)
-    nearest = np.searchsorted(repeated, values).clip(0, len(repeated) - 1)
-    return np.asarray(np.where(repeated[nearest] == values, len(edges) + 1 + nearest, place))
+def _bin(values: Float, edges: Float, repeated: Float) -> tuple[Index, NDArray[np.bool_]]:
+    """(n,) bin of each value: its place between edges, or among the values that are their own."""
+    place, own = np.searchsorted(edges, values, "right"), np.zeros(len(values), bool)
+    if len(repeated):
+        nearest = np.searchsorted(repeated, values).clip(0, len(repeated) - 1)
+        own = repeated[nearest] == values
+        place = np.where(own, nearest, place)
+    return np.asarray(place), own
 
 
 def _binned(
     values: Float, user: Index, counts: Index, people: int, bins: int
-) -> tuple[Float, Float, Any, float]:
-    """Edges, values of their own, log-ratios (bins, people) without their constant, and prior."""
+) -> tuple[Float, Float, Float32, Any, float]:
+    """Edges, values of their own, log-ratios of both (n, people) without a constant, and prior."""
     distinct, often = np.unique(values, return_counts=True)
     repeated, rest = distinct[often > 1], distinct[often == 1]
     share = np.linspace(0, 1, bins + 1)[1:-1]
     edges = np.unique(np.quantile(rest, share)) if len(rest) else np.zeros(0)
-    place = _bin(values, edges, repeated)
-    ordered, total = len(edges) + 1, len(edges) + 1 + len(repeated)
-    base, inside = np.bincount(place, minlength=total) / len(values), place < ordered
-    cells = place[inside] * people + user[inside]
+    place, own = _bin(values, edges, repeated)
+    ordered = len(edges) + 1
+    bins_of = np.where(own, ordered + place, place)
+    base = np.bincount(bins_of, minlength=ordered + len(repeated)) / len(values)
+    cells = place[~own] * people + user[~own]
     table = np.bincount(cells, minlength=ordered * people).reshape(ordered, people).astype(float)
-    apart, costs = np.arange(ordered)[:, None] - np.arange(ordered), []
-    exact, some = np.zeros(len(place)), _drawn_rows(len(place), _LEFT_OUT)
-    if len(repeated):
-        bins_of, people_of = place[~inside] - ordered, user[~inside]
-        ones = np.ones(len(bins_of))
-        repeats = csr_array((ones, (bins_of, people_of)), shape=(len(repeated), people))
-        exact[~inside] = repeats[bins_of, people_of] - 1
+    ones = np.ones(int(own.sum()))
+    repeats: Any = csr_array((ones, (place[own], user[own])), shape=(len(repeated), people))
+    some = _drawn_rows(len(place), _LEFT_OUT)
+    place, own, user, counts = place[some], own[some], user[some], counts[some]
+    exact = repeats[place[own], user[own]] - 1 if own.any() else np.zeros(0)
+    apart = np.arange(ordered)[:, None] - np.arange(ordered)
+    best: tuple[float, float, Any, Any] = (-math.inf, 0.0, None, None)
     for width in _WIDTHS if len(rest) else _WIDTHS[:1]:
         kernel = np.exp(-((apart / max(width, 1e-3)) ** 2) / 2)
         kernel /= kernel.sum(axis=0)
         smooth = kernel @ table
         expected = np.append(kernel @ base[:ordered], base[ordered:])
-        others = exact[some]
-        where = inside[some]
-        bins_of, people_of = place[some][where], user[some][where]
-        others[where] = np.maximum(smooth[bins_of, people_of] - kernel[bins_of, bins_of], 0)
+        others = np.empty(len(place))
+        others[own] = exact
+        others[~own] = smooth[place[~own], user[~own]] - kernel.diagonal()[place[~own]]
+        ratio = np.maximum(others, 0) / expected[np.where(own, ordered + place, place)]
         for prior in _PRIORS:
-            left_out = (others / expected[place[some]] + prior) / (counts[some] - 1 + prior)
-            costs.append((float(np.log(left_out).sum()), float(prior), smooth, expected))
-    _, prior, smooth, expected = max(costs, key=lambda fit: fit[0])
+            fit = float(np.log((ratio + prior) / (counts - 1 + prior)).sum())
+            if fit > best[0]:
+                best = fit, float(prior), smooth, expected
+    _, prior, smooth, expected = best
     weight = 1 / (prior * np.maximum(expected, 1e-300))
-    logs: Any = np.log1p(np.where(smooth > 1e-3, smooth, 0) * weight[:ordered, None])
-    if len(repeated):
-        repeats.data = np.log1p(repeats.data * np.repeat(weight[ordered:], np.diff(repeats.indptr)))
-        logs = vstack([csr_array(logs), repeats], format="csr")
-    return edges, repeated, logs, prior
+    logs = np.log1p(np.where(smooth > 1e-3, smooth, 0) * weight[:ordered, None])
+    repeats.data = np.log1p(repeats.data * np.repeat(weight[ordered:], np.diff(repeats.indptr)))
+    return edges, repeated, logs.astype(np.float32), repeats, prior
 
 
 def _covariance(held: _Rows) -> Score:
@@ -420,15 +440,15 @@ def _covariance(held: _Rows) -> Score:
     dimensions, n = held.rows.shape[1], held.counts[:, None, None]
     if len(held.means) * dimensions**2 > _CELLS:
         raise NotMeasurable(f"covariances of all people have more than {_CELLS:,} numbers.")
-    held.spread()
+    within = held.within()
     between = np.maximum(held.means.var(axis=0) - (1 / held.counts).mean(), 1e-6)
-    scatter = np.stack([part.T @ part for part in np.split(held.within, held.starts[1:])])
+    scatter = np.stack([part.T @ part for part in np.split(within, held.starts[1:])])
     some = np.flatnonzero(held.counts[held.user] > 2)
     some = some[_drawn_rows(len(some), _MODELS)]
     if not len(some):
         raise NotMeasurable("needs people with three enrolled rows.")
     user, number = held.user[some], held.counts[held.user[some]][:, None].astype(float)
-    apart = held.within[some]
+    apart = within[some]
     rest = held.means[user] - apart / (number - 1)
     residual = held.rows[some] - rest * between / (between + 1 / (number - 1))
     loss = apart[:, :, None] * apart[:, None, :] * (number / (number - 1))[:, :, None]

@@ -59,6 +59,11 @@ class Attacker:
         return self.normalised or self.metric in ENROLLED
 
     @property
+    def fixed(self) -> bool:
+        """Whether it learns nothing from who owns the probes of other people."""
+        return self.metric not in LEARNED and not self.normalised
+
+    @property
     def paper(self) -> str:
         """Source of its metric."""
         paper = _PAPERS.get(self.metric, _PAPERS["cosine"])

@@ -29,13 +29,18 @@ class Split:
     probes: int = 0  # their rows to be named, where it drew some people's; 0: all are here
 
 
+MOST_PAIRS = 1e9
+"""Probes times people, beyond which an audit looks for people drawn at random, unless asked."""
+
+
 def sampled(split: Split, max_people: int, max_probes: int, seed: int = 0) -> Split:
     """A random subset of people, of gallery and probes alike, and of those who are looked for.
 
     Args:
         max_people: people, at most; 0 = all. The gallery holds these alone.
-        max_probes: probes, at most; 0 = all. People are drawn with all of theirs, so that who joins
-            them joins all; the others stay in the gallery.
+        max_probes: probes, at most; 0 = all, as long as they make at most `MOST_PAIRS` with the
+            people. People are drawn with all of theirs, so that who joins them joins all; the
+            others stay in the gallery.
 
     Raises InputError: room for the probes of one person alone.
 
@@ -59,8 +64,9 @@ def sampled(split: Split, max_people: int, max_probes: int, seed: int = 0) -> Sp
             probe_user=place[split.probe_user[asked]],
             people=len(split.users),
         )
-    if 0 < max_probes < len(split.probe_rows):
-        counts = np.bincount(split.probe_user, minlength=len(split.users))
+    counts = np.bincount(split.probe_user, minlength=len(split.users))
+    max_probes = max_probes or max(int(MOST_PAIRS / len(split.users)), 2 * int(counts.max()))
+    if max_probes < len(split.probe_rows):
         order = rng.permutation(len(split.users))
         drawn = order[np.cumsum(counts[order]) <= max_probes]
         if len(drawn) < 2:

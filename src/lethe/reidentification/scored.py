@@ -273,6 +273,10 @@ def singling_out(
     def ranked(attacker: Attacker, seen: Sight) -> Any:
         return panel.rank(attacker, seen, panel.fits(attacker, seen))
 
+    def first(attacker: Attacker, seen: Sight) -> Estimate:
+        order = ranked(attacker, seen)
+        return measure(order, seen.owner, top=(1,), confidence=confidence).top[1]
+
     for attacker in (a for a in panel.attackers if a.name in names):
         order = ranked(attacker, panel.seen(attacker, sight, sight))
         ranks = tuple(k for k in RANKS if k <= users)
@@ -283,14 +287,10 @@ def singling_out(
         for number in (n for n in VECTORS if n <= int(tries.max())):
             # One of each person too, so that all points count people alike.
             probes, owner = pooled(sight.probes, sight.owner, number)
-            seen = replace(sight, probes=probes, owner=owner)
-            share = measure(ranked(attacker, seen), owner, top=(1,), confidence=confidence).top[1]
+            share = first(attacker, replace(sight, probes=probes, owner=owner))
             vectors.append(ByVectors(attacker.name, number, share))
         for number in (n for n in VECTORS if n <= int(rows.max())):
-            seen = _enrolled(sight, number)
-            share = measure(
-                ranked(attacker, seen), seen.owner, top=(1,), confidence=confidence
-            ).top[1]
+            share = first(attacker, _enrolled(sight, number))
             enrolled.append(ByVectors(attacker.name, number, share))
     return SinglingOut(users, sizes, vectors, enrolled, matched)
 

@@ -67,7 +67,7 @@ def threat_model(settings: EmbeddingSettings) -> ThreatModel:
         f"attacks: {when}, {enrolled}, {joined} of a person known to belong together, "
         "both vectors of other people; certificates: every clean vector of every person",
         "the released vectors, or noisy draws of them",
-        f"exact ranks of every probe; {settings.draws} noise draws a level",
+        f"exact ranks of every probe; up to {settings.draws} noise draws a level",
         "person",
     )
 

@@ -28,15 +28,16 @@ class EmbeddingSettings:
             0 = all.
         max_people: people in the attack, at most, drawn at random by the seed; 0 = all. The gallery
             holds these alone, and a smaller one is easier to name a person in.
-        max_probes: vectors to be named, at most; 0 = all. People are drawn at random by the seed
-            with all of theirs; the gallery stays as it is.
+        max_probes: vectors to be named, at most; 0 = all, as long as vectors times people are at
+            most 1 billion. People are drawn at random by the seed with all of theirs; the gallery
+            stays as it is.
         seed: of splits, noise, plays and of what is drawn at random.
         confidence: of all intervals.
         min_rows: users with fewer rows are left out.
         known: period of the vectors that the attacker knows, with later; without it rows are split
             within one.
         later: period of the vectors to be named: the cross-window protocol.
-        draws: noise draws a level, at most.
+        draws: noise draws a level, at most; with many people two are enough, see `Battery.draws`.
         refine: levels that may be added around the thresholds.
         repeats: noise draws of a utility that has no closed form.
         plays: plays of the best attacker a level; 0 leaves that certificate out.
@@ -117,22 +118,13 @@ class EmbeddingSettings:
             object.__setattr__(self, name, tuple(sorted({float(level) for level in levels})))
         object.__setattr__(self, "sigmas", tuple(sorted({0.0, *self.sigmas})))
         check_choice("metric", self.metric, ("cosine", "l2"))
-        for name, low in (
-            ("seed", 0),
-            ("joined", 0),
-            ("max_people", 0),
-            ("max_probes", 0),
-            ("min_rows", 2),
-            ("draws", 1),
-            ("refine", 0),
-            ("repeats", 2),
-            ("plays", 0),
-            ("radius_draws", 1),
-            ("radius_points", 1),
-            ("margin", 0),
-            ("workers", 0),
+        for low, names in (
+            (0, "seed joined max_people max_probes refine plays margin workers"),
+            (1, "draws radius_draws radius_points"),
+            (2, "min_rows repeats"),
         ):
-            check_at_least(name, getattr(self, name), low)
+            for name in names.split():
+                check_at_least(name, getattr(self, name), low)
         for draws in self.averaged:
             check_at_least("averaged", draws, 1)
         for name in ("confidence", "alpha", "delta", "floor"):

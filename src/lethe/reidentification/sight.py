@@ -82,10 +82,12 @@ def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
         vectors: (n, d) or (n,), all released rows.
         split: enrolled rows with their people, and probes.
     """
-    table = np.asarray(vectors, np.float64).reshape(len(vectors), -1)
-    rows, user = table[split.gallery_rows], split.gallery_user
-    gallery = means(rows, user, len(split.users))
-    return Sight(rows, user, gallery, table[split.probe_rows], split.probe_user)
+    table = np.asarray(vectors).reshape(len(vectors), -1)
+    rows, probes = (
+        np.asarray(table[chosen], np.float64) for chosen in (split.gallery_rows, split.probe_rows)
+    )
+    gallery = means(rows, split.gallery_user, len(split.users))
+    return Sight(rows, split.gallery_user, gallery, probes, split.probe_user)
 
 
 def reading(sight: Sight, what: str) -> Sight:

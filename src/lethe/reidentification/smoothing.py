@@ -15,7 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from lethe.errors import InputError
 from lethe.evidence.guarantee import noise_seed
-from lethe.reidentification.vectors import Float, check_sigma, check_vectors, effective_sigma
+from lethe.reidentification.vectors import (
+    Float,
+    check_sigma,
+    check_table,
+    check_vectors,
+    effective_sigma,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +100,8 @@ def smooth(
     >>> smooth([[1.0, 2.0]], sigma=0.0)
     array([[1., 2.]])
     """
-    r = check_vectors("representations", representations)
+    r = np.asarray(representations)
+    check_table("representations", r)
     check_sigma(sigma)
     noise = np.random.default_rng([noise_seed(seed), 4]).standard_normal(r.shape)
     noise *= effective_sigma(sigma, draws)  # in place: a million vectors are half a gigabyte

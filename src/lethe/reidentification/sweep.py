@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lethe.errors import NotMeasurable
 from lethe.evidence.estimate import Estimate, Refusal
@@ -29,7 +30,7 @@ from lethe.reidentification.certificates import (
 )
 from lethe.reidentification.enrolled import COVARIANCE, DENSITY, NEAREST
 from lethe.reidentification.family import ATTACKERS, Attacker, allowed
-from lethe.reidentification.gallery import Split, gallery_means
+from lethe.reidentification.gallery import MOST_PAIRS, Split, gallery_means
 from lethe.reidentification.kept import read_tallies, write_tallies
 from lethe.reidentification.planted import plants
 from lethe.reidentification.ranks import ranks
@@ -73,9 +74,7 @@ class Proofs:
     @property
     def best(self) -> Limit:
         """The lower of the two."""
-        if self.optimal is None or self.closed.success <= self.optimal.success:
-            return self.closed
-        return self.optimal
+        return min(self.closed, self.optimal or self.closed, key=lambda limit: limit.success)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,7 +157,7 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
         cluster: runs the levels elsewhere, each as a job; by default threads of this process run
             several levels at once.
     """
-    sample, settings = battery.sample, battery.settings
+    settings = battery.settings
     began: list[float] = []  # when the first level of the current round ended
 
     def judged(done: int, levels: int) -> None:
@@ -167,7 +166,8 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
             began[:] = [now]
         elif done < levels and now - began[0] > _SLOW:
             left = (now - began[0]) / (done - 1) * (levels - done)
-            say(f"all attackers at {done} of {levels} levels; about {_long(left)} for the others")
+            time_left = f"{left:.0f} s" if left < 90 else f"{left / 60:.0f} min"
+            say(f"all attackers at {done} of {levels} levels; about {time_left} for the others")
 
     def attacked(level: Level) -> Level:
         result = battery.on_noise(level)
@@ -175,16 +175,12 @@ def sweep(battery: Battery, say: Say, cluster: Cluster | None = None) -> Curve:
         return result
 
     surface = [effective_sigma(s, m) for s in settings.surface for m in settings.averaged]
-    return attack_curve(
-        gallery_hits(settings),
-        sample,
+    return _curve_of(
+        battery,
         [*settings.sigmas, *surface],
-        draws=settings.draws,
+        attacked,
         thresholds=sorted({*TIERS, settings.lift}),
         extra=settings.refine,
-        confidence=settings.confidence,
-        seed=settings.seed,
-        further=attacked,
         judged=judged,
         elsewhere=None if cluster is None else partial(_far_levels, cluster, battery, say),
     )
@@ -210,28 +206,31 @@ def _far_level(job: tuple[Battery, float]) -> tuple[Level, dict[str, str]]:
     return level_at(battery, sigma, sigma in battery.settings.sigmas), battery.skipped
 
 
-def _long(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
-
-
 def level_at(battery: Battery, sigma: float, planted: bool = True) -> Level:
     """Run all attackers at a further level, with the same noise vectors as the sweep.
 
     Args:
         planted: whether to plant leaks, as on every candidate.
     """
-    sample, settings = battery.sample, battery.settings
-    curve = attack_curve(
+    further = partial(battery.on_noise, planted=planted)
+    return _curve_of(battery, [sigma], further, thresholds=()).levels[0]
+
+
+def _curve_of(
+    battery: Battery, sigmas: Sequence[float], further: Callable[[Level], Level], **options: Any
+) -> Curve:
+    """`attack_curve` with all attackers of a battery and its settings."""
+    settings = battery.settings
+    return attack_curve(
         gallery_hits(settings),
-        sample,
-        [sigma],
-        draws=settings.draws,
-        thresholds=(),
+        battery.sample,
+        sigmas,
+        draws=battery.draws,
         confidence=settings.confidence,
         seed=settings.seed,
-        further=partial(battery.on_noise, planted=planted),
+        further=further,
+        **options,
     )
-    return curve.levels[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,6 +257,12 @@ class Battery:
     skipped: dict[str, str] = field(default_factory=dict)
     fitted: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = None
+
+    @property
+    def draws(self) -> int:
+        """Noise draws a level: those asked for, or those that give 2 billion pairs, 2 or more."""
+        pairs = len(self.sample.probes) * self.sample.users
+        return min(self.settings.draws, max(2, int(2 * MOST_PAIRS / pairs)))
 
     @cached_property
     def clean(self) -> Sight:
@@ -387,7 +392,7 @@ class Battery:
     def on_release(
         self,
         release: Callable[[int], Float],
-        clean: Float | None = None,
+        clean: NDArray[Any] | None = None,
         *,
         draws: int = 1,
         projected: bool = False,

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from lethe.data.arrays import as_array
 from lethe.errors import InputError
-from lethe.evidence.estimate import Estimate
 from lethe.evidence.of_vectors import ByTexts, Retrieved
-from lethe.reidentification.attack import alone_among, over_ties
-from lethe.reidentification.by_user import mean_by_user, scaled
+from lethe.reidentification.attack import measure
+from lethe.reidentification.by_user import scaled
 from lethe.reidentification.ranks import ranks
 from lethe.reidentification.vectors import check_vectors
 
@@ -76,14 +75,9 @@ def retrieved(
     place = np.searchsorted(everything, names)
     order = ranks(np.asarray(vectors, np.float64), encoded, place, metric)
     size = len(everything)
-
-    def share(table: NDArray[np.float64]) -> Estimate:
-        credit = np.clip(over_ties(table, order.closer, order.tied), 0, 1)
-        return mean_by_user(credit, user_ids, confidence)
-
-    position = np.arange(size)
     fewer = [number for number in SIZES if number < size]
-    tops = {number: share(alone_among(size, number)) for number in fewer}
-    tops[size] = share((position < 1).astype(float))
+    owner = np.unique(user_ids, return_inverse=True)[1]
+    whole = measure(order, owner, top=(1, 10), common=fewer, confidence=confidence)
+    tops = {**whole.common, size: whole.top[1]}
     sizes = [ByTexts(number, top, scaled(top, number)) for number, top in tops.items()]
-    return Retrieved(size, sizes, share((position < 10).astype(float)))
+    return Retrieved(size, sizes, whole.top[10])

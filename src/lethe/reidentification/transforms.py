@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +32,7 @@ class Transform:
     """A fitted way to release vectors; the usual answers, which a method may replace."""
 
     kind = ""  # as an option names it
-    words = ""
+    says = ""  # the same in words, with its fields
     counted = ""  # field that is its number, called so in the document; "" where it has none
     noisy = False  # whether chance is in it
     keeps_clean = False  # whether an adversary with unchanged vectors knows more than the release
@@ -42,6 +42,11 @@ class Transform:
         """Such as pca-8."""
         numbers = (f"{number:.12g}" for number in [*self.settings.values()][:1])
         return "-".join((self.kind, *numbers))
+
+    @property
+    def words(self) -> str:
+        """What is done."""
+        return self.says.format(self=self)
 
     @property
     def settings(self) -> dict[str, float]:
@@ -97,8 +102,7 @@ class Projection(Transform):
         return int(self.basis.shape[1])
 
     @property
-    def words(self) -> str:  # type: ignore[override]
-        """What is done."""
+    def words(self) -> str:
         what = "principal components" if self.kind == "pca" else "random directions"
         return f"only {self.dimensions} {what} are released"
 
@@ -133,8 +137,7 @@ class Quantised(Transform):
     kind, counted = "quantised", "bits"
 
     @property
-    def words(self) -> str:  # type: ignore[override]
-        """What is done."""
+    def words(self) -> str:
         return f"each coordinate is rounded to {self.bits} bit{'s' if self.bits > 1 else ''}"
 
     keeps_clean = True
@@ -187,11 +190,7 @@ class KSame(Transform):
         return KSame(people, group, means(centres, group, groups), owner, k)
 
     kind, keeps_clean = "k-same", True
-
-    @property
-    def words(self) -> str:  # type: ignore[override]
-        """What is done."""
-        return f"all rows of groups of {self.k} or more people become the mean of the group"
+    says = "all rows of groups of {self.k} or more people become the mean of the group"
 
     @property
     def settings(self) -> dict[str, float]:
@@ -235,14 +234,7 @@ class KSame(Transform):
             "an attacker who knows that the other people of a group are not meant",
             "what a group has in common, such as an attribute: it is learnt of all its people",
         )
-        return Guarantee(
-            bound.kind,
-            dict(bound.parameters),
-            bound.relation,
-            bound.unit,
-            bound.assumptions,
-            (*bound.voided_by, *voided),
-        )
+        return replace(bound, voided_by=(*bound.voided_by, *voided))
 
     def exposed(self, game: Known, users: NDArray[Any]) -> Limit:
         """What the groups identify among the people of a game, whose ids are `users` (G,)."""
@@ -314,11 +306,7 @@ class Erased(Transform):
         return Erased(root @ projection @ white, centre, attribute)
 
     kind = "leace"
-
-    @property
-    def words(self) -> str:  # type: ignore[override]
-        """What is done."""
-        return f"what a linear function reads of {self.attribute!r} is erased (LEACE)"
+    says = "what a linear function reads of {self.attribute!r} is erased (LEACE)"
 
     def release(self, vectors: ArrayLike, seed: int | None = None) -> Float:
         r = check_vectors("vectors", vectors, len(self.centre))
@@ -364,7 +352,7 @@ class ShapedNoise(Transform):
         return ShapedNoise(inverse_root(within), sigma)
 
     kind, counted, noisy = "shaped-noise", "sigma", True
-    words = "Gaussian noise shaped like the scatter within persons"
+    says = "Gaussian noise shaped like the scatter within persons"
 
     @property
     def name(self) -> str:

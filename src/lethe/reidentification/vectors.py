@@ -48,6 +48,13 @@ def check_vectors(name: str, value: ArrayLike, dimension: int | None = None) -> 
     return np.asarray(table, np.float64)
 
 
+def standardised(table: NDArray[Any]) -> Float:
+    """Columns about their mean, with standard deviation 1 where they vary."""
+    wide = np.asarray(table, np.float64)
+    deviation = wide.std(axis=0)
+    return np.asarray((wide - wide.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0))
+
+
 def check_binary(labels: ArrayLike, rows: int) -> NDArray[np.bool_]:
     """Return labels in {0, 1} as truth values, one a row and both kinds among them.
 
