@@ -10,8 +10,15 @@ import transformers
 from tiny_language import base_folder, gpt2, load_base, narratives, scored_chunks, tuned_folder
 
 from lethe.errors import InputError
+from lethe.evidence.guarantee import Guarantee
 from lethe.membership.language import tokens as module
-from lethe.membership.language.fine_tune import FineTune, fine_tune, save_model
+from lethe.membership.language.fine_tune import (
+    GUARANTEE,
+    FineTune,
+    fine_tune,
+    read_guarantee,
+    save_model,
+)
 from lethe.membership.language.models import check_together, load_model, quiet
 from lethe.membership.language.tokens import TOP_K, read_scores, scored_together
 
@@ -174,3 +181,19 @@ def test_what_cannot_be_audited_is_refused_in_one_line(tmp_path):
     (other / "tokenizer.json").write_text(json.dumps(told))
     with pytest.raises(InputError, match="is not that of the base"):
         check_together(load_model(base), load_model(other))
+
+
+def test_a_guarantee_is_of_the_weights_that_it_was_saved_with(tmp_path):
+    """A folder that was written again without one kept the proof of the model before."""
+    _, tokenizer = load_base()
+    proof = Guarantee("approx-dp", {"epsilon": 1.0, "delta": 1e-5}, "add/remove", "record")
+    save_model(gpt2(list(range(40))), tokenizer, tmp_path, proof)
+    assert read_guarantee(tmp_path).parameters["epsilon"] == 1.0
+    kept = (tmp_path / GUARANTEE).read_bytes()
+    other = gpt2(list(range(40)))
+    other.transformer.wte.weight.data += 1
+    save_model(other, tokenizer, tmp_path)
+    assert read_guarantee(tmp_path) is None
+    (tmp_path / GUARANTEE).write_bytes(kept)
+    with pytest.raises(InputError, match="other weights"):
+        read_guarantee(tmp_path)

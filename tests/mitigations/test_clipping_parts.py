@@ -6,6 +6,7 @@ import clipping_models as models
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from lethe.errors import InputError
 from lethe.mitigations.clipping import plan as plans
@@ -220,3 +221,30 @@ def test_a_record_whose_contributions_cancel_moves_the_sum_by_the_clip(
     total, _ = plan.clipped_sum((words, weights), 1.0, copies=copies)
     rest, _ = plan.clipped_sum((words[copies:], weights[copies:]), 1.0, copies=copies)
     assert models.gap(total, rest) <= MOST_CHANGE
+
+
+@pytest.mark.parametrize("outputs, positions, clip", [(1000, None, 1e-3), (50_257, 128, 1.0)])
+@pytest.mark.parametrize("size", [1.0, 1e10, 1.3e19])
+def test_no_record_moves_the_sum_further_by_numbers_of_extreme_size(
+    outputs, positions, clip, size, monkeypatch
+):
+    """Squares of slopes of 1e-23 are 0 in single precision; times 1e19 they moved it by 10 C."""
+    monkeypatch.setattr(plans, "rarely", lambda *_: False)  # no record is looked at by itself
+    module = nn.Linear(2, outputs)
+    with torch.no_grad():
+        module.weight.zero_()
+        module.bias.zero_()
+        module.weight[0, 1] = 52.0
+
+    def loss(model, batch):
+        x, y = batch
+        found = F.cross_entropy(model(x).flatten(0, -2), y.flatten(), reduction="none")
+        return found.view(len(y), -1).sum(1)
+
+    own = (2,) if positions is None else (positions, 2)
+    x, y = torch.rand(2, *own), torch.zeros(2, *own[:-1], dtype=torch.long)
+    plan = plan_clipping(module, loss, (x.clone(), y))
+    x[0] = torch.tensor([size, 1.0])
+    whole, rest = (plan.clipped_sum((x[rows], y[rows]), clip)[0] for rows in ([0, 1], [1]))
+    moved = sum((whole[name].double() - rest[name].double()).square().sum() for name in whole)
+    assert moved.sqrt() <= 1.0001 * clip

@@ -133,7 +133,7 @@ def by_hand(
     if recipe.loss == "squared-error":
         centre, scale = float(labels[~MASK].mean()), float(labels[~MASK].std())
         targets = ((targets - centre) / scale).float()
-    x = torch.from_numpy(FEATURES)
+    x = torch.from_numpy(scaled_by_held_out(FEATURES, MASK))
     for step in range(method.steps):
         total = torch.zeros(size)
         for row in sampler.draw():
@@ -361,6 +361,17 @@ def test_a_private_record_changes_no_other_row() -> None:
     second = scaled_by_held_out(standardised(other), pool)
     np.testing.assert_allclose(first[1:], second[1:], atol=1e-3)
     assert np.all(second[0] == MOST_DEVIATIONS)
+
+
+def test_a_private_record_does_not_decide_whether_a_column_is_scaled() -> None:
+    """Two worlds that differ in one record: over all of one the column is standardised."""
+    rng = np.random.default_rng(0)
+    first = rng.normal(size=(401, 1))
+    first = (first - first.mean()) / first.std()
+    second, pool = first.copy(), np.arange(401) < 201
+    second[0] = 3.0
+    scaled = [scaled_by_held_out(rows, pool)[1:] for rows in (first, second)]
+    np.testing.assert_array_equal(*scaled)
 
 
 def test_what_was_not_standardised_stays() -> None:

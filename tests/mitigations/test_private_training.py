@@ -401,3 +401,12 @@ def test_the_file_of_individual_privacy_tells_no_epsilon_of_a_record(tmp_path: P
         with safe_open(tmp_path / "model.safetensors", "pt") as file:
             headers.append(file.metadata())
     assert headers[0] == headers[1] and "epsilon" not in json.loads(headers[0]["guarantee"])
+
+
+def test_noise_has_as_many_digits_as_the_sum_that_it_covers() -> None:
+    """Noise of single precision left the last digits of a sum in double precision as they were."""
+    for kind in (torch.float32, torch.float64):
+        sums = {"one": torch.zeros(200, dtype=kind)}
+        private_state._add_noise(sums, 1.0, np.random.default_rng(0))
+        rounded = sums["one"].float().to(kind) == sums["one"]
+        assert bool(rounded.all()) == (kind == torch.float32)

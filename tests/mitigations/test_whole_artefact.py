@@ -182,6 +182,7 @@ def world(
             (made.steps, made.noise_multiplier, made.plan.way, made.plan.reasons, made.plan.check)
         ),
         [(name, bytes_of(value)) for name, value in module.named_parameters()],
+        [value for value in vars(made.plan.state).values() if isinstance(value, bool)],
     ]
     assert sorted(one.name for one in path.parent.iterdir()) == [path.name]
     return artefact

@@ -38,6 +38,7 @@ from lethe.mitigations.clipping.plan import (
     plan_clipping,
 )
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
+from lethe.mitigations.clipping.state import ModuleState
 from lethe.training.batches import factor
 from lethe.training.fingerprint import digest, hash_array, hash_json
 from lethe.training.networks.autograd import full_products
@@ -242,7 +243,9 @@ def train_privately(
     clipping = _plan(
         module, loss or cross_entropy, stand_ins(data) if examples is None else examples
     )
-    released = replace(clipping)  # as it is before it sees private data
+    # As it is before it sees private data, with a state that never will.
+    released = replace(clipping, state=ModuleState(module))
+    released.state.learning = False
     # Not the change that was measured: the noise would tell of the records it was measured on.
     noise = settings.noise(count, MOST_CHANGE)
     trained = {name: value for name, value in module.named_parameters() if value.requires_grad}
@@ -427,8 +430,10 @@ def _stream(secret: int, step: int, purpose: int) -> np.random.Generator:
 
 def _add_noise(sums: dict[str, Tensor], deviation: float, stream: np.random.Generator) -> None:
     for value in sums.values():
-        # NumPy's generator keeps all 128 bits of the secret; torch's on the CPU keeps 32.
-        drawn = torch.from_numpy(stream.standard_normal(tuple(value.shape), np.float32))
+        # NumPy's generator keeps all 128 bits of the secret; torch's on the CPU keeps 32. Noise of
+        # fewer digits than the sum would leave the sum's last digits as they are.
+        kind = np.float64 if value.dtype == torch.float64 else np.float32
+        drawn = torch.from_numpy(stream.standard_normal(tuple(value.shape), kind))
         value.add_(drawn.to(value), alpha=deviation)
 
 

@@ -102,7 +102,7 @@ def test_the_clipped_sum_is_that_of_a_loop_over_examples(
         sums, norms = by_hand(module, *part)
         assert model or float(norms.max()) > limit > float(norms.min())
         assert torch.allclose(seen[1][model, :own], norms, rtol=1e-5)
-        assert float(seen[1][model, own:].abs().sum()) == 0
+        assert float(seen[1][model, own:].abs().sum()) < 1e-15
         made = [block.slope[model] for block in chain.parameters.blocks]
         scale = distance(sums, [torch.zeros_like(total) for total in sums])
         assert distance(made, sums) <= 1e-5 * scale

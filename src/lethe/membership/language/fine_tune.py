@@ -20,6 +20,7 @@ from lethe.evidence.guarantee import Guarantee
 from lethe.files import write_whole
 from lethe.membership.language.models import quiet
 from lethe.membership.language.settings import parse_defence
+from lethe.training.fingerprint import digest
 from lethe.training.users_code import seeded
 
 GUARANTEE = "guarantee.json"
@@ -146,24 +147,34 @@ def fine_tune(
 def save_model(
     model: Any, tokenizer: Any, folder: Path, guarantee: Guarantee | None = None
 ) -> None:
-    """Write model or adapter, tokenizer and what was proven into a folder for the audit."""
+    """Write model or adapter, tokenizer and what was proven of these weights, for the audit."""
+    (folder / GUARANTEE).unlink(missing_ok=True)
     with quiet():
         model.save_pretrained(str(folder))
         tokenizer.save_pretrained(str(folder))
     if guarantee is not None:
-        write_whole(folder / GUARANTEE, json.dumps(guarantee.to_json(), indent=1).encode() + b"\n")
+        proven = guarantee.to_json() | {"weights": _weights_of(folder)}
+        write_whole(folder / GUARANTEE, json.dumps(proven, indent=1).encode() + b"\n")
+
+
+def _weights_of(folder: Path) -> str:
+    """Hash of the files of weights in a folder."""
+    files = [path for kind in ("safetensors", "bin") for path in folder.glob(f"*.{kind}")]
+    return digest(*(part for path in sorted(files) for part in (path.name, path.read_bytes())))
 
 
 def read_guarantee(folder: Path) -> Guarantee | None:
     """What `save_model` wrote of a private training; None without it.
 
-    Raises InputError: the file is damaged.
+    Raises InputError: the file is damaged, or of other weights than those in the folder.
     """
     path = folder / GUARANTEE
     if not path.is_file():
         return None
     try:
         told = json.loads(path.read_bytes())
+        if told["weights"] != _weights_of(folder):
+            raise InputError(f"{path} is of other weights than these. Delete it, or save again.")
         lists = (tuple(told["assumptions"]), tuple(told["voided_by"]))
         return Guarantee(told["kind"], told["parameters"], told["relation"], told["unit"], *lists)
     except (ValueError, KeyError, TypeError) as error:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from lethe.mitigations.clipping.per_example import combined
+from lethe.training.networks.layers import lengths
 
 # Below this share of the largest possible value, rounding in the Gram form could show in the norm.
 _CANCELLED = 1e-3
@@ -89,6 +90,9 @@ class Product:
 
     def _gram_squares(self) -> Tensor | None:
         x, g = (part.flatten(0, 1) for part in (self._x, self._g))
+        # Both factors of a position as long as each other: the product of their squares is normal.
+        ratio = (lengths(g).sqrt_() / lengths(x).sqrt_())[..., None]
+        x, g = x * ratio, g / ratio
         of_x, of_g = torch.bmm(x, x.transpose(1, 2)), torch.bmm(g, g.transpose(1, 2))
         squares: Tensor = (of_x * of_g).sum((1, 2))
         diagonal = partial(torch.diagonal, dim1=1, dim2=2)
@@ -129,13 +133,13 @@ class Flat:
 
     def __init__(self, x: Tensor, g: Tensor, transposed: bool) -> None:
         self._x, self._g, self._transposed = x, g, transposed
-        self._of_g = _lengths(g)
+        self._of_g = lengths(g)
 
     def squares(self, name: str) -> Tensor:
         # Lengths before squares: the square of one factor may be 0 or infinite, the product not.
         if name == "bias":
             return self._of_g.square()
-        return _lengths(self._x).mul_(self._of_g).square_()
+        return lengths(self._x).mul_(self._of_g).square_()
 
     def weighted(self, name: str, c: Tensor) -> Tensor:
         if name == "bias":
@@ -154,11 +158,6 @@ class Flat:
 def _scaled(g: Tensor, x: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
     """Factors on the smaller one of the two."""
     return (g * c, x) if g.numel() <= x.numel() else (g, x * c)
-
-
-def _lengths(values: Tensor) -> Tensor:
-    length: Tensor = torch.linalg.vector_norm(values, dim=1)
-    return length
 
 
 def _square_norms(grads: Tensor) -> Tensor:

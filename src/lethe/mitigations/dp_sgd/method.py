@@ -377,7 +377,11 @@ _ROUNDING = 1e-3
 def scaled_by_held_out(
     features: NDArray[np.floating], pool: NDArray[np.bool_]
 ) -> NDArray[np.float32]:
-    """Columns that were standardised over all records, standardised over the held-out ones.
+    """Columns standardised over the held-out records.
+
+    They may have been standardised over all records, of whom one could then move the inputs of all
+    others. Nobody can tell, and to look whether they were would let that record decide: so all
+    columns but codes of 0 and 1 are standardised anew.
 
     Args:
         features: (N, D) inputs; other shapes come back as they are, since images are scaled by
@@ -385,8 +389,8 @@ def scaled_by_held_out(
         pool: (N,) True where a record can be a member; the others are held out.
 
     Returns: (N, D) float32. A column that does not vary among the held-out records is 0; columns
-        that were not standardised, such as one-hot codes, stay as they are.
-    Raises InputError: standardised columns and fewer than two held-out records.
+        of 0 and 1, and those that the held-out records have scaled, stay as they are.
+    Raises InputError: fewer than two held-out records, and columns that look standardised over all.
 
     >>> column = np.array([[-(2**0.5)], [2**0.5], [0.0], [0.0]])
     >>> scaled_by_held_out(column, np.array([False, True, False, True])).round(3).ravel()
@@ -395,21 +399,20 @@ def scaled_by_held_out(
     rows = np.asarray(features, np.float32)
     if rows.ndim != 2:
         return rows
-    # Without numbers that are not finite: one record is not to decide how all are scaled.
-    finite, wide = np.isfinite(rows), rows.astype(np.float64)
-    mean, spread = wide.mean(axis=0, where=finite), wide.std(axis=0, where=finite)
-    done = (np.abs(mean) < _ROUNDING) & (np.abs(spread - 1) < _ROUNDING)
     held = ~pool
-    if held.any():  # those that held-out records have scaled are left as they are
-        inside = rows[held].astype(np.float64)
-        done &= (np.abs(inside.mean(0)) > _ROUNDING) | (np.abs(inside.std(0) - 1) > _ROUNDING)
-    if not done.any():
-        return rows
+    inside = rows[held if held.sum() > 1 else np.ones_like(pool)].astype(np.float64)
+    mean, spread = inside.mean(axis=0), inside.std(axis=0)
+    standard = (np.abs(mean) < _ROUNDING) & (np.abs(spread - 1) < _ROUNDING)
     if held.sum() < 2:
+        if not standard.any():
+            return rows
         raise InputError(
             "the inputs are scaled by statistics of the private records, which no noise covers: "
             "hold out two or more records to scale by, or scale by constants."
         )
+    done = ~standard & ~np.isin(inside, (0, 1)).all(axis=0)
+    if not done.any():
+        return rows
     out = rows.copy()
     columns = rows[:, done].astype(np.float64)
     centre, width = columns[held].mean(axis=0), columns[held].std(axis=0)

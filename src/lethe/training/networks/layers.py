@@ -85,10 +85,17 @@ def _product(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
     return out
 
 
-def _squares(x: Tensor) -> Tensor:
-    """(K, B, d) -> (K, B) squared norms."""
-    norms: Tensor = torch.linalg.vector_norm(x, dim=2)
-    return norms.square_()
+_LOST = 2.0**-63
+"""Squares of smaller numbers are not normal numbers in single precision, and may become 0."""
+
+
+def lengths(x: Tensor) -> Tensor:
+    """(..., d) -> (...) norms, never below the true ones by the squares that became 0.
+
+    So products of a tiny and a huge one are no less than they are; others do not change.
+    """
+    norms: Tensor = torch.linalg.vector_norm(x, dim=-1)
+    return norms.add_(_LOST * math.sqrt(x.shape[-1]))
 
 
 def per_row(block: Block | None) -> tuple[Tensor | None, Tensor | None]:
@@ -110,8 +117,10 @@ class Linear(Trained):
         return y if self.bias is None else y.add_(self.bias)
 
     def squares(self, grad: Tensor) -> Tensor:
-        x = _squares(self._x)
-        return _squares(grad).mul_(x if self.d_bias is None else x.add_(1))
+        # Lengths before squares: the square of one factor may be 0 or infinite, the product not.
+        x = lengths(self._x)
+        own = x if self.d_bias is None else torch.hypot(x, torch.ones_like(x))
+        return lengths(grad).mul_(own).square_()
 
     def collect(self, grad: Tensor) -> None:
         _product(self._x.transpose(1, 2), grad, self.d_weight)
@@ -185,8 +194,10 @@ class LayerNorm(Trained):
     def squares(self, grad: Tensor) -> Tensor:
         norms = grad.new_zeros(grad.shape[:2])
         if self.offset is not None:
-            norms += _squares(_over_places(grad))
-        return norms if self.gain is None else norms.add_(_squares(_over_places(grad * self._y)))
+            norms += lengths(_over_places(grad)).square_()
+        if self.gain is not None:
+            norms += lengths(_over_places(grad * self._y)).square_()
+        return norms
 
     def collect(self, grad: Tensor) -> None:
         if self.offset is not None:
