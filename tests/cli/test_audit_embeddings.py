@@ -58,7 +58,7 @@ def test_a_run_leaves_its_documents(finished):
     page = (out / "report.html").read_text()
     assert "Certified radii" in page
     drawn = {path.name for path in (out / "figures").iterdir()}
-    for name in ("sweep", "proof", "utility", "certified"):
+    for name in ("sweep", "utility", "certified"):
         assert f"1-{name}.svg" in drawn
     assert "<svg" in (out / "figures" / "1-sweep.svg").read_text()
 

@@ -419,7 +419,10 @@ def shown(text):
     What a question costs and what is left after it has no noise, and stays.
     """
     try:
-        return json.dumps(without_noise(json.loads(text)))
+        found = without_noise(json.loads(text))
+        if "words" in found:  # how far noise moves an answer is simulated anew
+            found["words"] = re.sub(r"-?[\d.,]+(e[-+]?\d+)?", "#", " ".join(found["words"]))
+        return json.dumps(found)
     except ValueError:
         costs = re.findall(r"(?:It would cost|Cost:|Left:).*", text)
         return re.sub(r"[-─━\s]+", " ", re.sub(r"-?[\d.,]+(e[-+]?\d+)?", "#", text)), costs

@@ -22,7 +22,7 @@ from scipy.sparse import csr_array, vstack
 from lethe.errors import NotMeasurable
 from lethe.reidentification.gallery import Index, covariance_within, means
 from lethe.reidentification.sight import Sight, summed
-from lethe.reidentification.vectors import Float, Float32
+from lethe.reidentification.vectors import Float
 
 NEAREST, DENSITY, GAUSSIAN, SOFTMAX = "nearest-row", "density", "gaussian", "softmax"
 HISTOGRAM, COVARIANCE = "histogram", "covariance"
@@ -351,7 +351,7 @@ def _histogram(held: _Rows) -> Score:
     table = np.concatenate(tables)
     alone: Any = vstack(repeats, format="csr")
     if alone.nnz > _FULL * math.prod(alone.shape):
-        filled = alone.astype(np.float32).toarray()
+        filled = alone.toarray()
         table, alone = np.concatenate([table, filled]), alone[:0]
     constant = sum(np.log(prior / (held.counts + prior)) for prior in priors)
     # Rows of the table: the bins of all coordinates, and then the values that repeat.
@@ -368,11 +368,11 @@ def _histogram(held: _Rows) -> Score:
         dense = cells < len(table)
         within = np.append(0, np.cumsum(dense))[ends]
 
-        def chosen(cells: Index, ends: Index, rows: int) -> Any:  # single precision: half the time
-            ones = np.ones(len(cells), np.float32)
+        def chosen(cells: Index, ends: Index, rows: int) -> Any:
+            ones = np.ones(len(cells))  # in single precision, equal people would not tie
             return csr_array((ones, cells, ends), shape=(len(number), rows))
 
-        score = (chosen(cells[dense], within, len(table)) @ table).astype(np.float64)
+        score = chosen(cells[dense], within, len(table)) @ table
         if alone.shape[0]:
             beyond = chosen(cells[~dense] - len(table), ends - within, alone.shape[0])
             score += (beyond @ alone).toarray()
@@ -393,7 +393,7 @@ def _bin(values: Float, edges: Float, repeated: Float) -> tuple[Index, NDArray[n
 
 def _binned(
     values: Float, user: Index, counts: Index, people: int, bins: int
-) -> tuple[Float, Float, Float32, Any, float]:
+) -> tuple[Float, Float, Float, Any, float]:
     """Edges, values of their own, log-ratios of both (n, people) without a constant, and prior."""
     distinct, often = np.unique(values, return_counts=True)
     repeated, rest = distinct[often > 1], distinct[often == 1]
@@ -429,7 +429,7 @@ def _binned(
     weight = 1 / (prior * np.maximum(expected, 1e-300))
     logs = np.log1p(np.where(smooth > 1e-3, smooth, 0) * weight[:ordered, None])
     repeats.data = np.log1p(repeats.data * np.repeat(weight[ordered:], np.diff(repeats.indptr)))
-    return edges, repeated, logs.astype(np.float32), repeats, prior
+    return edges, repeated, logs, repeats, prior
 
 
 def _covariance(held: _Rows) -> Score:
