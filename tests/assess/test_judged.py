@@ -19,19 +19,11 @@ from lethe.assess.judged import (
     metrics_of,
     read_rules,
 )
-from lethe.assess.verdict import decide
 from lethe.errors import InputError
-from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.plain import read
-from lethe.evidence.rules import (
-    METRICS,
-    METRICS_OF,
-    PASS,
-    UNDECIDED,
-    Rule,
-    parse_rule,
-)
+from lethe.evidence.rules import METRICS, METRICS_OF, Rule, parse_rule
 
 # Measured only where verification or an attribute is asked for, or one model is fitted already.
 OPTED = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain", "estimated")
@@ -110,16 +102,3 @@ def test_a_mechanism_passes_only_where_twice_the_limit_would_have_shown(
     seen = evidence_of(found, candidate, Rule("epsilon-lower", None, limit))
     assert seen is not None and seen.value is not None
     assert seen.high == (seen.value if powered else None)
-
-
-@pytest.mark.parametrize("on", [None, "baseline", "noise-1"])
-def test_what_fails_on_the_baseline_or_the_whole_passes_no_release(on):
-    """A check that no attack beats a proof was filed under the baseline, and noise passed."""
-    rule, met = (
-        parse_rule("bound<=0.5", METRICS_OF["embeddings"]),
-        Estimate(None, None, 0.2, 0.95, "", 0),
-    )
-    row = {"name": "one", "status": "fail", "candidate": on, "detail": "beaten"}
-    released = {"name": "noise-1", "risk_from": {"results": []}, "plants": []}
-    assert decide(rule, met, released, [row]).outcome == UNDECIDED
-    assert decide(rule, met, released, [row | {"candidate": "noise-2"}]).outcome == PASS

@@ -12,7 +12,6 @@ import torch
 from reidentification_people import audit_embeddings, population, quick
 from scipy.special import ndtr
 
-import lethe
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.roc import auc
@@ -370,23 +369,3 @@ def test_noise_levels_that_were_finished_before_a_stop_are_not_attacked_again(
     )
     audited(draws=3)
     assert len(attacked) == 4
-
-
-ENDS = (("bound", "high"), ("top-1", "low"))
-
-
-@pytest.mark.parametrize("release", ["subspace-noise-0.1", "noise-0.1"])
-def test_what_names_people_beside_the_logits_passes_no_bound(release):
-    """The limit of noise where no head looks was that of the logits, and left the rest out."""
-    rng, people = np.random.default_rng(0), np.repeat(np.arange(50), 8)
-    rows = np.zeros((400, 6))
-    rows[:, 0] = people % 2 * 1e7
-    rows[:, 1:] = rng.standard_normal((50, 5))[people] * 10 + 0.01 * rng.standard_normal((400, 5))
-    found = lethe.audit_vectors(
-        rows, people, people % 2, head=(np.eye(6)[0], -0.5), sigmas=(0, 0.1), draws=2, plays=500,
-        rule=("bound<=0.5",), release=release, metric="l2", save=False, quiet=True,
-    )  # fmt: skip
-    assert found.verdict["outcome"] != "pass"
-    for option in found.candidates:
-        high, low = (option["measures"][key].get(end) for key, end in ENDS)
-        assert high is None or low is None or high >= low, option["name"]

@@ -354,6 +354,7 @@ def _subspace(context: Evaluation, sigma: float) -> Evaluated:
         judged,
         None if context.task is None else context.task.at(0.0),
         mechanism.guarantee(),
+        limit=mechanism.exposed(context.game.known),
         release=release,
     )
 

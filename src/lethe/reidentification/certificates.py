@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.spatial.distance import cdist
 from scipy.special import betaincinv, ndtr
 
 from lethe.errors import InputError, check_at_least, check_between
@@ -280,7 +279,6 @@ def noise_dp(diameter: float, sigma: float, delta: float = 1e-5, source: str = "
     return from_seeded_noise(label)
 
 
-_CANCELLED = 1e-9  # nats that products of long vectors may lose
 _CELLS, _CACHED = 1 << 23, 1 << 18  # scores whose plays are drawn at once, and computed at once
 
 
@@ -402,18 +400,13 @@ def _levels(sigma: ArrayLike, users: int) -> Float:
 def _log_joint(game: Known, rows: Float, seen: Float, level: Float) -> Float:
     """(T, G) joint log chance of each user and the observation, up to a common constant."""
     inverse = 1 / (2 * level[game.owner] ** 2)
-    square = (rows**2).sum(axis=1)
-    if square.max() * np.finfo(float).eps * inverse.max() < _CANCELLED:
-        score = np.asarray(seen @ rows.T) * (2 * inverse)
-        score -= inverse * square
-        if level.min() < level.max():
-            score -= (seen**2).sum(axis=1)[:, None] * inverse
-    else:  # products of vectors that are long beside the noise lose what tells rows apart
-        score = -inverse * cdist(seen, rows, "sqeuclidean")
+    score = np.asarray(seen @ rows.T) * (2 * inverse)
+    score -= inverse * (rows**2).sum(axis=1)
     with np.errstate(divide="ignore"):
         score += np.log(game.weight)
     if level.min() < level.max():
-        score -= rows.shape[1] * np.log(level[game.owner])
+        length = (seen**2).sum(axis=1)[:, None]
+        score -= length * inverse + rows.shape[1] * np.log(level[game.owner])
     if len(rows) == game.users:
         return np.asarray(score)
     # Scaled by the largest term of each user: a common scale would round unlikely users to 0.

@@ -43,9 +43,6 @@ NO_BOUND = (
 )
 
 
-_PART = 2048  # rows compared with as many at once
-
-
 @dataclass(frozen=True)
 class IsotropicNoise:
     """r + N(0, sigma^2 I).
@@ -75,8 +72,8 @@ class IsotropicNoise:
             return empirical_only(voided_by=(NO_NOISE,))
         if self.diameter is None:
             return from_seeded_noise(empirical_only(voided_by=(NO_BOUND,)))
-        seen = 0.0 if rows is None else beyond(rows, self.diameter)
-        if seen:
+        seen = 0.0 if rows is None else far_apart(rows)
+        if seen > self.diameter * (1 + 1e-9):
             wrong = f"two vectors of this release differ by {seen:.6g}, more than the diameter"
             return from_seeded_noise(
                 empirical_only(voided_by=(f"{wrong} {self.diameter:g}: declare a true one",))
@@ -101,31 +98,17 @@ class ClippedNoise:
         return IsotropicNoise(self.sigma, diameter, source).guarantee(delta)
 
 
-def beyond(rows: Float, diameter: float) -> float:
-    """Distance of two rows (n, d) that differ by more than a diameter; 0 where none do.
+def far_apart(rows: Float) -> float:
+    """Distance of two rows (n, d) that are far apart: at least half of the largest there is.
 
-    Two that do lie together farther from the mean than the diameter, so few pairs are looked at.
-
-    >>> beyond(np.array([[0.0], [1.0], [5.0]]), 4.5), beyond(np.array([[0.0], [5.0]]), 5.0)
-    (5.0, 0.0)
+    >>> far_apart(np.array([[0.0], [1.0], [5.0]]))
+    5.0
     """
-    from scipy.spatial.distance import cdist
-
-    most = diameter * (1 + 1e-9)
-    length = np.linalg.norm(rows - rows.mean(axis=0), axis=1)
-    order = np.argsort(-length, kind="stable")
-    # The rounding of the lengths leaves no pair out.
-    length = length[order] * (1 + 1e-6)
-    for start in range(0, len(rows), _PART):
-        part = order[start : start + _PART]
-        if 2 * length[start] <= diameter:
-            return 0.0
-        partners = order[: int(np.searchsorted(-length, length[start] - diameter, "right"))]
-        for first in range(0, len(partners), _PART):
-            apart = float(cdist(rows[part], rows[partners[first : first + _PART]]).max())
-            if apart > most:
-                return apart
-    return 0.0
+    point, distance = rows.mean(axis=0), 0.0
+    for _ in range(3):
+        apart = np.linalg.norm(rows - point, axis=1)
+        point, distance = rows[int(apart.argmax())], float(apart.max())
+    return distance
 
 
 def clip_norm(representations: ArrayLike, norm: float) -> Float:
@@ -171,6 +154,10 @@ class SubspaceNoise:
         if self.sigma == 0:
             return empirical_only(voided_by=(NO_NOISE,))
         return from_seeded_noise(empirical_only(voided_by=(reason,)))
+
+    def exposed(self, game: Known) -> Limit:
+        """What the logits alone identify: reached by the best attacker at every sigma."""
+        return exact_limit(game, self.head.logits(game.rows))
 
 
 def free_directions(head: LinearHead) -> Float:
