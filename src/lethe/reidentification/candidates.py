@@ -30,6 +30,7 @@ from lethe.reidentification.attributes import People, infer
 from lethe.reidentification.by_user import scaled
 from lethe.reidentification.certificates import Limit
 from lethe.reidentification.clean import Clean
+from lethe.reidentification.family import allowed
 from lethe.reidentification.gallery import Split
 from lethe.reidentification.geometry import nearest
 from lethe.reidentification.mechanisms import (
@@ -80,6 +81,7 @@ class Evaluated:
     judged: Judged  # results of all attackers, and the strongest of them
     task: TaskLevel | None  # utility of a head; None without head or labels
     limit: Limit | None
+    beaten: tuple[str, ...]  # attacks whose lower limit was above the limit, which is then dropped
     sigma: float | None  # of isotropic noise; None for other mechanisms
     release: Release | None = None
 
@@ -147,6 +149,21 @@ class Evaluation:
         sure, lift = self.settings.confidence, judged.risk.estimate
         top_1 = scaled(lift, 1 / len(self.split.users))
         bound: Measured = Refusal("nothing limits what an attacker may do with this release")
+        least = self._least(judged)
+        beaten: tuple[str, ...] = ()
+        if limit is not None:
+            beaten = tuple(name for name, low in least.items() if low > limit.success)
+        labels = [guarantee, *further]
+        if beaten:
+            reason = (
+                f"{', '.join(beaten)} beat the limit on every attacker: proof or attack is wrong"
+            )
+            labels = [
+                label
+                for label in labels
+                if label.parameters.get("success", 1.0) >= max(least.values())
+            ] or [empirical_only(voided_by=(reason,))]
+            limit, bound = None, Refusal(reason)
         if limit is not None:
             bound = Estimate(None, None, limit.success, sure, "no attacker exceeds it", 0)
         details = VectorDetails(
@@ -161,14 +178,26 @@ class Evaluation:
             settings,
             Estimate(None, None, None, sure, "not provided", 0) if task is None else task.value,
             judged.attacks,
-            _of_an_audit(guarantee),
+            _of_an_audit(labels[0]),
             details=details,
             measures={"lift": lift, "top-1": top_1, "bound": bound, "utility-loss": None},
-            further=tuple(_of_an_audit(label) for label in further),
+            further=tuple(_of_an_audit(label) for label in labels[1:]),
             chance=1.0,
             plants=judged.plants,
         )
-        return Evaluated(candidate, judged, task, limit, sigma, release)
+        return Evaluated(candidate, judged, task, limit, beaten, sigma, release)
+
+    def _least(self, judged: Judged) -> dict[str, float]:
+        """Lower limit on Top-1 of each attack that uses one vector, as the limits have it."""
+        settings = self.settings
+        every = allowed(settings.clean_gallery, settings.joined, settings.score_norm)
+        single = {attacker.name for attacker in every if attacker.vectors == 1}
+        least: dict[str, float] = {}
+        for result in judged.attacks:
+            if result.attack in single and isinstance(result.estimate, Estimate):
+                low = (result.estimate.low or 0.0) / len(self.split.users)
+                least[result.attack] = max(low, least.get(result.attack, 0.0))
+        return least
 
     def compared(self, other: Evaluated, base: Evaluated) -> Evaluated:
         """`other` with its utility and risk against those of `base`, paired."""
@@ -354,7 +383,6 @@ def _subspace(context: Evaluation, sigma: float) -> Evaluated:
         judged,
         None if context.task is None else context.task.at(0.0),
         mechanism.guarantee(),
-        limit=mechanism.exposed(context.game.known),
         release=release,
     )
 
@@ -540,9 +568,15 @@ def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
     )
 
 
-def _shaped_limit(context: Evaluation, noise: ShapedNoise) -> Limit:
-    """Limits of isotropic noise on rows in the coordinates in which it is isotropic."""
+def _shaped_limit(context: Evaluation, noise: ShapedNoise) -> Limit | None:
+    """Limits of isotropic noise on rows in the coordinates in which it is isotropic.
+
+    None where rounding on the way to these coordinates hides differences that the release shows.
+    """
     game = context.game
+    lost = np.finfo(float).eps * float((np.abs(game.known.rows) @ np.abs(noise.white)).max())
+    if lost > 1e-6 * noise.sigma:
+        return None
     white = replace(game.known, rows=noise.whitened(game.known.rows))
     centres = tuple(noise.whitened(centre[None])[0] for centre in game.centres)
     best = Game(white, centres).proofs(noise.sigma, context.settings).best
@@ -573,7 +607,8 @@ class ModelAudit:
     """All that was measured on one model.
 
     Attributes:
-        bounds: limit on every attacker's Top-1 in closed form, by sigma of the curve.
+        bounds: limit on every attacker's Top-1 in closed form, by sigma of the curve; levels
+            where an attack beats it have none.
     """
 
     model: Released  # its vectors
