@@ -144,7 +144,7 @@ def world(kind: str) -> dict[str, object]:
         vectors = np.column_stack([1e7 * (owner % 2), 2.0 * owner, vectors[:, 2] / 1e5])
     elif kind == "a day in nanoseconds":
         vectors = np.column_stack(
-            [1.7e18 + 8.64e13 * (owner % 5), 20.0 * owner, vectors[:, 2] / 99]
+            [1.7e18 + 8.64e13 * (owner % 5), 2000.0 * owner, vectors[:, 2] / 99]
         )
     elif kind == "a column twice":
         vectors = np.column_stack([vectors[:, 0], vectors, vectors[:, 0]])

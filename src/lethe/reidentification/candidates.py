@@ -30,7 +30,6 @@ from lethe.reidentification.attributes import People, infer
 from lethe.reidentification.by_user import scaled
 from lethe.reidentification.certificates import Limit
 from lethe.reidentification.clean import Clean
-from lethe.reidentification.family import allowed
 from lethe.reidentification.gallery import Split
 from lethe.reidentification.geometry import nearest
 from lethe.reidentification.mechanisms import (
@@ -149,7 +148,7 @@ class Evaluation:
         sure, lift = self.settings.confidence, judged.risk.estimate
         top_1 = scaled(lift, 1 / len(self.split.users))
         bound: Measured = Refusal("nothing limits what an attacker may do with this release")
-        least = self._least(judged)
+        least = self.battery.least(judged)
         beaten: tuple[str, ...] = ()
         if limit is not None:
             beaten = tuple(name for name, low in least.items() if low > limit.success)
@@ -186,18 +185,6 @@ class Evaluation:
             plants=judged.plants,
         )
         return Evaluated(candidate, judged, task, limit, beaten, sigma, release)
-
-    def _least(self, judged: Judged) -> dict[str, float]:
-        """Lower limit on Top-1 of each attack that uses one vector, as the limits have it."""
-        settings = self.settings
-        every = allowed(settings.clean_gallery, settings.joined, settings.score_norm)
-        single = {attacker.name for attacker in every if attacker.vectors == 1}
-        least: dict[str, float] = {}
-        for result in judged.attacks:
-            if result.attack in single and isinstance(result.estimate, Estimate):
-                low = (result.estimate.low or 0.0) / len(self.split.users)
-                least[result.attack] = max(low, least.get(result.attack, 0.0))
-        return least
 
     def compared(self, other: Evaluated, base: Evaluated) -> Evaluated:
         """`other` with its utility and risk against those of `base`, paired."""
@@ -551,7 +538,7 @@ def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
     if isinstance(transform, KSame):
         limit = transform.exposed(context.game.known, context.split.users)
     elif isinstance(transform, ShapedNoise):
-        limit = _shaped_limit(context, transform)
+        limit = context.game.shaped_limit(transform, context.settings)
     if limit is not None:
         # With the chances that the attacks have; the own claim of k-same has people equally likely.
         labels.insert(0, limit.guarantee)
@@ -565,32 +552,6 @@ def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
         labels[1:],
         limit,
         release=release,
-    )
-
-
-def _shaped_limit(context: Evaluation, noise: ShapedNoise) -> Limit | None:
-    """Limits of isotropic noise on rows in the coordinates in which it is isotropic.
-
-    None where rounding on the way to these coordinates hides differences that the release shows.
-    """
-    game = context.game
-    lost = np.finfo(float).eps * float((np.abs(game.known.rows) @ np.abs(noise.white)).max())
-    if lost > 1e-6 * noise.sigma:
-        return None
-    white = replace(game.known, rows=noise.whitened(game.known.rows))
-    centres = tuple(noise.whitened(centre[None])[0] for centre in game.centres)
-    best = Game(white, centres).proofs(noise.sigma, context.settings).best
-    label = best.guarantee
-    return replace(
-        best,
-        guarantee=replace(
-            label,
-            assumptions=(
-                *label.assumptions,
-                "the shape of the noise is known to the attacker and the same for every row; "
-                "the limit is that of the coordinates in which it is isotropic",
-            ),
-        ),
     )
 
 
