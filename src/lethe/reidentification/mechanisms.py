@@ -95,7 +95,7 @@ class ClippedNoise:
         return IsotropicNoise(self.sigma, diameter, source).guarantee(delta)
 
 
-_COMPARED = 1e10  # values of pairs of vectors that are compared, about 20 s
+_COMPARED = 1e10  # values of pairs of vectors that are compared at each noise level, about 3 s
 _PAIRS = 10**7  # distances held at once
 
 
