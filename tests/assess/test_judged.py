@@ -19,11 +19,12 @@ from lethe.assess.judged import (
     metrics_of,
     read_rules,
 )
+from lethe.assess.verdict import HARMLESS, decide
 from lethe.errors import InputError
-from lethe.evidence.estimate import Measured
+from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.plain import read
-from lethe.evidence.rules import METRICS, METRICS_OF, Rule, parse_rule
+from lethe.evidence.rules import METRICS, METRICS_OF, PASS, UNDECIDED, Rule, parse_rule
 
 # Measured only where verification or an attribute is asked for, or one model is fitted already.
 OPTED = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain", "estimated")
@@ -88,6 +89,27 @@ def test_a_name_without_a_model_stands_for_that_candidate_of_each() -> None:
     made["representations"] = {"models": [], "rule": ""}
     found = Findings.from_json({**made, "rules": []})
     assert [one["name"] for one in judged_candidates(found, "noise-2")] == ["mlp: noise-2"]
+
+
+@pytest.mark.parametrize("kind", EVERYWHERE)
+def test_a_failed_check_of_the_audit_or_of_what_is_judged_leaves_no_pass(kind: str) -> None:
+    """Each check that the rooms file, failed: only those of other mitigations leave a pass."""
+    found = golden(kind)
+    metric = next(name for name in metrics_of(found) if name not in (*OPTED, *HARMLESS))
+    rule, low = Rule(metric, 0.1, 1.0), Estimate(0.0, 0.0, 0.5, 0.95, "", 100)
+    names = [one["name"] for one in found.candidates]
+    judged = [f"{model}{name}" for model in ("", "mlp: ") for name in names] or [None]
+    rows = [{**row, "status": "fail", "attack": ""} for row in found.checks]
+    assert rows
+    for name in judged:
+        document = name and {"name": name, "risk_from": {"results": []}}
+        assert decide(rule, low, document, []).outcome == PASS
+        model = "mlp: " if name and name.startswith("mlp: ") else ""
+        for row in rows:
+            on = row["candidate"] and f"{model}{row['candidate']}"
+            spared = name and on not in (None, name, f"{model}{names[0]}")
+            outcome = decide(rule, low, document, [{**row, "candidate": on}]).outcome
+            assert outcome == (PASS if spared else UNDECIDED), (name, row["name"], on)
 
 
 @pytest.mark.parametrize(

@@ -216,6 +216,35 @@ def test_no_attack_beats_the_limits_and_the_bound_holds_the_best(users, dimensio
     assert bound.success >= game.prior.max() - 1e-12
 
 
+@settings(max_examples=60)
+@given(
+    st.integers(0, 10_000),
+    st.floats(-8, 9),
+    st.floats(0, 20),
+    st.sampled_from(["even", "by user"]),
+)
+def test_no_scale_of_the_vectors_hides_people_from_the_best_decoder(seed, scale, apart, sizes):
+    """Tight groups 1 to 1e20 sigma apart, twins among them: the plain nearest row is no better."""
+    rng = np.random.default_rng([seed, 10])
+    users, sigma, trials = 12, 10**scale, 800
+    rows = sigma * rng.choice([0.5, 2.0, 20.0]) * rng.normal(size=(users, 3))
+    rows[:, 0] = sigma * 10**apart * rng.integers(0, 3, users)
+    rows[:, 1] += rng.choice([0.0, 1.0, 10**apart]) * sigma
+    rows[rng.random(users) < 0.2] = rows[0]
+    level = np.full(users, sigma) if sizes == "even" else sigma * rng.uniform(0.5, 2, users)
+    game, noise = known(rows), level if sizes == "by user" else sigma
+    best = optimal_attacker(game, noise, trials=trials, confidence=0.99999, seed=seed)
+    play = rng.integers(0, users, trials)
+    seen = rows[play] + level[play][:, None] * rng.normal(size=(trials, 3))
+    away = (((seen[:, None] - rows) / sigma) ** 2).sum(axis=2)
+    nearest = away == away.min(axis=1, keepdims=True)
+    share = float((nearest[np.arange(trials), play] / nearest.sum(axis=1)).mean())
+    lowest = share - 4.5 * math.sqrt(max(share * (1 - share), 1 / trials) / trials)
+    assert lowest <= best.success
+    if sizes == "even":
+        assert lowest <= closed_form(game, sigma).success
+
+
 @settings(max_examples=30)
 @given(st.integers(0, 1000), st.floats(0.05, 10), st.floats(1.01, 4))
 def test_more_noise_never_raises_the_bound_and_any_centre_is_above_the_best(seed, sigma, factor):

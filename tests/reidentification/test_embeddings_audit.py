@@ -23,6 +23,7 @@ from lethe.reidentification.audit import (
     people,
 )
 from lethe.reidentification.candidates import RECOMMENDED
+from lethe.reidentification.certificates import Limit, identification_bound
 from lethe.reidentification.clean import RAW, split_of
 from lethe.reidentification.released import Released
 from lethe.training.folder import RunFolder
@@ -127,11 +128,85 @@ def test_no_attack_exceeds_what_nobody_exceeds(findings, model):
     assert check["status"] == "pass"
 
 
-def test_an_attack_above_a_proof_would_be_said(measured):
-    broken = replace(measured, bounds=dict.fromkeys(measured.bounds, 0.0))
-    checks = VectorsSubject([broken], quick()).findings().checks
-    check = next(one for one in checks if one["name"] == "no attack beats a proof")
-    assert check["status"] == "fail"
+FAST = quick(
+    sigmas=(0.0, 0.1), surface=(), draws=2, plays=300, refine=0, metric="l2", rule=("bound<=0.5",)
+)
+
+
+def world(kind: str) -> dict[str, object]:
+    """People whom an attacker names although a few values hide it from a careless proof."""
+    rng = np.random.default_rng(4)
+    owner = np.repeat(np.arange(40), 6)
+    vectors = rng.normal(size=(40, 5))[owner] * 10 + 0.01 * rng.normal(size=(240, 5))
+    if kind == "a head that reads two values":
+        vectors[:, 0] = owner % 2
+    elif kind == "two values far apart":
+        vectors = np.column_stack([1e7 * (owner % 2), 2.0 * owner, vectors[:, 2] / 1e5])
+    elif kind == "a day in nanoseconds":
+        vectors = np.column_stack(
+            [1.7e18 + 8.64e13 * (owner % 5), 2000.0 * owner, vectors[:, 2] / 99]
+        )
+    elif kind == "a column twice":
+        vectors = np.column_stack([vectors[:, 0], vectors, vectors[:, 0]])
+    head = (np.eye(vectors.shape[1])[0], -float(np.median(vectors[:, 0])))
+    labels = (vectors[:, 0] > np.median(vectors[:, 0])).astype(int)
+    return {"representations": vectors, "user_ids": owner, "labels": labels, "head": head}
+
+
+def shown(found) -> dict[str, tuple[float, list[float]]]:
+    """Lower limit of the strongest attack on one vector, and all limits, by candidate."""
+    rows = {}
+    for one in found.candidates:
+        low = max(
+            result["estimate"]["low"] or 0.0
+            for result in one["risk_from"]["results"]
+            if "all vectors" not in result["attack"]
+        )
+        limits = [one["measures"]["bound"].get("high", 1.0)]
+        limits += [
+            entry["guarantee"]["parameters"].get("success", 1.0)
+            for entry in found.guarantees
+            if entry["candidate"] == one["name"]
+        ]
+        rows[one["name"]] = low / 40, limits
+    return rows
+
+
+WORLDS = (
+    "a head that reads two values",
+    "two values far apart",
+    "a day in nanoseconds",
+    "a column twice",
+)
+
+
+@pytest.mark.parametrize("kind", WORLDS)
+def test_no_option_has_a_limit_below_an_attack_on_it(kind: str) -> None:
+    found = audit_embeddings(
+        **world(kind), settings=replace(FAST, mitigations=("shaped-noise", "k-same-4"))
+    )
+    for name, (low, limits) in shown(found).items():
+        assert min(limits) >= low, name
+    assert max(low for low, _ in shown(found).values()) > 0.5
+    assert not [c for c in found.checks if c["status"] == "fail" and "proof" in c["name"]]
+
+
+@pytest.mark.parametrize("false", ["closed_form", "optimal_attacker"])
+@pytest.mark.parametrize("release", ["baseline", "noise-0.1", "logit-only", "adaptive-noise-0.1"])
+def test_a_false_proof_is_dropped_and_no_release_passes(false, release, monkeypatch) -> None:
+    label = identification_bound(0.01, 40, (), confidence=0.95)
+    monkeypatch.setattr(sweep, false, lambda *_, **__: Limit(0.01, label))
+    found = audit_embeddings(**world("a column twice"), settings=replace(FAST, release=release))
+    for name, (low, limits) in shown(found).items():
+        assert min(limits) >= low, name
+    check = next(one for one in found.checks if one["name"] == "no attack beats a proof")
+    assert check["status"] == "fail" and "noise-0.1 (l2)" in check["detail"]
+    noisy = candidate(found, "noise-0.1")["measures"]["bound"]
+    assert "beat the limit on every attacker" in noisy["refused"]
+    for level in found.representations["models"][0]["levels"]:
+        limits = [level["bound"], level["optimal"] and level["optimal"]["high"]]
+        assert all(limit is None or limit >= level["top"]["1"]["low"] for limit in limits)
+    assert found.verdict["outcome"] != "pass"
 
 
 def test_permuted_names_give_chance(model):

@@ -1,8 +1,8 @@
 """The only place where a rule becomes pass, fail or not enough evidence.
 
 A pass claims that the audit would have seen a leak. So it needs an upper limit of the deciding
-number that meets the rule, no failed self-check of an attack, the data or the control, and a
-planted leak of the forbidden size that was seen. Sentences on outcomes are in `assess.run` too.
+number that meets the rule, no failed self-check of an attack, the data, the control or a proof, and
+a planted leak of the forbidden size that was seen. Sentences on outcomes are in `assess.run` too.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ ESTIMATED = ("estimated",)
 
 _BESIDE = ("eer", "min-cllr", "d-sys", "disclosure", "attribute-gain")
 """Metrics without a plant of their own: the attackers must see those planted for `lift`."""
+
+BASELINE = "baseline"
+"""Name of the release as it is; with several models it follows the name of its model."""
 
 _TOPS = {"lift": math.inf, "top-t": math.inf, "epsilon-lower": math.inf}
 
@@ -100,9 +103,17 @@ def _failed_attacks(candidate: Json | None) -> list[str]:
 
 
 def _failed_checks(checks: Sequence[Json], name: str | None) -> list[str]:
-    """Checks of the data, the control or the candidate that failed."""
+    """Checks that failed, of the candidate or of the audit as a whole.
+
+    The release as it is stands for the whole audit: the controls run on it. Only a check of
+    another mitigation says nothing about this one. Failed checks of an attack void its result.
+    """
+    model, colon, _ = (name or "").rpartition(": ")
+    about = (None, name, BASELINE, f"{model}{colon}{BASELINE}")
     return [
         f"{row['name']}: {row['detail'].rstrip('.')}"
         for row in checks
-        if row["status"] == "fail" and row["candidate"] in (None, name) and not row.get("attack")
+        if row["status"] == "fail"
+        and (name is None or row["candidate"] in about)
+        and not row.get("attack")
     ]

@@ -41,7 +41,6 @@ from lethe.reidentification.candidates import (
     evaluate,
 )
 from lethe.reidentification.clean import attack_clean, split_of
-from lethe.reidentification.family import allowed
 from lethe.reidentification.radius import study_radii
 from lethe.reidentification.released import Released, check_same_people
 from lethe.reidentification.section import (
@@ -320,23 +319,13 @@ def _checks(audit: ModelAudit, several: bool, settings: EmbeddingSettings) -> li
     on = _label(audit, audit.candidates[0].candidate.name, several)
     clean = audit.clean
     best = clean.attacks[settings.metric]
-    beyond = [
-        f"{level.sigma:g}"
-        for level in audit.curve.levels
-        if (level.share.low or 0.0) > audit.bounds[level.sigma]
-    ]
-    every = allowed(settings.clean_gallery, settings.joined, settings.score_norm)
-    single = {attacker.name for attacker in every if attacker.vectors == 1}
-    above = [
-        f"{evaluated.candidate.name} ({result.attack})"
+    broken = [
+        f"{level.sigma:g}" for level in audit.curve.levels if level.sigma not in audit.bounds
+    ] + [
+        f"{evaluated.candidate.name} ({attack})"
         for evaluated in audit.candidates
-        for result in evaluated.judged.attacks
-        if evaluated.limit is not None
-        and result.attack in single
-        and isinstance(result.estimate, Estimate)
-        and (result.estimate.low or 0.0) > evaluated.limit.success * len(audit.split.users)
+        for attack in evaluated.beaten
     ]
-    broken = [*beyond, *above]
     checks = [
         *_permuted(on, clean.permuted),
         check(
@@ -438,7 +427,12 @@ def measure(
     )
     curve = sweep(battery, say, cluster)
     say(f"{model.name}: bounds on every attacker")
-    bounds = {level.sigma: game.closed(level.sigma).success for level in curve.levels}
+    bounds = {
+        level.sigma: limit
+        for level in curve.levels
+        for limit in [game.closed(level.sigma).success]
+        if (level.share.low or 0.0) <= limit
+    }
 
     task = task_of(model, settings)
     utility = _utility(task, curve, settings)

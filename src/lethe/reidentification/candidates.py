@@ -80,6 +80,7 @@ class Evaluated:
     judged: Judged  # results of all attackers, and the strongest of them
     task: TaskLevel | None  # utility of a head; None without head or labels
     limit: Limit | None
+    beaten: tuple[str, ...]  # attacks whose lower limit was above the limit, which is then dropped
     sigma: float | None  # of isotropic noise; None for other mechanisms
     release: Release | None = None
 
@@ -147,6 +148,21 @@ class Evaluation:
         sure, lift = self.settings.confidence, judged.risk.estimate
         top_1 = scaled(lift, 1 / len(self.split.users))
         bound: Measured = Refusal("nothing limits what an attacker may do with this release")
+        least = self.battery.least(judged)
+        beaten: tuple[str, ...] = ()
+        if limit is not None:
+            beaten = tuple(name for name, low in least.items() if low > limit.success)
+        labels = [guarantee, *further]
+        if beaten:
+            reason = (
+                f"{', '.join(beaten)} beat the limit on every attacker: proof or attack is wrong"
+            )
+            labels = [
+                label
+                for label in labels
+                if label.parameters.get("success", 1.0) >= max(least.values())
+            ] or [empirical_only(voided_by=(reason,))]
+            limit, bound = None, Refusal(reason)
         if limit is not None:
             bound = Estimate(None, None, limit.success, sure, "no attacker exceeds it", 0)
         details = VectorDetails(
@@ -161,14 +177,14 @@ class Evaluation:
             settings,
             Estimate(None, None, None, sure, "not provided", 0) if task is None else task.value,
             judged.attacks,
-            _of_an_audit(guarantee),
+            _of_an_audit(labels[0]),
             details=details,
             measures={"lift": lift, "top-1": top_1, "bound": bound, "utility-loss": None},
-            further=tuple(_of_an_audit(label) for label in further),
+            further=tuple(_of_an_audit(label) for label in labels[1:]),
             chance=1.0,
             plants=judged.plants,
         )
-        return Evaluated(candidate, judged, task, limit, sigma, release)
+        return Evaluated(candidate, judged, task, limit, beaten, sigma, release)
 
     def compared(self, other: Evaluated, base: Evaluated) -> Evaluated:
         """`other` with its utility and risk against those of `base`, paired."""
@@ -354,7 +370,6 @@ def _subspace(context: Evaluation, sigma: float) -> Evaluated:
         judged,
         None if context.task is None else context.task.at(0.0),
         mechanism.guarantee(),
-        limit=mechanism.exposed(context.game.known),
         release=release,
     )
 
@@ -523,7 +538,7 @@ def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
     if isinstance(transform, KSame):
         limit = transform.exposed(context.game.known, context.split.users)
     elif isinstance(transform, ShapedNoise):
-        limit = _shaped_limit(context, transform)
+        limit = context.game.shaped_limit(transform, context.settings)
     if limit is not None:
         # With the chances that the attacks have; the own claim of k-same has people equally likely.
         labels.insert(0, limit.guarantee)
@@ -540,26 +555,6 @@ def _transformed(context: Evaluation, name: str, sigma: float) -> Evaluated:
     )
 
 
-def _shaped_limit(context: Evaluation, noise: ShapedNoise) -> Limit:
-    """Limits of isotropic noise on rows in the coordinates in which it is isotropic."""
-    game = context.game
-    white = replace(game.known, rows=noise.whitened(game.known.rows))
-    centres = tuple(noise.whitened(centre[None])[0] for centre in game.centres)
-    best = Game(white, centres).proofs(noise.sigma, context.settings).best
-    label = best.guarantee
-    return replace(
-        best,
-        guarantee=replace(
-            label,
-            assumptions=(
-                *label.assumptions,
-                "the shape of the noise is known to the attacker and the same for every row; "
-                "the limit is that of the coordinates in which it is isotropic",
-            ),
-        ),
-    )
-
-
 def _decoded_task(task: Task, transform: Transform, released: Float) -> TaskLevel:
     """What the head gets out of the released rows, as a consumer hands them to it."""
     if isinstance(transform, ShapedNoise) and isinstance(task.head, LinearHead) and task.norm:
@@ -573,7 +568,8 @@ class ModelAudit:
     """All that was measured on one model.
 
     Attributes:
-        bounds: limit on every attacker's Top-1 in closed form, by sigma of the curve.
+        bounds: limit on every attacker's Top-1 in closed form, by sigma of the curve; levels
+            where an attack beats it have none.
     """
 
     model: Released  # its vectors

@@ -47,6 +47,7 @@ from lethe.reidentification.surface import (
     attack_curve,
 )
 from lethe.reidentification.tally import Tally
+from lethe.reidentification.transforms import ShapedNoise
 from lethe.reidentification.vectors import Float, effective_sigma, geometric_median
 from lethe.training.fingerprint import digest, hash_array, versions
 
@@ -107,6 +108,25 @@ class Game:
             seed=settings.seed,
         )
         return Proofs(closed, played)
+
+    def shaped_limit(self, noise: ShapedNoise, settings: EmbeddingSettings) -> Limit | None:
+        """Limits of isotropic noise on rows in the coordinates in which it is isotropic.
+
+        None where rounding on the way to these coordinates hides differences that the release
+        shows.
+        """
+        lost = np.finfo(float).eps * float((np.abs(self.known.rows) @ np.abs(noise.white)).max())
+        if lost > 1e-6 * noise.sigma:
+            return None
+        white = replace(self.known, rows=noise.whitened(self.known.rows))
+        centres = tuple(noise.whitened(centre[None])[0] for centre in self.centres)
+        best = Game(white, centres).proofs(noise.sigma, settings).best
+        shape = (
+            "the shape of the noise is known to the attacker and the same for every row; the limit "
+            "is that of the coordinates in which it is isotropic"
+        )
+        label = best.guarantee
+        return replace(best, guarantee=replace(label, assumptions=(*label.assumptions, shape)))
 
 
 def game_of(model: Released, split: Split) -> Game:
@@ -452,6 +472,18 @@ class Battery:
             if (tally.attacker.name, tally.view) == (risk.attack, risk.view)
         )
         return Judged(attacks, risk, strongest.linear(), strongest.named)
+
+    def least(self, judged: Judged) -> dict[str, float]:
+        """Lower limit on Top-1 of each attack that uses one vector, as `Limit` has it."""
+        settings = self.settings
+        every = allowed(settings.clean_gallery, settings.joined, settings.score_norm)
+        single = {attacker.name for attacker in every if attacker.vectors == 1}
+        least: dict[str, float] = {}
+        for result in judged.attacks:
+            if result.attack in single and isinstance(result.estimate, Estimate):
+                low = (result.estimate.low or 0.0) / self.sample.users
+                least[result.attack] = max(low, least.get(result.attack, 0.0))
+        return least
 
     def _failed(self, attacker: Attacker) -> str:
         """Why the self-check of an attacker or of its twin failed; empty if neither did."""
