@@ -190,7 +190,8 @@ def test_the_baseline_is_never_recommended(kind: str) -> None:
 
 def test_without_an_option_within_the_limit_the_cheapest_large_reduction_is_named() -> None:
     tried = first("table").cards[2]
-    assert tried.large == "No option is shown to lower the risk within the loss of utility allowed"
+    said = "No option is shown to lower the risk far enough within the loss of utility allowed"
+    assert tried.large == said
     said = tried.lines[0]
     assert "coarser-2, 82 % to 27 %" in said and "100 % to 73 %" in said
 

@@ -454,8 +454,11 @@ def _limits(room: Room[Any]) -> str:
         return f"{met} {_late(rules)}".rstrip()
     sentences = [_late(rules)]
     for code in ("fail", "not-enough-evidence", "not-tested"):
-        if code in outcomes:
-            sentences.append(say(f"limits.{code}", some=outcomes.count(code), n=len(outcomes)))
+        named = [rule.rule for rule in rules if rule.outcome == code]
+        if named:
+            listed = ", ".join(named[:3]) + ", ..." * (len(named) > 3)
+            key = f"limits.{code}"
+            sentences.append(say(key, some=len(named), n=len(outcomes), rules=listed))
     return " ".join(filter(None, [*sentences[1:], sentences[0], room.size_needed()]))
 
 
