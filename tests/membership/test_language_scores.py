@@ -197,3 +197,7 @@ def test_a_guarantee_is_of_the_weights_that_it_was_saved_with(tmp_path):
     (tmp_path / GUARANTEE).write_bytes(kept)
     with pytest.raises(InputError, match="other weights"):
         read_guarantee(tmp_path)
+    for path in tmp_path.glob("*.safetensors"):
+        path.unlink()
+    with pytest.raises(InputError, match="no .safetensors"):
+        read_guarantee(tmp_path)

@@ -158,8 +158,13 @@ def save_model(
 
 
 def _weights_of(folder: Path) -> str:
-    """Hash of the files of weights in a folder."""
-    files = [path for kind in ("safetensors", "bin") for path in folder.glob(f"*.{kind}")]
+    """Hash of the files of weights in a folder.
+
+    Raises InputError: there are none, so that no proof could be told to be of them.
+    """
+    files = [path for kind in ("safetensors", "bin") for path in folder.rglob(f"*.{kind}")]
+    if not files:
+        raise InputError(f"{folder} holds no .safetensors and no .bin that a proof could be of.")
     return digest(*(part for path in sorted(files) for part in (path.name, path.read_bytes())))
 
 
