@@ -160,7 +160,7 @@ def test_what_cannot_be_checked(
         (): "needs a finished run",
         (bare,): "there is no rule to check",
         (runs["model"], "--rules", empty): "holds no rules",
-        (tmp_path / "nowhere",): "cannot be read as findings",
+        (tmp_path / "nowhere",): "does not exist",
         (runs["model"], "--rule", "auc"): "is not of the form",
         (runs["model"], "--baseline", other): "is no baseline",
     }.items():

@@ -184,6 +184,15 @@ ROWS = {
 }
 
 
+def effects(spec, folder):
+    """What the check of a training function's rows does to an audit of eight models."""
+    jobs = chunk_jobs(spec, folder, 8, 4)
+    for job in jobs:
+        train_chunk(job)
+    plain = Shadows.from_shards(jobs, np.arange(300).astype(str))
+    return [check.effect for check in own_rows(plain, spec, folder)]
+
+
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize("read", ROWS)
 def test_a_function_that_trains_on_other_rows_stops(task, read, tmp_path):
@@ -203,14 +212,8 @@ def test_a_function_that_trains_on_other_rows_stops(task, read, tmp_path):
     outputs = {"regression": "prediction", "classification": "probabilities"}[task]
     recipe = CallableRecipe(train, outputs)
     classes = 0 if task == "regression" else 2
-    pool = rng.random(300) < 0.8
-    spec = Spec(features, labels, classes, pool, recipe, Treatment(), 0)
-    jobs = chunk_jobs(spec, tmp_path, 8, 4)
-    for job in jobs:
-        train_chunk(job)
-    plain = Shadows.from_shards(jobs, np.arange(300).astype(str))
-    checks = [check.effect for check in own_rows(plain, spec, tmp_path)]
-    assert checks == ([] if read == "its own" else ["stops"])
+    spec = Spec(features, labels, classes, rng.random(300) < 0.8, recipe, Treatment(), 0)
+    assert effects(spec, tmp_path) == ([] if read == "its own" else ["stops"])
 
 
 @pytest.mark.parametrize("read", ROWS)
@@ -227,12 +230,7 @@ def test_a_model_that_weighs_classes_alike_is_told_by_its_features(read, tmp_pat
 
     pool = rng.random(300) < 0.8
     spec = Spec(features, labels, 2, pool, CallableRecipe(train), Treatment(), 0)
-    jobs = chunk_jobs(spec, tmp_path, 8, 4)
-    for job in jobs:
-        train_chunk(job)
-    plain = Shadows.from_shards(jobs, np.arange(300).astype(str))
-    checks = [check.effect for check in own_rows(plain, spec, tmp_path)]
-    assert checks == ([] if read == "its own" else ["stops"])
+    assert effects(spec, tmp_path) == ([] if read == "its own" else ["stops"])
 
 
 def test_a_function_that_fails_without_a_class_is_asked_about(tmp_path):

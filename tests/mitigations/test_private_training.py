@@ -410,3 +410,27 @@ def test_noise_has_as_many_digits_as_the_sum_that_it_covers() -> None:
         private_state._add_noise(sums, 1.0, np.random.default_rng(0))
         rounded = sums["one"].float().to(kind) == sums["one"]
         assert bool(rounded.all()) == (kind == torch.float32)
+
+
+class Counting(nn.Module):
+    """Writes into a buffer where a record is near 101: then each record is taken by itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.line = nn.Linear(2, 2)
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if bool((abs(x - 101) < 1).any()):
+            self.count += 1
+        return self.line(x)
+
+
+@pytest.mark.parametrize("value", [0.5, 101.0])
+def test_the_plan_that_is_handed_out_never_saw_the_data(value: float) -> None:
+    """Its state told whether the training had to look at each record by itself."""
+    x, y = torch.rand(20, 2), torch.randint(0, 2, (20,))
+    x[0, 0] = value
+    settings = PrivateSettings(delta=1e-3, epsilon=4.0, batch_size=20, epochs=3, clip=1.0)
+    made = train_privately(Counting(), (x, y), settings)
+    assert not made.plan.state.thorough

@@ -514,3 +514,9 @@ def test_every_medium_says_the_same_headline(kind: str, capsys: pytest.CaptureFi
     shown = show(found, MANIFEST)
     assert first.headline in repr(shown)
     assert 'sandbox="allow-scripts"' in shown._repr_html_()
+
+
+def test_the_rules_that_do_not_pass_are_named() -> None:
+    plain = document("model")
+    plain["rules"] = [plain["rules"][0] | {"rule": "auc <= 0.6", "outcome": "fail"}]
+    assert "1 of 1 rules broken: auc <= 0.6." in first("model", plain).verdict

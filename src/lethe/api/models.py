@@ -289,17 +289,17 @@ def recipe_of(model: Any, given: Given) -> Recipe:
 
     recipe = model
     if hasattr(model, "fit") and hasattr(model, "get_params"):
-        return SklearnRecipe(model, given.frame, given.own, given.weights)
+        return SklearnRecipe(model, given.frame, given.class_labels, given.weights)
     check_own_loop(model)
     if given.weights is not None:
         raise InputError(
             "sample_weight is for estimators whose fit takes it; any other model multiplies each "
             "record's loss by a weight of its own. Leave it out."
         )
-    if given.own is not None and given.own.ndim == 2:
+    if given.class_labels is not None and given.class_labels.ndim == 2:
         raise InputError(
-            f"y has {given.own.shape[1]} columns, which only estimators with scikit-learn's "
-            f"interface take, and model is a {type(model).__name__}. Take one column."
+            f"y has {given.class_labels.shape[1]} columns, which only estimators with "
+            f"scikit-learn's interface take; model is a {type(model).__name__}. Take one column."
         )
     if hasattr(model, "state_dict") and not isinstance(model, type):
         raise InputError(
@@ -348,7 +348,7 @@ def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Fi
     # As handed over: a number rounded to single precision is another one.
     data, handed = given.data, given.array if given.frame is None else given.frame
     inputs = data.features if handed is None else handed
-    answers = asked(model, inputs, data.labels, data.classes, given.own)
+    answers = asked(model, inputs, data.labels, data.classes, given.class_labels)
     inside = column_of(members, "members")
     columns = {"signals": answers.signal[None], "members": inside[None], "ids": data.ids}
     each = {"labels": data.labels, "groups": data.groups}

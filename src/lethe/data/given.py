@@ -41,14 +41,14 @@ class Given(NamedTuple):
             see `data.features`.
         array: (records, ...) the user's own numbers, in their type and shape, where there is no
             frame; `data.features` has them flat, as float32.
-        own: (classes,) the user's own label of each class, or (classes, outputs) where `y` has
-            several; None in a regression.
+        class_labels: (classes,) the user's own label of each class, or (classes, outputs) where
+            `y` has several; None in a regression.
     """
 
     data: Dataset
     frame: Any | None = None
     array: NDArray[Any] | None = None
-    own: NDArray[Any] | None = None
+    class_labels: NDArray[Any] | None = None
     weights: NDArray[np.float64] | None = None  # (records,) above 0, of the records in training
 
 
@@ -97,7 +97,7 @@ def given_rows(
         return Given(replace(features, external=_external(features.table, holdout_by)))
     if labels is None:
         features, labels = _from_batches(features)
-    target, own = _target(labels, task)
+    target, label_of = _target(labels, task)
     if task is None:
         real = target.dtype.kind == "f" and not (np.floor(target) == target).all()
         task = "regression" if real else "classification"
@@ -141,9 +141,9 @@ def given_rows(
         external=external,
         preparation=preparation,
     )
-    if task == "regression" or any(name not in own for name in classes):
+    if task == "regression" or any(name not in label_of for name in classes):
         return Given(data, frame, array, None, sizes)
-    return Given(data, frame, array, np.array([own[name] for name in classes]), sizes)
+    return Given(data, frame, array, np.array([label_of[name] for name in classes]), sizes)
 
 
 def _target(labels: Any, task: str | None) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
@@ -153,8 +153,8 @@ def _target(labels: Any, task: str | None) -> tuple[NDArray[Any], dict[str, NDAr
     if table.ndim != 2 or table.shape[1] == 1:
         column = column_of(labels, "y")
         texts = as_text(column)
-        own = texts if column.dtype.kind == "S" else column
-        return column, dict(zip(texts.tolist(), own, strict=True))
+        labels = texts if column.dtype.kind == "S" else column
+        return column, dict(zip(texts.tolist(), labels, strict=True))
     if table.dtype.kind == "f" and np.isnan(table).any():
         raise InputError("y has missing labels. Remove these records, or name their class.")
     if task == "regression" or (table.dtype.kind == "f" and (np.floor(table) != table).any()):
@@ -263,7 +263,7 @@ def columns_of(rows: Any, name: str) -> Columns:
     listed = [str(key) for key in names]
     if twice := next((key for key in listed if listed.count(key) > 1), None):
         raise InputError(f"{name} has several columns named {twice!r}. Rename all but one.")
-    columns = {key: column_of(rows[own], key) for key, own in zip(listed, names, strict=True)}
+    columns = {text: column_of(rows[name], text) for text, name in zip(listed, names, strict=True)}
     if len({len(column) for column in columns.values()}) > 1:
         raise InputError(f"{name} has columns of different lengths. Mend them.")
     return columns

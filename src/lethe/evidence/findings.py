@@ -243,6 +243,9 @@ class Findings:
                 )
         try:
             document = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
+        except FileNotFoundError as error:
+            text = f"{path} does not exist. Name a finished run, or its findings.json."
+            raise InputError(text) from error
         except (OSError, ValueError) as error:
             raise InputError(f"{path} cannot be read as findings: {error}.") from error
         if not isinstance(document, dict):

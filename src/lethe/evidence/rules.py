@@ -190,7 +190,8 @@ def _number(text: str, what: str, rule: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise InputError(f"{what} {text!r} in rule {rule!r} is not a number.") from None
+        way_out = " Write a share, such as 0.05 for 5 %." * text.endswith("%")
+        raise InputError(f"{what} {text!r} in rule {rule!r} is not a number.{way_out}") from None
 
 
 def parse_rule(text: str, metrics: Mapping[str, str] = METRICS) -> Rule:

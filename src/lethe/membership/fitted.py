@@ -48,7 +48,7 @@ def asked(
     inputs: Any,
     labels: NDArray[Any],
     classes: tuple[str, ...],
-    own: NDArray[Any] | None = None,
+    class_labels: NDArray[Any] | None = None,
 ) -> Answers:
     """What a fitted model says of every record.
 
@@ -61,7 +61,7 @@ def asked(
         inputs: (N, ...) records, as the model takes them.
         labels: (N,) codes of `classes`, or targets in regression.
         classes: their names, by which an estimator's own classes are found; empty in regression.
-        own: (classes, outputs) labels of each class, where the model has several outputs.
+        class_labels: (classes, outputs) labels of each class, where the model has several outputs.
 
     Raises InputError: it cannot be asked, knows another class, or gives what is no distribution.
     """
@@ -78,10 +78,10 @@ def asked(
             "probabilities, labels or numbers. Files are audited by `lethe audit fitted`."
         )
     notes: tuple[str, ...] = ()
-    is_combined = own is not None and own.ndim == 2
+    is_combined = class_labels is not None and class_labels.ndim == 2
     with users_code(name):
-        if own is not None and own.ndim == 2:
-            outputs = joint_probabilities(model, inputs, own)
+        if class_labels is not None and class_labels.ndim == 2:
+            outputs = joint_probabilities(model, inputs, class_labels)
         elif network:
             outputs = np.asarray(
                 model.predict(inputs, verbose=0) if keras else _of_module(model, inputs)

@@ -166,8 +166,8 @@ def fit_rows(
     if given:
         extra[str(weight_argument(estimator))] = np.prod([part[rows] for part in given], axis=0)
     last, targets = last_step(estimator), labels[rows]
-    own: NDArray[Any] = np.arange(int(labels.max()) + 1)
-    known, several = own, recipe.labels is not None and recipe.labels.ndim == 2
+    class_labels: NDArray[Any] = np.arange(int(labels.max()) + 1)
+    known, several = class_labels, recipe.labels is not None and recipe.labels.ndim == 2
     if recipe.task == "classification":
         if len(np.unique(targets)) < 2:
             raise InputError("a training split holds a single class; add records or merge classes.")
@@ -175,7 +175,7 @@ def fit_rows(
         if not several and any(is_from(part, "xgboost") for part in parts):
             known, targets = np.unique(targets, return_inverse=True)  # it takes no gaps
         elif recipe.labels is not None and not is_from(last, "skorch"):  # one output a class
-            own, targets = recipe.labels, recipe.labels[targets]
+            class_labels, targets = recipe.labels, recipe.labels[targets]
     records, targets = _safe_indexing(inputs, rows), targets_of(estimator, targets)
     for name, split in _group_splits(estimator).items():
         # Written out, for most estimators with a `cv` hand no groups on; see `check_splits`.
@@ -183,7 +183,7 @@ def fit_rows(
         estimator.set_params(**{name: list(parts)})
     estimator.fit(records, targets, **extra)
     if recipe.task == "classification" and not several and not is_from(last, "skorch"):
-        code = {label: code for code, label in enumerate(own.tolist())}
+        code = {label: code for code, label in enumerate(class_labels.tolist())}
         known = known[[code[label] for label in np.asarray(estimator.classes_).tolist()]]
     return estimator, known
 
