@@ -34,8 +34,14 @@ def coins(models: int, records: int, seed: int = 0, share: float = 0.5) -> Bool:
     return np.random.default_rng([seed, 7]).random((models, records)) < share
 
 
+def paired_but_for_three(models: int, records: int, seed: int = 0) -> Bool:
+    """Complementary pairs of which three have lost a model."""
+    return np.delete(paired(models + 3, records, seed), [0, 2, 4], axis=0)
+
+
 DESIGNS = {
     "paired": paired,
+    "paired but for three": paired_but_for_three,
     "balanced": balanced,
     "nearly balanced": nearly_balanced,
     "coins": coins,

@@ -30,37 +30,41 @@ def left_out_cells(members, seed):
     Told apart by record, in plain loops. Only the lots are drawn as the fast code draws them.
     """
     models, records = members.shape
-    partner, count = partners(members), members.sum(axis=0)
-    if (partner >= 0).sum() >= 4:
-        for target in np.flatnonzero(partner >= 0):
-            use = np.zeros(members.shape, bool)
-            for model in range(models):
-                use[model] = partner[model] >= 0 and model not in (target, partner[target])
-            yield target, use, np.ones(records, bool)
-        return
+    partner = partners(members)
+    single = np.flatnonzero(partner < 0)
     rng = np.random.default_rng(seed)
-    lots = rng.random(members.shape)
+    lots = np.zeros(members.shape)
+    lots[single] = rng.random((len(single), records)) if len(single) else 0.0
     sides = [
         [
-            sorted(np.flatnonzero(members[:, j] == side), key=lambda k, j=j: lots[k, j])
+            sorted((k for k in single if members[k, j] == side), key=lambda k, j=j: lots[k, j])
             for side in (False, True)
         ]
         for j in range(records)
     ]
-    able = [min(len(out), len(into)) >= 2 for out, into in sides]
-    alike = len({int(count[j]) for j in range(records) if able[j]}) < 2
+    counted = np.array(
+        [[partner[k] >= 0 or all(sides[j]) for j in range(records)] for k in range(models)]
+    )
+    for j in range(records):
+        kept = members[counted[:, j], j]
+        counted[:, j] &= min(kept.sum(), (~kept).sum()) >= 2
+    able = counted[single].any(axis=0)
+    alike = len({len(sides[j][1]) for j in np.flatnonzero(able)}) < 2
     for target in range(models):
-        use, attacked = np.ones(members.shape, bool), np.zeros(records, bool)
+        use, attacked = counted & counted[target], np.zeros(records, bool)
         use[target] = False
+        if partner[target] >= 0:
+            use[partner[target]] = False
+            yield target, use, counted[target]
+            continue
         lot = rng.random(records)
-        for record in range(records):
-            own = int(members[target, record])
-            other = sides[record][1 - own]
-            if not able[record]:
-                use[:, record] = False
-                continue
+        if not counted[target].any():
+            continue
+        for record in np.flatnonzero(counted[target]):
+            side = int(members[target, record])
+            other = sides[record][1 - side]
             use[other[int(lot[record] * len(other))], record] = False
-            rank = sides[record][own].index(target)
+            rank = sides[record][side].index(target)
             attacked[record] = alike or rank < min(map(len, sides[record]))
         yield target, use, attacked
 
@@ -108,6 +112,8 @@ def naive_scores(phi, members, rule, seed):
     [
         ("paired", 4),
         ("paired", 10),
+        ("paired", 9),
+        ("paired but for three", 12),
         ("balanced", 8),
         ("balanced", 6),
         ("nearly balanced", 9),

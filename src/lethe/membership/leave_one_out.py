@@ -1,11 +1,12 @@
 """Every shadow model in turn is the target: IN and OUT statistics of the others from running sums.
 
 Leaving out only the target would give its membership away: a record IN the target is IN fewer of
-the others. So its complementary partner is left out too; in other designs a model of the opposite
-side, drawn for each record. Where records differ in how many models hold them, as many IN as OUT
-cells of each are attacked, drawn at random. Records without two models on each side are not
-attacked. Cost O(K N) in float64, sums centred on each record's mean; beside what is given a few
-rows are held.
+the others. So its complementary partner is left out too; a model without a partner loses, for each
+record, a model of the opposite side, drawn from those without a partner: one drawn from a pair
+would leave its partner behind, whose side then tells the target's. Where records differ in how many
+of these models hold them, as many IN as OUT cells of each are attacked, drawn at random. Records
+without two models on each side are not attacked. Cost O(K N) in float64, sums centred on each
+record's mean; beside the input a few rows are held.
 """
 
 from __future__ import annotations
@@ -188,24 +189,30 @@ class Design:
     members: NDArray[np.bool_]  # (K, N) membership
     counted: NDArray[np.bool_]  # (K, N) False where a record is not looked at
     attacked: NDArray[np.bool_]  # (K, N) True where a cell is attacked
-    partner: NDArray[np.intp] | None  # (K,) each model's complement, if all have one
-    drawn: _Counterparts | None  # counterparts in a design without complements
+    partner: NDArray[np.intp]  # (K,) each model's complement, -1 without one
+    drawn: _Counterparts | None  # counterparts of the models without a complement, if there are any
 
     @staticmethod
     def of(members: NDArray[np.bool_], seed: int) -> Design:
         """The design that a (K, N) membership table shows."""
-        inside = members.sum(axis=0)
-        able = (inside >= 2) & (inside <= len(members) - 2)
-        counted = np.broadcast_to(able, members.shape)
         partner = partners(members)
-        if (partner >= 0).all():
+        single = np.flatnonzero(partner < 0)
+        counted = np.ones(members.shape, bool)
+        # A model without a partner and without another of the opposite side has no counterpart: it
+        # is no reference either, since nothing could take its place.
+        counted[single] = members[single].any(axis=0) & ~members[single].all(axis=0)
+        able = np.minimum((members & counted).sum(axis=0), (~members & counted).sum(axis=0)) >= 2
+        counted &= able
+        if not len(single):
             return Design(members, counted, counted, partner, None)
-        drawn, attacked = _Counterparts.of(members, able, seed)
-        return Design(members, counted, attacked, None, drawn)
+        drawn, cells = _Counterparts.of(members[single], single, able, seed)
+        attacked = counted.copy()
+        attacked[single] &= cells
+        return Design(members, counted, attacked, partner, drawn)
 
     def counterpart(self, place: int) -> np.intp | NDArray[np.intp]:
         """Place of the model left out with a target: the same for all records, or each its own."""
-        if self.partner is not None:
+        if self.partner[place] >= 0:
             return np.intp(self.partner[place])
         assert self.drawn is not None
         return self.drawn.pick(self.members[place])
@@ -292,7 +299,7 @@ def _moments_of(count: Float, total: Float, square: Float, centre: Float) -> Mom
 
 @dataclass(frozen=True)
 class _Counterparts:
-    """For designs without complements: a random model of the other side, per record."""
+    """For models without a complement: a random one of them on the other side, per record."""
 
     order: NDArray[np.unsignedinteger]
     inside: NDArray[np.intp]
@@ -300,30 +307,32 @@ class _Counterparts:
 
     @staticmethod
     def of(
-        members: NDArray[np.bool_], able: NDArray[np.bool_], seed: int
+        members: NDArray[np.bool_], places: NDArray[np.intp], able: NDArray[np.bool_], seed: int
     ) -> tuple[_Counterparts, NDArray[np.bool_]]:
         """Counterparts of a (T, N) design, and its cells that are attacked.
 
         Args:
+            places: (T,) of these models among all.
             able: (N,) records that are looked at.
         """
         rng = np.random.default_rng(seed)
         models, inside = len(members), members.sum(axis=0)
-        alike = len(np.unique(inside[able])) < 2
-        attacked = np.array(np.broadcast_to(able, members.shape))
+        smaller = np.minimum(inside, models - inside)
+        alike = len(np.unique(inside[able & (smaller > 0)])) < 2
+        attacked = np.array(np.broadcast_to(smaller > 0, members.shape))
         # Models that are OUT come first, then those that are IN, either side in random order.
-        order = np.empty(members.shape, np.min_scalar_type(models))
+        order = np.empty(members.shape, np.min_scalar_type(int(places.max())))
         for start in range(0, members.shape[1], _BLOCK):
             block = slice(start, start + _BLOCK)
             flags, count = members[:, block], inside[block]
             place = np.argsort(rng.random(flags.shape) + flags, axis=0)
-            order[:, block] = place
+            order[:, block] = places[place]
             if alike:
                 continue
             rank = np.empty(flags.shape, np.intp)
             np.put_along_axis(rank, place, np.arange(models)[:, None], axis=0)
             rank -= np.where(flags, models - count, 0)
-            attacked[:, block] &= rank < np.minimum(count, models - count)
+            attacked[:, block] &= rank < smaller[block]
         return _Counterparts(order, inside, rng), attacked
 
     def pick(self, member: NDArray[np.bool_]) -> NDArray[np.intp]:
