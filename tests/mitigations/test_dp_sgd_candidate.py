@@ -154,19 +154,19 @@ def canary_scores(
     """Scores of a record with a feature of its own: trained with it, and without it.
 
     Its gradient is clipped at every step and nearly always the same, so that its logit sums up
-    all that the noisy steps tell of it.
+    all that the noisy steps tell of it. Two held-out records of zeros leave the columns alone.
     """
     rng = np.random.default_rng(seed)
-    features = np.zeros((8, 6), np.float32)
+    features = np.zeros((10, 6), np.float32)
     features[0, 0] = 100.0
-    features[1:, 1:] = rng.normal(size=(7, 5))
-    labels = rng.integers(0, 3, 8)
-    members = np.ones((2 * trainings, 8), bool)
+    features[1:8, 1:] = rng.normal(size=(7, 5))
+    labels, pool = rng.integers(0, 3, 10), np.arange(10) < 8
+    members = np.tile(pool, (2 * trainings, 1))
     members[trainings:, 0] = False
     seeds = [model_seed(seed, at) for at in range(2 * trainings)]
     recipe = TorchRecipe(line, learning_rate=1e-3, optimizer="sgd")
     treatment, layout = Treatment(method=method), Layout("chain", 250)
-    given = features, labels, members, np.ones(8, bool), treatment, seeds, layout
+    given = features, labels, members, pool, treatment, seeds, layout
     known = np.stack([one[0] for one in train_models(Work(recipe, *given))])
     own = known[:, labels[0]] - np.delete(known, labels[0], axis=1).mean(axis=1)
     return own[:trainings], own[trainings:]

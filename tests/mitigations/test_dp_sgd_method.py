@@ -222,19 +222,23 @@ def test_a_model_is_the_same_whatever_is_stacked_with_it(make: Callable[[], nn.M
 
 
 def walk(method: DpSgd, layout: Layout, models: int) -> NDArray[np.float64]:
-    """How far each parameter went, records weighing nothing: identity features show weights."""
-    eye = np.eye(WIDTH, dtype=np.float32)
+    """How far each parameter went, records weighing nothing: identity features show weights.
+
+    Two held-out records of zeros leave the columns as they are.
+    """
+    eye = np.eye(WIDTH + 2, WIDTH, dtype=np.float32)
     recipe = TorchRecipe(line, learning_rate=1.0, optimizer="sgd")
     seeds = [model_seed(1, at) for at in range(models)]
-    members, pool = np.ones((models, WIDTH), bool), np.ones(WIDTH, bool)
-    treatment = Treatment(weights=np.zeros(WIDTH, np.float32), method=method)
-    labels = np.zeros(WIDTH, np.int64)
-    found = np.stack(
+    pool = np.arange(len(eye)) < WIDTH
+    members = np.broadcast_to(pool, (models, len(eye)))
+    treatment = Treatment(weights=np.zeros(len(eye), np.float32), method=method)
+    labels = np.zeros(len(eye), np.int64)
+    weights = np.stack(
         list(train_models(Work(recipe, eye, labels, members, pool, treatment, seeds, layout)))
     )
     with torch.no_grad():
         first = np.stack([build_module(line, seed).weight.T.numpy() for seed in seeds])
-    return (found - first).astype(np.float64)
+    return (weights[:, :WIDTH] - first).astype(np.float64)
 
 
 @pytest.mark.parametrize(
@@ -390,6 +394,8 @@ def test_a_column_that_only_private_records_vary_in_is_dropped() -> None:
 
 
 def test_too_few_held_out_records() -> None:
+    """Refused whatever the columns look like, since their look is the private records' own."""
     raw, _ = raw_and_pool()
-    with pytest.raises(InputError, match="hold out two"):
-        scaled_by_held_out(standardised(raw), np.arange(60) < 59)
+    for rows in (raw, standardised(raw)):
+        with pytest.raises(InputError, match="hold out two"):
+            scaled_by_held_out(rows, np.arange(60) < 59)

@@ -390,7 +390,7 @@ def scaled_by_held_out(
 
     Returns: (N, D) float32. A column that does not vary among the held-out records is 0; columns
         of 0 and 1, and those that the held-out records have scaled, stay as they are.
-    Raises InputError: fewer than two held-out records, and columns that look standardised over all.
+    Raises InputError: fewer than two held-out records, whatever the private ones look like.
 
     >>> column = np.array([[-(2**0.5)], [2**0.5], [0.0], [0.0]])
     >>> scaled_by_held_out(column, np.array([False, True, False, True])).round(3).ravel()
@@ -400,16 +400,14 @@ def scaled_by_held_out(
     if rows.ndim != 2:
         return rows
     held = ~pool
-    inside = rows[held if held.sum() > 1 else np.ones_like(pool)].astype(np.float64)
+    if held.sum() < 2:
+        raise InputError(
+            f"{held.sum()} records are held out; DP-SGD standardises columns by held-out records, "
+            "since statistics of the private ones are covered by no noise: hold out two or more."
+        )
+    inside = rows[held].astype(np.float64)
     mean, spread = inside.mean(axis=0), inside.std(axis=0)
     standard = (np.abs(mean) < _ROUNDING) & (np.abs(spread - 1) < _ROUNDING)
-    if held.sum() < 2:
-        if not standard.any():
-            return rows
-        raise InputError(
-            "the inputs are scaled by statistics of the private records, which no noise covers: "
-            "hold out two or more records to scale by, or scale by constants."
-        )
     done = ~standard & ~np.isin(inside, (0, 1)).all(axis=0)
     if not done.any():
         return rows
