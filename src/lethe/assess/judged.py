@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from lethe.assess.run import FIXED
 from lethe.assess.verdict import decide
 from lethe.errors import InputError, check_known_keys, did_you_mean
+from lethe.evidence.document import CandidateRow, CheckRow
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.plain import plain, read
@@ -293,8 +294,9 @@ def _judged(
     evidence: Measured | None,
     entry: WrittenRule,
 ) -> Judged:
-    row = next((one for one in findings.candidates if one["name"] == candidate), None)
-    decision = decide(rule, evidence, row, findings.checks)
+    row = next((row for row in findings.candidates if row["name"] == candidate), None)
+    checks = read(Sequence[CheckRow], findings.checks)
+    decision = decide(rule, evidence, read(CandidateRow | None, row), checks)
     return Judged(
         run,
         str(findings.subject["name"]),

@@ -8,16 +8,13 @@ a planted leak of the forbidden size that was seen. Sentences on outcomes are in
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+from lethe.evidence.document import CandidateRow, CheckRow
 from lethe.evidence.estimate import Measured
-from lethe.evidence.plain import read
 from lethe.evidence.rules import PASS, UNDECIDED, Rule, judge
 from lethe.evidence.sight import Plant, blindness, smallest_seen
-
-Json = Mapping[str, Any]
 
 HARMLESS = ("utility-loss",)
 """Metrics whose rules make no claim about leaks: their numbers alone decide."""
@@ -51,15 +48,17 @@ class Decision:
 
 
 def decide(
-    rule: Rule, evidence: Measured | None, candidate: Json | None, checks: Sequence[Json]
+    rule: Rule,
+    evidence: Measured | None,
+    candidate: CandidateRow | None,
+    checks: Sequence[CheckRow],
 ) -> Decision:
     """Judge a rule on a candidate.
 
     Args:
         evidence: the deciding number: the worst over all valid attacks and views.
-        candidate: as in `findings.json`, with its attacks and planted leaks; None in audits
-            without candidates.
-        checks: self-checks of the audit, as in `findings.json`.
+        candidate: with its attacks and planted leaks; None in audits without candidates.
+        checks: self-checks of the audit.
 
     Returns: The outcome. A number that breaks the rule always fails it, because attacks whose
         self-check failed have no part in that number.
@@ -67,13 +66,13 @@ def decide(
     outcome = judge(rule, evidence)
     if outcome != PASS or rule.on_width or rule.metric in HARMLESS:
         return Decision(outcome)
-    name = None if candidate is None else candidate["name"]
+    name = None if candidate is None else candidate.name
     doubts = [*_failed_attacks(candidate), *_failed_checks(checks, name)]
     if rule.metric in ESTIMATED:
         doubts.append("an estimate passes no rule: train shadow models, lethe audit model")
-    planted = None if candidate is None else candidate.get("plants")
+    planted = None if candidate is None else candidate.plants
     if not doubts and planted is not None and rule.metric not in PROVEN + ESTIMATED:
-        unseen = _unseen(rule, [read(Plant, plant) for plant in planted])
+        unseen = _unseen(rule, planted)
         doubts += [f"{unseen}: no pass without the power to fail"] if unseen else []
     return Decision(UNDECIDED, "; ".join(doubts)) if doubts else Decision(PASS)
 
@@ -91,10 +90,10 @@ def _unseen(rule: Rule, plants: Sequence[Plant]) -> str:
     return blindness(plants, quantity, limit, _TOPS.get(rule.metric, 1.0))
 
 
-def _failed_attacks(candidate: Json | None) -> list[str]:
+def _failed_attacks(candidate: CandidateRow | None) -> list[str]:
     """Attacks of unknown strength, because a self-check of theirs failed."""
-    results = [] if candidate is None else candidate["risk_from"]["results"]
-    failed = {result["attack"]: result["why"] for result in results if not result["valid"]}
+    results = () if candidate is None else candidate.risk_from.results
+    failed = {result.attack: result.why for result in results if not result.valid}
     return [
         f"{attack} may be stronger than its number: {why.rstrip('.')}; mend it, or leave {attack} "
         "out by name"
@@ -102,7 +101,7 @@ def _failed_attacks(candidate: Json | None) -> list[str]:
     ]
 
 
-def _failed_checks(checks: Sequence[Json], name: str | None) -> list[str]:
+def _failed_checks(checks: Sequence[CheckRow], name: str | None) -> list[str]:
     """Checks that failed, of the candidate or of the audit as a whole.
 
     The release as it is stands for the whole audit: the controls run on it. Only a check of
@@ -111,9 +110,7 @@ def _failed_checks(checks: Sequence[Json], name: str | None) -> list[str]:
     model, colon, _ = (name or "").rpartition(": ")
     about = (None, name, BASELINE, f"{model}{colon}{BASELINE}")
     return [
-        f"{row['name']}: {row['detail'].rstrip('.')}"
+        f"{row.name}: {row.detail.rstrip('.')}"
         for row in checks
-        if row["status"] == "fail"
-        and (name is None or row["candidate"] in about)
-        and not row.get("attack")
+        if row.status == "fail" and (name is None or row.candidate in about) and not row.attack
     ]

@@ -67,7 +67,9 @@ def report(
         title: Name of the system, at the head of a page on several runs.
     """
     from lethe.files import write_whole
-    from lethe.report import markdown, render_several, to_pdf
+    from lethe.report.markdown import markdown
+    from lethe.report.page import render_several
+    from lethe.report.pdf import to_pdf
 
     runs = [_read(path, context) for path in run]
     page = out or (_folder(run[0]) if len(run) == 1 else Path()) / "report.html"

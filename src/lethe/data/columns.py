@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.data.cells import check_names, csv_rows, infer, plain_column, text_column
-from lethe.data.office import OFFICE, read_office
 from lethe.errors import InputError, did_you_mean
 
 Columns = dict[str, NDArray[Any]]
 
+OFFICE = (".xlsx", ".xlsm", ".sav", ".zsav", ".dta")
 SUFFIXES = (".csv", ".parquet", ".npz", ".safetensors", ".feather", ".arrow", *OFFICE)
 ARROW = (".parquet", ".feather", ".arrow")
 DUCKDB = (".duckdb", ".db")
@@ -74,6 +74,8 @@ def read_columns(
         elif suffix == ".safetensors":
             arrays = _read_safetensors(path, wanted)
         elif suffix in OFFICE:
+            from lethe.data.office import read_office
+
             names, cells = read_office(path)
             chosen = wanted.of(names)
             arrays = {name: plain_column(cells[names.index(name)]) for name in chosen}

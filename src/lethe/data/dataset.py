@@ -21,11 +21,27 @@ from lethe.data.columns import (
     missing,
 )
 from lethe.data.condition import Condition, External, checked
-from lethe.data.preparation import Preparation
 from lethe.errors import InputError, check_at_least
 
 TASKS = ("classification", "regression")
 _FEW = 10  # numbers of at most so many values are slices as they are, others by quarters
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """What decided how records became numbers, as far as a proof rests on it.
+
+    Nothing in it means that the numbers came as they are, or were made by constants.
+
+    Attributes:
+        public: (records,) bool, True for the records that decided and that no model may train on.
+        read_off: what was read off all records, members among them: it ends a proof.
+        assumed: what a proof has to say of the schema that decided, if one did.
+    """
+
+    public: NDArray[np.bool_] | None = None
+    read_off: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

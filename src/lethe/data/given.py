@@ -14,8 +14,7 @@ from lethe.data.arrays import as_array
 from lethe.data.cells import plain_column
 from lethe.data.columns import Columns, as_text, list_names, read_columns
 from lethe.data.condition import Condition, External
-from lethe.data.dataset import Dataset, row_names
-from lethe.data.preparation import Preparation, prepare_columns, prepare_label
+from lethe.data.dataset import Dataset, Preparation, row_names
 from lethe.data.tables import (
     CLASSES,
     COLUMNS,
@@ -124,6 +123,8 @@ def given_rows(
         codes, classes = label_rows("y", target, task, np.arange(records))
         preparation = Preparation(None, read_off)
     else:
+        from lethe.data.preparation import prepare_columns, prepare_label
+
         held = public(records, persons, None if external is None else external.rows)
         preparation = Preparation(held)
         encoded = encoded or Encoded(*prepare_columns(columns, held))

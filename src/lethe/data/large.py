@@ -25,6 +25,7 @@ from lethe.data.cells import Kind, check_names, csv_batches, csv_rows, infer
 from lethe.data.columns import (
     ARROW,
     DUCKDB,
+    OFFICE,
     Coded,
     Codes,
     Columns,
@@ -41,7 +42,6 @@ from lethe.data.columns import (
     narrow,
     read_columns,
 )
-from lethe.data.office import OFFICE
 from lethe.errors import InputError
 
 _BATCH = 2**16

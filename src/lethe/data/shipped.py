@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.dataset import Dataset, row_names, subset
-from lethe.data.preparation import Preparation, by_public
+from lethe.data.dataset import Dataset, Preparation, row_names, subset
 from lethe.files import whole_file
 
 _SCALED = "Every feature has mean 0 and standard deviation 1 over all records."
@@ -84,6 +83,8 @@ def builtin(
         return data
     if public is None:
         return replace(data, features=_standardised(data.features))
+    from lethe.data.preparation import by_public
+
     held = public(len(data), None, None)
     notes = tuple(note for note in data.notes if note != _SCALED)
     features = by_public(data.features.astype(np.float64), held).astype(np.float32)

@@ -26,8 +26,7 @@ from lethe.data.casts import (
     type_of,
 )
 from lethe.data.cells import check_names, csv_batches, csv_rows
-from lethe.data.columns import arrow_of, read_columns
-from lethe.data.office import OFFICE
+from lethe.data.columns import OFFICE, arrow_of, read_columns
 from lethe.data.schema import Column, Schema
 from lethe.data.strange import clean_batches, strange_columns
 from lethe.errors import InputError, did_you_mean

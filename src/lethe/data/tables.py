@@ -27,21 +27,17 @@ from lethe.data.dataset import (
     IDENTICAL,
     TASKS,
     Dataset,
+    Preparation,
     by_content,
     choose_records,
     identical_records,
-)
-from lethe.data.preparation import (
-    IDENTIFIER_SHARE,
-    MOST_LEVELS,
-    Preparation,
-    prepare_columns,
-    prepare_label,
 )
 from lethe.data.schema import Schema
 from lethe.data.shipped import BUILTIN, builtin
 from lethe.errors import InputError, check_choice, did_you_mean
 
+MOST_LEVELS = 50  # categories of a column that get a feature of their own
+IDENTIFIER_SHARE = 0.5  # text with more different values than this share of rows names records
 _FEATURES = ("X", "features", "x_train")
 _LABELS = ("y", "labels", "y_train")
 _ARCHIVES = (".npz", ".safetensors")
@@ -171,6 +167,8 @@ def load(
         read_off = (CLASSES,) * bool(classes) + (COLUMNS,) * (inputs is None)
         preparation = Preparation(None, read_off)
     else:
+        from lethe.data.preparation import prepare_columns, prepare_label
+
         if path.suffix.lower() == ".csv":
             columns = read_columns(path, list(dict.fromkeys([label, *rest])), untyped=True)
         kept = rest if inputs is None else {}

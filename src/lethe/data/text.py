@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from lethe.data.columns import is_text, named_column, read_columns
+from lethe.data.columns import OFFICE, is_text, named_column, read_columns
 from lethe.data.condition import External, without_condition
-from lethe.data.dataset import Dataset, choose_records
-from lethe.data.office import OFFICE
-from lethe.data.preparation import Preparation, prepare_label
+from lethe.data.dataset import Dataset, Preparation, choose_records
+from lethe.data.preparation import prepare_label
 from lethe.data.schema import Schema
 from lethe.data.tables import CLASSES, Public, label_rows
 from lethe.errors import InputError, check_at_least, check_choice, require

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lethe.assess.input_checks import WAIVABLE
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_clip, check_given_delta
+from lethe.evidence.guarantee import check_clip, check_given_delta
 from lethe.evidence.rules import Precision, Rule, parse_precision, parse_rule
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.lira import VARIANCES

@@ -6,19 +6,18 @@ clearly faster to be taken, so that the same machine chooses alike from run to r
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from lethe.training.batches import dropout_seed
 from lethe.training.design import model_seed
+from lethe.training.engines import Trial
 from lethe.training.loop import Records, default_layout, load_records, make_network
 from lethe.training.networks.chain import quiet_numpy
 from lethe.training.networks.parameters import Optimizer, loss_slope
@@ -42,24 +41,6 @@ _EXACT = (
     nn.Identity,
 )
 """Layers whose written-out form gives the same bits in a stack of any width."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a calibration looks at: recipe, data and `pool` as in `Spec`."""
-
-    recipe: TorchRecipe
-    features: NDArray[np.floating]
-    labels: NDArray[Any]
-    pool: NDArray[np.bool_]
-    seed: int
-    workers: int  # processes that will train side by side
-    memory: int  # bytes that all of them may take together
-
-
-def half_of_memory() -> int:
-    """Half of the machine's memory, in bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def calibrate(trial: Trial) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from lethe.errors import InputError
 from lethe.training.batches import Stops
 from lethe.training.design import membership, model_seed
 from lethe.training.fingerprint import hash_array, hash_json, versions
-from lethe.training.outputs import check_splits, outputs_of
 from lethe.training.recipe import Layout, Recipe, SklearnRecipe, TorchRecipe, Treatment, Work
 from lethe.training.shards import Shard, read_shard, shard_path, write_shard
 from lethe.training.signals import (
@@ -60,6 +59,8 @@ class Spec:
 
     def __post_init__(self) -> None:
         if isinstance(self.recipe, SklearnRecipe):
+            from lethe.training.outputs import check_splits
+
             check_splits(self.recipe.estimator, self.groups)
         if self.recipe.task != self.task:
             way_out = {
@@ -191,6 +192,8 @@ def train_chunk(job: ChunkJob) -> int:
 
     Raises InputError: a model gave NaN; the message names model and record.
     """
+    from lethe.training.outputs import outputs_of
+
     if job.finished() is not None:
         return 0
     spec = job.spec

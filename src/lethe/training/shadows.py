@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from lethe.errors import InputError, RunFailed
 from lethe.training.chunks import ChunkJob
 from lethe.training.design import partners
-from lethe.training.scores_file import ScoreTable, read_scores
 from lethe.training.shards import shard_path
 from lethe.training.signals import codes_of_copies, merit_of_signal, target_sd
+
+if TYPE_CHECKING:
+    from lethe.training.scores_file import ScoreTable
 
 _OF_MODELS = (
     *("signals", "members", "correct", "queries"),
@@ -279,6 +281,8 @@ def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shado
     Returns: The references, and the targets; None where every model is to be the target in turn.
     Raises InputError: as `read_scores`.
     """
+    from lethe.training.scores_file import read_scores
+
     return models_of(read_scores(Path(path), signal), signal)
 
 

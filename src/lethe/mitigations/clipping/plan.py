@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_clip
+from lethe.evidence.guarantee import check_clip
 from lethe.mitigations.clipping.bookkeeping import NotCovered, NotFinite, Tape
 from lethe.mitigations.clipping.per_example import (
     Factors,

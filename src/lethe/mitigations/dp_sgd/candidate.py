@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_clip, check_given_delta, check_weights, noise_for
+from lethe.evidence.accounting import check_weights, noise_for
 from lethe.evidence.dp_statement import TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.epsilon import RELATIONS
-from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.guarantee import Guarantee, check_clip, check_given_delta, empirical_only
 from lethe.evidence.of_model import Epsilons
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.mitigations.dp_sgd.method import DpSgd, expected_records, scaled_by_held_out

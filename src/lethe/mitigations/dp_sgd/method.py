@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_clip
+from lethe.evidence.guarantee import check_clip
 from lethe.mitigations.clipping.per_example import stand_ins
 from lethe.mitigations.clipping.plan import plan_clipping
 from lethe.mitigations.clipping.selfcheck import clip_factors

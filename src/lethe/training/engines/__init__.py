@@ -8,11 +8,15 @@ many models each job trained. Closing it stops what still runs.
 from __future__ import annotations
 
 import functools
+import os
 import shlex
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lethe.errors import (
     InputError,
@@ -154,14 +158,36 @@ def settled_layout(
     if not isinstance(recipe, TorchRecipe):
         return None
     if "layout" not in folder.manifest:
-        # Late: it needs torch, which recipes of other kinds do without.
-        from lethe.training.calibrate import Trial, calibrate, half_of_memory
-
         limit = half_of_memory() if memory is None else int(memory * 2**30)
         trial = Trial(recipe, spec.features, spec.labels, spec.pool, spec.seed, workers, limit)
-        (layout,) = run_in_processes([trial], calibrate, workers)
+        (layout,) = run_in_processes([trial], _tried, workers)
         folder.settle("layout", layout)
     return Layout.from_json(folder.manifest["layout"])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a calibration looks at: recipe, data and `pool` as in `Spec`."""
+
+    recipe: TorchRecipe
+    features: NDArray[np.floating]
+    labels: NDArray[Any]
+    pool: NDArray[np.bool_]
+    seed: int
+    workers: int  # processes that will train side by side
+    memory: int  # bytes that all of them may take together
+
+
+def half_of_memory() -> int:
+    """Half of the machine's memory, in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _tried(trial: Trial) -> dict[str, Any]:
+    """Calibrate, in a worker process: this one does without the training loop."""
+    from lethe.training.calibrate import calibrate
+
+    return calibrate(trial)
 
 
 @dataclass(frozen=True)
