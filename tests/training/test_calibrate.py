@@ -17,8 +17,8 @@ from lethe.training.engines import Trial, half_of_memory, settled_layout
 from lethe.training.folder import RunFolder
 from lethe.training.loop import default_layout
 from lethe.training.networks import layers
-from lethe.training.networks.wrapped import wrapped
 from lethe.training.recipe import Layout, SklearnRecipe, TorchRecipe, Treatment
+from lethe.training.wrapped import wrapped
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(60, 16)).astype(np.float32)

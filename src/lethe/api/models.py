@@ -18,9 +18,9 @@ from lethe.runs.run import perform, scores_name
 from lethe.runs.settings import Run, audit_of, keywords_of
 
 if TYPE_CHECKING:
-    from lethe.data.given import Given
+    from lethe.data.dataset import RowsInMemory
     from lethe.evidence.findings import Findings
-    from lethe.runs.progress import Progress
+    from lethe.runs.run import Progress
     from lethe.training.folder import RunFolder
     from lethe.training.recipe import Recipe
     from lethe.training.shadows import Shadows
@@ -89,25 +89,31 @@ def audit(
     >>> found.candidates[0]["name"]
     'baseline'
     """
-    from lethe.data.dataset import copies_note
-    from lethe.data.given import given_rows
+    from lethe.data.dataset import Dataset, RowsInMemory, copies_note
     from lethe.membership.audit import audit_model, baseline_spec, public_of
     from lethe.membership.candidates import build_candidates
     from lethe.training.engines import choose_engine
 
     how, chosen = keywords_of(AuditSettings, settings)
     name = how.name or "model"
-    given = given_rows(
-        X,
-        y,
-        task=_task_of(model),
-        groups=groups,
-        weights=sample_weight,
-        ids=ids,
-        name=name,
-        holdout_by=holdout_by,
-        public=public_of(chosen) if members is None else None,
-    )
+    if isinstance(X, Dataset) and all(
+        v is None for v in (y, groups, sample_weight, ids, holdout_by)
+    ):
+        given = RowsInMemory(X)
+    else:
+        from lethe.data.given import given_rows
+
+        given = given_rows(
+            X,
+            y,
+            task=_task_of(model),
+            groups=groups,
+            weights=sample_weight,
+            ids=ids,
+            name=name,
+            holdout_by=holdout_by,
+            public=public_of(chosen) if members is None else None,
+        )
     if members is not None:
         for option, value in (("holdout_by", holdout_by), ("sample_weight", sample_weight)):
             if value is not None:
@@ -246,7 +252,7 @@ def audit_text(
     from lethe.data.given import column_of, given_rows
     from lethe.data.text import CACHE, encode, find_encoder
     from lethe.membership.audit import public_of
-    from lethe.runs.progress import Progress
+    from lethe.runs.run import Progress
     from lethe.training.text_recipe import head_recipe
 
     written = tuple(map(str, column_of(texts, "texts")))
@@ -275,7 +281,7 @@ def audit_text(
     return audit(recipe, data, workers=workers, **settings)
 
 
-def recipe_of(model: Any, given: Given) -> Recipe:
+def recipe_of(model: Any, given: RowsInMemory) -> Recipe:
     """How one model is trained, from what people have.
 
     Args:
@@ -318,7 +324,7 @@ def recipe_of(model: Any, given: Given) -> Recipe:
         if wanted == 3:
             recipe = CallableRecipe(model, "prediction" if regression else "probabilities")
     if isinstance(recipe, TorchRecipe):
-        from lethe.training.networks.wrapped import wrapped
+        from lethe.training.wrapped import wrapped
 
         if isinstance(given.frame, np.ndarray):
             way_out = "hand over a pipeline with a vectoriser, or use lethe.audit_text"
@@ -335,7 +341,7 @@ def recipe_of(model: Any, given: Given) -> Recipe:
     )
 
 
-def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Findings:
+def _fitted(model: Any, how: Run, given: RowsInMemory, members: Any, chosen: Any) -> Findings:
     """Look into a fitted model, and attack it by its scores on members and others."""
     from lethe.data.given import column_of
     from lethe.membership.audit import audit_scores

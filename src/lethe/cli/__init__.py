@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
 
     from lethe.cli.app import app
     from lethe.errors import SYNONYMS, LetheError
-    from lethe.runs.progress import watched
+    from lethe.runs.run import watched
 
     outer = TYPED.set(list(arguments))
     for index, word in enumerate(words):

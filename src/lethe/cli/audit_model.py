@@ -138,7 +138,7 @@ def text(
 def _trained(command: str, target: str, values: dict[str, Any]) -> Findings:
     from lethe.api.models import audit
     from lethe.cli.subject import load_subject
-    from lethe.runs.progress import Progress
+    from lethe.runs.run import Progress
     from lethe.training.engines import check_engine
     from lethe.training.engines.processes import preloading
     from lethe.training.environment import default_workers

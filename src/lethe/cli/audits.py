@@ -9,8 +9,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from lethe.cli.tables import print_tables
 from lethe.errors import InputError
+from lethe.report.terminal import print_tables
 from lethe.runs.settings import descriptions
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ from lethe.cli import TYPED
 from lethe.cli.audit_model import model
 from lethe.cli.audits import NOT_ASKED
 from lethe.cli.options import RunOptions, command_line, merged, options_for
-from lethe.cli.tables import print_tables
 from lethe.data.tables import load
 from lethe.errors import InputError
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.findings import Findings
 from lethe.membership.settings import AuditSettings
+from lethe.report.terminal import print_tables
 from lethe.runs.settings import settings_of
 
 if TYPE_CHECKING:
@@ -180,8 +180,7 @@ def plan(
     from lethe.membership import planning
     from lethe.membership.audit import baseline_spec
     from lethe.membership.candidates import build_candidates
-    from lethe.runs.progress import Progress
-    from lethe.runs.run import run_folder
+    from lethe.runs.run import Progress, run_folder
     from lethe.training.folder import RunFolder
 
     typed = asdict(flags or Options())

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.cli.options import options_for
-from lethe.cli.tables import print_tables
 from lethe.queries.ask import ANALYST, FREE, ask
 from lethe.queries.charge import charge_of, in_words
 from lethe.queries.ledger.ledger import open_ledger
@@ -20,6 +19,7 @@ from lethe.queries.plan import explain as explained
 from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
+from lethe.report.terminal import print_tables
 
 if TYPE_CHECKING:
     from lethe.queries.ask import Reply

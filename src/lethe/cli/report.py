@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -123,7 +124,7 @@ def _folder(run: Path) -> Path:
     return run if run.is_dir() else run.parent
 
 
-def _read(run: Path, context: Path | None) -> tuple[Findings, dict[str, Any]]:
+def _read(run: Path, context: Path | None) -> tuple[Findings, Mapping[str, Any]]:
     from dataclasses import replace
 
     from lethe.errors import InputError

@@ -151,10 +151,14 @@ def frame_of(table: Mapping[str, Any]) -> Any:
     return pandas.DataFrame(gapped)
 
 
+Options = defaultdict[str, Any]
+"""Options of a command by name; None where not given."""
+
+
 # A run that a command began, for `lethe shadow` and `forgotten`, wherever its data are now.
 
 
-def settled_run(run: Path) -> tuple[SettledRun, defaultdict[str, Any]]:
+def settled_run(run: Path) -> tuple[SettledRun, Options]:
     """A run folder as it was begun, and the options of its audit; None where not given.
 
     Raises:
@@ -191,7 +195,7 @@ def elsewhere() -> Iterator[None]:
 
 def chunks_in(
     settled: SettledRun,
-    asked: defaultdict[str, Any],
+    asked: Options,
     candidate: str,
     data: str | None,
     recipe: str | None,

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,10 @@ from lethe.data.columns import (
     list_names,
     missing,
 )
-from lethe.data.condition import Condition, External, checked
 from lethe.errors import InputError, check_at_least
+
+if TYPE_CHECKING:
+    from lethe.data.condition import External
 
 TASKS = ("classification", "regression")
 _FEW = 10  # numbers of at most so many values are slices as they are, others by quarters
@@ -210,6 +212,8 @@ class Dataset:
     def _check_external(self) -> None:
         if self.external is None:
             return
+        from lethe.data.condition import checked
+
         rows = self.external.rows
         checked(self.external, "name other records")
         if len(np.unique(self.labels[~rows])) < 2:
@@ -436,6 +440,8 @@ def choose_records(
     ids = row_names(chosen) if id_column is None else as_text(columns[id_column][chosen])
     external = None
     if holdout_by is not None:
+        from lethe.data.condition import Condition
+
         condition = Condition.read(holdout_by)
         check_column("holdout_by", condition.column, columns, path)
         column = columns[condition.column]
@@ -488,3 +494,23 @@ def _cut(column: NDArray[Any]) -> NDArray[np.str_]:
     values = np.where(gaps, 0.0, column.astype(np.float64))
     quarter = np.searchsorted(inner, values, side="right")
     return np.where(gaps, "missing", np.array(names)[quarter]).astype(np.str_)
+
+
+class RowsInMemory(NamedTuple):
+    """Records, and the table that models are trained on.
+
+    Attributes:
+        data: records as numbers, with classes.
+        frame: the user's own table, or texts, which estimators see as they are; None where they
+            see `data.features`.
+        array: (records, ...) the user's own numbers, in their type and shape, where there is no
+            frame; `data.features` has them flat, as float32.
+        class_labels: (classes,) the user's own label of each class, or (classes, outputs) where
+            `y` has several; None in a regression.
+    """
+
+    data: Dataset
+    frame: Any | None = None
+    array: NDArray[Any] | None = None
+    class_labels: NDArray[Any] | None = None
+    weights: NDArray[np.float64] | None = None  # (records,) above 0, of the records in training

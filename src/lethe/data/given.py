@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from lethe.data.arrays import as_array
 from lethe.data.cells import plain_column
 from lethe.data.columns import Columns, as_text, list_names, read_columns
 from lethe.data.condition import Condition, External
-from lethe.data.dataset import Dataset, Preparation, row_names
+from lethe.data.dataset import Dataset, Preparation, RowsInMemory, row_names
 from lethe.data.tables import (
     CLASSES,
     COLUMNS,
@@ -31,26 +31,6 @@ NAMED = "a mark of your own"
 """The condition of records that were handed over as bools."""
 
 
-class Given(NamedTuple):
-    """Records, and the table that models are trained on.
-
-    Attributes:
-        data: records as numbers, with classes.
-        frame: the user's own table, or texts, which estimators see as they are; None where they
-            see `data.features`.
-        array: (records, ...) the user's own numbers, in their type and shape, where there is no
-            frame; `data.features` has them flat, as float32.
-        class_labels: (classes,) the user's own label of each class, or (classes, outputs) where
-            `y` has several; None in a regression.
-    """
-
-    data: Dataset
-    frame: Any | None = None
-    array: NDArray[Any] | None = None
-    class_labels: NDArray[Any] | None = None
-    weights: NDArray[np.float64] | None = None  # (records,) above 0, of the records in training
-
-
 def given_rows(
     features: Any,
     labels: Any = None,
@@ -62,7 +42,7 @@ def given_rows(
     name: str = "data",
     holdout_by: Any = None,
     public: Public | None = None,
-) -> Given:
+) -> RowsInMemory:
     """Records from what is in memory.
 
     Args:
@@ -92,8 +72,8 @@ def given_rows(
                 "column there, or hand over X and y."
             )
         if holdout_by is None:
-            return Given(features)
-        return Given(replace(features, external=_external(features.table, holdout_by)))
+            return RowsInMemory(features)
+        return RowsInMemory(replace(features, external=_external(features.table, holdout_by)))
     if labels is None:
         features, labels = _from_batches(features)
     target, label_of = _target(labels, task)
@@ -143,8 +123,8 @@ def given_rows(
         preparation=preparation,
     )
     if task == "regression" or any(name not in label_of for name in classes):
-        return Given(data, frame, array, None, sizes)
-    return Given(data, frame, array, np.array([label_of[name] for name in classes]), sizes)
+        return RowsInMemory(data, frame, array, None, sizes)
+    return RowsInMemory(data, frame, array, np.array([label_of[name] for name in classes]), sizes)
 
 
 def _target(labels: Any, task: str | None) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from lethe.assess.input_checks import InputCheck
+from lethe.assess.verdict import InputCheck
 from lethe.data.columns import Grouped, as_text, table_bytes
 from lethe.data.meaning import one_meaning
 from lethe.data.records import Ratings

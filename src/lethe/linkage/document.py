@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
+from lethe.assess.verdict import InputCheck, stopped
 from lethe.evidence.document import CheckRow, NotRun
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
@@ -203,7 +203,7 @@ def utility_left(now: Candidate, base: Candidate) -> str:
     return f"a utility of {value:.3g} (as it is: {whole:.3g})"
 
 
-def _model(settings: Settings) -> dict[str, Any]:
+def _model(settings: Settings) -> Mapping[str, Any]:
     """What is reproduced of a model as utility; nothing without one."""
     if settings.predict is not None:
         return {"predict": settings.predict, "held_out": settings.held_out}

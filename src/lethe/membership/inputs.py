@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from lethe.assess.input_checks import InputCheck
-from lethe.assess.verdict import HARMLESS
+from lethe.assess.verdict import HARMLESS, InputCheck
 from lethe.errors import InputError, LetheError, NotMeasurable, RunFailed
 from lethe.evidence.rules import PASS, judge
 from lethe.membership.attacks.lira import ranked

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from sklearn.utils import _safe_indexing
 
-from lethe.assess.input_checks import InputCheck
+from lethe.assess.verdict import InputCheck
 from lethe.data.columns import as_text
 from lethe.errors import LetheError
 from lethe.training.chunks import Spec

@@ -155,7 +155,7 @@ def load_recipe(reference: str, data: Any) -> Recipe:
             recipe = recipe(data) if _wants_data(recipe) else recipe()
     check_own_loop(recipe)
     if isinstance(recipe, TorchRecipe) and hasattr(data, "features"):
-        from lethe.training.networks.wrapped import wrapped
+        from lethe.training.wrapped import wrapped
 
         make = wrapped(recipe.make_module, np.asarray(data.features), len(data.classes))
         return replace(recipe, make_module=make)

@@ -12,9 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, RunFailed
-from lethe.training.chunks import ChunkJob
+from lethe.training.chunks import ChunkJob, shard_path
 from lethe.training.design import partners
-from lethe.training.shards import shard_path
 from lethe.training.signals import codes_of_copies, merit_of_signal, target_sd
 
 if TYPE_CHECKING:

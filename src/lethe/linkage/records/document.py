@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, check
+from lethe.assess.verdict import InputCheck
 from lethe.data.records import Ratings
 from lethe.evidence.document import AttackRow, CheckRow, NotRun
 from lethe.evidence.estimate import Estimate

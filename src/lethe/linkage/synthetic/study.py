@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, check
+from lethe.assess.verdict import InputCheck
 from lethe.data.columns import as_text
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.document import AttackRow, CheckRow, NotRun

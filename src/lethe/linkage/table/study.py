@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, check
+from lethe.assess.verdict import InputCheck
 from lethe.data.columns import as_text, check_column, encode, missing
 from lethe.errors import InputError, NotMeasurable, did_you_mean
 from lethe.evidence.document import AttackRow, NotRun
@@ -447,7 +447,7 @@ def _linked(candidate: Candidate) -> str:
     return of_1000(candidate.measures["marketer"])
 
 
-def _private(settings: TableSettings) -> dict[str, Any]:
+def _private(settings: TableSettings) -> Mapping[str, Any]:
     if not settings.epsilon:
         return {}
     return {

@@ -8,7 +8,7 @@ size of a batch, and let the optimiser take its step.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -194,7 +194,7 @@ class DpSgd:
         if self.momentum is not None:
             check_between("momentum", self.momentum, 0, 1, open_high=True)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """See `Method`."""
         return {"kind": "dp-sgd", **asdict(self)}
 
