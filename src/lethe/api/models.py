@@ -99,11 +99,11 @@ def audit(
     if isinstance(X, Dataset) and all(
         v is None for v in (y, groups, sample_weight, ids, holdout_by)
     ):
-        given = RowsInMemory(X)
+        handed = RowsInMemory(X)
     else:
         from lethe.data.given import given_rows
 
-        given = given_rows(
+        handed = given_rows(
             X,
             y,
             task=_task_of(model),
@@ -118,13 +118,13 @@ def audit(
         for option, value in (("holdout_by", holdout_by), ("sample_weight", sample_weight)):
             if value is not None:
                 raise InputError(f"{option} is for models that are trained; members= trains none.")
-        return _fitted(model, how, given, members, chosen)
+        return _fitted(model, how, handed, members, chosen)
     if engine == "by-hand" and how.asked is None:
         raise InputError(
             "engine='by-hand' trains by `lethe shadow`, which needs a run that `lethe audit model` "
             "began. In Python use lethe.membership.by_hand."
         )
-    data, recipe = given.data, recipe_of(model, given)
+    data, recipe = handed.data, recipe_of(model, handed)
     build_candidates(chosen, recipe)  # refused before a run folder is there
     notes = models_notes(settings.get("models"), chosen.models)
     if copies := copies_note(data.content, data.labels, data.groups):
@@ -259,14 +259,16 @@ def audit_text(
     if not all(text.strip() for text in written):
         empty = next(at for at, text in enumerate(written) if not text.strip())
         raise InputError(f"text {empty} is empty. Leave such records out.")
-    found = find_encoder(encoder)
+    sentence_encoder = find_encoder(encoder)
     settings = {"predictions": True, "name": "texts", **settings}
     how, chosen = keywords_of(AuditSettings, {**settings})
     with (
         tempfile.TemporaryDirectory(prefix="lethe-") as there,
         Progress(how.quiet) as progress,
     ):
-        vectors = encode(found, written, CACHE if how.save else Path(there), progress.say)
+        vectors = encode(
+            sentence_encoder, written, CACHE if how.save else Path(there), progress.say
+        )
     data = given_rows(
         vectors,
         codes,
@@ -401,8 +403,8 @@ def _task_of(model: Any) -> str | None:
 
     if hasattr(model, "fit") and hasattr(model, "get_params"):
         return SklearnRecipe(model).task
-    found = getattr(model, "task", None)
-    return found if isinstance(found, str) else None
+    task = getattr(model, "task", None)
+    return task if isinstance(task, str) else None
 
 
 def _arguments(function: Callable[..., Any]) -> int | None:

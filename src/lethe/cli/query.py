@@ -132,8 +132,8 @@ def _would_cost(plan: Plan, typed: Mapping[str, Any]) -> str:
         account = ledger.balance(name, typed.get("analyst", ANALYST))
     cost = in_words(charge_of(plan.guarantee, account.spent.rule))
     # What the data set has left says what others asked, and is its keeper's to see.
-    own = "" if account.left is None else f" of the {in_words(account.left)} you have left"
-    return f"It would cost {cost}{own}."
+    left = "" if account.left is None else f" of the {in_words(account.left)} you have left"
+    return f"It would cost {cost}{left}."
 
 
 def _paid(reply: Reply) -> str:

@@ -133,8 +133,8 @@ def _of_own_columns(data: Dataset, group: str | None) -> Dataset:
 
     encoding = copies_note(data.features, data.labels, data.groups)
     ours = ("Column ", "Exact copies ")
-    said = [note for note in data.notes if not note.startswith(ours) and note != encoding]
-    dataset = replace(data, notes=tuple(said), own_columns=True)
+    notes = [note for note in data.notes if not note.startswith(ours) and note != encoding]
+    dataset = replace(data, notes=tuple(notes), own_columns=True)
     return by_content(replace(dataset, groups=None)) if group == IDENTICAL else dataset
 
 

@@ -225,14 +225,16 @@ def times_of(
     """
     if is_text(when):
         moments = {text: moment(text) for text in set(as_text(when).tolist())}
-        odd = sorted(text for text, found in moments.items() if found is None)
+        odd = sorted(text for text, moment_of in moments.items() if moment_of is None)
         if odd:
             raise InputError(f"{where} has {odd[0]!r}, which is no date. {ways}")
-        known = [found for found in moments.values() if found is not None]
-        if len({found.tzinfo is None for found in known}) > 1:
+        known = [moment_of for moment_of in moments.values() if moment_of is not None]
+        if len({moment_of.tzinfo is None for moment_of in known}) > 1:
             raise InputError(f"{where} has times with and without a zone. {ways}")
         zoned = known[0].tzinfo is not None
-        plain = {text: utc(found) for text, found in moments.items() if found is not None}
+        plain = {
+            text: utc(moment_of) for text, moment_of in moments.items() if moment_of is not None
+        }
         times = np.array([plain[text] for text in as_text(when).tolist()], "datetime64[us]")
     elif when.dtype.kind == "M":
         times = when.astype("datetime64[us]")

@@ -96,7 +96,7 @@ def given_rows(
         sizes = sizes.astype(np.float64)
     persons = None if groups is None else as_text(column_of(groups, "groups"))
     external = None if holdout_by is None else _external(features, holdout_by)
-    told: tuple[str, ...] = ()
+    label_notes: tuple[str, ...] = ()
     if public is None:
         read_off = (CLASSES,) * (task == "classification") + (COLUMNS,) * (encoded is None)
         encoded = encoded or _encoded(columns)
@@ -108,7 +108,7 @@ def given_rows(
         held = public(records, persons, None if external is None else external.rows)
         preparation = Preparation(held)
         encoded = encoded or Encoded(*prepare_columns(columns, held))
-        codes, classes, told = prepare_label("y", target, task, held)
+        codes, classes, label_notes = prepare_label("y", target, task, held)
     data = Dataset(
         name=name,
         features=encoded.values,
@@ -117,7 +117,7 @@ def given_rows(
         ids=row_names(range(records)) if ids is None else as_text(column_of(ids, "ids")),
         feature_names=encoded.names,
         source="handed over in memory",
-        notes=(*encoded.notes, *told),
+        notes=(*encoded.notes, *label_notes),
         groups=persons,
         external=external,
         preparation=preparation,

@@ -374,15 +374,15 @@ def _column(name: str, declared: Any) -> Column:
 def _listed(
     where: str, key: str, kind: str, declared: Mapping[str, Any]
 ) -> tuple[Value, ...] | None:
-    given = declared.get(key)
-    if given is None:
+    listed = declared.get(key)
+    if listed is None:
         return None
-    if not isinstance(given, list | tuple):
-        raise InputError(f"{where}.{key}={given!r} must be a list.")
+    if not isinstance(listed, list | tuple):
+        raise InputError(f"{where}.{key}={listed!r} must be a list.")
     if key == "bounds" and not TYPES[kind].bounded:
         raise InputError(f"{where}.bounds: a column of {kind} has none; list values.")
     values = []
-    for literal in given:
+    for literal in listed:
         value = _read(kind, literal)
         if value is None:
             raise InputError(f"{where}.{key}: {literal!r} is not {TYPES[kind].example}.")

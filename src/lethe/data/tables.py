@@ -161,7 +161,7 @@ def load(
     )
     rest = {name: v for name, v in columns.items() if name not in {*used, id_column, person, *drop}}
     encoded = None if inputs is None else _encode_array(columns[inputs], chosen.rows, list(rest))
-    told: tuple[str, ...] = ()
+    label_notes: tuple[str, ...] = ()
     if schema is None and public is None:
         labels, classes = label_rows(label, columns[label], task, chosen.rows)
         encoded = encoded or _encode_columns(path, rest, chosen.rows, missing, identifiers)
@@ -183,7 +183,7 @@ def load(
         held = None if public is None else public(len(chosen.rows), chosen.groups, external)
         assumed = () if schema is None else schema.assumptions()
         preparation = Preparation(held, (), assumed)
-        labels, classes, told = prepare_label(label, raw.pop(label), task, held, schema)
+        labels, classes, label_notes = prepare_label(label, raw.pop(label), task, held, schema)
         encoded = encoded or Encoded(*prepare_columns(raw, held, schema))
     data = Dataset(
         name=path.stem,
@@ -194,7 +194,7 @@ def load(
         feature_names=encoded.names,
         source=f"{path.name}, "
         + (f"label {label!r}" if inputs is None else f"arrays {inputs!r} and {label!r}"),
-        notes=(*encoded.notes, *told, *chosen.notes),
+        notes=(*encoded.notes, *label_notes, *chosen.notes),
         groups=chosen.groups,
         slices=chosen.slices,
         preparation=preparation,

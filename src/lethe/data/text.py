@@ -122,7 +122,7 @@ def load_narratives(
     )
     places = np.searchsorted(there, chosen.rows)
     counted: Any = slice(None)
-    told: tuple[str, ...] = ()
+    label_notes: tuple[str, ...] = ()
     if schema is None and public is None:
         codes, classes = label_rows(label, columns[label][there], "classification", places)
         preparation = Preparation(None, (CLASSES,))
@@ -131,7 +131,7 @@ def load_narratives(
         held = None if public is None else public(len(places), chosen.groups, external)
         preparation = Preparation(held, (), () if schema is None else schema.assumptions())
         raw = read_columns(path, [label], untyped=True)[label][chosen.rows]
-        codes, classes, told = prepare_label(label, raw, "classification", held, schema)
+        codes, classes, label_notes = prepare_label(label, raw, "classification", held, schema)
         counted = held
     labels, classes, merged = _merge_rare(codes.astype(np.int64), classes, min_class_size, counted)
     taken = tuple(texts[place] for place in places)
@@ -142,7 +142,7 @@ def load_narratives(
         classes=classes,
         ids=chosen.ids,
         source=f"{path.name}, text {text!r}, label {label!r}",
-        notes=(*notes, *told, *merged, *_repeated(taken), *chosen.notes),
+        notes=(*notes, *label_notes, *merged, *_repeated(taken), *chosen.notes),
         groups=chosen.groups,
         slices=chosen.slices,
         external=chosen.external,

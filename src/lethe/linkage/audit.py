@@ -122,8 +122,8 @@ def audit_table(
         coarser = re.search(r"\b(coarser|k|without)-", decided) is not None
         checks += table_checks(beside, table.quasi, sensitive, person=person, coarser=coarser)
     if folder is not None:
-        for made, rows in study.synthetic.items():
-            folder.write(f"{made}.csv", rows.to_csv())
+        for plan_name, rows in study.synthetic.items():
+            folder.write(f"{plan_name}.csv", rows.to_csv())
     if settings.write_release is not None:
         released = study.released(settings.write_release)
         stops = {one.name for one in checks if one.effect == "stops"} - set(settings.accept)

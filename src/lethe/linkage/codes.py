@@ -187,5 +187,5 @@ def _packed(joint: Int, levels: int) -> tuple[Int, int]:
         there[joint] = True
         new = np.cumsum(there, dtype=np.int64 if levels >= 2**31 else np.int32) - 1
         return new[joint].astype(np.int64, copy=False), int(new[-1]) + 1
-    table, found = np.unique(joint, return_inverse=True)
-    return found.astype(np.int64, copy=False), len(table)
+    table, packed = np.unique(joint, return_inverse=True)
+    return packed.astype(np.int64, copy=False), len(table)

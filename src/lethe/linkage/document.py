@@ -57,10 +57,10 @@ def measured_only(*assumptions: str) -> Guarantee:
 
 def strongest(results: Sequence[AttackResult]) -> AttackResult:
     """The result that `risk_of` names; the first where none was measured."""
-    found = risk_of(results)
-    if isinstance(found, Refusal):
+    risk = risk_of(results)
+    if isinstance(risk, Refusal):
         return results[0]
-    named = (found.attack, found.view)
+    named = (risk.attack, risk.view)
     return next(result for result in results if (result.attack, result.view) == named)
 
 
@@ -118,14 +118,14 @@ class RowsSubject(Subject):
     def _sizes(self, verdict: Verdict) -> Iterator[str]:
         """How many rows would decide each rule for which these were too few."""
         for ruling in verdict.rulings:
-            found, rule = ruling.evidence, ruling.rule
-            if ruling.outcome != UNDECIDED or ruling.reason or not isinstance(found, Estimate):
+            interval, rule = ruling.evidence, ruling.rule
+            if ruling.outcome != UNDECIDED or ruling.reason or not isinstance(interval, Estimate):
                 continue
-            size = sample_for_rule(rule, found)
+            size = sample_for_rule(rule, interval)
             takes = "No number" if size is None else f"About {float(f'{size:.2g}'):,.0f}"
             yield (
-                f"{rule} is not decided by {found.n:,} {self.counted}: {found}. {takes} of them "
-                "would decide it if the value stayed."
+                f"{rule} is not decided by {interval.n:,} {self.counted}: {interval}. {takes} of "
+                "them would decide it if the value stayed."
             )
 
     def compose(

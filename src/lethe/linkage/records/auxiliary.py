@@ -109,10 +109,10 @@ def link_auxiliary(
             name,
             ATTACKERS[name].knows,
             calibrated[name],
-            None if (least := phi[name]) is None else _answers(found.matched(least), pairs, sure),
-            _answers(found.matched(COMPARED), pairs, sure),
+            None if (least := phi[name]) is None else _answers(named.matched(least), pairs, sure),
+            _answers(named.matched(COMPARED), pairs, sure),
         )
-        for name, found in links.items()
+        for name, named in links.items()
     ]
     naming = together(links, phi)
     board, phis = links["scoreboard-rh"], thresholds(settings.phi)
@@ -196,8 +196,8 @@ def _calibrated(
     )
     most = np.full(len(people), settings.facts)
     few = some_facts_of(alike, most, np.random.default_rng([seed, 88]))
-    own = replace(aim, targets=people, known=alike, few=few)
-    absent = outside(facts, own.known_by, people, boards)
+    stranger_aim = replace(aim, targets=people, known=alike, few=few)
+    absent = outside(facts, stranger_aim.known_by, people, boards)
     return share_out(absent, settings.false_matches, settings.confidence)
 
 
@@ -265,12 +265,12 @@ def _places(names: NDArray[np.str_], among: NDArray[np.str_]) -> Int:
 
 
 def _all_there(names: NDArray[np.str_], ratings: Ratings, side: str) -> Int:
-    found = _places(names.astype(np.str_), ratings.people)
-    if (found < 0).any():
-        odd = names[np.argmax(found < 0)]
+    codes = _places(names.astype(np.str_), ratings.people)
+    if (codes < 0).any():
+        odd = names[np.argmax(codes < 0)]
         raise InputError(
             f"truth names {str(odd)!r}, who is not in {ratings.name} ({side}). Take the pair out."
         )
-    if len(np.unique(found)) != len(found):
+    if len(np.unique(codes)) != len(codes):
         raise InputError(f"truth names a person of {ratings.name} twice. Name each once.")
-    return found
+    return codes

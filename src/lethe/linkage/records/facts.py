@@ -215,9 +215,9 @@ def facts_of(facts: Index, people: ArrayLike) -> Known:
     chosen = np.asarray(people)
     place = np.full(facts.people, -1)
     place[chosen] = np.arange(len(chosen))
-    found = np.flatnonzero(place[facts.person] >= 0)
-    owner = place[facts.person[found]]
-    at = found[np.argsort(owner, kind="stable")]
+    rows = np.flatnonzero(place[facts.person] >= 0)
+    owner = place[facts.person[rows]]
+    at = rows[np.argsort(owner, kind="stable")]
     start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(chosen)))])
     times = facts.times_at(at)
     item = np.searchsorted(facts.start, at, side="right") - 1

@@ -219,8 +219,8 @@ def _split(sheet: Sheet, part: Int, rng: np.random.Generator) -> Coarsened:
     new = rng.permutation(len(held))
     owner = np.empty(len(held), np.int64)
     owner[new] = held // parts
-    made = replace(sheet, person=new[place], people=len(held))
-    return Coarsened(made, np.zeros(len(held), bool), owner=owner)
+    pieces = replace(sheet, person=new[place], people=len(held))
+    return Coarsened(pieces, np.zeros(len(held), bool), owner=owner)
 
 
 _YEAR = 13 * MONTH
@@ -283,6 +283,6 @@ def changes(settings: RecordSettings) -> dict[str, tuple[str, Change]]:
 
 def _together(sheet: Sheet, rng: np.random.Generator, *, settings: RecordSettings) -> Coarsened:
     coarse = as_it_is(sheet) if sheet.value is None else two_values(sheet)
-    made = coarse.sheet if sheet.time is None else coarser_times(coarse.sheet, 0).sheet
-    drawn = some_facts(without_rare(made, settings.support).sheet, settings.share, rng)
+    joined_sheet = coarse.sheet if sheet.time is None else coarser_times(coarse.sheet, 0).sheet
+    drawn = some_facts(without_rare(joined_sheet, settings.support).sheet, settings.share, rng)
     return Coarsened(drawn.sheet, drawn.out, drawn.share, 0, coarse.values)

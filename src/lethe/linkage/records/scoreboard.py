@@ -193,10 +193,10 @@ def _similarity(facts: Index, known: Known, at: Int, place: Int, board: Scoreboa
         (facts.times_at(place), known.time, board.time_scale),
     )
     both, none = np.zeros(len(at)), np.ones(len(at), bool)
-    for released, told, scale in columns:
-        if released is None or told is None:
+    for released, stated, scale in columns:
+        if released is None or stated is None:
             continue
-        gap = released - told[at]
+        gap = released - stated[at]
         there = ~np.isnan(gap)
         both += np.where(there, np.exp(-np.abs(gap) / scale), 0.0)
         none &= ~there

@@ -102,8 +102,8 @@ def measure(cells: Sequence[Int], sizes: Sequence[int], rho: float) -> NoisyCoun
     spent = 0.0
     alone = []
     for at in range(len(cells)):
-        found, cost = _count(cells, sizes, (at,), part / len(cells))
-        alone.append(found)
+        marginal, cost = _count(cells, sizes, (at,), part / len(cells))
+        alone.append(marginal)
         spent += cost
     # The mean of the columns' totals, each with its noise: nothing but noisy counts goes in.
     weight = np.array([1 / one.counts.size for one in alone])
@@ -115,8 +115,8 @@ def measure(cells: Sequence[Int], sizes: Sequence[int], rho: float) -> NoisyCoun
         chosen, cost = _tree(cells, alone, total, part / rounds, part / rounds)
         spent += cost
         for pair in chosen:
-            found, cost = _count(cells, sizes, pair, part / rounds)
-            pairs.append(found)
+            marginal, cost = _count(cells, sizes, pair, part / rounds)
+            pairs.append(marginal)
             spent += cost
     assert spent <= rho
     return NoisyCounts((*alone, *pairs), spent, total)
@@ -287,8 +287,8 @@ def dp_rows(
     domains = domains_of(schema, bins)
     typed = columns_of(schema, columns)
     places = [domain.place(typed[domain.name]) for domain in domains]
-    found = measure(places, [domain.cells for domain in domains], rho_of(epsilon, delta))
-    drawn = draw_cells(found, [domain.cells for domain in domains], seed)
+    measured = measure(places, [domain.cells for domain in domains], rho_of(epsilon, delta))
+    drawn = draw_cells(measured, [domain.cells for domain in domains], seed)
     rng = np.random.default_rng([seed, 80])
     names = list(schema)
     return DpRows(
@@ -297,10 +297,10 @@ def dp_rows(
         domains,
         tuple(
             (names[marginal.columns[0]], names[marginal.columns[1]])
-            for marginal in found.marginals
+            for marginal in measured.marginals
             if len(marginal.columns) == 2
         ),
-        promise(found, epsilon, delta, schema),
+        promise(measured, epsilon, delta, schema),
     )
 
 
@@ -339,8 +339,8 @@ def _fitted(found: NoisyCounts, sizes: list[int], seed: int) -> list[Int]:
         model = mbi.estimation.MirrorDescent().estimate(
             domain, counts, known_total=float(found.rows), iters=_STEPS, tol=1e-6
         )
-        made = model.synthetic_data(rows=found.rows).to_dict()
-    return [np.asarray(made[name], dtype=np.int64) for name in names]
+        drawn = model.synthetic_data(rows=found.rows).to_dict()
+    return [np.asarray(drawn[name], dtype=np.int64) for name in names]
 
 
 def check_installed() -> None:

@@ -103,9 +103,9 @@ def uniqueness(
                     [names[place] for place in chosen],
                     counted(alone / people, people, confidence),
                 )
-                for alone, chosen in sorted(found, key=lambda one: (-one[0], one[1]))
+                for alone, chosen in sorted(subsets, key=lambda one: (-one[0], one[1]))
             ]
-            for m, found in listed.items()
+            for m, subsets in listed.items()
         },
         needed,
     )
@@ -128,9 +128,10 @@ def _search(
         more = (*chosen, at)
         if len(rows):
             weight = None if times is None else times[rows]
-            found = classes_of([of_row, codes[at][rows]], weight)
-            single = found.of_size == 1
-            now, left, inside = np.append(alone, rows[single]), rows[~single], found.of_row[~single]
+            classes = classes_of([of_row, codes[at][rows]], weight)
+            single = classes.of_size == 1
+            now, left = np.append(alone, rows[single]), rows[~single]
+            inside = classes.of_row[~single]
         else:
             now, left, inside = alone, rows, of_row
         yield more, now
@@ -204,10 +205,10 @@ class PopulationTable:
         of_level, exact = one.steps[step].astype(np.int64), self.exact[at]
         if step and not of_level.any():
             return np.zeros(len(exact), np.int64)
-        found = np.where(exact >= 0, of_level[exact], _NONE)
+        groups = np.where(exact >= 0, of_level[exact], _NONE)
         strange = np.flatnonzero(exact < 0)
         if not step or not len(strange):
-            return found
+            return groups
         mine, wanted = self.mine[at].values, self.theirs[at].values[strange]
         if one.kind == "ordered":
             level = _nearest(mine, wanted)
@@ -217,8 +218,8 @@ class PopulationTable:
             level = np.full(len(strange), _NONE)
         else:
             level = _other(of_level, len(strange))
-        found[strange] = np.where(level >= 0, of_level[level], _NONE)
-        return found
+        groups[strange] = np.where(level >= 0, of_level[level], _NONE)
+        return groups
 
 
 def population_table(
@@ -406,9 +407,9 @@ def _fit(sizes: NDArray[np.integer]) -> Float:
 
     start = np.array([0.0, np.log(len(sizes))])
     for first in (start, start[1:]):
-        found = minimize(_loss, first, (sizes,), method="Nelder-Mead", options={"xatol": 1e-6})
-        point = np.asarray(found.x, dtype=np.float64)
-        if found.success and (len(point) == 1 or abs(point[0]) < _EDGE):
+        optimum = minimize(_loss, first, (sizes,), method="Nelder-Mead", options={"xatol": 1e-6})
+        point = np.asarray(optimum.x, dtype=np.float64)
+        if optimum.success and (len(point) == 1 or abs(point[0]) < _EDGE):
             return point
         if len(point) == 2 and point[0] > _EDGE:
             break  # alpha = 1: next to all rows are unique

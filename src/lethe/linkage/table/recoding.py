@@ -155,13 +155,13 @@ def recode(
     """
     steps = list(start or [0] * len(hierarchies))
     while True:
-        found = classes_of(
+        classes = classes_of(
             [one.at(step) for one, step in zip(hierarchies, steps, strict=True)], times
         )
-        if found.people < k:
-            raise NotMeasurable(f"k={k} needs at least {k} rows, got {found.people}.")
-        if found.smaller(k) / found.people <= suppress:
-            return Recoded(tuple(steps), found.of_size >= k)
+        if classes.people < k:
+            raise NotMeasurable(f"k={k} needs at least {k} rows, got {classes.people}.")
+        if classes.smaller(k) / classes.people <= suppress:
+            return Recoded(tuple(steps), classes.of_size >= k)
         left = [int(one.steps[step].max()) for one, step in zip(hierarchies, steps, strict=True)]
         steps[int(np.argmax(left))] += 1
 
@@ -212,7 +212,7 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
     members: dict[int, set[str]] = {}
     for group, text in zip(groups.tolist(), texts, strict=True):
         members.setdefault(group, set()).add(text)
-    names = {group: _name(sorted(found), one.kind) for group, found in members.items()}
+    names = {group: _name(sorted(members_of), one.kind) for group, members_of in members.items()}
     return np.array([names[group] for group in groups.tolist()], dtype=object)
 
 
@@ -244,13 +244,13 @@ def _neighbours(counts: Int | Float, gap: bool) -> list[Int]:
         return []
     # The middle of each value's rows decides its group, so that one frequent value is no two.
     middle = (np.cumsum(counts[:levels]) - counts[:levels] / 2) / counts[:levels].sum()
-    found = []
+    neighbours = []
     for groups in GROUPS:
         if groups < levels:
             _, of_level = np.unique((middle * groups).astype(np.int64), return_inverse=True)
             rest = np.full(len(counts) - levels, of_level.max() + 1)
-            found.append(np.concatenate([of_level, rest]).astype(np.int64))
-    return found
+            neighbours.append(np.concatenate([of_level, rest]).astype(np.int64))
+    return neighbours
 
 
 def _most_frequent(counts: Int | Float) -> list[Int]:

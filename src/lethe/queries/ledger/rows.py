@@ -51,8 +51,8 @@ class Rows:
 
     def head(self, dataset: str) -> tuple[int, str] | None:
         """How many entries a data set has and the hash of the last; None if it is not there."""
-        said = "SELECT entries, hash FROM lethe_heads WHERE dataset = ?"
-        heads = list(self._execute(said, (dataset,)))
+        statement = "SELECT entries, hash FROM lethe_heads WHERE dataset = ?"
+        heads = list(self._execute(statement, (dataset,)))
         return None if not heads else (heads[0][0], heads[0][1])
 
     def heads(self) -> list[tuple[str, int, str]]:
@@ -106,8 +106,8 @@ class Rows:
 
     def answer(self, dataset: str, analyst: str, key: str) -> Entry | None:
         """The last stored answer to a query."""
-        said = "dataset = ? AND analyst = ? AND key = ? AND kind = 'answer'"
-        return self._one(f"{said} ORDER BY number DESC LIMIT 1", (dataset, analyst, key))
+        condition = "dataset = ? AND analyst = ? AND key = ? AND kind = 'answer'"
+        return self._one(f"{condition} ORDER BY number DESC LIMIT 1", (dataset, analyst, key))
 
     def answer_to(self, dataset: str, number: int) -> Entry | None:
         """The answer that belongs to the "spend" of this number."""
@@ -120,9 +120,9 @@ class Rows:
 
     def size(self, dataset: str, analyst: str) -> int:
         """Characters of an analyst's stored questions and answers; reads all of them."""
-        said = "SELECT COALESCE(SUM(LENGTH(body)), 0) FROM lethe_entries "
-        said += "WHERE dataset = ? AND analyst = ?"
-        return int(next(iter(self._execute(said, (dataset, analyst))))[0])
+        statement = "SELECT COALESCE(SUM(LENGTH(body)), 0) FROM lethe_entries "
+        statement += "WHERE dataset = ? AND analyst = ?"
+        return int(next(iter(self._execute(statement, (dataset, analyst))))[0])
 
     def about(self, dataset: str, analyst: str) -> list[Entry]:
         """All entries about an analyst; about the data set as a whole for an empty name."""
@@ -130,8 +130,8 @@ class Rows:
 
     def analysts(self, dataset: str) -> list[str]:
         """Names of all who were granted something or asked."""
-        said = "SELECT DISTINCT analyst FROM lethe_entries WHERE dataset = ? AND analyst <> ''"
-        return sorted(row[0] for row in self._execute(said, (dataset,)))
+        statement = "SELECT DISTINCT analyst FROM lethe_entries WHERE dataset = ? AND analyst <> ''"
+        return sorted(row[0] for row in self._execute(statement, (dataset,)))
 
     def entries(self, dataset: str) -> Iterator[Entry]:
         """All entries in their order, read in batches."""
@@ -149,14 +149,14 @@ class Rows:
 
     def strays(self) -> list[str]:
         """Data sets that have entries but no head."""
-        said = "SELECT DISTINCT dataset FROM lethe_entries"
+        statement = "SELECT DISTINCT dataset FROM lethe_entries"
         known = {name for name, _, _ in self.heads()}
-        return sorted(str(row[0]) for row in self._execute(said, ()) if row[0] not in known)
+        return sorted(str(row[0]) for row in self._execute(statement, ()) if row[0] not in known)
 
     def begin(self, dataset: str) -> None:
         """Enter a data set without entries yet."""
-        said = "INSERT INTO lethe_heads (dataset, entries, hash) VALUES (?, 0, ?)"
-        self._execute(said, (dataset, genesis(dataset)))
+        statement = "INSERT INTO lethe_heads (dataset, entries, hash) VALUES (?, 0, ?)"
+        self._execute(statement, (dataset, genesis(dataset)))
 
     def append(self, entry: Entry) -> None:
         """Add an entry and move the head; the store refuses any number but the next."""
@@ -249,7 +249,7 @@ class Store(ABC):
                     "a name is not valid Unicode: give plain text. Nothing was spent."
                 ) from None
             except Exception as error:
-                said = self._said(error)
-                if said is None:
+                refusal = self._said(error)
+                if refusal is None:
                     raise
-                raise said from error
+                raise refusal from error

@@ -312,8 +312,8 @@ def _taken(lock: int) -> bool:
 
 
 def _total(connection: sqlite3.Connection) -> int:
-    said = "SELECT COALESCE(SUM(entries), 0) FROM lethe_heads"
-    return int(connection.execute(said).fetchone()[0])
+    statement = "SELECT COALESCE(SUM(entries), 0) FROM lethe_heads"
+    return int(connection.execute(statement).fetchone()[0])
 
 
 def _read_count(lock: int) -> int | None:

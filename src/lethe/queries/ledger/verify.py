@@ -168,10 +168,10 @@ def replay(rows: Rows, heads: Sequence[str]) -> Verification:
         total += chained.number
     problems += [f"{name}: has entries and no head" for name in rows.strays()]
     problems += [
-        f"the hash {given[:12]}... that was kept elsewhere is in no chain: the ledger was cut, "
+        f"the hash {head_hash[:12]}... that was kept elsewhere is in no chain: the ledger was cut, "
         "written anew or replaced since"
-        for given in heads
-        if given not in seen
+        for head_hash in heads
+        if head_hash not in seen
     ]
     return Verification(tuple(problems), tuple(notes), ends, total, tuple(accepted))
 

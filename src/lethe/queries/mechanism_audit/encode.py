@@ -420,8 +420,8 @@ def _frame(value: Any) -> dict[str, Any] | None:
     if root == "torch" and hasattr(value, "requires_grad") and hasattr(value, "dtype"):
         raw = value.detach().cpu()
         wide = raw.double() if str(raw.dtype) == "torch.bfloat16" else raw
-        said = f"{value.dtype} {value.device} {value.layout} {value.requires_grad}"
-        head = {"tensor": said, "strides": value.stride()}
+        description = f"{value.dtype} {value.device} {value.layout} {value.requires_grad}"
+        head = {"tensor": description, "strides": value.stride()}
         grad = value.grad if value.is_leaf else None
         return {**head, "grad": grad, "values": wide.resolve_conj().numpy()}
     if root == "pandas" and hasattr(value, "columns"):

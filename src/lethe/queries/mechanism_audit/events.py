@@ -244,11 +244,11 @@ def learn(first: Outcomes, second: Outcomes, seed: int, deep: bool = True) -> li
     words = _tokens(*sides)
     if columns > 1 or many:
         for path in _places(words, *sides):
-            said = [form.words.get(path, ABSENT) for form in forms]
+            labels = [form.words.get(path, ABSENT) for form in forms]
             if path not in first.paths:
-                statistics.append(_of_words(path, said, *sides))
+                statistics.append(_of_words(path, labels, *sides))
             elif columns > 1:
-                statistics += _of_number(first.paths.index(path), said, *sides)
+                statistics += _of_number(first.paths.index(path), labels, *sides)
         if columns > 1:
             ranks = "the first numbers have the ranks {}".format
             statistics.append(
@@ -355,9 +355,9 @@ def _of_texts(first: Outcomes, second: Outcomes) -> Iterator[Statistic]:
     texts_of = {code: dict(outputs[code].texts) for side in samples for code in side}
     best, path, seat = -np.inf, "", 0
     for name in dict.fromkeys(name for texts in texts_of.values() for name in texts):
-        said = [[texts_of[code].get(name, "") for code in side] for side in samples]
-        if len(set(said[0] + said[1])) > CELLS:  # else words see all
-            apart = _spelled_apart(*said)
+        parts = [[texts_of[code].get(name, "") for code in side] for side in samples]
+        if len(set(parts[0] + parts[1])) > CELLS:  # else words see all
+            apart = _spelled_apart(*parts)
             if apart.max() > best:
                 best, path, seat = float(apart.max()), name, int(apart.argmax())
     if not path:
@@ -535,8 +535,8 @@ def _features(outcomes: Outcomes, seen: list[tuple[str, str]]) -> Float:
     """Numbers (0 where there is none), and an indicator of each word in its place."""
     used, place = np.unique(outcomes.form, return_inverse=True)
     words = [outcomes.forms[code].words for code in used.tolist()]
-    said = [[word.get(path, ABSENT) == text for path, text in seen] for word in words]
-    indicators = np.asarray(said, np.float64).reshape(len(used), len(seen))
+    matches = [[word.get(path, ABSENT) == text for path, text in seen] for word in words]
+    indicators = np.asarray(matches, np.float64).reshape(len(used), len(seen))
     numbers = np.clip(np.nan_to_num(outcomes.numbers), -_LARGEST, _LARGEST)
     return np.concatenate([numbers, indicators[place]], axis=1)
 

@@ -94,9 +94,9 @@ def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials
         for side in ((1, 0) if turn else (0, 1))
     ]
     with seeded(int(sequence.generate_state(1)[0])), _watched() as beside:
-        for data, given, outputs in calls:
+        for data, drawn_seed, outputs in calls:
             try:
-                answer, more = _called(mechanism, data, name, given), beside
+                answer, more = _called(mechanism, data, name, drawn_seed), beside
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # an analyst sees whatever is raised, exits too
@@ -314,12 +314,12 @@ def _successive(
         if _goes_on(calls.ravel()):
             clocks.append(path)
             within, between = calls[:, 1] - calls[:, 0], calls[1:, 0] - calls[:-1, 1]
-            told = turned.astype(np.float64), rankdata(within)
+            both = turned.astype(np.float64), rankdata(within)
             # Steps between answers to one input differ too if the time that it takes does.
             same = turned[1:] != turned[:-1]
             timed = _correlation(turned[1:][same].astype(np.float64), rankdata(between[same]))
-            if not part and abs(_correlation(*told) or 0.0) > 2 * abs(timed or 0.0):
-                yield told
+            if not part and abs(_correlation(*both) or 0.0) > 2 * abs(timed or 0.0):
+                yield both
             continue
         ranks = rankdata(place).reshape(place.shape)
         gap = abs(float(np.diff(ranks.mean(axis=0))[0])) / float(ranks.std())
@@ -348,11 +348,11 @@ def _places(first: Outcomes, second: Outcomes) -> Iterator[tuple[str, Float]]:
     exact = np.stack([first.exact, second.exact], axis=1)
     words = {form.text: form.words for form in first.forms}
     some = first.outputs if len(words) > 1 else ()  # else numbers say it all
-    said = [{**words[output.form], **dict(output.texts)} for output in some]
-    paths = dict.fromkeys(path for text in said[:_SOME] for path in text)
-    varying = (path for path in paths if len({text.get(path) for text in said[:_SOME]}) > 1)
+    words_of = [{**words[output.form], **dict(output.texts)} for output in some]
+    paths = dict.fromkeys(path for text in words_of[:_SOME] for path in text)
+    varying = (path for path in paths if len({text.get(path) for text in words_of[:_SOME]}) > 1)
     for path in islice(varying, PLACES):
-        texts = [text.get(path, "") for text in said]
+        texts = [text.get(path, "") for text in words_of]
         kinds = sorted(set(texts), key=lambda text: (len(text), text))
         rank = {text: place for place, text in enumerate(kinds)}
         yield path, np.asarray([rank[text] for text in texts], np.float64)[exact]

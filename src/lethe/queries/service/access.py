@@ -75,14 +75,14 @@ class Tokens:
         Raises InputError: the file is gone or damaged.
         """
         self.refresh()
-        digest, found = _hash(token), None
+        digest, match = _hash(token), None
         for analyst, known in self._tokens.items():
             if hmac.compare_digest(digest, known.sha256):
-                found = analyst
-        if found is None:
+                match = analyst
+        if match is None:
             return None
-        expires = self._tokens[found].expires
-        return None if expires is not None and self._clock() >= expires else found
+        expires = self._tokens[match].expires
+        return None if expires is not None and self._clock() >= expires else match
 
     def refresh(self) -> None:
         """Read the file if it has changed; raises InputError where it is gone or damaged."""
