@@ -96,17 +96,19 @@ def audit(
 
     how, chosen = keywords_of(AuditSettings, settings)
     name = how.name or "model"
-    if isinstance(X, Dataset) and all(
-        v is None for v in (y, groups, sample_weight, ids, holdout_by)
-    ):
+    beside = (y, groups, sample_weight, ids, holdout_by)
+    if isinstance(X, Dataset) and all(part is None for part in beside):
         handed = RowsInMemory(X)
     else:
         from lethe.data.given import given_rows
+        from lethe.training.recipe import SklearnRecipe
 
+        estimator = hasattr(model, "fit") and hasattr(model, "get_params")
+        task = SklearnRecipe(model).task if estimator else getattr(model, "task", None)
         handed = given_rows(
             X,
             y,
-            task=_task_of(model),
+            task=task if isinstance(task, str) else None,  # else the labels say it
             groups=groups,
             weights=sample_weight,
             ids=ids,
@@ -259,16 +261,14 @@ def audit_text(
     if not all(text.strip() for text in written):
         empty = next(at for at, text in enumerate(written) if not text.strip())
         raise InputError(f"text {empty} is empty. Leave such records out.")
-    sentence_encoder = find_encoder(encoder)
+    vectoriser = find_encoder(encoder)
     settings = {"predictions": True, "name": "texts", **settings}
     how, chosen = keywords_of(AuditSettings, {**settings})
     with (
         tempfile.TemporaryDirectory(prefix="lethe-") as there,
         Progress(how.quiet) as progress,
     ):
-        vectors = encode(
-            sentence_encoder, written, CACHE if how.save else Path(there), progress.say
-        )
+        vectors = encode(vectoriser, written, CACHE if how.save else Path(there), progress.say)
     data = given_rows(
         vectors,
         codes,
@@ -395,16 +395,6 @@ def _scored(
         lambda run, _: (measured or usual)(title, shadows, chosen, run, targets),
         notes=notes,
     )
-
-
-def _task_of(model: Any) -> str | None:
-    """What an estimator or a recipe is for; None where the labels say it."""
-    from lethe.training.recipe import SklearnRecipe
-
-    if hasattr(model, "fit") and hasattr(model, "get_params"):
-        return SklearnRecipe(model).task
-    task = getattr(model, "task", None)
-    return task if isinstance(task, str) else None
 
 
 def _arguments(function: Callable[..., Any]) -> int | None:

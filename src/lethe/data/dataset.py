@@ -97,7 +97,11 @@ class Dataset:
         self._check_shapes()
         self._check_features()
         check_unique_ids(self.name, self.ids)
-        self._check_groups()
+        if self.groups is not None and (self.groups == "").any():
+            raise InputError(
+                f"groups of {self.name!r} are empty for {int((self.groups == '').sum())} records. "
+                "Name these persons."
+            )
         self._check_external()
         self._check_public()
         notes: list[str | None] = [*self.notes]
@@ -201,13 +205,6 @@ class Dataset:
             "Classes with fewer than 2 records, which a model trained on half of the records may "
             f"never see: {list_names(rare)}."
         )
-
-    def _check_groups(self) -> None:
-        if self.groups is not None and (self.groups == "").any():
-            raise InputError(
-                f"groups of {self.name!r} are empty for {int((self.groups == '').sum())} records. "
-                "Name these persons."
-            )
 
     def _check_external(self) -> None:
         if self.external is None:

@@ -99,7 +99,16 @@ def given_rows(
     label_notes: tuple[str, ...] = ()
     if public is None:
         read_off = (CLASSES,) * (task == "classification") + (COLUMNS,) * (encoded is None)
-        encoded = encoded or _encoded(columns)
+        if encoded is None:  # for the attacks that look at records; gaps are marked
+            named = list(identifiers_of(columns))
+            others = {name: values for name, values in columns.items() if name not in named}
+            encoded = encode_each(others) if others else None
+            if encoded is None or not encoded.names:
+                raise InputError(
+                    f"no column of X varies beside {list_names(named)}: there is no feature."
+                )
+            note = f"Text that differs in most records is not compared: {list_names(named)}."
+            encoded = replace(encoded, notes=(*encoded.notes, *[note] * bool(named)))
         codes, classes = label_rows("y", target, task, np.arange(records))
         preparation = Preparation(None, read_off)
     else:
@@ -248,17 +257,6 @@ def columns_of(rows: Any, name: str) -> Columns:
     if len({len(column) for column in columns.values()}) > 1:
         raise InputError(f"{name} has columns of different lengths. Mend them.")
     return columns
-
-
-def _encoded(read: Columns) -> Encoded:
-    """Columns as numbers for the attacks that look at records; gaps are marked."""
-    named = list(identifiers_of(read))
-    others = {name: values for name, values in read.items() if name not in named}
-    encoded = encode_each(others) if others else None
-    if encoded is None or not encoded.names:
-        raise InputError(f"no column of X varies beside {list_names(named)}: there is no feature.")
-    note = f"Text that differs in most records is not compared: {list_names(named)}."
-    return replace(encoded, notes=(*encoded.notes, *[note] * bool(named)))
 
 
 def column_of(values: Any, name: str) -> NDArray[Any]:

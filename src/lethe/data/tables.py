@@ -116,8 +116,13 @@ def load(
     person = None if group == IDENTICAL else group
     if name in BUILTIN:
         for_files = {"label": label, "id_column": id_column, "group": person}
-        for_files["holdout_by"] = holdout_by
-        _check_complete(name, {**for_files, "drop": drop or None, "slice": list(slices) or None})
+        beside = {"holdout_by": holdout_by, "drop": drop or None, "slice": list(slices) or None}
+        for option, value in {**for_files, **beside}.items():
+            if value is not None:
+                raise InputError(
+                    f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
+                    f"Leave it out, or name a file such as ./{name}.csv."
+                )
         data = builtin(name, rows, seed, public)
         if schema is not None:
             raise InputError(f"schema is for files; the built-in set {name!r} has its own types.")
@@ -227,16 +232,6 @@ def _arrays_of(
             if column != inputs or option == "label":
                 columns[column] = _one_each(path, columns, column, len(columns[inputs]))
     return inputs, label, id_column
-
-
-def _check_complete(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse options that a built-in set leaves no choice in."""
-    for option, value in options.items():
-        if value is not None:
-            raise InputError(
-                f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
-                f"Leave it out, or name a file such as ./{name}.csv."
-            )
 
 
 def _find(path: Path, columns: Columns, names: tuple[str, ...], what: str) -> str:

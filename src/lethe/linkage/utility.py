@@ -316,7 +316,8 @@ def _ask(
     settings: CommonSettings,
 ) -> Utility:
     rows, name = len(next(iter(held_out.values()))), settings.model_name
-    more = {"written": _copied(written)} if _wants_written(model) else {}
+    parameters = inspect.signature(model).parameters
+    more = {"written": _copied(written)} if "written" in parameters else {}
     # Copies: a model that changes its columns must not change the next candidate's.
     with users_code(f"the utility model {name}"), seeded(settings.seed):
         answers = np.asarray(model(_copied(released), _copied(held_out), **more))
@@ -331,10 +332,6 @@ def _ask(
     if numbers.shape == ():
         return single_utility(float(numbers), rows, settings.confidence)
     return mean_utility(numbers, settings.confidence)
-
-
-def _wants_written(model: Callable[..., Any]) -> bool:
-    return "written" in inspect.signature(model).parameters
 
 
 def _copied(columns: Columns) -> dict[str, NDArray[Any]]:

@@ -325,7 +325,9 @@ def draw_cells(found: NoisyCounts, sizes: Sequence[int], seed: int = 0) -> list[
 
 
 def _fitted(found: NoisyCounts, sizes: list[int], seed: int) -> list[Int]:
-    mbi, jax = _library(), require("jax", "synthetic")
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        # On import Private-PGM gives advice on settings of JAX, one of which is made below.
+        mbi, jax = require("mbi", "synthetic"), require("jax", "synthetic")
     names = [str(at) for at in range(len(sizes))]
     # In single precision the fit stalls on large tables; the setting ends with this block.
     with jax.enable_x64(True), seeded(seed):
@@ -351,10 +353,3 @@ def check_installed() -> None:
     require("opendp.prelude", "synthetic")
     if find_spec("mbi") is None:  # looked for, not imported: JAX stays out of this process
         require("mbi", "synthetic")
-
-
-def _library() -> Any:
-    """Private-PGM; on import it gives advice on settings of JAX, one of which is made above."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return require("mbi", "synthetic")

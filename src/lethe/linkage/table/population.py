@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
@@ -217,7 +218,9 @@ class PopulationTable:
         elif one.kind == "own":
             level = np.full(len(strange), _NONE)
         else:
-            level = _other(of_level, len(strange))
+            # The group "other" holds several values; a table may have no such group.
+            rest = np.flatnonzero(of_level == of_level.max())
+            level = np.full(len(strange), int(rest[0]) if len(rest) > 1 else _NONE)
         groups[strange] = np.where(level >= 0, of_level[level], _NONE)
         return groups
 
@@ -276,7 +279,7 @@ def _same_beginning(of_level: Codes, values: NDArray[Any], wanted: NDArray[Any])
     for group in range(int(of_level.max()) + 1):
         levels = np.flatnonzero(of_level == group)
         if len(levels) > 1:  # a group of one value is written as that value
-            begins[_beginning(names[levels].tolist())] = int(levels[0])
+            begins[os.path.commonprefix(names[levels].tolist())] = int(levels[0])
     longest_first = sorted(begins, key=len, reverse=True)
     return np.array(
         [
@@ -285,20 +288,6 @@ def _same_beginning(of_level: Codes, values: NDArray[Any], wanted: NDArray[Any])
         ],
         dtype=np.int64,
     )
-
-
-def _beginning(texts: list[str]) -> str:
-    first, last = min(texts), max(texts)
-    same = 0
-    while same < min(len(first), len(last)) and first[same] == last[same]:
-        same += 1
-    return first[:same]
-
-
-def _other(of_level: Codes, wanted: int) -> Int:
-    """A level of the group "other", which holds several values; none where there is no such."""
-    rest = np.flatnonzero(of_level == of_level.max())
-    return np.full(wanted, int(rest[0]) if len(rest) > 1 else _NONE)
 
 
 _EDGE = 8.0  # logit of alpha: nearer to 0 or 1 than 0.0003

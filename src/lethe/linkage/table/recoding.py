@@ -90,7 +90,8 @@ def hierarchy(
     if read.values.dtype.kind in "iufM":
         kind, between = "ordered", _neighbours(counts, bool(missing(read.values[-1:]).any()))
     elif (names := _digits(read.values)) is not None:
-        kind, between = "prefix", _prefixes(names)
+        cuts = ([text[:size] for text in names] for size in range(len(names[0]) - 1, 0, -1))
+        kind, between = "prefix", [np.unique(cut, return_inverse=True)[1] for cut in cuts]
     else:
         kind, between = "categories", _most_frequent(counts)
     steps = [np.arange(read.levels)]
@@ -267,10 +268,3 @@ def _digits(values: NDArray[Any]) -> list[str] | None:
     size = len(names[0])
     fits = size > 1 and all(len(text) == size and text.isdecimal() for text in names)
     return names if fits else None
-
-
-def _prefixes(names: list[str]) -> list[Int]:
-    return [
-        np.unique([text[:size] for text in names], return_inverse=True)[1].astype(np.int64)
-        for size in range(len(names[0]) - 1, 0, -1)
-    ]

@@ -500,13 +500,12 @@ def _append(
 
 def _share(name: str, own: chain.Account, now: chain.Accounts) -> Share:
     closed = own.limit is None and not now.open
-    left = Charge(now.rule, 0) if closed else _lesser(now.left, own.left or now.left)
+    mine, all_left = own.left or now.left, now.left
+    deltas = min(mine.delta_units, all_left.delta_units)
+    left = (
+        Charge(now.rule, 0) if closed else Charge(now.rule, min(mine.units, all_left.units), deltas)
+    )
     return Share(name, own.limit, own.spent, left, own.queries, own.most)
-
-
-def _lesser(first: Charge, second: Charge) -> Charge:
-    deltas = min(first.delta_units, second.delta_units)
-    return Charge(first.rule, min(first.units, second.units), deltas)
 
 
 def _allowed(own: chain.Account | None, now: chain.Accounts) -> chain.Account:

@@ -151,20 +151,18 @@ def _watched() -> Iterator[Callable[..., dict[str, Any]]]:
                 ]
                 warned.clear()
             if records:
+                usual = vars(logging.makeLogRecord({}))
                 channels["logged"] = [
-                    (r.name, r.levelname, r.pathname, r.lineno, r.getMessage(), _extra(r))
+                    (
+                        *(r.name, r.levelname, r.pathname, r.lineno, r.getMessage()),
+                        {key: value for key, value in vars(r).items() if key not in usual},
+                    )
                     for r in records
                 ]
                 records.clear()
             return channels
 
         yield beside
-
-
-def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    """What a log line carries beside its own fields."""
-    standard = vars(logging.makeLogRecord({}))
-    return {key: value for key, value in vars(record).items() if key not in standard}
 
 
 @contextlib.contextmanager
