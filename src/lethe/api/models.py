@@ -198,7 +198,7 @@ def audit_scores(
 
 
 def models_notes(asked: int | None, models: int) -> list[str]:
-    """What is odd about the number of models.
+    """Word notes on a number of models that is unusual.
 
     Args:
         asked: as it was typed, where it was.
@@ -284,7 +284,7 @@ def audit_text(
 
 
 def recipe_of(model: Any, given: RowsInMemory) -> Recipe:
-    """How one model is trained, from what people have.
+    """Make a recipe of a model: how one shadow model is trained.
 
     Args:
         model: see `audit`.
@@ -398,7 +398,7 @@ def _scored(
 
 
 def _arguments(function: Callable[..., Any]) -> int | None:
-    """How many arguments a function must be given; None where nobody can tell."""
+    """Count the arguments that a function requires; None if its signature cannot be read."""
     try:
         listed = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -137,7 +137,7 @@ def _named(rows: Any, usual: str) -> str:
 
 
 def _inferred(file: Path, inside: str | None, named: Sequence[str] | None) -> Schema:
-    """What the file looks like; the guarantee says that it was read off the rows."""
+    """Infer a schema from the file; the guarantee says that it was read off the rows."""
     from lethe.data.schema import Schema
     from lethe.data.source import infer_schema
 

@@ -171,7 +171,7 @@ class Quantity(NamedTuple):
 
 
 def measures_of(findings: Findings, candidate: Mapping[str, Any]) -> dict[str, Quantity]:
-    """All quantities of a candidate: metrics of the rules, utility, and both by class.
+    """Collect all quantities of a candidate: metrics of the rules, utility, and both by class.
 
     Args:
         findings: of any release.

@@ -78,7 +78,7 @@ def judged_candidates(findings: Findings, release: str | None = None) -> list[Ma
 
 
 def evidence_of(findings: Findings, candidate: Mapping[str, Any], rule: Rule) -> Measured | None:
-    """What the findings hold on a rule's metric for a candidate; None if it was not measured.
+    """Return the measurement of a rule's metric for a candidate; None if it was not measured.
 
     Args:
         findings: of any release.
@@ -97,7 +97,7 @@ def evidence_of(findings: Findings, candidate: Mapping[str, Any], rule: Rule) ->
 
 
 def _mechanism(findings: Findings) -> Mapping[str, Any] | None:
-    """What was found on a mechanism, if that is what was audited."""
+    """Return the section on a mechanism, if a mechanism was audited."""
     return None if findings.queries is None else findings.queries.get("mechanism")
 
 

@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _told(error: CycloptsError) -> str:
-    """What the parser refuses, as everything else is refused: what, why, and the way out."""
+    """Word a parser error like every other refusal: what is wrong, why, and the way out."""
     from cyclopts.exceptions import UnusedCliTokensError
 
     words = " ".join(str(error).split()).replace("?.", "?")

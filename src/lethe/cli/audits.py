@@ -304,7 +304,7 @@ _PAIRS = 20  # printed; the file has all
 
 
 def _print_pairs(folder: Path) -> None:
-    """Who was named as whom, from the kept table of records: personal data, asked for."""
+    """Print who was named as whom, from the kept table of records: personal data, asked for."""
     from lethe.data.columns import read_columns
 
     kept = next(iter(sorted(folder.glob("records.*"))), None)

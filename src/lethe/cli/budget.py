@@ -391,7 +391,7 @@ def _limit_of(text: str, whole: Charge) -> tuple[str, Charge]:
 def _registered(
     data: Path, schema: Path | None, prepared: Path | None, table: str | None
 ) -> Registered:
-    """What is registered, or is now."""
+    """Find the registration of the data, or register them now."""
     from lethe.cli.register import registered
     from lethe.data.source import File
     from lethe.errors import InputError

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def head_words(plan: Plan) -> list[str]:
-    """What was tried, and how to read the table."""
+    """Say what was tried and how to read the table."""
     cost = plan.cost
     who = "" if plan.people == plan.records else f" of {plan.people:,} persons"
     lines = [f"{plan.name}: a pilot of {plan.pilot} models on {plan.records:,} records{who}."]
@@ -53,7 +53,7 @@ def head_words(plan: Plan) -> list[str]:
 
 
 def cells(row: Row) -> list[str]:
-    """What one number of models takes, and how wide its intervals are."""
+    """Format the row of one number of models: its costs and the widths of its intervals."""
     memory = "-" if row.memory is None else size(row.memory)
     times = duration(row.seconds), duration(row.all_seconds)
     return [str(row.models), *times, size(row.disk), memory, *map(width_cell, row.widths.values())]
@@ -74,7 +74,7 @@ def refusals(plan: Plan) -> list[str]:
 
 
 def answer_words(answer: Answer) -> str:
-    """How many models a precision takes."""
+    """Say how many models a precision takes."""
     if answer.models is None:
         return f"{answer.asked}: no number of models gives this; {answer.why}."
     if answer.sure is None:
@@ -83,7 +83,7 @@ def answer_words(answer: Answer) -> str:
 
 
 def advice(plan: Plan, command: str) -> str:
-    """What to do: a number of models, why, what it takes, and what to type.
+    """Recommend a number of models: why, what it takes, and the command.
 
     Args:
         command: of the audit, as it would be typed.

@@ -161,7 +161,7 @@ def _serve(page: bytes, port: int) -> None:
             self.wfile.write(page if known and self.path == "/" else b"")
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing: the terminal shows the address alone."""
+            """Log nothing: the terminal shows the address alone."""
 
     try:
         listening = HTTPServer(("127.0.0.1", port), Handler)

@@ -110,7 +110,7 @@ def load_subject(
 
 
 def _reading(options: Mapping[str, Any], settings: AuditSettings) -> dict[str, Any]:
-    """How records of any kind are read; see `lethe.load`."""
+    """Collect the keywords of `lethe.load` from the options."""
     from lethe.data.schema import Schema
     from lethe.membership.audit import public_of
 
@@ -126,7 +126,7 @@ def _reading(options: Mapping[str, Any], settings: AuditSettings) -> dict[str, A
 
 
 def _of_own_columns(data: Dataset, group: str | None) -> Dataset:
-    """For a model that reads the file's columns: nothing is said of our encoding of them."""
+    """Drop notes on our encoding, for a model that reads the file's columns itself."""
     from dataclasses import replace
 
     from lethe.data.dataset import IDENTICAL, by_content, copies_note

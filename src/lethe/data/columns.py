@@ -335,7 +335,7 @@ def check_arrow_type(path: Path, name: str, kind: Any, *, drop: bool = False) ->
 
 
 def stored_type(kind: Any) -> Any:
-    """What an extension type of Arrow is stored as, which is what DuckDB reads."""
+    """Return the storage type of an Arrow extension type, which is what DuckDB reads."""
     import pyarrow as pa
 
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind

@@ -182,7 +182,7 @@ def without_condition(drop: Sequence[str], holdout_by: str | None) -> list[str]:
 
 
 def checked(external: External, there: str) -> External:
-    """The same, if models can be trained on one side and judged on the other.
+    """Return the external records if models can be trained on one side and judged on the other.
 
     Raises InputError: fewer than 2 records on one side.
     """
@@ -269,5 +269,5 @@ def moment(text: str) -> datetime | None:
 
 
 def utc(instant: datetime) -> datetime:
-    """Without a zone, as the time of UTC where it had one."""
+    """Drop the zone of a time, after converting it to UTC."""
     return instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)

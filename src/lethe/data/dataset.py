@@ -185,7 +185,7 @@ class Dataset:
             )
 
     def _check_labels(self) -> str | None:
-        """What is said of classes with few records."""
+        """Check the classes; return a note on those with few records."""
         low, high = self.labels.min(), self.labels.max()
         if low < 0 or high >= len(self.classes):
             raise InputError(
@@ -290,7 +290,7 @@ def subset(dataset: Dataset, rows: int | None, seed: int) -> Dataset:
 
 
 def by_content(dataset: Dataset) -> Dataset:
-    """The same with exact copies of a record (features and label) as one person."""
+    """Group exact copies of a record (features and label) as one person."""
     first = identical_records(dataset.content, dataset.labels)
     named = copies_note(dataset.content, dataset.labels)
     several = int((np.bincount(first) > 1).sum())
@@ -300,7 +300,7 @@ def by_content(dataset: Dataset) -> Dataset:
 
 
 def subset_note(rows: int, records: int, seed: int) -> str:
-    """What is said about a subset."""
+    """Word the note on a random subset."""
     return f"{rows} of {records} records, chosen at random with seed {seed}."
 
 
@@ -331,7 +331,7 @@ def identical_records(features: NDArray[Any], labels: NDArray[Any]) -> NDArray[n
 def copies_note(
     features: NDArray[Any], labels: NDArray[Any], groups: NDArray[Any] | None = None
 ) -> str | None:
-    """What is said about records that stand several times; None where there are none.
+    """Word the note on records that occur several times; None where there are none.
 
     Copies within one person are no surprise: they are trained on together.
     """

@@ -114,7 +114,7 @@ class Stage:
         return int(self.base.execute(sql, given or None).fetchall()[0][0])
 
     def reader(self, at: int, table: str) -> Convert:
-        """How cells of column `at` become a column of NumPy, whichever of them are looked at.
+        """Return the function that converts cells of column `at` to NumPy, a batch at a time.
 
         Args:
             at: place of the column.

@@ -267,7 +267,7 @@ def days_of_texts(
 
 
 def said_of_zones(zoned: dict[bool, str], name: str) -> list[str]:
-    """What was assumed of dates, after all were read.
+    """Word the note on assumed time zones, after all dates were read.
 
     Raises InputError: some have a time zone and others none.
     """

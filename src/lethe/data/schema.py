@@ -253,7 +253,7 @@ class Schema:
         return {column.name: column.read_off for column in self.columns if column.read_off}
 
     def assumptions(self) -> tuple[str, ...]:
-        """What a guarantee about data of this schema has to say."""
+        """List the assumptions of a guarantee about data of this schema."""
         return made_public(self.read_off)
 
     def to_json(self) -> dict[str, Any]:
@@ -316,7 +316,7 @@ class Schema:
 
 
 def made_public(read_off: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """What a guarantee has to say of parts of columns that were read off the rows.
+    """Word the assumption on parts of columns that were read off the rows.
 
     >>> made_public({"age": ("type", "bounds")})
     ('taken to be public although read off the rows: type and bounds of age',)

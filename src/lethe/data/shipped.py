@@ -160,7 +160,7 @@ def write_vectors(vectors: Path, head: Path, seed: int = 0) -> None:
 
 
 def _picture(images: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Each image moved by up to one pixel, with noise."""
+    """Move each image by up to one pixel and add noise."""
     square = np.pad(images.reshape(-1, 8, 8), ((0, 0), (1, 1), (1, 1)))
     moved = np.empty((len(images), 8, 8))
     for at, (down, right) in enumerate(rng.integers(0, 3, (len(images), 2))):

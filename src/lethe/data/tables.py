@@ -378,7 +378,7 @@ def identifiers_of(features: Mapping[str, NDArray[Any]]) -> dict[str, int]:
 
 
 def _told_identifiers(features: Columns) -> str:
-    """What is wrong with them, and the ways out; empty where nothing is."""
+    """Say what is wrong with identifying columns, and the ways out; empty if nothing is."""
     identifiers = identifiers_of(features)
     if not identifiers:
         return ""

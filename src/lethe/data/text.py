@@ -391,7 +391,7 @@ def _pool(torch: Any, words: Any, mask: Any, how: str) -> Any:
 
 
 def from_folder(kind: str, folder: Path, **options: Any) -> Any:
-    """What `transformers.KIND.from_pretrained` makes of a folder: no code, no download, no words.
+    """Call `transformers.KIND.from_pretrained` on a folder: no code, no download, no messages.
 
     Raises InputError: the folder cannot be read so.
     """
@@ -440,7 +440,7 @@ def _check_files(folder: Path, inner: Path) -> None:
 
 
 def _tokens(inner: Path) -> int:
-    """How long a text may be: what the folder says, else 256 or what the positions hold."""
+    """Return the most tokens of a text: the folder's limit or 256, within its positions."""
     stated = (_json(inner / "sentence_bert_config.json") or {}).get("max_seq_length")
     positions = (_json(inner / "config.json") or {}).get("max_position_embeddings")
     # RoBERTa counts its positions from 2.

@@ -145,7 +145,7 @@ def audit_records(
     say: Say = lambda text: None,
     folder: RunFolder | None = None,
 ) -> Findings:
-    """How few facts name a person in sparse records? See `lethe.audit_records`.
+    """Measure how few facts name a person in sparse records; see `lethe.audit_records`.
 
     Args:
         ratings: the release, see `lethe.data.records.load_ratings`.

@@ -181,7 +181,7 @@ def counted(value: float, rows: int, confidence: float = 0.95) -> Estimate:
 
 
 def _packed(joint: Int, levels: int) -> tuple[Int, int]:
-    """The same classes, numbered without gaps in the order of their codes."""
+    """Renumber the classes without gaps in the order of their codes."""
     if levels <= max(_DENSE * len(joint), 2**20):
         there = np.zeros(levels, bool)
         there[joint] = True

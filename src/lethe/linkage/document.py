@@ -90,12 +90,12 @@ class RowsSubject(Subject):
         return []
 
     def pairs(self) -> Sequence[Mapping[str, object]]:
-        """Who of an auxiliary table was named as whom; personal data."""
+        """Return who of an auxiliary table was named as whom; personal data."""
         return ()
 
     @abc.abstractmethod
     def plain_words(self) -> list[str]:
-        """What was found, for a reader of nothing else."""
+        """Say what was found, in sentences for a lay reader."""
 
     def findings(self, folder: RunFolder | None = None) -> Findings:
         """The document of the audit; personal rows, where they are kept, go to the folder."""
@@ -116,7 +116,7 @@ class RowsSubject(Subject):
         return [outcome_words(verdict), *lines, *self._sizes(verdict), *self.plain_words()]
 
     def _sizes(self, verdict: Verdict) -> Iterator[str]:
-        """How many rows would decide each rule for which these were too few."""
+        """Estimate how many rows would decide each rule that these rows left open."""
         for ruling in verdict.rulings:
             interval, rule = ruling.evidence, ruling.rule
             if ruling.outcome != UNDECIDED or ruling.reason or not isinstance(interval, Estimate):
@@ -183,7 +183,7 @@ class RowsSubject(Subject):
 
 
 def utility_in_words(settings: Settings, counts: str) -> str:
-    """What utility is: a model, queries, or counts.
+    """Name the utility: a model, queries, or counts.
 
     >>> utility_in_words(TableSettings(), "counts that are still right")
     'counts that are still right'
@@ -196,7 +196,7 @@ def utility_in_words(settings: Settings, counts: str) -> str:
 
 
 def utility_left(now: Candidate, base: Candidate) -> str:
-    """How much of its use a release keeps: a share of it where the original has all of it."""
+    """Word the utility that a release keeps; a share of it where the original has all of it."""
     value, whole = now.utility.value or 0.0, base.utility.value or 0.0
     if whole == 1:
         return f"{100 * value:.0f} % of the utility"
@@ -204,7 +204,7 @@ def utility_left(now: Candidate, base: Candidate) -> str:
 
 
 def _model(settings: Settings) -> Mapping[str, Any]:
-    """What is reproduced of a model as utility; nothing without one."""
+    """Describe a model used as utility, for the reproduction; empty without one."""
     if settings.predict is not None:
         return {"predict": settings.predict, "held_out": settings.held_out}
     if settings.utility_model is not None:
@@ -213,7 +213,7 @@ def _model(settings: Settings) -> Mapping[str, Any]:
 
 
 def of_1000(found: Measured | float | None) -> str:
-    """How many of 1,000, to three digits.
+    """Format a share as how many of 1,000, to three digits.
 
     >>> of_1000(1.0), of_1000(0.0123), of_1000(None)
     ('1,000', '12.3', 'an unknown number')

@@ -248,7 +248,7 @@ def _numbers(released: NDArray[Any], written: NDArray[Any]) -> tuple[Float, Floa
 def _predicted(
     train: Float, target: NDArray[Any], test: Float, categories: NDArray[np.bool_], seed: int
 ) -> NDArray[Any]:
-    """What boosted trees say of the test rows: numbers, or text for classes."""
+    """Predict the test rows by boosted trees: numbers, or text for classes."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     number = target.dtype.kind == "f"
@@ -344,7 +344,7 @@ _DENSE = 2**20  # cells that are counted in a table, beside as many as there are
 
 
 def pairs_of_columns(columns: int) -> list[tuple[int, ...]]:
-    """All pairs of columns; the column itself where there is only one.
+    """List all pairs of columns; the column itself where there is only one.
 
     >>> pairs_of_columns(3)
     [(0, 1), (0, 2), (1, 2)]

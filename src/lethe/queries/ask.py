@@ -102,7 +102,7 @@ class Reply:
         return frame
 
     def findings(self) -> Findings:
-        """What all answers from this budget add up to: to show, draw, report and save.
+        """Compose findings on all answers from this budget: to show, draw, report and save.
 
         Raises:
             InputError: it was asked without a budget.

@@ -93,7 +93,7 @@ class Plan:
         return f"{self.sample.mechanism}, scale {scale:.4g}{where}"
 
     def megabytes_of(self, values: int) -> float:
-        """What so many values of it take in the ledger; never a function of what they are."""
+        """Size of so many values in the ledger; never a function of what they are."""
         fixed = _fixed_megabytes(self.query)
         return fixed + (self.size.megabytes - fixed) * values / self.size.cells
 
@@ -166,7 +166,7 @@ def make_plan(
 
 
 def _size(query: Query, schema: Schema, layout: Layout, limits: Limits) -> tuple[int, Limits]:
-    """How many groups are answered and what that takes; of found groups as many as fit.
+    """Count the groups that are answered and their size; of found groups as many as fit.
 
     Raises InputError: more than the limits, in words that say nothing of the rows.
     """
@@ -259,7 +259,7 @@ def explain(plan: Plan) -> list[str]:
 
 
 def guarantee_words(guarantee: Guarantee) -> str:
-    """What a guarantee says about one person.
+    """Say what a guarantee means for one person.
 
     >>> print(guarantee_words(Guarantee("pure-dp", {"epsilon": 0.5}, "add/remove", "user")))
     With or without any one person, every outcome is at most e^0.5 = 1.65 times as likely.

@@ -282,7 +282,7 @@ def run_folder(out: str | Path | None, title: str, bound: str) -> Path:
 
 
 def content(*parts: Any, seed: int) -> str:
-    """What a run is bound to: the hash of files, columns, arrays and words, and the seed.
+    """Hash what a run is bound to: files, columns, arrays and words, and the seed.
 
     Args:
         parts: files, columns by name, arrays, or text; None is left out.
@@ -314,7 +314,7 @@ def _hashes(part: Path | Columns | Any) -> Iterator[str]:
 
 
 def scores_name(shadows: Shadows, targets: Shadows | None, seed: int) -> str:
-    """What a run on handed-in scores is bound to."""
+    """Hash what a run on handed-in scores is bound to."""
     tables = [shadows] if targets is None else [shadows, targets]
     arrays = [part for table in tables for part in (table.signals, table.members)]
     return content(*arrays, seed=seed)

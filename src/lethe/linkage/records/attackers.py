@@ -54,7 +54,7 @@ class Adversary:
         return 0 if self.right is None else self.total - self.right
 
     def sampling(self, facts: Index) -> Sampling:
-        """How `simulate` draws, as the likelihood needs it."""
+        """Describe how `simulate` draws, as the likelihood needs it."""
         return Sampling(
             1 - self.wrong_facts / self.total,
             self.total,
@@ -252,7 +252,7 @@ ATTACKERS: Mapping[str, Attacker] = {
 
 
 def boards_of(scales: tuple[float, float], sampling: Sampling) -> dict[str, Board]:
-    """How each attacker of the registry scores.
+    """Return the scoreboard of each attacker of the registry.
 
     Args:
         scales: of values and times: rho0 and d0 of the paper.
@@ -335,7 +335,7 @@ class Naming:
 
 
 def together(links: Mapping[str, Links], phi: Mapping[str, float | None]) -> Naming:
-    """What the attackers answer, each from its own threshold on; None = it stays silent."""
+    """Combine the attackers' answers, each from its own threshold on; None = it stays silent."""
     count = len(next(iter(links.values())).best)
     record, attacker = np.full(count, NO_MATCH), np.full(count, -1)
     for at, (name, found) in enumerate(links.items()):
@@ -389,7 +389,7 @@ def _too_few(wanted: str, attackers: int, rate: float, count: int) -> str:
 def phi_of(
     calibrated: Mapping[str, Calibrated | Refusal], phi: float | None
 ) -> dict[str, float | None]:
-    """By attacker, from where on it answers: `phi`, or the calibrated threshold; None = never."""
+    """Return the threshold of each attacker: `phi`, or the calibrated one; None = never answers."""
     return {
         name: phi if phi is not None else getattr(setting, "phi", None)
         for name, setting in calibrated.items()
@@ -403,7 +403,7 @@ def outside(
     boards: Mapping[str, Board],
     owner: Int | None = None,
 ) -> dict[str, Links]:
-    """By attacker, people looked for in a release that their own records are not in.
+    """Look for people in a release without their own records, by attacker.
 
     An empty record stands for each of theirs: how far a record stands out depends on how many there
     are.
@@ -431,6 +431,6 @@ def records_like(facts: Index, people: Int, counts: Int, seed: int = 0) -> Known
 
 
 def some_facts_of(known: Known, counts: Int, rng: np.random.Generator) -> Known:
-    """At most as many facts of each target as `counts` says, drawn at random."""
+    """Draw at most as many facts of each target as `counts` says."""
     spans = zip(known.spans(), counts, strict=True)
     return known.take([rng.permutation(span)[:most] for span, most in spans])

@@ -142,7 +142,7 @@ def link_auxiliary(
 def _of_pairs(
     aim: Aim, pairs: NDArray[np.int64], inside: NDArray[np.intp], name: str, facts: Index
 ) -> Aim:
-    """The same for people whose record in the release is known."""
+    """Restrict the adversary to people whose record in the release is known."""
     return replace(
         aim,
         name=f"{len(inside)} known pairs with {name}",
@@ -183,7 +183,7 @@ def _everybody(
 def _calibrated(
     facts: Index, aim: Aim, settings: RecordSettings
 ) -> Mapping[str, Calibrated | Refusal]:
-    """From people of the release, each known as a person of the auxiliary table is."""
+    """Calibrate on people of the release, each known as a person of the auxiliary table is."""
     seed, known, boards = settings.seed, aim.known, aim.boards(settings)
     counts = np.diff(_shared(known).start)
     able = np.unique(facts.person).astype(np.int64)
@@ -225,7 +225,7 @@ def _answers(named: Int, true: Int | None, confidence: float) -> Answers:
 
 
 def pairs_of(found: Auxiliary, ratings: Ratings) -> list[dict[str, str | float | bool | None]]:
-    """Who was named as whom, by which attacker: personal data.
+    """List who was named as whom, by which attacker: personal data.
 
     Every answer beyond a threshold is a row; `decides` marks the one that is taken. The score is
     the eccentricity.
@@ -259,7 +259,7 @@ def _shared(known: Known) -> Known:
 
 
 def _places(names: NDArray[np.str_], among: NDArray[np.str_]) -> Int:
-    """Where each name stands among ascending ones, -1 = nowhere."""
+    """Find the index of each name among ascending ones, -1 = absent."""
     at = np.minimum(np.searchsorted(among, names), len(among) - 1)
     return np.where(among[at] == names, at, NOT_RELEASED)
 

@@ -59,7 +59,7 @@ def utility_in(
     made: Coarsened,
     again: Callable[[Sheet], Coarsened],
 ) -> Utility:
-    """What a release is good for: counts, queries, or the user's model.
+    """Measure the utility of a release: counts, queries, or the user's model.
 
     Args:
         again: the mitigation with the same random numbers, for the facts that are not held out.
@@ -158,7 +158,7 @@ class Aim:
     def boards(
         self, settings: RecordSettings, blur: Blur | None = None, published: bool = True
     ) -> dict[str, Board]:
-        """How each attacker scores.
+        """Return the scoreboard of each attacker.
 
         Args:
             blur: what a mitigation did; None = there is none.
@@ -170,7 +170,7 @@ class Aim:
         return {name: board for name, board in boards.items() if published or board is sampling}
 
     def attacks(self, settings: RecordSettings, published: bool = True) -> int:
-        """How many are counted in the family."""
+        """Count the attacks in the family."""
         return len(self.boards(settings, None, published)) + self.sampling.closed
 
     @property
@@ -180,7 +180,7 @@ class Aim:
         return {name: few if who.few else self.known for name, who in ATTACKERS.items()}
 
     def label(self, attacker: str) -> str:
-        """Of a result."""
+        """Name the result of an attacker under this adversary."""
         return f"{attacker}, {self.name}"
 
 
@@ -389,7 +389,7 @@ def _both_have(sheet: Sheet, facts: Index) -> Callable[[Int, Int], Float]:
 
 
 def _if_linked(measured: Measured | None) -> list[AttackResult]:
-    """What one who links the pseudonyms finds: at most what is found without pseudonyms."""
+    """Bound an attacker who links the pseudonyms by the result without pseudonyms."""
     if not isinstance(measured, Estimate):
         return []
     bound = replace(measured, value=None, low=0.0, method="at most that of the release as it is")

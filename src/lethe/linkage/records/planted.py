@@ -138,7 +138,7 @@ def _known(
     adversary: Adversary,
     rng: np.random.Generator,
 ) -> Known:
-    """What is known of some records: original values and times of what is in them."""
+    """Return the attacker's knowledge of some records: original values and times."""
     mine = np.flatnonzero(np.isin(twin.person, chosen))
     mine = mine[np.argsort(twin.person[mine], kind="stable")]
     rows = mine if twin.rows is None else twin.rows[mine]

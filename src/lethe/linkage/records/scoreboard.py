@@ -90,7 +90,7 @@ def link(
 
 
 def _standing(table: Float) -> Links:
-    """Of each row of scores."""
+    """Link each row of scores to its best record, with how far that is ahead."""
     targets = np.arange(len(table))
     deviation, best = table.std(axis=1), table.argmax(axis=1)
     top = table[targets, best]

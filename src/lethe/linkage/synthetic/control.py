@@ -77,7 +77,7 @@ def file_checks(
     outcomes: Mapping[str, Outcomes],
     seed: int,
 ) -> Iterator[InputCheck]:
-    """What stops an audit: only what can be shown.
+    """Check the files; only what can be shown stops an audit.
 
     Values that do not meet; a control that shares rows with the original, exact or near, more than
     the original's own rows recur (p < 0.001); one that a classifier tells from it; synthetic rows

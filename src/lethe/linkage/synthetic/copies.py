@@ -72,7 +72,7 @@ _Step = Callable[[NDArray[Any]], Any]
 
 
 def _steps(known: NDArray[Any], count: NDArray[np.int64], values: NDArray[Any]) -> _Step:
-    """How numbers become the few values of a file: the nearest, the next below, above, or by rank.
+    """Rule that maps numbers to the values of a file: nearest, next below or above, or by rank.
 
     The rule that uses the values as often as the file does.
     """
@@ -187,7 +187,7 @@ def tail(original: Float, control: Float, share: float, confidence: float = 0.95
 
 
 def chance_of(found: Risk) -> float:
-    """How probable so many successes or more are where original and control rows are alike.
+    """Probability of so many successes or more if original and control rows are alike.
 
     The exact test of Fisher (1922): of all successes, so many fall on original rows.
 

@@ -46,7 +46,7 @@ class Mixed:
         return Mixed(self.names, tuple(column[at] for column in self.columns))
 
     def places(self, option: str, names: Sequence[str]) -> list[int]:
-        """Where the named columns are.
+        """Return the indices of the named columns.
 
         Raises InputError: none, one twice or an unknown one.
         """

@@ -112,7 +112,7 @@ def _gained(
     outcomes: Mapping[str, Outcomes],
     guess: Guess | None,
 ) -> Iterator[tuple[str, NDArray[Any]]]:
-    """What each attack comes to for each of its original rows once that row is written."""
+    """Yield the success of each attack on each of its original rows once that row is planted."""
     same, gaps = same_values(original, written), cell_gaps(scale(original), scale(written))
     if np.mean(gaps.mean(axis=1) <= _FAR) < 0.5:  # the file cannot carry a person
         gaps[:], same[:] = np.inf, False

@@ -126,7 +126,7 @@ def discriminator(view: Surroundings, confidence: float = 0.95, seed: int = 0) -
 
 
 def _sides(score: Float) -> tuple[Float, Float]:
-    """Of original and of control rows, lower = more like an original one."""
+    """Split scores into those of original and of control rows, lower = more like original."""
     return -score[: len(score) // 2], -score[len(score) // 2 :]
 
 

@@ -190,7 +190,7 @@ def results_of(
 
 
 def measures_of(results: Sequence[AttackResult]) -> dict[str, Measured]:
-    """What rules judge: the worst excess of each kind, and of all as ``excess``."""
+    """Return the measures of rules: the worst excess of each kind, and of all as ``excess``."""
     listed = {
         kind: [result for result in results if result.attack.startswith(kind)] for kind in KINDS
     }

@@ -166,7 +166,7 @@ def study_synthetic(
 def _knows(
     rows: Mixed, quasi: tuple[str, ...], sensitive: str | None, settings: SyntheticSettings
 ) -> dict[str, str]:
-    """What the adversary of each attack knows."""
+    """Say what the adversary of each attack knows."""
     every = "every column of a person"
     ratios = f"{every}, and other people's rows"
     return {
@@ -377,7 +377,7 @@ class SyntheticSubject(RowsSubject):
         )
 
     def plain_words(self) -> list[str]:
-        """What was found, for a reader of nothing else."""
+        """Say what was found, in sentences for a lay reader."""
         best = strongest(self.measured[0].attacks)
         words = [
             f"The strongest attack is {best.attack}: its excess over the control is "

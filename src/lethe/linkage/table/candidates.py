@@ -86,7 +86,7 @@ class Context:
 
     @cached_property
     def original(self) -> Original:
-        """What counts of recoded rows are compared with."""
+        """The counts that those of recoded rows are compared with."""
         columns = [one.codes for one in self.hierarchies]
         levels = [len(one.steps[0]) for one in self.hierarchies]
         if self.secret is not None:
@@ -271,7 +271,7 @@ def taken(columns: Mapping[str, NDArray[Any]], rows: NDArray[np.bool_]) -> dict[
 
 
 def dp_name(epsilon: float) -> str:
-    """Of the candidate.
+    """Name the candidate.
 
     >>> dp_name(0.5)
     'dp-synthetic-0.5'
@@ -390,7 +390,7 @@ def _inferred(
     near: Secret | None = None,
     weight: Int | Float | None = None,
 ) -> Learnt:
-    """What released rows say of people, see `guess_from`; where none agrees, as of anybody."""
+    """Infer people's values from released rows, see `guess_from`; from all rows if none agrees."""
     certain, right, there = guess_from(own, codes, drawn, released, near, weight)
     everybody = np.zeros_like(own), codes, np.zeros_like(drawn)
     _, blind, _ = guess_from(*everybody, released, near, weight)

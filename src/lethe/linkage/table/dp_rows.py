@@ -123,7 +123,7 @@ def measure(cells: Sequence[Int], sizes: Sequence[int], rho: float) -> NoisyCoun
 
 
 def promise(measured: NoisyCounts, epsilon: float, delta: float, schema: Schema) -> Guarantee:
-    """What the rows made of noisy counts prove."""
+    """Return the guarantee of rows made of noisy counts."""
     return Guarantee(
         "approx-dp",
         {"epsilon": epsilon, "delta": delta, "rho": measured.rho},
@@ -235,7 +235,7 @@ class DpRows:
         return len(self.cells[0])
 
     def plain(self) -> dict[str, NDArray[Any]]:
-        """By name, arrays for measurements; see `lethe.linkage.table.domains.plain`."""
+        """Return arrays for measurements by name; see `lethe.linkage.table.domains.plain`."""
         return {
             domain.name: plain(self.columns[domain.name], domain.column, gaps=domain.column.missing)
             for domain in self.domains

@@ -205,7 +205,7 @@ class Tolerance:
 
     @classmethod
     def read(cls, text: str) -> Tolerance:
-        """Of an option, such as ``5%`` or ``1000``.
+        """Read an option such as ``5%`` or ``1000``.
 
         Raises InputError: neither a percentage below 100 nor a number from 0.
 

@@ -81,7 +81,7 @@ def guessed_by_model(
 def _of_numbers(
     columns: Sequence[_Column], codes: Sequence[Codes], weight: Float, value: Int, secret: Secret
 ) -> NDArray[np.bool_]:
-    """By least squares, of the numbers or of their logarithms: what fits more released rows."""
+    """Fit numbers or their logarithms by least squares, whichever fits more released rows."""
     assert secret.low is not None and secret.high is not None
     middle = (secret.low + secret.high) / 2
     there = np.isfinite(middle)

@@ -121,7 +121,7 @@ def _search(
     alone: Int,
     most: int,
 ) -> Iterator[tuple[tuple[int, ...], Int]]:
-    """Each subset that begins with `chosen`, and the rows it singles out.
+    """Yield each subset that begins with `chosen`, and the rows it singles out.
 
     `rows` are those that `chosen` does not single out, with their classes; `alone` the others.
     """

@@ -90,14 +90,14 @@ class Table:
 
     @cached_property
     def counting(self) -> Counting:
-        """What each row counts for."""
+        """Return the weight of each row."""
         if self.person is None:
             return self.times
         return persons_of(as_one_spelling(self.columns[self.person]).codes, self.times)
 
     @cached_property
     def people(self) -> int:
-        """How many persons there are; rows where each is another's."""
+        """Number of persons; of rows, if each row is a person of its own."""
         if isinstance(self.counting, Persons):
             return len(np.unique(self.counting.of_row))
         return self.rows
@@ -210,7 +210,7 @@ class Reported:
     groups: tuple[PeopleGroup, ...]
 
     def details(self, further: Mapping[str, Any]) -> TableDetails:
-        """What the findings say of the release, with what else was counted on it."""
+        """Return the details of the findings, with what else was counted on the release."""
         listed = ("unique", "prosecutor", "journalist", "population_marketer", "certain")
         names = () if self.guesses is None else ("certain", "guessed", "blind")
         guesses = {name: getattr(self.guesses, name) for name in names}
@@ -221,7 +221,7 @@ class Reported:
 
 
 def reported(reached: Reached, table: Table, groups: Groups, confidence: float) -> Reported:
-    """What the attacks come to, in all and by group."""
+    """Summarise the attacks, in all and by group."""
 
     def counted_share(value: float) -> Estimate:
         return counted(value, table.people, confidence)

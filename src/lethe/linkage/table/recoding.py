@@ -168,7 +168,7 @@ def recode(
 
 
 def coarsen(hierarchies: Sequence[Hierarchy], times: int) -> tuple[int, ...]:
-    """Every column the same number of steps up, or to its last step."""
+    """Coarsen every column by the same number of steps, or to its last step."""
     return tuple(min(times, len(one.steps) - 1) for one in hierarchies)
 
 

@@ -347,7 +347,7 @@ class TableSubject(RowsSubject):
         )
 
     def plain_words(self) -> list[str]:
-        """What was found, for a reader of nothing else."""
+        """Say what was found, in sentences for a lay reader."""
         measured, people = self.anonymity, self.table.people
         rows = "rows" if self.table.person is None else "persons"
         words = [

@@ -258,7 +258,7 @@ class Ledger:
             return rows.paid(dataset, analyst, chain.key_of(query))
 
     def balance(self, dataset: str, analyst: str) -> chain.Account:
-        """What this analyst may know.
+        """Return what this analyst may know of their account.
 
         Raises UnknownAnalyst: no grant, and none asks without one.
         """
@@ -267,7 +267,7 @@ class Ledger:
             return _allowed(rows.account(dataset, analyst), now)
 
     def megabytes(self, dataset: str, analyst: str) -> float:
-        """What this analyst's questions and answers take; reads all of them."""
+        """Measure the size of this analyst's questions and answers; reads all of them."""
         with self._reading() as rows:
             return rows.size(dataset, analyst) / 1e6
 
@@ -338,7 +338,7 @@ class Ledger:
         return names[0]
 
     def status(self, dataset: str) -> Status:
-        """Where the budget stands."""
+        """Return the state of the budget."""
         with self._reading() as rows:
             last, now = rows.last(dataset)
             entries = [trusted(entry, "an entry") for entry in rows.about(dataset, "")]
@@ -378,7 +378,7 @@ class Ledger:
         )
 
     def entries(self, dataset: str) -> Iterator[Entry]:
-        """All entries in their order."""
+        """Yield all entries in their order."""
         with self._reading() as rows:
             rows.last(dataset)
             entries = list(rows.entries(dataset))
@@ -457,7 +457,7 @@ def open_ledger(where: str | Path, anchor: str | Path | None = None) -> Ledger:
 
 
 def rollback_assumption(ledger: Ledger) -> tuple[str, ...]:
-    """What a guarantee about answers paid from this ledger must assume about old copies of it."""
+    """State what a guarantee paid from this ledger must assume about old copies of it."""
     if ledger.anchored:
         return ()
     return ("the ledger was not rolled back (not checked: it has no anchor kept elsewhere)",)

@@ -50,13 +50,13 @@ class Rows:
         self.newest: Entry | None = None
 
     def head(self, dataset: str) -> tuple[int, str] | None:
-        """How many entries a data set has and the hash of the last; None if it is not there."""
+        """Return the number of entries and the last hash of a data set; None if it is absent."""
         statement = "SELECT entries, hash FROM lethe_heads WHERE dataset = ?"
         heads = list(self._execute(statement, (dataset,)))
         return None if not heads else (heads[0][0], heads[0][1])
 
     def heads(self) -> list[tuple[str, int, str]]:
-        """The same for all of them, by name."""
+        """Return the heads of all data sets, by name."""
         heads = self._execute("SELECT dataset, entries, hash FROM lethe_heads", ())
         return sorted(((row[0], row[1], row[2]) for row in heads), key=str)
 
@@ -98,7 +98,7 @@ class Rows:
         return last, Accounts.from_text(last.state)
 
     def account(self, dataset: str, analyst: str) -> Account | None:
-        """Where an analyst stands; None for one who was granted nothing and never asked."""
+        """Return an analyst's account; None for one without a grant or a question."""
         latest = self.latest(dataset, analyst)
         if latest is None:
             return None
@@ -125,7 +125,7 @@ class Rows:
         return int(next(iter(self._execute(statement, (dataset, analyst))))[0])
 
     def about(self, dataset: str, analyst: str) -> list[Entry]:
-        """All entries about an analyst; about the data set as a whole for an empty name."""
+        """Yield all entries about an analyst; about the data set as a whole for an empty name."""
         return list(self._many("dataset = ? AND analyst = ? ORDER BY number", (dataset, analyst)))
 
     def analysts(self, dataset: str) -> list[str]:
@@ -134,7 +134,7 @@ class Rows:
         return sorted(row[0] for row in self._execute(statement, (dataset,)))
 
     def entries(self, dataset: str) -> Iterator[Entry]:
-        """All entries in their order, read in batches."""
+        """Yield all entries in their order, read in batches."""
         start = -1
         while True:
             entries = list(
@@ -214,11 +214,11 @@ class Store(ABC):
 
     @abstractmethod
     def rollback(self) -> str:
-        """What says that the ledger was put back or cut, or that this is not known; or nothing."""
+        """Say whether the ledger was put back or cut, or that this is not known; or nothing."""
 
     @abstractmethod
     def problems(self) -> list[str]:
-        """What is wrong with the file or the tables themselves."""
+        """List faults of the file or the tables themselves."""
 
     @abstractmethod
     def _said(self, error: Exception) -> LetheError | None:

@@ -315,7 +315,7 @@ class Encoder:
         return name
 
     def _state(self, value: Any, path: str) -> dict[str, Any]:
-        """What an object holds: that which pickle would write, and its attributes."""
+        """Return an object's state: what pickle would write, and its attributes."""
         attributes = getattr(value, "__dict__", None)
         if isinstance(value, dict | list | tuple):
             return {"attributes": attributes, "factory": getattr(value, "default_factory", None)}

@@ -104,7 +104,7 @@ def read_outcomes(forms: Mapping[str, Form], *sides: Sequence[Output]) -> list[O
 
 
 def cut(runs: int) -> int:
-    """How many of the runs events are learned from."""
+    """Count the runs that events are learned from."""
     return round(LEARN * runs)
 
 
@@ -384,7 +384,7 @@ def _of_texts(first: Outcomes, second: Outcomes) -> Iterator[Statistic]:
 
 
 def _spelled_apart(*sides: list[str]) -> Float:
-    """How far both sides differ in each character from the start and from the end."""
+    """Measure how far both sides differ in each character from the start and from the end."""
     seats = np.arange(2 * END) * 128
     counts = []
     for side in sides:
@@ -400,7 +400,7 @@ def _spelled_apart(*sides: list[str]) -> Float:
 
 
 def _different(outcomes: Outcomes) -> Whole:
-    """How many different numbers an answer holds."""
+    """Count the different numbers of an answer."""
     ordered = np.sort(outcomes.numbers[:, :_COMPARED], axis=1)  # NaN last, and equal to nothing
     return np.asarray((np.diff(ordered, axis=1) > 0).sum(axis=1) + 1)
 
@@ -455,7 +455,7 @@ def _decimals(x: Float) -> Whole:
 
 
 def _apart(*sides: Whole) -> float:
-    """How many standard deviations the counts of both sides are further apart than by chance."""
+    """Excess of the chi-squared statistic of both sides' counts, in its standard deviations."""
     counts = _table(*sides)[1]
     seen = counts.sum(axis=1, keepdims=True)
     expected = seen * counts.sum(axis=0) / max(seen.sum(), 1.0)

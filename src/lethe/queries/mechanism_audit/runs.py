@@ -301,7 +301,7 @@ def reuse(
 def _successive(
     first: Outcomes, second: Outcomes, turned: NDArray[np.bool_]
 ) -> Iterator[tuple[Float, Float]]:
-    """What is compared of one pair of inputs: ranks of answers, and of those that follow."""
+    """Yield the ranks of one pair's answers and of those that follow."""
     from scipy.stats import rankdata
 
     order, clocks = np.stack([turned, ~turned], axis=1).astype(int), list[str]()

@@ -68,7 +68,7 @@ class Tokens:
         self.refresh()
 
     def analyst_of(self, token: str) -> str | None:
-        """Whose token it is; None if it is unknown, revoked or has expired.
+        """Return the analyst of a token; None if it is unknown, revoked or has expired.
 
         All hashes are compared, each in constant time, whichever fits.
 
@@ -127,7 +127,7 @@ def revoke_token(path: Path, analyst: str) -> None:
 
 
 def expiry(text: str, now: datetime) -> datetime | None:
-    """When a token ends: "30d", "12h", "90m", a date (the end of that day, UTC), or "never".
+    """Read when a token ends: "30d", "12h", "90m", a date (the end of that day, UTC), or "never".
 
     Raises InputError: another form, a time that has passed, or more than ten years.
 
