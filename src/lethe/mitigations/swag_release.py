@@ -107,8 +107,8 @@ def swag_ppm(
     trained = Trained(copy.deepcopy(module), records, log_likelihood, settings)
     classes = count_classes(logits, trained.module, records)
     bound = None if settings.floor is None else loss_bound(settings.floor, classes)
-    given, secret = draw_seed is not None, noise_seed(draw_seed)
-    return _Run(settings, trained, seed, secret, given, bound, progress).six_steps()
+    seeded, secret = draw_seed is not None, noise_seed(draw_seed)
+    return _Run(settings, trained, seed, secret, seeded, bound, progress).six_steps()
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def _load_file(path: Path) -> Any:
     # Worker processes cannot import it by name, so its functions travel by value.
     joblibs_cloudpickle().register_pickle_by_value(module)
     # Modules of a class of their own travel by name, as plain modules do.
-    for kind in {type(found) for found in list(sys.modules.values())} - {ModuleType}:
+    for kind in {type(loaded) for loaded in list(sys.modules.values())} - {ModuleType}:
         if issubclass(kind, ModuleType):
             copyreg.pickle(kind, _by_name)
     return module

@@ -82,8 +82,8 @@ class Shadows:
     @property
     def every_query(self) -> NDArray[np.float32]:
         """(K, N, 1 + A) signals of each record and of its changed copies."""
-        own = self.signals[:, :, None]
-        return own if self.queries is None else np.concatenate([own, self.queries], axis=2)
+        plain = self.signals[:, :, None]
+        return plain if self.queries is None else np.concatenate([plain, self.queries], axis=2)
 
     def with_query(self, query: int) -> Shadows:
         """The same with one of `every_query` as the signal."""

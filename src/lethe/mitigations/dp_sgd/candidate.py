@@ -186,8 +186,8 @@ def of_an_audit(guarantee: Guarantee) -> Guarantee:
     """The same with what is assumed of the records that an audit holds out, if it is a proof."""
     if not guarantee.proven:
         return guarantee
-    told = "the held-out records are public: they decide how records become numbers"
-    return replace(guarantee, assumptions=(*guarantee.assumptions, told))
+    assumption = "the held-out records are public: they decide how records become numbers"
+    return replace(guarantee, assumptions=(*guarantee.assumptions, assumption))
 
 
 def unknown_size() -> Guarantee:
@@ -285,17 +285,17 @@ class IndividualPrivacy:
         Raises InputError: weights of another length than the pool.
         """
         records = int(pool.sum())
-        own = np.ones(records)
+        equal = np.ones(records)
         if self.weights is not None:
             if self.weights.shape != pool.shape:
                 raise InputError(
                     f"{len(self.weights)} weights do not fit {len(pool)} records: "
                     "give one for each."
                 )
-            own = self.weights[pool].astype(np.float64)
+            equal = self.weights[pool].astype(np.float64)
         source = "private" if self.weights is None else "public"
         run = self.training.run(expected_records(pool))
-        return dp_statement(replace(run, records=records, weights=own, weights_from=source))
+        return dp_statement(replace(run, records=records, weights=equal, weights_from=source))
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
         """How epsilon is spread over the records of the pool, where each has one."""

@@ -290,8 +290,8 @@ class _Stack:
             weights = np.ones(len(work.labels), np.float32)
         self._weights = torch.from_numpy(weights.astype(np.float32)).to(self.device)
         self._samplers = [
-            PoissonSampler(np.flatnonzero(own), seed, method.sampling_rate)
-            for own, seed in zip(work.members[some], self.seeds, strict=True)
+            PoissonSampler(np.flatnonzero(members), seed, method.sampling_rate)
+            for members, seed in zip(work.members[some], self.seeds, strict=True)
         ]
         self._augment = [augment_stream(seed) for seed in self.seeds]
         streams = [torch.Generator(self.device) for _ in self.seeds]

@@ -69,13 +69,13 @@ def choose_engine(
         InputError: an unknown name or option, or an option of the wrong type.
         MissingExtra: the engine's package is not installed.
     """
-    chosen, given = check_engine(name, options)
+    chosen, settings = check_engine(name, options)
     if workers is not None:
         check_at_least("workers", workers, 1)
     if chosen == "ray":
         from lethe.training.engines.ray_cluster import RayEngine
 
-        return RayEngine(workers or default_workers(), **given)
+        return RayEngine(workers or default_workers(), **settings)
     if chosen == "by-hand":
         return ByHand(folder)
     return functools.partial(train_in_processes, workers=workers or default_workers(), say=say)
@@ -93,19 +93,19 @@ def choose_cluster(name: str | None, workers: int, options: Iterable[str] = ()) 
         InputError: another engine, an unknown option.
         MissingExtra: Ray is not installed.
     """
-    chosen, given = check_engine(name, options)
+    chosen, settings = check_engine(name, options)
     if chosen == "processes":
         return None
     if chosen != "ray":
         raise InputError(f"engine={name!r} trains models; noise levels are attacked by ray.")
-    if "store" in given:
+    if "store" in settings:
         raise InputError(
-            f"engine option store={given['store']!r} keeps shadow models; noise levels leave none. "
-            "Leave it out."
+            f"engine option store={settings['store']!r} keeps shadow models; noise levels leave "
+            "none. Leave it out."
         )
     from lethe.training.engines.ray_cluster import RayEngine
 
-    return RayEngine(workers, **given).results
+    return RayEngine(workers, **settings).results
 
 
 def train_in_processes(
@@ -127,17 +127,17 @@ def check_engine(name: str | None, options: Iterable[str] = ()) -> tuple[str, di
         MissingExtra: the engine's package is not installed.
     """
     name = name or "processes"
-    given = {"address": name} if name.startswith("ray://") else {}
-    chosen = check_choice("engine", "ray" if given else name, ENGINES)
+    settings = {"address": name} if name.startswith("ray://") else {}
+    chosen = check_choice("engine", "ray" if settings else name, ENGINES)
     for option in options:
         key, equals, value = option.partition("=")
         if not equals:
             raise InputError(f"engine option {option!r} must be KEY=VALUE.")
         check_known_keys(f"engine {chosen!r}", [key], ENGINES[chosen])
-        given[key] = value
+        settings[key] = value
     if chosen == "ray":
         require("ray", "ray")
-    return chosen, given
+    return chosen, settings
 
 
 def settled_layout(
