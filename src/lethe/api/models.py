@@ -259,7 +259,7 @@ def audit_text(
 
     written = tuple(map(str, column_of(texts, "texts")))
     if not all(text.strip() for text in written):
-        empty = next(at for at, text in enumerate(written) if not text.strip())
+        empty = next(index for index, text in enumerate(written) if not text.strip())
         raise InputError(f"text {empty} is empty. Leave such records out.")
     vectoriser = find_encoder(encoder)
     settings = {"predictions": True, "name": "texts", **settings}

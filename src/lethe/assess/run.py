@@ -170,7 +170,7 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
             f"release={release!r} is no candidate.{did_you_mean(release, names)} "
             f"There are: {', '.join(names)}."
         )
-    documents = {one.name: _candidate(one, facts.margin) for one in candidates}
+    documents = {candidate.name: _candidate(candidate, facts.margin) for candidate in candidates}
     rows = {name: read(CandidateRow, document) for name, document in documents.items()}
     rulings = [
         Ruling(rule, name, decision.outcome, evidence, decision.reason)

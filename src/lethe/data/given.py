@@ -281,7 +281,7 @@ def _from_batches(source: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     dataset = getattr(source, "dataset", source)
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise InputError("y is missing: hand over one label for each record of X.")
-    pairs = [dataset[at] for at in range(len(dataset))]
+    pairs = [dataset[index] for index in range(len(dataset))]
     if not pairs or not isinstance(pairs[0], tuple | list) or len(pairs[0]) != 2:
         raise InputError(
             "y is missing, and X does not give pairs (features, label) as a torch Dataset does: "

@@ -433,7 +433,7 @@ def read_grouped(
         )
         if not stage.number("SELECT count(*) FROM groups"):
             raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
-        values = [_number(stage, at, name, memory) for at, name in enumerate(columns)]
+        values = [_number(stage, index, name, memory) for index, name in enumerate(columns)]
         codes = ", ".join(f"m{at}.code AS c{at}" for at in range(len(columns)))
         joined = " ".join(
             f"JOIN codes{at} m{at} ON g.c{at} IS NOT DISTINCT FROM m{at}.cell"

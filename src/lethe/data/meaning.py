@@ -61,7 +61,7 @@ def one_meaning(
         check_column("text", name, names, "the table")
     notes: list[str] = []
     for name in names:
-        places = [at for at, table in enumerate(read) if name in table]
+        places = [index for index, table in enumerate(read) if name in table]
         columns = [read[at][name] for at in places]
         if name in keep:
             columns = [

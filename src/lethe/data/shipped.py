@@ -115,7 +115,7 @@ def write_patients(path: Path) -> None:
 
     source = load_breast_cancer()
     names = ["radius", "texture", "perimeter", "area", "smoothness"]
-    columns = {name: source.data[:, at] for at, name in enumerate(names)}
+    columns = {name: source.data[:, index] for index, name in enumerate(names)}
     diagnosis = np.where(source.target == 0, "malignant", "benign")
     with whole_file(path) as file:
         parquet.write_table(pa.table({**columns, "diagnosis": diagnosis}), file)

@@ -104,7 +104,7 @@ def audit_table(
         times, typed = columns.times, {}
     else:
         times = None
-        typed = {key: one for key, one in columns.items() if isinstance(one, TypedColumn)}
+        typed = {key: column for key, column in columns.items() if isinstance(column, TypedColumn)}
         if typed and settings.schema is None:
             raise InputError("columns that are typed need settings.schema, by which they are.")
         plain = {key: one for key, one in columns.items() if not isinstance(one, TypedColumn)}
@@ -126,7 +126,7 @@ def audit_table(
             folder.write(f"{plan_name}.csv", rows.to_csv())
     if settings.write_release is not None:
         released = study.released(settings.write_release)
-        stops = {one.name for one in checks if one.effect == "stops"} - set(settings.accept)
+        stops = {check.name for check in checks if check.effect == "stops"} - set(settings.accept)
         place = f"{settings.write_release}{suffix}"
         if folder is not None and not stops:
             folder.write(place, table_bytes(released, suffix))

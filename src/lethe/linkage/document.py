@@ -111,7 +111,7 @@ class RowsSubject(Subject):
         return stopped(self.measured, self.inputs, self.settings.accept)
 
     def words(self, verdict: Verdict) -> Sequence[str]:
-        shown = [one for one in self.inputs if one.effect != "mends"]
+        shown = [check for check in self.inputs if check.effect != "mends"]
         lines = [one.row(self.settings.accept).detail for one in shown]
         return [outcome_words(verdict), *lines, *self._sizes(verdict), *self.plain_words()]
 
@@ -160,7 +160,7 @@ class RowsSubject(Subject):
             skipped=[NotRun(name, why) for name, why in self.skipped.items()],
             keep_records=settings.keep_records,
             exposed=[{**row, "id": f"person {row['rank']}"} for row in people],
-            checks=[*(one.row(settings.accept) for one in self.inputs), *checks],
+            checks=[*(check.row(settings.accept) for check in self.inputs), *checks],
             limits=[
                 *limits,
                 "All risks are measured with the attacks named here: lower limits of what can be "

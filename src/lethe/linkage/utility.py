@@ -237,7 +237,7 @@ def _numbers(released: NDArray[Any], written: NDArray[Any]) -> tuple[Float, Floa
         return released.astype(np.float64), written.astype(np.float64), False
     names, count = np.unique(as_text(released), return_counts=True)
     kept = names[np.argsort(-count, kind="stable")][:_NAMES]
-    code = {name: float(at) for at, name in enumerate(kept.tolist())}
+    code = {name: float(index) for index, name in enumerate(kept.tolist())}
     sides = [
         np.array([code.get(text, np.nan) for text in as_text(one).tolist()])
         for one in (released, written)

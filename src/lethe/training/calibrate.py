@@ -116,7 +116,7 @@ def _time(
     recipe: TorchRecipe, records: Records, rows: torch.Tensor, layout: Layout, seed: int
 ) -> float:
     """Seconds of one step of one model, the best of some rounds."""
-    seeds = [model_seed(seed, at) for at in range(layout.width)]
+    seeds = [model_seed(seed, index) for index in range(layout.width)]
     streams = [torch.Generator(layout.device).manual_seed(dropout_seed(s)) for s in seeds]
     network = make_network(recipe, layout, seeds, streams)
     flat, grad = network.parameters.flat, network.parameters.grad

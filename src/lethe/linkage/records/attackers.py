@@ -123,7 +123,7 @@ def draw_facts(
         seeds: of each target.
     """
     top = popular(facts, adversary.outside_top)
-    drawn = [_one(facts, own, at, top, adversary, rng) for at, rng in enumerate(seeds)]
+    drawn = [_one(facts, own, index, top, adversary, rng) for index, rng in enumerate(seeds)]
     item, value, time = (np.concatenate(part) for part in zip(*drawn, strict=True))
     return Known(
         np.arange(len(seeds) + 1) * adversary.total,

@@ -294,6 +294,6 @@ def facts_needed(
         for m in range(1, most + 1)
     }
     half = next(
-        (m for m, one in shares.items() if one.value is not None and one.value >= 0.5), None
+        (m for m, share in shares.items() if share.value is not None and share.value >= 0.5), None
     )
     return FactsNeeded(shares, half, np.where(lasting > 0, most - lasting + 1, 0))

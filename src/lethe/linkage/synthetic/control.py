@@ -145,8 +145,8 @@ def _exchanged(outcomes: Mapping[str, Outcomes]) -> bool:
     near = outcomes["closest"]
     risks = [tail(near.control, near.main, 0.01, _SURE)] if len(near.main) >= 100 else []
     hits = [outcomes[name] for name in (IDENTICAL, SINGLE) if name in outcomes]
-    risks += [risk_in(replace(one, main=one.control, control=one.main), _SURE) for one in hits]
-    return any(_beyond(one.excess, _ABOVE) for one in risks)
+    risks += [risk_in(replace(hit, main=hit.control, control=hit.main), _SURE) for hit in hits]
+    return any(_beyond(risk.excess, _ABOVE) for risk in risks)
 
 
 def _beyond(excess: Measured, least: float = 0.0) -> bool:

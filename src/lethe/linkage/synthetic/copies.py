@@ -137,7 +137,7 @@ def decoded(files: Files) -> Files:
     known, tables = Quantiles([original, control]), []
     for scale, table in ((known, original), (Quantiles([synthetic]), synthetic), (known, control)):
         numbers = [np.abs(2 * one - 1) for one in scale(table).columns if one.dtype.kind == "f"]
-        rest = [one for one in table.columns if one.dtype.kind != "f"]
+        rest = [column for column in table.columns if column.dtype.kind != "f"]
         tables.append(Mixed(table.names, (*np.sort(np.stack(numbers), axis=0), *rest)))
     return Files(*tables)
 
@@ -369,9 +369,9 @@ def _statements(
 ) -> list[Statement]:
     middle = [
         float(np.median(column[~np.isnan(column)]))
-        if synthetic.is_number(at) and not np.isnan(column).all()
+        if synthetic.is_number(index) and not np.isnan(column).all()
         else 0.0
-        for at, column in enumerate(synthetic.columns)
+        for index, column in enumerate(synthetic.columns)
     ]
     statements: dict[Statement, None] = {}
     for _ in range(_TRIES * attacks):

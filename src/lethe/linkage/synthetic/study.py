@@ -122,7 +122,7 @@ def study_synthetic(
             )
     except NotMeasurable as error:
         skipped[INFERENCE] = str(error)
-    rest = [at for at in range(len(inside.names)) if at not in known]
+    rest = [index for index in range(len(inside.names)) if index not in known]
     view = surroundings(files, [known, rest], seed)
     further = {name: partial(run, confidence=sure) for name, (_, run) in asked.items()}
     ratios = {DOMIAS: domias, GEN_LRA: gen_lra, DISCRIMINATOR: discriminator}
@@ -223,7 +223,7 @@ def _measured(
     results: Sequence[AttackResult], utility: Estimate, plants: Sequence[Plant]
 ) -> Candidate:
     measures, risk = measures_of(results), risk_of(results)
-    excess = {kind: one for kind, one in measures.items() if kind != "excess"}
+    excess = {kind: measure for kind, measure in measures.items() if kind != "excess"}
     strongest = "" if isinstance(risk, Refusal) else risk.attack
     label = measured_only(
         "original and control rows are drawn alike",

@@ -87,7 +87,7 @@ class Context:
     @cached_property
     def original(self) -> Original:
         """The counts that those of recoded rows are compared with."""
-        columns = [one.codes for one in self.hierarchies]
+        columns = [hierarchy.codes for hierarchy in self.hierarchies]
         levels = [len(one.steps[0]) for one in self.hierarchies]
         if self.secret is not None:
             columns.append(self.secret.codes)
@@ -143,7 +143,7 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
     steps, kept = plan.steps, plan.released
     table, hierarchies, settings = context.table, context.hierarchies, context.settings
     people, sure = table.people, settings.confidence
-    columns = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
+    columns = [hierarchy.at(step)[kept] for hierarchy, step in zip(hierarchies, steps, strict=True)]
     classes = classes_of(columns, None if table.counting is None else table.counting[kept])
     linked, alone = np.zeros(len(kept)), np.zeros(len(kept), bool)
     linked[kept], alone[kept] = 1 / classes.of_size, classes.of_size == 1
@@ -249,7 +249,7 @@ def _utility(context: Context, steps: Sequence[int], kept: NDArray[np.bool_]) ->
         released = released_columns(table.plain, hierarchies, steps, kept)
         value = answer_overlap(table.plain, released, settings.queries)
     else:
-        groups = [one.steps[step] for one, step in zip(hierarchies, steps, strict=True)]
+        groups = [hierarchy.steps[step] for hierarchy, step in zip(hierarchies, steps, strict=True)]
         if context.secret is not None:
             groups.append(np.arange(int(context.secret.codes.max()) + 1))
         value = context.original.overlap(groups, kept)
@@ -296,7 +296,7 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
     """
     table, settings = context.table, context.settings
     people, sure = table.people, settings.confidence
-    place = {one.name: at for at, one in enumerate(made.domains)}
+    place = {domain.name: index for index, domain in enumerate(made.domains)}
     mine = [made.domains[place[name]].place(table.declared[name]) for name in table.quasi]
     theirs = [made.cells[place[name]] for name in table.quasi]
     own_groups, drawn, size, shown = agreement(mine, theirs)
@@ -416,7 +416,7 @@ def _utility_of(context: Context, made: DpRows, epsilon: float) -> Utility:
         value = answer_overlap(original, made.plain(), settings.queries)
         return counted_utility(value, table.rows, settings.confidence, "released rows")
     names = [*table.quasi, *(() if table.sensitive is None else (table.sensitive,))]
-    place = {one.name: at for at, one in enumerate(made.domains)}
+    place = {one.name: index for index, one in enumerate(made.domains)}
     codes, released, groups = [], [], []
     for name in names:
         column, one = encode(original[name]), made.domains[place[name]]

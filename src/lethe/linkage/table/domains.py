@@ -144,7 +144,7 @@ def _domain(column: Column, bins: int) -> Domain:
         )
     span = high - low + 1
     count = min(bins, span)
-    starts = np.array([low + span * at // count for at in range(count)], dtype=np.int64)
+    starts = np.array([low + span * index // count for index in range(count)], dtype=np.int64)
     return Domain(column, (), starts)
 
 

@@ -170,7 +170,7 @@ def _tree(
     Less the noise that the pair will be counted with. One row changes a score by 1 at most.
     """
     noise = math.sqrt(1 / (2 * later)) * math.sqrt(2 / math.pi)
-    sizes = [one.counts.size for one in alone]
+    sizes = [marginal.counts.size for marginal in alone]
     scores = {}
     for a in range(len(cells)):
         for b in range(a + 1, len(cells)):
@@ -328,15 +328,15 @@ def _fitted(found: NoisyCounts, sizes: list[int], seed: int) -> list[Int]:
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         # On import Private-PGM gives advice on settings of JAX, one of which is made below.
         mbi, jax = require("mbi", "synthetic"), require("jax", "synthetic")
-    names = [str(at) for at in range(len(sizes))]
+    names = [str(index) for index in range(len(sizes))]
     # In single precision the fit stalls on large tables; the setting ends with this block.
     with jax.enable_x64(True), seeded(seed):
         domain = mbi.Domain(names, sizes)
         counts = [
             mbi.LinearMeasurement(
-                one.counts.ravel(), tuple(names[at] for at in one.columns), one.scale
+                marginal.counts.ravel(), tuple(names[at] for at in marginal.columns), marginal.scale
             )
-            for one in found.marginals
+            for marginal in found.marginals
         ]
         model = mbi.estimation.MirrorDescent().estimate(
             domain, counts, known_total=float(found.rows), iters=_STEPS, tol=1e-6

@@ -313,7 +313,7 @@ def _numbers_in(cells: list[str]) -> NDArray[np.float64] | None:
     numbers of one unit; codes with leading zeros are none.
     """
     matches = [_SPELLED.fullmatch(cell) for cell in cells]
-    units = Counter((one[1], one[3]) for one in matches if one)
+    units = Counter((match[1], match[3]) for match in matches if match)
     unit = units.most_common(1)[0][0] if units else None
     texts = [
         re.sub("[' ]", "", one[2]) if one and (one[1], one[3]) == unit else "" for one in matches

@@ -183,8 +183,8 @@ class PopulationTable:
         """
         released = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
         people = [
-            self._groups(at, one, step)[self.theirs[at].codes]
-            for at, (one, step) in enumerate(zip(hierarchies, steps, strict=True))
+            self._groups(index, one, step)[self.theirs[index].codes]
+            for index, (one, step) in enumerate(zip(hierarchies, steps, strict=True))
         ]
         inside = np.logical_and.reduce([groups >= 0 for groups in people])
         joint = [

@@ -192,7 +192,7 @@ class Reached:
         people = table.totals(np.ones(len(self.alone)), groups)
         return {
             name: np.minimum(
-                np.max([table.totals(one, groups) for one in attacks], axis=0) / people, 1.0
+                np.max([table.totals(attack, groups) for attack in attacks], axis=0) / people, 1.0
             )
             for name, attacks in listed.items()
             if attacks

@@ -157,7 +157,7 @@ def recode(
     steps = list(start or [0] * len(hierarchies))
     while True:
         classes = classes_of(
-            [one.at(step) for one, step in zip(hierarchies, steps, strict=True)], times
+            [hierarchy.at(step) for hierarchy, step in zip(hierarchies, steps, strict=True)], times
         )
         if classes.people < k:
             raise NotMeasurable(f"k={k} needs at least {k} rows, got {classes.people}.")
@@ -169,7 +169,7 @@ def recode(
 
 def coarsen(hierarchies: Sequence[Hierarchy], times: int) -> tuple[int, ...]:
     """Coarsen every column by the same number of steps, or to its last step."""
-    return tuple(min(times, len(one.steps) - 1) for one in hierarchies)
+    return tuple(min(times, len(hierarchy.steps) - 1) for hierarchy in hierarchies)
 
 
 def released_columns(

@@ -71,7 +71,7 @@ def study_table(table: Table, settings: TableSettings) -> TableSubject:
     sure = settings.confidence
     context = context_of(table, settings)
     hierarchies, secret = context.hierarchies, context.secret
-    by_name = {one.name: one.codes for one in hierarchies}
+    by_name = {hierarchy.name: hierarchy.codes for hierarchy in hierarchies}
     codes = list(by_name.values())
     measured = anonymity(codes, confidence=sure, times=table.counting)
     population: PopulationModel | Refusal | None = None

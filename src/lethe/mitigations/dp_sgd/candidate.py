@@ -375,7 +375,7 @@ def public_weights(
         )
     members = np.zeros((check_models(models), len(labels)), bool)
     members[:, held] = membership(len(members), len(held), seed)
-    seeds = [model_seed(seed, at) for at in range(len(members))]
+    seeds = [model_seed(seed, index) for index in range(len(members))]
     # For these models the held-out records are the pool; no other record has any part in them.
     inputs = scaled_by_held_out(features, pool)
     terms = inputs, labels, members, ~pool, Treatment(), seeds, default_layout(recipe)
