@@ -33,14 +33,13 @@ import numpy as np
 from common import load, save
 
 from lethe.membership.exposure import expose
-from lethe.mitigations.obfuscation import exponential_weights
-from lethe.training.chunks import Spec, chunk_jobs, train_chunk
+from lethe.mitigations.mitigation import exponential_weights
+from lethe.training.chunks import Shard, Spec, chunk_jobs, train_chunk
 from lethe.training.engines import settled_layout
 from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, TorchRecipe, Treatment
 from lethe.training.shadows import Shadows
-from lethe.training.shards import Shard
 
 sys.path.append(str(Path(__file__).parents[1] / "examples" / "cifar10"))
 from prepare import decode  # noqa: E402

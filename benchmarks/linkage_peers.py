@@ -44,6 +44,7 @@ from lethe.linkage.synthetic.singling_out import singling_out
 from linkage import power_law, subsets
 
 from lethe.data.columns import encode
+from lethe.evidence.plain import plain
 from lethe.linkage.records.attackers import Adversary, draw_targets, simulate
 from lethe.linkage.records.facts import Index, Known, index_facts
 from lethe.linkage.records.scoreboard import RH, link
@@ -356,7 +357,7 @@ def _control_sizes(folder: Path, rows: int = 20_000, attacks: int = 500) -> dict
                     singling_out(original, made, part, columns=columns, attacks=attacks)
                 )
             )
-            excess = taken[0].excess.to_json()
+            excess = plain(taken[0].excess)
             ours[f"{size} control rows, {columns} columns"] = {**excess, "seconds": took}
     theirs = ask_peer(
         "LETHE_ANONYMETER",

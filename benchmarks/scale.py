@@ -54,8 +54,8 @@ def not_trained(rows: Any, weights: Any, seed: int) -> Any:
 
 def make(folder: Path, models: int, records: int) -> None:
     """Write all shards."""
+    from lethe.training.chunks import Shard, shard_path, write_shard
     from lethe.training.design import membership
-    from lethe.training.shards import Shard, shard_path, write_shard
 
     jobs = audit_jobs(folder, models, records)
     pool = jobs[0].spec.pool
@@ -108,7 +108,7 @@ def measure_all(folder: Path, models: int, records: int) -> dict[str, Any]:
     from lethe.membership import audit
     from lethe.membership.records import write_records
     from lethe.membership.settings import AuditSettings
-    from lethe.mitigations.obfuscation import BASELINE
+    from lethe.mitigations.mitigation import BASELINE
     from lethe.training.folder import RunFolder
     from lethe.training.shadows import Shadows
 

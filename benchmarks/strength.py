@@ -31,7 +31,7 @@ from lethe.membership.audit import Silent, Trainer, baseline_spec
 from lethe.membership.measure import FPRS, AttackRates, measure_scores
 from lethe.membership.scoring import score
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.obfuscation import BASELINE
+from lethe.mitigations.mitigation import BASELINE
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Recipe
 from lethe.training.shadows import Shadows

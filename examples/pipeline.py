@@ -17,7 +17,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import lethe
-from lethe.report import markdown, render_several
+from lethe.report import render_several
+from lethe.report.markdown import markdown
 
 QUICK = os.environ.get("LETHE_QUICK") == "1"
 ROWS = 300 if QUICK else None

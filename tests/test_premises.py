@@ -19,9 +19,8 @@ from torch import nn
 import lethe
 from lethe.cli import run
 from lethe.cli.subject import load_subject
-from lethe.data.dataset import Dataset
+from lethe.data.dataset import Dataset, Preparation
 from lethe.data.given import given_rows
-from lethe.data.preparation import Preparation
 from lethe.data.schema import Schema
 from lethe.data.tables import load
 from lethe.evidence.guarantee import Guarantee, resting_on

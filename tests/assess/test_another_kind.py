@@ -14,7 +14,8 @@ from lethe.assess.run import run
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.rules import parse_rule
-from lethe.report import markdown, render
+from lethe.report import render
+from lethe.report.markdown import markdown
 
 HITS = {"baseline": 900, "random delay": 510}
 RULES = [parse_rule("auc <= 0.6")]

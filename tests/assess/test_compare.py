@@ -17,6 +17,7 @@ from lethe.assess.compare import (
     UNKNOWN,
     WITHIN,
     Comparison,
+    RuleChange,
     compare_runs,
     difference,
 )
@@ -203,7 +204,7 @@ def test_a_proof_that_got_weaker(
         told["guarantees"] = [{"candidate": "baseline", "guarantee": {**DP, **part}}]
         sides.append(Findings.from_json(told))
     found = compare_runs(*sides)
-    assert [one["weaker"] for one in found.guarantees] == [weaker]
+    assert [change.weaker for change in found.guarantees] == [weaker]
     assert found.worse is weaker
 
 
@@ -214,9 +215,7 @@ def test_rules_that_changed_and_kinds_that_differ() -> None:
         ]
 
     found = changed(edit)
-    assert {"rule": "auc <= 0.5", "candidate": "baseline", "before": None, "after": "fail"} in list(
-        found.rules
-    )
+    assert RuleChange("auc <= 0.5", "baseline", None, "fail") in found.rules
     assert found.worse
     other = document(["baseline"])
     other["subject"]["release"] = "queries"

@@ -21,6 +21,7 @@ from lethe.assess.judged import (
 )
 from lethe.assess.verdict import HARMLESS, decide
 from lethe.errors import InputError
+from lethe.evidence.document import CandidateRow, CheckRow
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.plain import read
@@ -102,13 +103,14 @@ def test_a_failed_check_of_the_audit_or_of_what_is_judged_leaves_no_pass(kind: s
     rows = [{**row, "status": "fail", "attack": ""} for row in found.checks]
     assert rows
     for name in judged:
-        document = name and {"name": name, "risk_from": {"results": []}}
-        assert decide(rule, low, document, []).outcome == PASS
+        candidate = name and read(CandidateRow, {"name": name})
+        assert decide(rule, low, candidate, []).outcome == PASS
         model = "mlp: " if name and name.startswith("mlp: ") else ""
         for row in rows:
             on = row["candidate"] and f"{model}{row['candidate']}"
             spared = name and on not in (None, name, f"{model}{names[0]}")
-            outcome = decide(rule, low, document, [{**row, "candidate": on}]).outcome
+            check = read(CheckRow, {**row, "candidate": on})
+            outcome = decide(rule, low, candidate, [check]).outcome
             assert outcome == (PASS if spared else UNDECIDED), (name, row["name"], on)
 
 

@@ -8,8 +8,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from lethe.errors import InputError, RunFailed
-from lethe.report import render, render_several, to_pdf
-from lethe.report.pdf import find_browser
+from lethe.report import render, render_several
+from lethe.report.pdf import find_browser, to_pdf
 
 
 def browser_here():

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from lethe.runs.progress import Progress, check, watched
+from lethe.runs.run import Progress, check, watched
 
 
 def test_a_swallowed_interrupt_is_raised_again() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = (
     "torch",
     "scipy.stats",
@@ -55,3 +57,19 @@ def test_a_question_imports_no_more_than_its_noise_needs(tmp_path):
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=600, cwd=tmp_path
     )
     assert done.stdout.endswith("[]\n"), done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_main_job_loads_what_it_uses(tmp_path):
+    """At most 100 modules of ours in the process that the command runs in."""
+    words = ["audit", "model", "digits", "--models", "4", "--out", str(tmp_path / "run"), "--quiet"]
+    code = (
+        f"import sys; from lethe.cli import run; assert run({words!r}) == 0; "
+        "print(*sorted(m for m in sys.modules if m.partition('.')[0] == 'lethe'))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=900
+    )
+    loaded = done.stdout.splitlines()[-1].split()
+    assert "lethe.membership.audit" in loaded
+    assert len(loaded) <= 100, loaded

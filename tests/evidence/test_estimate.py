@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.plain import plain
 
 finite = st.floats(-1e6, 1e6)
 
 
 def test_to_json_text_and_width_by_hand():
     estimate = Estimate(0.5, 0.25, 0.75, 0.95, "by hand", 12)
-    assert estimate.to_json() == {
+    assert plain(estimate) == {
         "value": 0.5,
         "low": 0.25,
         "high": 0.75,

@@ -11,6 +11,7 @@ from scipy.stats import beta
 
 from lethe.data.records import Ratings, from_columns
 from lethe.errors import NotMeasurable
+from lethe.evidence.estimate import Refusal
 from lethe.linkage.records.attackers import (
     Adversary,
     Calibrated,
@@ -188,7 +189,7 @@ def test_a_real_linkage_names_the_shared_people_and_hardly_anybody_else() -> Non
     fitting = found.by["fitting"].sure
     assert fitting.right.value == 1.0 and fitting.strange.value == 0.0
     untold = link_auxiliary(release, facts, aux, None, asked)
-    assert "refused" in untold.rows.together.right.to_json() and untold.aim is None
+    assert isinstance(untold.rows.together.right, Refusal) and untold.aim is None
     assert untold.rows.together.answered.value == found.rows.together.answered.value
     # Two pairs that are told the wrong way round are named, but not rightly.
     swapped = (pairs[0], pairs[1][[1, 0, *range(2, 10)]])

@@ -9,8 +9,7 @@ from torch import nn
 from lethe.errors import InputError
 from lethe.membership.candidates import NAMES, build_candidates
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.mitigation import CHEAP, DRAWS, OUTPUT, PRIVATE, STANDARD
-from lethe.mitigations.obfuscation import Obfuscation
+from lethe.mitigations.mitigation import CHEAP, DRAWS, OUTPUT, PRIVATE, STANDARD, Obfuscation
 from lethe.training.recipe import CallableRecipe, TorchRecipe
 
 TORCH = TorchRecipe(lambda: nn.Linear(3, 2), epochs=6, optimizer="sgd")

@@ -2,7 +2,7 @@
 
 import functools
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from unittest.mock import patch
 
 import jsonschema
@@ -20,7 +20,7 @@ from lethe.membership.candidates import best_stop, compare_stops, measure
 from lethe.membership.measure import run_attacks
 from lethe.membership.planning import plan
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, Obfuscation
+from lethe.mitigations.mitigation import BASELINE, EarlyStopping, Obfuscation
 from lethe.training.batches import stop_epochs
 from lethe.training.folder import RunFolder, SettledRun
 from lethe.training.recipe import Layout, TorchRecipe
@@ -78,7 +78,7 @@ A_THIRD = Obfuscation("a-third", "what early stopping was before", {"epochs": EP
 def in_folder(path, do=audit_model, settings=SETTINGS, **more):
     TRAINED.clear()
     with RunFolder(path, baseline_spec(DATA, RECIPE, settings).hash()) as folder:
-        folder.settle("layout", Layout("chain").to_json())  # not tried out in another process
+        folder.settle("layout", asdict(Layout("chain")))  # not tried out in another process
         return do(DATA, RECIPE, settings, folder, workers=1, **more)
 
 

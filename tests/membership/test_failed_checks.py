@@ -17,7 +17,7 @@ from lethe.membership.candidates import measure
 from lethe.membership.document import evidence
 from lethe.membership.measure import judged, run_attacks, strongest_metric
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.obfuscation import BASELINE
+from lethe.mitigations.mitigation import BASELINE
 
 pytestmark = pytest.mark.usefixtures("no_page")
 

@@ -19,7 +19,7 @@ from lethe.membership.by_hand import chunks_of
 from lethe.membership.candidates import measure
 from lethe.membership.onion import compared, onion, to_remove
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.obfuscation import BASELINE
+from lethe.mitigations.mitigation import BASELINE
 from lethe.training.folder import RunFolder, SettledRun
 from lethe.training.recipe import SklearnRecipe
 

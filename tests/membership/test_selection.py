@@ -12,7 +12,7 @@ from lethe.membership.document import exposed_records
 from lethe.membership.exposure import Spreads, expose
 from lethe.membership.measure import judged, run_attacks, strongest_metric
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.obfuscation import BASELINE
+from lethe.mitigations.mitigation import BASELINE
 
 RECORDS, TOP = 300, 20
 

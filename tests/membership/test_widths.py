@@ -10,7 +10,7 @@ from lethe.membership.candidates import measure
 from lethe.membership.measure import strongest_metric
 from lethe.membership.settings import AuditSettings
 from lethe.membership.widths import Widths, answer, needed_models
-from lethe.mitigations.obfuscation import BASELINE
+from lethe.mitigations.mitigation import BASELINE
 
 pytestmark = pytest.mark.usefixtures("unplanted")
 POOLED = AuditSettings(models=64, variance="pooled", attack=("lira-online",))

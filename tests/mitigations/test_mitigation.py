@@ -17,8 +17,7 @@ from torch import nn
 from lethe.evidence.guarantee import Guarantee, empirical_only
 from lethe.evidence.plain import plain
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.mitigation import MITIGATIONS, PRIVATE, Asked, Mitigation, build
-from lethe.mitigations.obfuscation import BASELINE
+from lethe.mitigations.mitigation import BASELINE, MITIGATIONS, PRIVATE, Asked, Mitigation, build
 from lethe.training.recipe import TorchRecipe, Treatment
 
 PUBLIC = np.linspace(0.1, 1, 40).astype(np.float32)

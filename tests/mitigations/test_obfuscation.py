@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from lethe.errors import InputError
-from lethe.mitigations.obfuscation import (
+from lethe.mitigations.mitigation import (
     Obfuscation,
     dropped,
     equal_mean,

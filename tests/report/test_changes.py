@@ -8,8 +8,9 @@ import pytest
 from sample import document, estimate, findings
 
 from lethe.evidence.findings import Findings
-from lethe.report import markdown, render
+from lethe.report import render
 from lethe.report.changes import changes
+from lethe.report.markdown import markdown
 
 FIRST = 0.0379  # of the baseline's risk; see the sample
 

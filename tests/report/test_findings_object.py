@@ -15,8 +15,9 @@ from documents import KINDS, document, findings
 import lethe
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
-from lethe.report import markdown, render
+from lethe.report import render
 from lethe.report.frame import MEASURED, rows
+from lethe.report.markdown import markdown
 from lethe.report.page import charts_of, read
 from lethe.report.page import files as files_of_page
 

@@ -13,10 +13,11 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.rules import UNDECIDED
-from lethe.report import markdown, show
 from lethe.report.common import room_of
 from lethe.report.first_screen import first_screen
 from lethe.report.frontier_chart import points
+from lethe.report.markdown import markdown
+from lethe.report.notebook import show
 from lethe.report.of_model import Model
 from lethe.report.page import read, together
 from lethe.report.severity import LEVELS

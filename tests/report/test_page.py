@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 
 from lethe.errors import InputError, RunFailed
 from lethe.evidence.findings import Findings, schema
-from lethe.report import CONTEXT_FIELDS, NOT_PROVIDED, markdown, render, render_several, write
+from lethe.report import CONTEXT_FIELDS, NOT_PROVIDED, render, render_several, write
 from lethe.report.catalogue import say
+from lethe.report.markdown import markdown
 from lethe.report.page import CONTENT_POLICY, apart, files
 
 EVIL = "<script>alert(1)</script>\"'&$x$"

@@ -11,14 +11,14 @@ from torch import nn
 
 from lethe.errors import InputError
 from lethe.training import calibrate as module
-from lethe.training.calibrate import Trial, calibrate, half_of_memory
+from lethe.training.calibrate import calibrate
 from lethe.training.chunks import Spec
-from lethe.training.engines import settled_layout
+from lethe.training.engines import Trial, half_of_memory, settled_layout
 from lethe.training.folder import RunFolder
 from lethe.training.loop import default_layout
 from lethe.training.networks import layers
-from lethe.training.networks.wrapped import wrapped
 from lethe.training.recipe import Layout, SklearnRecipe, TorchRecipe, Treatment
+from lethe.training.wrapped import wrapped
 
 RNG = np.random.default_rng(0)
 FEATURES = RNG.normal(size=(60, 16)).astype(np.float32)

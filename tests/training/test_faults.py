@@ -16,10 +16,9 @@ import numpy as np
 import psutil
 import pytest
 
-from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, train_chunk
+from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, shard_path, train_chunk
 from lethe.training.engines.processes import stop_processes
 from lethe.training.recipe import CallableRecipe, Treatment
-from lethe.training.shards import shard_path
 
 MODELS, WIDTH = 12, 2
 LABELS = np.arange(400) % 2

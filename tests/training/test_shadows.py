@@ -11,12 +11,11 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from lethe.errors import InputError, RunFailed
-from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, chunk_width, train_chunk
+from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, chunk_width, shard_path, train_chunk
 from lethe.training.design import membership, model_seed
 from lethe.training.engines.processes import run_in_processes
 from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
 from lethe.training.shadows import Shadows
-from lethe.training.shards import shard_path
 
 pytestmark = pytest.mark.processes
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load, save
 
-from lethe.training.shards import Shard, read_shard, shard_path, write_shard
+from lethe.training.chunks import Shard, read_shard, shard_path, write_shard
 
 GOLDEN = Path(__file__).parent / "golden" / "00000.safetensors"
 MEMBERS = np.array([[1, 0, 1], [0, 1, 0]], np.uint8)

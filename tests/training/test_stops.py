@@ -13,12 +13,11 @@ from torch import nn
 
 from lethe.errors import InputError
 from lethe.training.batches import Stops, stop_epochs
-from lethe.training.chunks import Spec, chunk_jobs, train_chunk
+from lethe.training.chunks import Spec, chunk_jobs, shard_path, train_chunk
 from lethe.training.design import membership, model_seed
 from lethe.training.loop import default_layout, train_models
 from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
 from lethe.training.shadows import Shadows
-from lethe.training.shards import shard_path
 
 RECORDS, POOL, WIDTH, CLASSES, MODELS = 47, 37, 5, 3, 6
 RNG = np.random.default_rng(4)

@@ -18,9 +18,9 @@ from lethe.runs.run import perform, scores_name
 from lethe.runs.settings import Run, audit_of, keywords_of
 
 if TYPE_CHECKING:
-    from lethe.data.given import Given
+    from lethe.data.dataset import RowsInMemory
     from lethe.evidence.findings import Findings
-    from lethe.runs.progress import Progress
+    from lethe.runs.run import Progress
     from lethe.training.folder import RunFolder
     from lethe.training.recipe import Recipe
     from lethe.training.shadows import Shadows
@@ -89,36 +89,44 @@ def audit(
     >>> found.candidates[0]["name"]
     'baseline'
     """
-    from lethe.data.dataset import copies_note
-    from lethe.data.given import given_rows
+    from lethe.data.dataset import Dataset, RowsInMemory, copies_note
     from lethe.membership.audit import audit_model, baseline_spec, public_of
     from lethe.membership.candidates import build_candidates
     from lethe.training.engines import choose_engine
 
     how, chosen = keywords_of(AuditSettings, settings)
     name = how.name or "model"
-    given = given_rows(
-        X,
-        y,
-        task=_task_of(model),
-        groups=groups,
-        weights=sample_weight,
-        ids=ids,
-        name=name,
-        holdout_by=holdout_by,
-        public=public_of(chosen) if members is None else None,
-    )
+    beside = (y, groups, sample_weight, ids, holdout_by)
+    if isinstance(X, Dataset) and all(part is None for part in beside):
+        handed = RowsInMemory(X)
+    else:
+        from lethe.data.given import given_rows
+        from lethe.training.recipe import SklearnRecipe
+
+        estimator = hasattr(model, "fit") and hasattr(model, "get_params")
+        task = SklearnRecipe(model).task if estimator else getattr(model, "task", None)
+        handed = given_rows(
+            X,
+            y,
+            task=task if isinstance(task, str) else None,  # else the labels say it
+            groups=groups,
+            weights=sample_weight,
+            ids=ids,
+            name=name,
+            holdout_by=holdout_by,
+            public=public_of(chosen) if members is None else None,
+        )
     if members is not None:
         for option, value in (("holdout_by", holdout_by), ("sample_weight", sample_weight)):
             if value is not None:
                 raise InputError(f"{option} is for models that are trained; members= trains none.")
-        return _fitted(model, how, given, members, chosen)
+        return _fitted(model, how, handed, members, chosen)
     if engine == "by-hand" and how.asked is None:
         raise InputError(
             "engine='by-hand' trains by `lethe shadow`, which needs a run that `lethe audit model` "
             "began. In Python use lethe.membership.by_hand."
         )
-    data, recipe = given.data, recipe_of(model, given)
+    data, recipe = handed.data, recipe_of(model, handed)
     build_candidates(chosen, recipe)  # refused before a run folder is there
     notes = models_notes(settings.get("models"), chosen.models)
     if copies := copies_note(data.content, data.labels, data.groups):
@@ -190,7 +198,7 @@ def audit_scores(
 
 
 def models_notes(asked: int | None, models: int) -> list[str]:
-    """What is odd about the number of models.
+    """Word notes on a number of models that is unusual.
 
     Args:
         asked: as it was typed, where it was.
@@ -246,21 +254,21 @@ def audit_text(
     from lethe.data.given import column_of, given_rows
     from lethe.data.text import CACHE, encode, find_encoder
     from lethe.membership.audit import public_of
-    from lethe.runs.progress import Progress
+    from lethe.runs.run import Progress
     from lethe.training.text_recipe import head_recipe
 
     written = tuple(map(str, column_of(texts, "texts")))
     if not all(text.strip() for text in written):
-        empty = next(at for at, text in enumerate(written) if not text.strip())
+        empty = next(index for index, text in enumerate(written) if not text.strip())
         raise InputError(f"text {empty} is empty. Leave such records out.")
-    found = find_encoder(encoder)
+    vectoriser = find_encoder(encoder)
     settings = {"predictions": True, "name": "texts", **settings}
     how, chosen = keywords_of(AuditSettings, {**settings})
     with (
         tempfile.TemporaryDirectory(prefix="lethe-") as there,
         Progress(how.quiet) as progress,
     ):
-        vectors = encode(found, written, CACHE if how.save else Path(there), progress.say)
+        vectors = encode(vectoriser, written, CACHE if how.save else Path(there), progress.say)
     data = given_rows(
         vectors,
         codes,
@@ -275,8 +283,8 @@ def audit_text(
     return audit(recipe, data, workers=workers, **settings)
 
 
-def recipe_of(model: Any, given: Given) -> Recipe:
-    """How one model is trained, from what people have.
+def recipe_of(model: Any, given: RowsInMemory) -> Recipe:
+    """Make a recipe of a model: how one shadow model is trained.
 
     Args:
         model: see `audit`.
@@ -318,7 +326,7 @@ def recipe_of(model: Any, given: Given) -> Recipe:
         if wanted == 3:
             recipe = CallableRecipe(model, "prediction" if regression else "probabilities")
     if isinstance(recipe, TorchRecipe):
-        from lethe.training.networks.wrapped import wrapped
+        from lethe.training.wrapped import wrapped
 
         if isinstance(given.frame, np.ndarray):
             way_out = "hand over a pipeline with a vectoriser, or use lethe.audit_text"
@@ -335,7 +343,7 @@ def recipe_of(model: Any, given: Given) -> Recipe:
     )
 
 
-def _fitted(model: Any, how: Run, given: Given, members: Any, chosen: Any) -> Findings:
+def _fitted(model: Any, how: Run, given: RowsInMemory, members: Any, chosen: Any) -> Findings:
     """Look into a fitted model, and attack it by its scores on members and others."""
     from lethe.data.given import column_of
     from lethe.membership.audit import audit_scores
@@ -389,18 +397,8 @@ def _scored(
     )
 
 
-def _task_of(model: Any) -> str | None:
-    """What an estimator or a recipe is for; None where the labels say it."""
-    from lethe.training.recipe import SklearnRecipe
-
-    if hasattr(model, "fit") and hasattr(model, "get_params"):
-        return SklearnRecipe(model).task
-    found = getattr(model, "task", None)
-    return found if isinstance(found, str) else None
-
-
 def _arguments(function: Callable[..., Any]) -> int | None:
-    """How many arguments a function must be given; None where nobody can tell."""
+    """Count the arguments that a function requires; None if its signature cannot be read."""
     try:
         listed = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

@@ -137,7 +137,7 @@ def _named(rows: Any, usual: str) -> str:
 
 
 def _inferred(file: Path, inside: str | None, named: Sequence[str] | None) -> Schema:
-    """What the file looks like; the guarantee says that it was read off the rows."""
+    """Infer a schema from the file; the guarantee says that it was read off the rows."""
     from lethe.data.schema import Schema
     from lethe.data.source import infer_schema
 
@@ -198,7 +198,7 @@ def audit_records(
     how, asked = keywords_of(RecordSettings, settings)
     names = [person, item, value, time]
     read = partial(_facts, unit=unit, keep=keep, memory=memory)
-    ratings, beside, said, source = read(rows, names, how.name or _named(rows, "records"), inside)
+    ratings, beside, notes, source = read(rows, names, how.name or _named(rows, "records"), inside)
     sources, earlier, pairs = [source], None, None
     if aux is not None:
         theirs = [column.strip() for column in (aux_columns or "").split(",") if column.strip()]
@@ -210,7 +210,7 @@ def audit_records(
         listed = iter(theirs or [column for column in names if column is not None])
         others = [None if column is None else next(listed) for column in names]
         earlier, _, more, source = read(aux, others, _named(aux, "other"), None)
-        said, sources = (*said, *more), [*sources, source]
+        notes, sources = (*notes, *more), [*sources, source]
     elif truth is not None or aux_columns or asked.pairs:
         raise InputError("--truth, --aux-columns and --pairs need --aux FILE, which is missing.")
     if truth is not None:
@@ -234,7 +234,7 @@ def audit_records(
             say=progress.say,
             folder=run,
         ),
-        notes=said,
+        notes=notes,
     )
 
 

@@ -222,7 +222,7 @@ def _read(
 def _encoder(
     column: str | None, encoder: str | None, candidates: Any
 ) -> Callable[[Any], Texts | None]:
-    """From the texts behind the rows to the same with the function that encodes them."""
+    """Return a function from the texts behind the rows to `Texts`, which hold the encoder."""
     from lethe.reidentification.texts import Texts
     from lethe.training.models import load_callable
     from lethe.training.users_code import users_code

@@ -13,7 +13,7 @@ rule; then the interval is too wide, so fewer differences count as moved than co
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,14 +21,14 @@ from lethe.assess.judged import evidence_of, judged_candidates, kind_of, metrics
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
-from lethe.evidence.guarantee import CLAIMS
+from lethe.evidence.guarantee import CLAIMS, Guarantee
 from lethe.evidence.plain import plain, read
 from lethe.evidence.rules import AT_FPR, Rule
 
-Json = dict[str, Any]
 MOVED, WITHIN, UNKNOWN = "moved", "within", "cannot tell"
 METHOD = "MOVER from the limits of both runs, as if they were independent"
 _DATA = ("fingerprint", "records", "people", "source")
+_COMPARABLE = ("kind", "relation", "unit")
 _SHOWN = 8  # digits that findings keep
 
 
@@ -56,6 +56,27 @@ class Change:
 
 
 @dataclass(frozen=True)
+class RuleChange:
+    """A rule whose outcome differs, or that one run lacks."""
+
+    rule: str
+    candidate: str
+    before: str | None  # outcome in run A; None where it has no such rule
+    after: str | None  # in run B, likewise
+
+
+@dataclass(frozen=True)
+class GuaranteeChange:
+    """Guarantees of a candidate that differ; what is neither weaker nor stronger is worded anew."""
+
+    candidate: str
+    before: Sequence[Guarantee]
+    after: Sequence[Guarantee]
+    weaker: bool  # something was proven before that is proven no more
+    stronger: bool  # the same the other way round
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Everything in which two runs differ, or could.
 
@@ -65,8 +86,6 @@ class Comparison:
         only_before: candidates that only run A has.
         only_after: candidates that only run B has.
         changes: each quantity of each candidate that both have.
-        rules: rulings whose outcome differs or that one run lacks: rule, candidate, outcomes.
-        guarantees: that differ: candidate, both, and whether it is weaker or stronger.
         data: what the data differ in; then what moved may be the data and not the release.
     """
 
@@ -75,8 +94,8 @@ class Comparison:
     only_before: tuple[str, ...]
     only_after: tuple[str, ...]
     changes: tuple[Change, ...]
-    rules: tuple[Json, ...]
-    guarantees: tuple[Json, ...]
+    rules: tuple[RuleChange, ...]
+    guarantees: tuple[GuaranteeChange, ...]
     data: tuple[str, ...] = ()
 
     @property
@@ -84,13 +103,13 @@ class Comparison:
         """Whether a quantity moved for the worse, a rule began to fail, or a proof got weaker."""
         return (
             any(row.worse for row in self.changes)
-            or any(row["after"] == "fail" for row in self.rules)
-            or any(row["weaker"] for row in self.guarantees)
+            or any(row.after == "fail" for row in self.rules)
+            or any(row.weaker for row in self.guarantees)
         )
 
-    def to_json(self) -> Json:
+    def to_json(self) -> Mapping[str, Any]:
         """Plain values."""
-        document: Json = {
+        document = {
             "release": self.kind,
             "different_data": self.data,
             "method": METHOD,
@@ -152,7 +171,7 @@ class Quantity(NamedTuple):
 
 
 def measures_of(findings: Findings, candidate: Mapping[str, Any]) -> dict[str, Quantity]:
-    """All quantities of a candidate: metrics of the rules, utility, and both by class.
+    """Collect all quantities of a candidate: metrics of the rules, utility, and both by class.
 
     Args:
         findings: of any release.
@@ -267,7 +286,7 @@ def _settings(before: Findings, after: Findings) -> Iterator[tuple[str, tuple[An
                 yield key, (first, second)
 
 
-def _rules(before: Findings, after: Findings) -> Iterator[Json]:
+def _rules(before: Findings, after: Findings) -> Iterator[RuleChange]:
     sides = [
         {(row["rule"], row["candidate"]): row["outcome"] for row in findings.rules}
         for findings in (before, after)
@@ -275,38 +294,36 @@ def _rules(before: Findings, after: Findings) -> Iterator[Json]:
     for rule, candidate in dict.fromkeys([*sides[0], *sides[1]]):
         old, new = (side.get((rule, candidate)) for side in sides)
         if old != new:
-            yield {"rule": rule, "candidate": candidate, "before": old, "after": new}
+            yield RuleChange(rule, candidate, old, new)
 
 
-def _guarantees(before: Findings, after: Findings, names: list[str]) -> Iterator[Json]:
+def _guarantees(before: Findings, after: Findings, names: list[str]) -> Iterator[GuaranteeChange]:
     for name in names:
         old, new = (
-            [row["guarantee"] for row in findings.guarantees if row["candidate"] == name]
+            [
+                read(Guarantee, row["guarantee"])
+                for row in findings.guarantees
+                if row["candidate"] == name
+            ]
             for findings in (before, after)
         )
         if old != new:
-            yield {
-                "candidate": name,
-                "before": old,
-                "after": new,
-                "weaker": _weaker(old, new),
-                "stronger": _weaker(new, old),
-            }
+            yield GuaranteeChange(name, old, new, _weaker(old, new), _weaker(new, old))
 
 
-def _weaker(old: list[Json], new: list[Json]) -> bool:
+def _weaker(old: Sequence[Guarantee], new: Sequence[Guarantee]) -> bool:
     """Whether something was proven that no claim of the same kind, relation and unit proves now.
 
     Claims are compared by their direction (`guarantee.CLAIMS`); settings are not compared.
     """
 
-    def kept(claim: Json, other: Json) -> bool:
-        same = all(claim[key] == other[key] for key in ("kind", "relation", "unit"))
+    def kept(claim: Guarantee, other: Guarantee) -> bool:
+        same = all(getattr(claim, key) == getattr(other, key) for key in _COMPARABLE)
         return same and all(
-            key in other["parameters"]
-            and CLAIMS[key] * other["parameters"][key] >= CLAIMS[key] * value - 1e-9 * abs(value)
-            for key, value in claim["parameters"].items()
+            key in other.parameters
+            and CLAIMS[key] * other.parameters[key] >= CLAIMS[key] * value - 1e-9 * abs(value)
+            for key, value in claim.parameters.items()
             if key in CLAIMS
         )
 
-    return any(claim["proven"] and not any(kept(claim, other) for other in new) for claim in old)
+    return any(claim.proven and not any(kept(claim, other) for other in new) for claim in old)

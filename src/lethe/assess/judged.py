@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 from lethe.assess.run import FIXED
 from lethe.assess.verdict import decide
 from lethe.errors import InputError, check_known_keys, did_you_mean
+from lethe.evidence.document import CandidateRow, CheckRow
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.plain import plain, read
@@ -77,7 +78,7 @@ def judged_candidates(findings: Findings, release: str | None = None) -> list[Ma
 
 
 def evidence_of(findings: Findings, candidate: Mapping[str, Any], rule: Rule) -> Measured | None:
-    """What the findings hold on a rule's metric for a candidate; None if it was not measured.
+    """Return the measurement of a rule's metric for a candidate; None if it was not measured.
 
     Args:
         findings: of any release.
@@ -96,7 +97,7 @@ def evidence_of(findings: Findings, candidate: Mapping[str, Any], rule: Rule) ->
 
 
 def _mechanism(findings: Findings) -> Mapping[str, Any] | None:
-    """What was found on a mechanism, if that is what was audited."""
+    """Return the section on a mechanism, if a mechanism was audited."""
     return None if findings.queries is None else findings.queries.get("mechanism")
 
 
@@ -293,8 +294,11 @@ def _judged(
     evidence: Measured | None,
     entry: WrittenRule,
 ) -> Judged:
-    row = next((one for one in findings.candidates if one["name"] == candidate), None)
-    decision = decide(rule, evidence, row, findings.checks)
+    row = next((row for row in findings.candidates if row["name"] == candidate), None)
+    checks = read(Sequence[CheckRow], findings.checks)
+    decision = decide(rule, evidence, read(CandidateRow | None, row), checks)
+    metrics = metrics_of(findings)
+    stated = [row for row in findings.rules if row["candidate"] == candidate]
     return Judged(
         run,
         str(findings.subject["name"]),
@@ -302,21 +306,11 @@ def _judged(
         candidate,
         rule,
         decision.outcome,
-        _was_fixed(findings, candidate, rule),
+        any(parse_rule(row["rule"], metrics) == rule and row.get("fixed", True) for row in stated),
         evidence,
         entry.name,
         entry.why,
         reason=decision.reason,
-    )
-
-
-def _was_fixed(findings: Findings, candidate: str, rule: Rule) -> bool:
-    metrics = metrics_of(findings)
-    return any(
-        entry["candidate"] == candidate
-        and parse_rule(entry["rule"], metrics) == rule
-        and entry.get("fixed", True)
-        for entry in findings.rules
     )
 
 
@@ -378,13 +372,11 @@ def read_baseline(path: Path) -> dict[Key, Mapping[str, Any]]:
         raise InputError(f"{path} cannot be read as a baseline: {error}.") from error
     whole = isinstance(document, dict) and document.get("format") == BASELINE_FORMAT
     entries = document.get("rules") if whole else None
-    if not isinstance(entries, list) or not all(map(_is_entry, entries)):
+    if not isinstance(entries, list) or not all(
+        isinstance(entry, dict) and set(_KEPT) <= set(entry) for entry in entries
+    ):
         raise InputError(f"{path} is no baseline of this version; write one: --write-baseline.")
     return {(e["subject"], e["release"], e["candidate"], e["rule"]): e for e in entries}
-
-
-def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, dict) and set(_KEPT) <= set(entry)
 
 
 def against_baseline(
@@ -396,11 +388,7 @@ def against_baseline(
     got worse beyond both intervals; it fails where its metric has, even if its limit still
     holds. A rule that does not stand there is judged as it is.
     """
-    return [_against(ruling, before.get(_key(ruling))) for ruling in judged]
-
-
-def _key(ruling: Judged) -> Key:
-    return ruling.subject, ruling.kind, ruling.candidate, str(ruling.rule)
+    return [_against(r, before.get((r.subject, r.kind, r.candidate, str(r.rule)))) for r in judged]
 
 
 def _against(ruling: Judged, entry: Mapping[str, Any] | None) -> Judged:

@@ -15,6 +15,7 @@ from typing import Any
 from lethe.assess.verdict import decide
 from lethe.errors import InputError, did_you_mean
 from lethe.evidence.document import (
+    CandidateRow,
     CheckRow,
     FrontierRow,
     GuaranteeRow,
@@ -24,7 +25,7 @@ from lethe.evidence.document import (
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate, Frontier, equivalence
-from lethe.evidence.plain import plain
+from lethe.evidence.plain import plain, read
 from lethe.evidence.rules import (
     FAIL,
     NOT_TESTED,
@@ -35,8 +36,6 @@ from lethe.evidence.rules import (
     joint_outcome,
 )
 from lethe.training.fingerprint import versions
-
-Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class Facts:
     operating_rule: str
     checks: Sequence[CheckRow]
     limits: Sequence[str]
-    reproduction: Json
+    reproduction: Mapping[str, Any]
     libraries: Sequence[str]
     margin: float = 0.0
     skipped: Sequence[Any] = ()
@@ -171,14 +170,14 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
             f"release={release!r} is no candidate.{did_you_mean(release, names)} "
             f"There are: {', '.join(names)}."
         )
-    documents = {one.name: _candidate(one, facts.margin) for one in candidates}
-    checks = plain(facts.checks)
+    documents = {candidate.name: _candidate(candidate, facts.margin) for candidate in candidates}
+    rows = {name: read(CandidateRow, document) for name, document in documents.items()}
     rulings = [
         Ruling(rule, name, decision.outcome, evidence, decision.reason)
         for name in judged
         for rule in rules
         for evidence in [subject.evidence(name, rule)]
-        for decision in [decide(rule, evidence, documents.get(name), checks)]
+        for decision in [decide(rule, evidence, rows.get(name), facts.checks)]
     ]
     outcomes = [ruling.outcome for ruling in rulings]
     if any(one.void for one in candidates if one.name in judged):
@@ -187,7 +186,7 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
     if rules:
         kept = {
             one.name: all(
-                decide(rule, subject.evidence(one.name, rule), documents[one.name], checks).outcome
+                decide(rule, subject.evidence(one.name, rule), rows[one.name], facts.checks).outcome
                 == PASS
                 for rule in rules
                 if not rule.on_width
@@ -214,7 +213,7 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
         "candidates": list(documents.values()),
         "frontier": _frontier(facts, verdict),
         "records": {"kept": facts.keep_records, "exposed": facts.exposed},
-        "checks": checks,
+        "checks": facts.checks,
         "rules": [RuleRow(**{**vars(one), "rule": str(one.rule)}) for one in rulings],
         "verdict": {
             "outcome": verdict.outcome,
@@ -233,7 +232,7 @@ def run(subject: Subject, rules: Sequence[Rule], release: str) -> Findings:
     return Findings(**plain(document))
 
 
-def _candidate(candidate: Candidate, margin: float) -> Json:
+def _candidate(candidate: Candidate, margin: float) -> Mapping[str, Any]:
     loss = candidate.utility_loss
     within = {} if loss is None else {"equivalent": equivalence(loss, margin)}
     return {**candidate.to_json(), **within}

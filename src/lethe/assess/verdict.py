@@ -8,16 +8,15 @@ a planted leak of the forbidden size that was seen. Sentences on outcomes are in
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Literal
 
-from lethe.evidence.estimate import Measured
-from lethe.evidence.plain import read
+from lethe.evidence.document import CandidateRow, CheckRow
+from lethe.evidence.estimate import Measured, Refusal
+from lethe.evidence.frontier import Candidate
 from lethe.evidence.rules import PASS, UNDECIDED, Rule, judge
 from lethe.evidence.sight import Plant, blindness, smallest_seen
-
-Json = Mapping[str, Any]
 
 HARMLESS = ("utility-loss",)
 """Metrics whose rules make no claim about leaks: their numbers alone decide."""
@@ -51,15 +50,17 @@ class Decision:
 
 
 def decide(
-    rule: Rule, evidence: Measured | None, candidate: Json | None, checks: Sequence[Json]
+    rule: Rule,
+    evidence: Measured | None,
+    candidate: CandidateRow | None,
+    checks: Sequence[CheckRow],
 ) -> Decision:
     """Judge a rule on a candidate.
 
     Args:
         evidence: the deciding number: the worst over all valid attacks and views.
-        candidate: as in `findings.json`, with its attacks and planted leaks; None in audits
-            without candidates.
-        checks: self-checks of the audit, as in `findings.json`.
+        candidate: with its attacks and planted leaks; None in audits without candidates.
+        checks: self-checks of the audit.
 
     Returns: The outcome. A number that breaks the rule always fails it, because attacks whose
         self-check failed have no part in that number.
@@ -67,13 +68,13 @@ def decide(
     outcome = judge(rule, evidence)
     if outcome != PASS or rule.on_width or rule.metric in HARMLESS:
         return Decision(outcome)
-    name = None if candidate is None else candidate["name"]
+    name = None if candidate is None else candidate.name
     doubts = [*_failed_attacks(candidate), *_failed_checks(checks, name)]
     if rule.metric in ESTIMATED:
         doubts.append("an estimate passes no rule: train shadow models, lethe audit model")
-    planted = None if candidate is None else candidate.get("plants")
+    planted = None if candidate is None else candidate.plants
     if not doubts and planted is not None and rule.metric not in PROVEN + ESTIMATED:
-        unseen = _unseen(rule, [read(Plant, plant) for plant in planted])
+        unseen = _unseen(rule, planted)
         doubts += [f"{unseen}: no pass without the power to fail"] if unseen else []
     return Decision(UNDECIDED, "; ".join(doubts)) if doubts else Decision(PASS)
 
@@ -91,10 +92,10 @@ def _unseen(rule: Rule, plants: Sequence[Plant]) -> str:
     return blindness(plants, quantity, limit, _TOPS.get(rule.metric, 1.0))
 
 
-def _failed_attacks(candidate: Json | None) -> list[str]:
+def _failed_attacks(candidate: CandidateRow | None) -> list[str]:
     """Attacks of unknown strength, because a self-check of theirs failed."""
-    results = [] if candidate is None else candidate["risk_from"]["results"]
-    failed = {result["attack"]: result["why"] for result in results if not result["valid"]}
+    results = () if candidate is None else candidate.risk_from.results
+    failed = {result.attack: result.why for result in results if not result.valid}
     return [
         f"{attack} may be stronger than its number: {why.rstrip('.')}; mend it, or leave {attack} "
         "out by name"
@@ -102,7 +103,7 @@ def _failed_attacks(candidate: Json | None) -> list[str]:
     ]
 
 
-def _failed_checks(checks: Sequence[Json], name: str | None) -> list[str]:
+def _failed_checks(checks: Sequence[CheckRow], name: str | None) -> list[str]:
     """Checks that failed, of the candidate or of the audit as a whole.
 
     The release as it is stands for the whole audit: the controls run on it. Only a check of
@@ -111,9 +112,72 @@ def _failed_checks(checks: Sequence[Json], name: str | None) -> list[str]:
     model, colon, _ = (name or "").rpartition(": ")
     about = (None, name, BASELINE, f"{model}{colon}{BASELINE}")
     return [
-        f"{row['name']}: {row['detail'].rstrip('.')}"
+        f"{row.name}: {row.detail.rstrip('.')}"
         for row in checks
-        if row["status"] == "fail"
-        and (name is None or row["candidate"] in about)
-        and not row.get("attack")
+        if row.status == "fail" and (name is None or row.candidate in about) and not row.attack
     ]
+
+
+# Checks on the input of an audit: what stops a verdict, what is asked, what was mended.
+
+WAIVABLE = (
+    *("control-rows", "control-source", "control-nearer", "vocabulary", "identifiers", "twins"),
+    *("membership-order", "members-drawn-alike", "copies", "own-rows", "stored-rows"),
+)
+"""Checks that can stop a verdict; `accept` waives them by these names."""
+
+
+@dataclass(frozen=True)
+class InputCheck:
+    """Something about the input that a reader must know.
+
+    Attributes:
+        effect: ``stops``: not enough evidence until it is mended or waived by name; ``asks``: a
+            line on the first screen; ``mends``: the audit changed it and says so.
+        text: what was seen, one sentence.
+        way_out: what to do about it, one sentence; empty where it was mended.
+    """
+
+    name: str
+    effect: Literal["stops", "asks", "mends"]
+    text: str
+    way_out: str = ""
+
+    @property
+    def in_the_file(self) -> bool:
+        """Whether it lies in the release itself, found without an attack; it is said first."""
+        return self.name.startswith("stored-")
+
+    def row(self, accept: Collection[str]) -> CheckRow:
+        """A self-check of the findings, with its effect: ``accepted`` where it was waived."""
+        effect: str = self.effect
+        text = f"{self.text} {self.way_out}".strip()
+        if effect == "stops" and self.name in WAIVABLE:
+            effect = "accepted" if self.name in accept else effect
+            waiver = f"--accept {self.name}"
+            text = (
+                f"{text} Or waive it: {waiver}." if effect == "stops" else f"{waiver}: {self.text}"
+            )
+        status = {"stops": "fail", "mends": "pass"}.get(effect, "warn")
+        return CheckRow(f"input: {self.name}", None, status, text, effect=effect)
+
+
+def stopped(
+    candidates: Sequence[Candidate], checks: Iterable[InputCheck], accept: Collection[str]
+) -> Sequence[Candidate]:
+    """The candidates, without an attack that counts or a rule that is decided if a check stops.
+
+    Guarantee: While one does, no candidate passes; none fails unless it stops by its file alone.
+    """
+    stops = [check.name for check in checks if check.effect == "stops" and not check.in_the_file]
+    if not (names := {*stops} - {*accept}):
+        return candidates
+    why = f"of the input: {', '.join(sorted(names))}"
+    return tuple(
+        replace(
+            candidate,
+            attacks=[replace(result, valid=False, why=why) for result in candidate.attacks],
+            measures={name: Refusal(f"self-checks failed ({why})") for name in candidate.measures},
+        )
+        for candidate in candidates
+    )

@@ -57,7 +57,7 @@ def run(arguments: Sequence[str]) -> int:
 
     from lethe.cli.app import app
     from lethe.errors import SYNONYMS, LetheError
-    from lethe.runs.progress import watched
+    from lethe.runs.run import watched
 
     outer = TYPED.set(list(arguments))
     for index, word in enumerate(words):
@@ -92,7 +92,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _told(error: CycloptsError) -> str:
-    """What the parser refuses, as everything else is refused: what, why, and the way out."""
+    """Word a parser error like every other refusal: what is wrong, why, and the way out."""
     from cyclopts.exceptions import UnusedCliTokensError
 
     words = " ".join(str(error).split()).replace("?.", "?")

@@ -108,7 +108,7 @@ def text(
     embeddings: Path | None = None,
     **options: Any,
 ) -> Findings:
-    """The same of an autocoder, a head on a sentence encoder: texts become vectors once.
+    """Audit an autocoder, a head on a sentence encoder: each text is encoded once.
 
     Args:
         text: column of the texts.
@@ -138,7 +138,7 @@ def text(
 def _trained(command: str, target: str, values: dict[str, Any]) -> Findings:
     from lethe.api.models import audit
     from lethe.cli.subject import load_subject
-    from lethe.runs.progress import Progress
+    from lethe.runs.run import Progress
     from lethe.training.engines import check_engine
     from lethe.training.engines.processes import preloading
     from lethe.training.environment import default_workers
@@ -164,7 +164,7 @@ def _trained(command: str, target: str, values: dict[str, Any]) -> Findings:
 
 
 def _time_of(recipe: Recipe, settings: AuditSettings, workers: int) -> str:
-    """What fine-tuning will take, measured on this machine, before it begins."""
+    """Estimate the time of fine-tuning on this machine before it begins."""
     from lethe.membership.candidates import build_candidates
     from lethe.training.recipe import CallableRecipe
     from lethe.training.text_recipe import fine_tune_seconds

@@ -11,8 +11,8 @@ from cyclopts import App
 
 from lethe.cli.options import AsJson, Dataset, LedgerPlace, TableName
 from lethe.cli.register import forget_data
-from lethe.cli.tables import print_tables
 from lethe.evidence.plain import plain
+from lethe.report.terminal import print_tables
 
 if TYPE_CHECKING:
     from lethe.evidence.of_answers import Charge, Status
@@ -391,7 +391,7 @@ def _limit_of(text: str, whole: Charge) -> tuple[str, Charge]:
 def _registered(
     data: Path, schema: Path | None, prepared: Path | None, table: str | None
 ) -> Registered:
-    """What is registered, or is now."""
+    """Find the registration of the data, or register them now."""
     from lethe.cli.register import registered
     from lethe.data.source import File
     from lethe.errors import InputError

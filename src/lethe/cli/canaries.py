@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,7 @@ from cyclopts import App, Parameter
 
 from lethe.cli.options import options_for
 from lethe.data.tables import load
+from lethe.evidence.plain import plain
 
 if TYPE_CHECKING:
     import numpy as np
@@ -241,7 +243,7 @@ def _read_scores(plan: Canaries, path: Path) -> NDArray[np.floating]:
     return plan.signals(columns[there[0]], there[0])
 
 
-def _document(plan: Canaries, result: CanaryAudit, epsilon: float | None) -> dict[str, Any]:
+def _document(plan: Canaries, result: CanaryAudit, epsilon: float | None) -> Mapping[str, Any]:
     """Everything of an audit as plain values."""
     return {
         "format": "lethe-canaries/1",
@@ -255,7 +257,7 @@ def _document(plan: Canaries, result: CanaryAudit, epsilon: float | None) -> dic
         "words": result.words,
         "bounds": {
             form: {
-                "epsilon": bound.estimate.to_json(),
+                "epsilon": plain(bound.estimate),
                 "delta": bound.delta,
                 "relation": bound.relation,
                 "only_if_gaussian_dp": bound.mu is not None,

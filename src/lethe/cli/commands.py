@@ -109,7 +109,7 @@ def installed_version() -> str:
 
 
 def front_page() -> str:
-    """What `lethe --help` shows: the audits, the commands by what they are for, exit codes."""
+    """Compose the page of `lethe --help`: audits, commands by purpose, exit codes."""
     from lethe.cli.audits import AUDITS
 
     sections = {

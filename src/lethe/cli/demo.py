@@ -66,7 +66,7 @@ def _finished(command: list[str]) -> bool:
 
 
 def _commands(out: Path, models: int) -> Iterator[list[str]]:
-    """What to run, in order; schema and budget are made once."""
+    """Yield the commands in order; schema and budget are made once."""
     from lethe.cli.register import schema_of
     from lethe.data.shipped import FILMS
 

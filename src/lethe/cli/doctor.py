@@ -83,7 +83,7 @@ def look_around(folder: Path) -> Surroundings:
 
 
 def traps(machine: Surroundings) -> list[str]:
-    """What is known to slow an audit down or to stop it, with the way out."""
+    """List known causes of slow or stopped audits on this machine, each with the way out."""
     warnings = []
     kernels = machine.variables.get("OPENBLAS_CORETYPE")
     if kernels and machine.narrowed:
@@ -122,7 +122,7 @@ def installed() -> dict[str, str]:
 
 
 def extras(requires: list[str] | None = None) -> dict[str, dict[str, str | None]]:
-    """For each extra, its packages with their version, None where one is missing.
+    """Map each extra to its packages and their versions, None where one is missing.
 
     Args:
         requires: requirements as in the metadata of a package; those of Lethe by default.

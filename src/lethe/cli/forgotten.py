@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from lethe.cli.subject import Options
     from lethe.membership.forgotten import Forgotten, Verdict
     from lethe.membership.requests import Requests
     from lethe.training.folder import SettledRun
@@ -53,6 +54,7 @@ def write_answers(
         RunFailed: it cannot be written.
     """
     from lethe.errors import InputError
+    from lethe.evidence.plain import plain
     from lethe.files import write_for_owner, write_whole
     from lethe.membership.requests import sheet
 
@@ -74,10 +76,10 @@ def write_answers(
         "requests": len(requests.listed),
         "merged": requests.merged,
         "persons": [
-            {"sheet": pseudonym(place), **answer.to_json()}
+            {"sheet": pseudonym(place), **plain(answer)}
             for place, answer in enumerate(answers.persons)
         ],
-        "group": answers.group.to_json(),
+        "group": plain(answers.group),
     }
     write_whole(
         folder / "forgotten.json",
@@ -150,7 +152,7 @@ class Audited(NamedTuple):
     ids: NDArray[Any]
     groups: NDArray[Any] | None
     pool: NDArray[np.bool_]
-    asked: defaultdict[str, Any]
+    asked: Options
 
 
 def audited(run: Path, candidate: str, data: str | None, recipe: str | None) -> Audited:
@@ -184,7 +186,7 @@ def audited(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
     )
 
 
-def _scores(settled: SettledRun, asked: defaultdict[str, Any], data: str | None) -> Audited:
+def _scores(settled: SettledRun, asked: Options, data: str | None) -> Audited:
     """A run of `lethe audit scores`: the file is read again, and must be the same."""
     import numpy as np
 

@@ -191,7 +191,7 @@ def _usual(value: Any) -> str:
 def merged(
     flags: Mapping[str, Any], config: Path | None, subject: Any = None, needs: str = ""
 ) -> tuple[Any, dict[str, Any]]:
-    """What a command is about, and its options, those of the command line over those of a file.
+    """Merge options of the command line over those of a file; also return the subject.
 
     A table of rules in the file also stays under ``rules``, with names and reasons, unless the
     command line has a rule.

@@ -13,12 +13,12 @@ from lethe.cli import TYPED
 from lethe.cli.audit_model import model
 from lethe.cli.audits import NOT_ASKED
 from lethe.cli.options import RunOptions, command_line, merged, options_for
-from lethe.cli.tables import print_tables
 from lethe.data.tables import load
 from lethe.errors import InputError
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.findings import Findings
 from lethe.membership.settings import AuditSettings
+from lethe.report.terminal import print_tables
 from lethe.runs.settings import settings_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def head_words(plan: Plan) -> list[str]:
-    """What was tried, and how to read the table."""
+    """Say what was tried and how to read the table."""
     cost = plan.cost
     who = "" if plan.people == plan.records else f" of {plan.people:,} persons"
     lines = [f"{plan.name}: a pilot of {plan.pilot} models on {plan.records:,} records{who}."]
@@ -53,7 +53,7 @@ def head_words(plan: Plan) -> list[str]:
 
 
 def cells(row: Row) -> list[str]:
-    """What one number of models takes, and how wide its intervals are."""
+    """Format the row of one number of models: its costs and the widths of its intervals."""
     memory = "-" if row.memory is None else size(row.memory)
     times = duration(row.seconds), duration(row.all_seconds)
     return [str(row.models), *times, size(row.disk), memory, *map(width_cell, row.widths.values())]
@@ -74,7 +74,7 @@ def refusals(plan: Plan) -> list[str]:
 
 
 def answer_words(answer: Answer) -> str:
-    """How many models a precision takes."""
+    """Say how many models a precision takes."""
     if answer.models is None:
         return f"{answer.asked}: no number of models gives this; {answer.why}."
     if answer.sure is None:
@@ -83,7 +83,7 @@ def answer_words(answer: Answer) -> str:
 
 
 def advice(plan: Plan, command: str) -> str:
-    """What to do: a number of models, why, what it takes, and what to type.
+    """Recommend a number of models: why, what it takes, and the command.
 
     Args:
         command: of the audit, as it would be typed.
@@ -180,8 +180,7 @@ def plan(
     from lethe.membership import planning
     from lethe.membership.audit import baseline_spec
     from lethe.membership.candidates import build_candidates
-    from lethe.runs.progress import Progress
-    from lethe.runs.run import run_folder
+    from lethe.runs.run import Progress, run_folder
     from lethe.training.folder import RunFolder
 
     typed = asdict(flags or Options())

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.cli.options import options_for
-from lethe.cli.tables import print_tables
 from lethe.queries.ask import ANALYST, FREE, ask
 from lethe.queries.charge import charge_of, in_words
 from lethe.queries.ledger.ledger import open_ledger
@@ -20,6 +19,7 @@ from lethe.queries.plan import explain as explained
 from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
+from lethe.report.terminal import print_tables
 
 if TYPE_CHECKING:
     from lethe.queries.ask import Reply
@@ -132,8 +132,8 @@ def _would_cost(plan: Plan, typed: Mapping[str, Any]) -> str:
         account = ledger.balance(name, typed.get("analyst", ANALYST))
     cost = in_words(charge_of(plan.guarantee, account.spent.rule))
     # What the data set has left says what others asked, and is its keeper's to see.
-    own = "" if account.left is None else f" of the {in_words(account.left)} you have left"
-    return f"It would cost {cost}{own}."
+    left = "" if account.left is None else f" of the {in_words(account.left)} you have left"
+    return f"It would cost {cost}{left}."
 
 
 def _paid(reply: Reply) -> str:

@@ -116,7 +116,7 @@ def registered(
 
 
 def schema_of(data: Path) -> Path:
-    """Where the schema of some data lies by default."""
+    """Return the default path of the schema of some data."""
     return data.with_name(f"{data.name}.schema.toml")
 
 

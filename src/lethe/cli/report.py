@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,7 +68,9 @@ def report(
         title: Name of the system, at the head of a page on several runs.
     """
     from lethe.files import write_whole
-    from lethe.report import markdown, render_several, to_pdf
+    from lethe.report.markdown import markdown
+    from lethe.report.page import render_several
+    from lethe.report.pdf import to_pdf
 
     runs = [_read(path, context) for path in run]
     page = out or (_folder(run[0]) if len(run) == 1 else Path()) / "report.html"
@@ -121,7 +124,7 @@ def _folder(run: Path) -> Path:
     return run if run.is_dir() else run.parent
 
 
-def _read(run: Path, context: Path | None) -> tuple[Findings, dict[str, Any]]:
+def _read(run: Path, context: Path | None) -> tuple[Findings, Mapping[str, Any]]:
     from dataclasses import replace
 
     from lethe.errors import InputError
@@ -158,7 +161,7 @@ def _serve(page: bytes, port: int) -> None:
             self.wfile.write(page if known and self.path == "/" else b"")
 
         def log_message(self, format: str, *args: object) -> None:
-            """Nothing: the terminal shows the address alone."""
+            """Log nothing: the terminal shows the address alone."""
 
     try:
         listening = HTTPServer(("127.0.0.1", port), Handler)

@@ -110,7 +110,7 @@ def load_subject(
 
 
 def _reading(options: Mapping[str, Any], settings: AuditSettings) -> dict[str, Any]:
-    """How records of any kind are read; see `lethe.load`."""
+    """Collect the keywords of `lethe.load` from the options."""
     from lethe.data.schema import Schema
     from lethe.membership.audit import public_of
 
@@ -126,15 +126,15 @@ def _reading(options: Mapping[str, Any], settings: AuditSettings) -> dict[str, A
 
 
 def _of_own_columns(data: Dataset, group: str | None) -> Dataset:
-    """For a model that reads the file's columns: nothing is said of our encoding of them."""
+    """Drop notes on our encoding, for a model that reads the file's columns itself."""
     from dataclasses import replace
 
     from lethe.data.dataset import IDENTICAL, by_content, copies_note
 
     encoding = copies_note(data.features, data.labels, data.groups)
     ours = ("Column ", "Exact copies ")
-    said = [note for note in data.notes if not note.startswith(ours) and note != encoding]
-    dataset = replace(data, notes=tuple(said), own_columns=True)
+    notes = [note for note in data.notes if not note.startswith(ours) and note != encoding]
+    dataset = replace(data, notes=tuple(notes), own_columns=True)
     return by_content(replace(dataset, groups=None)) if group == IDENTICAL else dataset
 
 
@@ -151,10 +151,14 @@ def frame_of(table: Mapping[str, Any]) -> Any:
     return pandas.DataFrame(gapped)
 
 
+Options = defaultdict[str, Any]
+"""Options of a command by name; None where not given."""
+
+
 # A run that a command began, for `lethe shadow` and `forgotten`, wherever its data are now.
 
 
-def settled_run(run: Path) -> tuple[SettledRun, defaultdict[str, Any]]:
+def settled_run(run: Path) -> tuple[SettledRun, Options]:
     """A run folder as it was begun, and the options of its audit; None where not given.
 
     Raises:
@@ -191,7 +195,7 @@ def elsewhere() -> Iterator[None]:
 
 def chunks_in(
     settled: SettledRun,
-    asked: defaultdict[str, Any],
+    asked: Options,
     candidate: str,
     data: str | None,
     recipe: str | None,

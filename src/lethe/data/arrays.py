@@ -30,7 +30,7 @@ _FLOATS = ("torch.float16", "torch.float32", "torch.float64")
 
 
 def read_values(path: Path) -> Held:
-    """What is in a file, by name; each value becomes NumPy when it is chosen, by `as_array`.
+    """Read a file's arrays by name; `as_array` converts each to NumPy when it is chosen.
 
     A column of a kind that cannot be read matters only if it is chosen. Nothing is ever unpickled.
 
@@ -236,7 +236,7 @@ def from_text(cells: list[str], where: str) -> NDArray[np.float64]:
 
 
 def dimensions_of(value: Any) -> int:
-    """Of an array, tensor or Arrow column; 2 for a column of lists."""
+    """Count the dimensions of an array, tensor or Arrow column; 2 for a column of lists."""
     if not hasattr(value, "ndim"):
         return 2 if _is_list(stored_type(value.type)) else 1
     if is_listed_text(value):

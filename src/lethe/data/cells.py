@@ -226,7 +226,7 @@ def csv_batches(rows: Iterator[list[str]], names: Sequence[str], blank: str | No
 
 
 def check_names(path: Path, names: Iterable[str], *, fold: bool = False) -> None:
-    """Every column needs a name of its own.
+    """Refuse columns without a name of their own.
 
     Args:
         names: of its columns.
@@ -272,7 +272,7 @@ def _refuse_zero_bytes(path: Path) -> None:
 
 
 def _bad_byte(path: Path, encoding: str, error: UnicodeDecodeError) -> str:
-    """Where a file cannot be decoded, by line."""
+    """Locate the first byte that cannot be decoded, by line."""
     with path.open("rb") as stream:
         for number, line in enumerate(stream, 1):
             try:

@@ -21,12 +21,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.cells import check_names, csv_rows, infer, plain_column, text_column
-from lethe.data.office import OFFICE, read_office
 from lethe.errors import InputError, did_you_mean
 
 Columns = dict[str, NDArray[Any]]
 
+OFFICE = (".xlsx", ".xlsm", ".sav", ".zsav", ".dta")
 SUFFIXES = (".csv", ".parquet", ".npz", ".safetensors", ".feather", ".arrow", *OFFICE)
 ARROW = (".parquet", ".feather", ".arrow")
 DUCKDB = (".duckdb", ".db")
@@ -62,6 +61,8 @@ def read_columns(
     suffix = path.suffix.lower()
     if table is not None and suffix not in DUCKDB:
         raise InputError(f"table={table!r} is for DuckDB files; {path} has one table only.")
+    from lethe.data.cells import infer, plain_column, text_column
+
     check_file(path, (*SUFFIXES, *DUCKDB))
     wanted = _Wanted(path, columns, drop)
     try:
@@ -74,6 +75,8 @@ def read_columns(
         elif suffix == ".safetensors":
             arrays = _read_safetensors(path, wanted)
         elif suffix in OFFICE:
+            from lethe.data.office import read_office
+
             names, cells = read_office(path)
             chosen = wanted.of(names)
             arrays = {name: plain_column(cells[names.index(name)]) for name in chosen}
@@ -197,6 +200,8 @@ class _Wanted:
 
     def of(self, names: Sequence[str]) -> list[str]:
         """Those that are read, after every name asked for was found among `names`."""
+        from lethe.data.cells import check_names
+
         check_names(self.path, names)
         for name in self.columns or ():
             check_column("column", name, names, self.path)
@@ -208,6 +213,8 @@ class _Wanted:
 def _read_csv(
     path: Path, wanted: _Wanted, column_of: Callable[[list[str]], NDArray[Any]]
 ) -> Columns:
+    from lethe.data.cells import csv_rows
+
     rows = csv_rows(path)
     header = next(rows, [])
     cells: dict[str, list[str]] = {name: [] for name in wanted.of(header)}
@@ -328,7 +335,7 @@ def check_arrow_type(path: Path, name: str, kind: Any, *, drop: bool = False) ->
 
 
 def stored_type(kind: Any) -> Any:
-    """What an extension type of Arrow is stored as, which is what DuckDB reads."""
+    """Return the storage type of an Arrow extension type, which is what DuckDB reads."""
     import pyarrow as pa
 
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
@@ -358,6 +365,8 @@ def from_arrow(column: Any) -> NDArray[Any]:
         except pa.ArrowInvalid:  # beyond 2**53: as in `infer`, rather text than rounded
             column, kind = column.cast(pa.string()), pa.string()
     if types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
+        from lethe.data.cells import text_column
+
         return text_column(column.to_pylist())
     array: NDArray[Any] = column.to_numpy()
     return array

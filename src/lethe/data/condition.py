@@ -182,7 +182,7 @@ def without_condition(drop: Sequence[str], holdout_by: str | None) -> list[str]:
 
 
 def checked(external: External, there: str) -> External:
-    """The same, if models can be trained on one side and judged on the other.
+    """Return the external records if models can be trained on one side and judged on the other.
 
     Raises InputError: fewer than 2 records on one side.
     """
@@ -225,14 +225,16 @@ def times_of(
     """
     if is_text(when):
         moments = {text: moment(text) for text in set(as_text(when).tolist())}
-        odd = sorted(text for text, found in moments.items() if found is None)
+        odd = sorted(text for text, moment_of in moments.items() if moment_of is None)
         if odd:
             raise InputError(f"{where} has {odd[0]!r}, which is no date. {ways}")
-        known = [found for found in moments.values() if found is not None]
-        if len({found.tzinfo is None for found in known}) > 1:
+        known = [moment_of for moment_of in moments.values() if moment_of is not None]
+        if len({moment_of.tzinfo is None for moment_of in known}) > 1:
             raise InputError(f"{where} has times with and without a zone. {ways}")
         zoned = known[0].tzinfo is not None
-        plain = {text: utc(found) for text, found in moments.items() if found is not None}
+        plain = {
+            text: utc(moment_of) for text, moment_of in moments.items() if moment_of is not None
+        }
         times = np.array([plain[text] for text in as_text(when).tolist()], "datetime64[us]")
     elif when.dtype.kind == "M":
         times = when.astype("datetime64[us]")
@@ -267,5 +269,5 @@ def moment(text: str) -> datetime | None:
 
 
 def utc(instant: datetime) -> datetime:
-    """Without a zone, as the time of UTC where it had one."""
+    """Drop the zone of a time, after converting it to UTC."""
     return instant if instant.tzinfo is None else instant.astimezone(UTC).replace(tzinfo=None)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,30 @@ from lethe.data.columns import (
     list_names,
     missing,
 )
-from lethe.data.condition import Condition, External, checked
-from lethe.data.preparation import Preparation
 from lethe.errors import InputError, check_at_least
+
+if TYPE_CHECKING:
+    from lethe.data.condition import External
 
 TASKS = ("classification", "regression")
 _FEW = 10  # numbers of at most so many values are slices as they are, others by quarters
+
+
+@dataclass(frozen=True, eq=False)
+class Preparation:
+    """What decided how records became numbers, as far as a proof rests on it.
+
+    Nothing in it means that the numbers came as they are, or were made by constants.
+
+    Attributes:
+        public: (records,) bool, True for the records that decided and that no model may train on.
+        read_off: what was read off all records, members among them: it ends a proof.
+        assumed: what a proof has to say of the schema that decided, if one did.
+    """
+
+    public: NDArray[np.bool_] | None = None
+    read_off: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +97,11 @@ class Dataset:
         self._check_shapes()
         self._check_features()
         check_unique_ids(self.name, self.ids)
-        self._check_groups()
+        if self.groups is not None and (self.groups == "").any():
+            raise InputError(
+                f"groups of {self.name!r} are empty for {int((self.groups == '').sum())} records. "
+                "Name these persons."
+            )
         self._check_external()
         self._check_public()
         notes: list[str | None] = [*self.notes]
@@ -163,7 +185,7 @@ class Dataset:
             )
 
     def _check_labels(self) -> str | None:
-        """What is said of classes with few records."""
+        """Check the classes; return a note on those with few records."""
         low, high = self.labels.min(), self.labels.max()
         if low < 0 or high >= len(self.classes):
             raise InputError(
@@ -184,16 +206,11 @@ class Dataset:
             f"never see: {list_names(rare)}."
         )
 
-    def _check_groups(self) -> None:
-        if self.groups is not None and (self.groups == "").any():
-            raise InputError(
-                f"groups of {self.name!r} are empty for {int((self.groups == '').sum())} records. "
-                "Name these persons."
-            )
-
     def _check_external(self) -> None:
         if self.external is None:
             return
+        from lethe.data.condition import checked
+
         rows = self.external.rows
         checked(self.external, "name other records")
         if len(np.unique(self.labels[~rows])) < 2:
@@ -273,7 +290,7 @@ def subset(dataset: Dataset, rows: int | None, seed: int) -> Dataset:
 
 
 def by_content(dataset: Dataset) -> Dataset:
-    """The same with exact copies of a record (features and label) as one person."""
+    """Group exact copies of a record (features and label) as one person."""
     first = identical_records(dataset.content, dataset.labels)
     named = copies_note(dataset.content, dataset.labels)
     several = int((np.bincount(first) > 1).sum())
@@ -283,7 +300,7 @@ def by_content(dataset: Dataset) -> Dataset:
 
 
 def subset_note(rows: int, records: int, seed: int) -> str:
-    """What is said about a subset."""
+    """Word the note on a random subset."""
     return f"{rows} of {records} records, chosen at random with seed {seed}."
 
 
@@ -314,7 +331,7 @@ def identical_records(features: NDArray[Any], labels: NDArray[Any]) -> NDArray[n
 def copies_note(
     features: NDArray[Any], labels: NDArray[Any], groups: NDArray[Any] | None = None
 ) -> str | None:
-    """What is said about records that stand several times; None where there are none.
+    """Word the note on records that occur several times; None where there are none.
 
     Copies within one person are no surprise: they are trained on together.
     """
@@ -420,6 +437,8 @@ def choose_records(
     ids = row_names(chosen) if id_column is None else as_text(columns[id_column][chosen])
     external = None
     if holdout_by is not None:
+        from lethe.data.condition import Condition
+
         condition = Condition.read(holdout_by)
         check_column("holdout_by", condition.column, columns, path)
         column = columns[condition.column]
@@ -472,3 +491,23 @@ def _cut(column: NDArray[Any]) -> NDArray[np.str_]:
     values = np.where(gaps, 0.0, column.astype(np.float64))
     quarter = np.searchsorted(inner, values, side="right")
     return np.where(gaps, "missing", np.array(names)[quarter]).astype(np.str_)
+
+
+class RowsInMemory(NamedTuple):
+    """Records, and the table that models are trained on.
+
+    Attributes:
+        data: records as numbers, with classes.
+        frame: the user's own table, or texts, which estimators see as they are; None where they
+            see `data.features`.
+        array: (records, ...) the user's own numbers, in their type and shape, where there is no
+            frame; `data.features` has them flat, as float32.
+        class_labels: (classes,) the user's own label of each class, or (classes, outputs) where
+            `y` has several; None in a regression.
+    """
+
+    data: Dataset
+    frame: Any | None = None
+    array: NDArray[Any] | None = None
+    class_labels: NDArray[Any] | None = None
+    weights: NDArray[np.float64] | None = None  # (records,) above 0, of the records in training

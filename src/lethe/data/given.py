@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,7 @@ from lethe.data.arrays import as_array
 from lethe.data.cells import plain_column
 from lethe.data.columns import Columns, as_text, list_names, read_columns
 from lethe.data.condition import Condition, External
-from lethe.data.dataset import Dataset, row_names
-from lethe.data.preparation import Preparation, prepare_columns, prepare_label
+from lethe.data.dataset import Dataset, Preparation, RowsInMemory, row_names
 from lethe.data.tables import (
     CLASSES,
     COLUMNS,
@@ -32,26 +31,6 @@ NAMED = "a mark of your own"
 """The condition of records that were handed over as bools."""
 
 
-class Given(NamedTuple):
-    """Records, and the table that models are trained on.
-
-    Attributes:
-        data: records as numbers, with classes.
-        frame: the user's own table, or texts, which estimators see as they are; None where they
-            see `data.features`.
-        array: (records, ...) the user's own numbers, in their type and shape, where there is no
-            frame; `data.features` has them flat, as float32.
-        class_labels: (classes,) the user's own label of each class, or (classes, outputs) where
-            `y` has several; None in a regression.
-    """
-
-    data: Dataset
-    frame: Any | None = None
-    array: NDArray[Any] | None = None
-    class_labels: NDArray[Any] | None = None
-    weights: NDArray[np.float64] | None = None  # (records,) above 0, of the records in training
-
-
 def given_rows(
     features: Any,
     labels: Any = None,
@@ -63,7 +42,7 @@ def given_rows(
     name: str = "data",
     holdout_by: Any = None,
     public: Public | None = None,
-) -> Given:
+) -> RowsInMemory:
     """Records from what is in memory.
 
     Args:
@@ -93,8 +72,8 @@ def given_rows(
                 "column there, or hand over X and y."
             )
         if holdout_by is None:
-            return Given(features)
-        return Given(replace(features, external=_external(features.table, holdout_by)))
+            return RowsInMemory(features)
+        return RowsInMemory(replace(features, external=_external(features.table, holdout_by)))
     if labels is None:
         features, labels = _from_batches(features)
     target, label_of = _target(labels, task)
@@ -117,17 +96,28 @@ def given_rows(
         sizes = sizes.astype(np.float64)
     persons = None if groups is None else as_text(column_of(groups, "groups"))
     external = None if holdout_by is None else _external(features, holdout_by)
-    told: tuple[str, ...] = ()
+    label_notes: tuple[str, ...] = ()
     if public is None:
         read_off = (CLASSES,) * (task == "classification") + (COLUMNS,) * (encoded is None)
-        encoded = encoded or _encoded(columns)
+        if encoded is None:  # for the attacks that look at records; gaps are marked
+            named = list(identifiers_of(columns))
+            others = {name: values for name, values in columns.items() if name not in named}
+            encoded = encode_each(others) if others else None
+            if encoded is None or not encoded.names:
+                raise InputError(
+                    f"no column of X varies beside {list_names(named)}: there is no feature."
+                )
+            note = f"Text that differs in most records is not compared: {list_names(named)}."
+            encoded = replace(encoded, notes=(*encoded.notes, *[note] * bool(named)))
         codes, classes = label_rows("y", target, task, np.arange(records))
         preparation = Preparation(None, read_off)
     else:
+        from lethe.data.preparation import prepare_columns, prepare_label
+
         held = public(records, persons, None if external is None else external.rows)
         preparation = Preparation(held)
         encoded = encoded or Encoded(*prepare_columns(columns, held))
-        codes, classes, told = prepare_label("y", target, task, held)
+        codes, classes, label_notes = prepare_label("y", target, task, held)
     data = Dataset(
         name=name,
         features=encoded.values,
@@ -136,14 +126,14 @@ def given_rows(
         ids=row_names(range(records)) if ids is None else as_text(column_of(ids, "ids")),
         feature_names=encoded.names,
         source="handed over in memory",
-        notes=(*encoded.notes, *told),
+        notes=(*encoded.notes, *label_notes),
         groups=persons,
         external=external,
         preparation=preparation,
     )
     if task == "regression" or any(name not in label_of for name in classes):
-        return Given(data, frame, array, None, sizes)
-    return Given(data, frame, array, np.array([label_of[name] for name in classes]), sizes)
+        return RowsInMemory(data, frame, array, None, sizes)
+    return RowsInMemory(data, frame, array, np.array([label_of[name] for name in classes]), sizes)
 
 
 def _target(labels: Any, task: str | None) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
@@ -269,17 +259,6 @@ def columns_of(rows: Any, name: str) -> Columns:
     return columns
 
 
-def _encoded(read: Columns) -> Encoded:
-    """Columns as numbers for the attacks that look at records; gaps are marked."""
-    named = list(identifiers_of(read))
-    others = {name: values for name, values in read.items() if name not in named}
-    encoded = encode_each(others) if others else None
-    if encoded is None or not encoded.names:
-        raise InputError(f"no column of X varies beside {list_names(named)}: there is no feature.")
-    note = f"Text that differs in most records is not compared: {list_names(named)}."
-    return replace(encoded, notes=(*encoded.notes, *[note] * bool(named)))
-
-
 def column_of(values: Any, name: str) -> NDArray[Any]:
     """(records,) bool, numbers (of spans of time their seconds), dates or text, as in files."""
     array = as_array(values, name)
@@ -302,7 +281,7 @@ def _from_batches(source: Any) -> tuple[NDArray[Any], NDArray[Any]]:
     dataset = getattr(source, "dataset", source)
     if not hasattr(dataset, "__getitem__") or not hasattr(dataset, "__len__"):
         raise InputError("y is missing: hand over one label for each record of X.")
-    pairs = [dataset[at] for at in range(len(dataset))]
+    pairs = [dataset[index] for index in range(len(dataset))]
     if not pairs or not isinstance(pairs[0], tuple | list) or len(pairs[0]) != 2:
         raise InputError(
             "y is missing, and X does not give pairs (features, label) as a torch Dataset does: "

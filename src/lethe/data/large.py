@@ -25,6 +25,7 @@ from lethe.data.cells import Kind, check_names, csv_batches, csv_rows, infer
 from lethe.data.columns import (
     ARROW,
     DUCKDB,
+    OFFICE,
     Coded,
     Codes,
     Columns,
@@ -41,7 +42,6 @@ from lethe.data.columns import (
     narrow,
     read_columns,
 )
-from lethe.data.office import OFFICE
 from lethe.errors import InputError
 
 _BATCH = 2**16
@@ -114,7 +114,7 @@ class Stage:
         return int(self.base.execute(sql, given or None).fetchall()[0][0])
 
     def reader(self, at: int, table: str) -> Convert:
-        """How cells of column `at` become a column of NumPy, whichever of them are looked at.
+        """Return the function that converts cells of column `at` to NumPy, a batch at a time.
 
         Args:
             at: place of the column.
@@ -433,7 +433,7 @@ def read_grouped(
         )
         if not stage.number("SELECT count(*) FROM groups"):
             raise InputError(f"{path} has a header but no rows. Save it again with its rows.")
-        values = [_number(stage, at, name, memory) for at, name in enumerate(columns)]
+        values = [_number(stage, index, name, memory) for index, name in enumerate(columns)]
         codes = ", ".join(f"m{at}.code AS c{at}" for at in range(len(columns)))
         joined = " ".join(
             f"JOIN codes{at} m{at} ON g.c{at} IS NOT DISTINCT FROM m{at}.cell"

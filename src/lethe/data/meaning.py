@@ -61,7 +61,7 @@ def one_meaning(
         check_column("text", name, names, "the table")
     notes: list[str] = []
     for name in names:
-        places = [at for at, table in enumerate(read) if name in table]
+        places = [index for index, table in enumerate(read) if name in table]
         columns = [read[at][name] for at in places]
         if name in keep:
             columns = [
@@ -144,7 +144,7 @@ def _mapped(column: Column, change: Callable[[Array], Array]) -> Column:
 
 
 def _kind(column: Column, times: Array | None) -> tuple[str, int]:
-    """What the cells are, "" where there is none; and how many of a text column are not."""
+    """Classify the cells, "" for none; also count the cells of another kind in a text column."""
     values = _of(column)
     if missing(values).all():
         return "", 0
@@ -173,7 +173,7 @@ def _of_cell(cell: str) -> str:
 
 
 def _moment(cell: str) -> datetime.datetime | None:
-    """In UTC where the cell has a time zone."""
+    """Convert to UTC where the cell has a time zone."""
     if not _MOMENT.fullmatch(cell):
         return None
     try:

@@ -16,7 +16,6 @@ from typing import Any
 from lethe.errors import InputError, MissingExtra, require
 
 EXCEL = (".xlsx", ".xlsm")
-OFFICE = (*EXCEL, ".sav", ".zsav", ".dta")
 _MIDNIGHT = datetime.time()
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,30 +22,12 @@ from numpy.typing import NDArray
 from lethe.data.columns import as_text, is_text
 from lethe.data.schema import DAY, Column, Schema
 from lethe.data.source import TypedColumn
+from lethe.data.tables import IDENTIFIER_SHARE, MOST_LEVELS, encode_labels, encode_targets
 from lethe.data.typed import cast
 from lethe.errors import InputError
 
-MOST_LEVELS = 50  # categories of a column that get a feature of their own
 MOST_DEVIATIONS = 5.0  # from the public mean; what lies beyond is cut off
-IDENTIFIER_SHARE = 0.5  # text with more different values than this share of rows names records
 Float = NDArray[np.float64]
-
-
-@dataclass(frozen=True, eq=False)
-class Preparation:
-    """What decided how records became numbers, as far as a proof rests on it.
-
-    Nothing in it means that the numbers came as they are, or were made by constants.
-
-    Attributes:
-        public: (records,) bool, True for the records that decided and that no model may train on.
-        read_off: what was read off all records, members among them: it ends a proof.
-        assumed: what a proof has to say of the schema that decided, if one did.
-    """
-
-    public: NDArray[np.bool_] | None = None
-    read_off: tuple[str, ...] = ()
-    assumed: tuple[str, ...] = ()
 
 
 def prepare_columns(
@@ -96,8 +77,6 @@ def prepare_label(
 
     Raises InputError: public labels that are no classes or no numbers.
     """
-    from lethe.data.tables import encode_labels, encode_targets
-
     if schema is not None and name not in schema:
         raise InputError(f"label {name!r} is not in the schema. Declare its type and values there.")
     declared = _declared(name, column, public, schema)

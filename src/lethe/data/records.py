@@ -267,7 +267,7 @@ def days_of_texts(
 
 
 def said_of_zones(zoned: dict[bool, str], name: str) -> list[str]:
-    """What was assumed of dates, after all were read.
+    """Word the note on assumed time zones, after all dates were read.
 
     Raises InputError: some have a time zone and others none.
     """
@@ -277,12 +277,6 @@ def said_of_zones(zoned: dict[bool, str], name: str) -> list[str]:
             "times one form."
         )
     return ["Times without a time zone were taken as UTC."] if False in zoned else []
-
-
-def repeats_in_words(count: int, keep: str) -> list[str]:
-    """What is said of facts beyond the first of a person about an item."""
-    done = "all are kept, as visits are" if keep == "all" else f"of each the {keep} was kept"
-    return [f"{count} facts repeat person and item; {done}."] if count else []
 
 
 def finite_numbers(name: str, column: NDArray[Any]) -> NDArray[np.float64]:
@@ -426,7 +420,9 @@ def _collected(
     more: dict[str, Codes] = {option: np.empty(facts, kind) for option, kind in kinds.items()}
     held = np.zeros(len(names["item"]), np.int64)
     done, distinct = _stream(stage, options, keep, origin, who, more, held)
-    notes += repeats_in_words(facts - distinct, keep)
+    if repeats := facts - distinct:
+        how = "all are kept, as visits are" if keep == "all" else f"of each the {keep} was kept"
+        notes.append(f"{repeats} facts repeat person and item; {how}.")
     if done < facts:
         who = _cut(who, done)
         more = {option: _cut(array, done) for option, array in more.items()}

@@ -253,7 +253,7 @@ class Schema:
         return {column.name: column.read_off for column in self.columns if column.read_off}
 
     def assumptions(self) -> tuple[str, ...]:
-        """What a guarantee about data of this schema has to say."""
+        """List the assumptions of a guarantee about data of this schema."""
         return made_public(self.read_off)
 
     def to_json(self) -> dict[str, Any]:
@@ -316,7 +316,7 @@ class Schema:
 
 
 def made_public(read_off: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """What a guarantee has to say of parts of columns that were read off the rows.
+    """Word the assumption on parts of columns that were read off the rows.
 
     >>> made_public({"age": ("type", "bounds")})
     ('taken to be public although read off the rows: type and bounds of age',)
@@ -374,15 +374,15 @@ def _column(name: str, declared: Any) -> Column:
 def _listed(
     where: str, key: str, kind: str, declared: Mapping[str, Any]
 ) -> tuple[Value, ...] | None:
-    given = declared.get(key)
-    if given is None:
+    listed = declared.get(key)
+    if listed is None:
         return None
-    if not isinstance(given, list | tuple):
-        raise InputError(f"{where}.{key}={given!r} must be a list.")
+    if not isinstance(listed, list | tuple):
+        raise InputError(f"{where}.{key}={listed!r} must be a list.")
     if key == "bounds" and not TYPES[kind].bounded:
         raise InputError(f"{where}.bounds: a column of {kind} has none; list values.")
     values = []
-    for literal in given:
+    for literal in listed:
         value = _read(kind, literal)
         if value is None:
             raise InputError(f"{where}.{key}: {literal!r} is not {TYPES[kind].example}.")

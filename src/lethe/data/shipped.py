@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.data.dataset import Dataset, row_names, subset
-from lethe.data.preparation import Preparation, by_public
+from lethe.data.dataset import Dataset, Preparation, row_names, subset
 from lethe.files import whole_file
 
 _SCALED = "Every feature has mean 0 and standard deviation 1 over all records."
@@ -84,6 +83,8 @@ def builtin(
         return data
     if public is None:
         return replace(data, features=_standardised(data.features))
+    from lethe.data.preparation import by_public
+
     held = public(len(data), None, None)
     notes = tuple(note for note in data.notes if note != _SCALED)
     features = by_public(data.features.astype(np.float64), held).astype(np.float32)
@@ -114,7 +115,7 @@ def write_patients(path: Path) -> None:
 
     source = load_breast_cancer()
     names = ["radius", "texture", "perimeter", "area", "smoothness"]
-    columns = {name: source.data[:, at] for at, name in enumerate(names)}
+    columns = {name: source.data[:, index] for index, name in enumerate(names)}
     diagnosis = np.where(source.target == 0, "malignant", "benign")
     with whole_file(path) as file:
         parquet.write_table(pa.table({**columns, "diagnosis": diagnosis}), file)
@@ -159,7 +160,7 @@ def write_vectors(vectors: Path, head: Path, seed: int = 0) -> None:
 
 
 def _picture(images: NDArray[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Each image moved by up to one pixel, with noise."""
+    """Move each image by up to one pixel and add noise."""
     square = np.pad(images.reshape(-1, 8, 8), ((0, 0), (1, 1), (1, 1)))
     moved = np.empty((len(images), 8, 8))
     for at, (down, right) in enumerate(rng.integers(0, 3, (len(images), 2))):

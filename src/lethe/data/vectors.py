@@ -109,12 +109,12 @@ def read_embeddings(path: str | Path, names: Names = Names()) -> Embeddings:  # 
     held = read_values(path)
     name, columns, notes = _choose_vectors(path, held, names.vectors)
     if columns is None:
-        given = as_array(held[name], f"{path}: {name}")
+        vectors_read = as_array(held[name], f"{path}: {name}")
     else:
-        given = np.stack(
+        vectors_read = np.stack(
             [as_array(held[attribute], f"{path}: {attribute}") for attribute in columns], axis=1
         )
-    vectors = _table(path, name, given)
+    vectors = _table(path, name, vectors_read)
     used = {name, *(columns or ())}
 
     people, where = (held, path) if names.table is None else (read_values(names.table), names.table)
@@ -161,9 +161,9 @@ def read_embeddings(path: str | Path, names: Names = Names()) -> Embeddings:  # 
         )
     attributes = {}
     for attribute in names.attributes:
-        found = column(attribute, attribute, "attribute")
-        assert found is not None
-        attributes[attribute] = _values(where, attribute, found[2])
+        values = column(attribute, attribute, "attribute")
+        assert values is not None
+        attributes[attribute] = _values(where, attribute, values[2])
     behind = None if names.texts is None else column(names.texts, names.texts, "texts")
     features = None
     if "features" in held and "features" not in used:

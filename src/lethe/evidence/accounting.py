@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from lethe.errors import InputError, check_at_least, check_between, check_choice, require
 from lethe.evidence.epsilon import RELATIONS
 from lethe.evidence.gdp import gdp_epsilon, gdp_mu
+from lethe.evidence.guarantee import check_given_delta
 
 SAMPLINGS = ("poisson", "shuffled", "fixed-size")
 GRID = 1e-4  # width of the cells of a privacy loss distribution
@@ -163,24 +164,6 @@ def epochs_of(steps: int, sampling_rate: float) -> int:
 def steps_per_epoch(sampling_rate: float) -> int:
     """Full batches in one shuffled epoch."""
     return math.floor(1 / sampling_rate + 1e-9)
-
-
-def check_clip(clip: float) -> float:
-    """Return `clip` if float32 holds it, its quotient with any norm and its product with noise.
-
-    Raises InputError: it lies outside [1e-9, 1e9]: one record's gradient could overflow the sum.
-    """
-    return check_between("clip", clip, 1e-9, 1e9)
-
-
-def check_given_delta(delta: float | None) -> float:
-    """Return `delta` if it was given and lies in (0, 1)."""
-    if delta is None:
-        raise InputError(
-            "delta is not given and has no default: choose it well below 1 / records, "
-            "for example delta=1e-6 for 100000 records."
-        )
-    return check_between("delta", delta, 0, 1, open_low=True, open_high=True)
 
 
 def _widest(mu: float, sigma: float) -> float:

@@ -16,14 +16,13 @@ from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.accounting import (
     SAMPLINGS,
     Float,
-    check_given_delta,
     check_weights,
     dp_sgd_epsilon,
     epochs_of,
     individual_epsilons,
     steps_per_epoch,
 )
-from lethe.evidence.guarantee import Guarantee, empirical_only, from_seeded_noise
+from lethe.evidence.guarantee import Guarantee, check_given_delta, empirical_only, from_seeded_noise
 
 TUNING = ("none", "public", "counted", "uncounted")
 SOURCES = ("public", "private")

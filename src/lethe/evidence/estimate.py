@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
 from lethe.errors import InputError, check_between
 
@@ -63,10 +63,6 @@ class Estimate:
         )
         return replace(self, value=value, low=low, high=high, method=method or self.method)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return dict(vars(self))
-
     def __str__(self) -> str:
         def show(number: float | None) -> str:
             return "-" if number is None else f"{number:.4g}"
@@ -84,10 +80,6 @@ class Refusal:
 
     keys: ClassVar = {"reason": "refused"}
     reason: str
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for `findings.json`."""
-        return {"refused": self.reason}
 
     def __str__(self) -> str:
         return f"not measurable: {self.reason}"

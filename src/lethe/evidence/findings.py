@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 SCHEMA = "lethe-findings/3"
 OPTIONAL = ("representations", "table", "queries", "language")
 
-Json = dict[str, Any]
+Entry = Mapping[str, Any]
+"""A part of the document as JSON; `lethe.evidence.document` has the type of each."""
 _ENDINGS = {"value": "", "low": "_low", "high": "_high", "n": "_n"}
 
 
@@ -66,29 +67,29 @@ class Findings:
     ('table', 0.5)
     """
 
-    subject: Json
-    threat_model: Json
-    data: Json
-    attacks: Sequence[Json]
-    attacks_not_run: Sequence[Json]
-    baseline: Json | None
-    candidates: Sequence[Json]
-    frontier: Json
-    records: Json
-    checks: Sequence[Json]
-    rules: Sequence[Json]
-    verdict: Json
-    guarantees: Sequence[Json]
+    subject: Entry
+    threat_model: Entry
+    data: Entry
+    attacks: Sequence[Entry]
+    attacks_not_run: Sequence[Entry]
+    baseline: Entry | None
+    candidates: Sequence[Entry]
+    frontier: Entry
+    records: Entry
+    checks: Sequence[Entry]
+    rules: Sequence[Entry]
+    verdict: Entry
+    guarantees: Sequence[Entry]
     limits: Sequence[str]
-    context: Json
-    reproduction: Json
+    context: Entry
+    reproduction: Entry
     schema: str = field(default=SCHEMA)
-    representations: Json | None = None
-    table: Json | None = None
-    queries: Json | None = None
-    language: Json | None = None
+    representations: Entry | None = None
+    table: Entry | None = None
+    queries: Entry | None = None
+    language: Entry | None = None
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, Any]:
         """Plain JSON values, schema first, numbers rounded to 8 significant digits."""
         names = ["schema"] + [f.name for f in fields(self) if f.name != "schema"]
         names = [name for name in names if name not in OPTIONAL or getattr(self, name) is not None]
@@ -253,13 +254,13 @@ class Findings:
         return Findings.from_json(document)
 
 
-def schema() -> Json:
+def schema() -> Entry:
     """The JSON Schema (draft 2020-12) of `findings.json`, from the types of `lethe.evidence`."""
     from lethe.evidence.document import CandidateRow, Document
     from lethe.evidence.of_language import LanguageDetails, LanguageSection
     from lethe.evidence.of_model import ModelDetails
 
-    known: Json = {}
+    known: dict[str, Any] = {}
     schema_of(Document, known)
     candidate = known[CandidateRow.__name__]["properties"]
     for kind in (ModelDetails, LanguageDetails):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any
 
-from lethe.errors import check_at_least, check_choice
+from lethe.errors import InputError, check_at_least, check_between, check_choice
 
 PROVEN = (
     "pure-dp",
@@ -97,6 +97,24 @@ class Guarantee:
         lists = {"assumptions": list(self.assumptions), "voided_by": list(self.voided_by)}
         written = {**vars(self), "parameters": dict(self.parameters), **lists}
         return {"kind": self.kind, "proven": self.proven, **written}
+
+
+def check_clip(clip: float) -> float:
+    """Return `clip` if float32 holds it, its quotient with any norm and its product with noise.
+
+    Raises InputError: it lies outside [1e-9, 1e9]: one record's gradient could overflow the sum.
+    """
+    return check_between("clip", clip, 1e-9, 1e9)
+
+
+def check_given_delta(delta: float | None) -> float:
+    """Return `delta` if it was given and lies in (0, 1)."""
+    if delta is None:
+        raise InputError(
+            "delta is not given and has no default: choose it well below 1 / records, "
+            "for example delta=1e-6 for 100000 records."
+        )
+    return check_between("delta", delta, 0, 1, open_low=True, open_high=True)
 
 
 def where_people_have_several(guarantee: Guarantee, most: int) -> Guarantee:

@@ -14,7 +14,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from lethe.assess.input_checks import InputCheck
+from lethe.assess.verdict import InputCheck
 from lethe.data.columns import Grouped, as_text, table_bytes
 from lethe.data.meaning import one_meaning
 from lethe.data.records import Ratings
@@ -104,7 +104,7 @@ def audit_table(
         times, typed = columns.times, {}
     else:
         times = None
-        typed = {key: one for key, one in columns.items() if isinstance(one, TypedColumn)}
+        typed = {key: column for key, column in columns.items() if isinstance(column, TypedColumn)}
         if typed and settings.schema is None:
             raise InputError("columns that are typed need settings.schema, by which they are.")
         plain = {key: one for key, one in columns.items() if not isinstance(one, TypedColumn)}
@@ -122,11 +122,11 @@ def audit_table(
         coarser = re.search(r"\b(coarser|k|without)-", decided) is not None
         checks += table_checks(beside, table.quasi, sensitive, person=person, coarser=coarser)
     if folder is not None:
-        for made, rows in study.synthetic.items():
-            folder.write(f"{made}.csv", rows.to_csv())
+        for plan_name, rows in study.synthetic.items():
+            folder.write(f"{plan_name}.csv", rows.to_csv())
     if settings.write_release is not None:
         released = study.released(settings.write_release)
-        stops = {one.name for one in checks if one.effect == "stops"} - set(settings.accept)
+        stops = {check.name for check in checks if check.effect == "stops"} - set(settings.accept)
         place = f"{settings.write_release}{suffix}"
         if folder is not None and not stops:
             folder.write(place, table_bytes(released, suffix))
@@ -145,7 +145,7 @@ def audit_records(
     say: Say = lambda text: None,
     folder: RunFolder | None = None,
 ) -> Findings:
-    """How few facts name a person in sparse records? See `lethe.audit_records`.
+    """Measure how few facts name a person in sparse records; see `lethe.audit_records`.
 
     Args:
         ratings: the release, see `lethe.data.records.load_ratings`.

@@ -181,11 +181,11 @@ def counted(value: float, rows: int, confidence: float = 0.95) -> Estimate:
 
 
 def _packed(joint: Int, levels: int) -> tuple[Int, int]:
-    """The same classes, numbered without gaps in the order of their codes."""
+    """Renumber the classes without gaps in the order of their codes."""
     if levels <= max(_DENSE * len(joint), 2**20):
         there = np.zeros(levels, bool)
         there[joint] = True
         new = np.cumsum(there, dtype=np.int64 if levels >= 2**31 else np.int32) - 1
         return new[joint].astype(np.int64, copy=False), int(new[-1]) + 1
-    table, found = np.unique(joint, return_inverse=True)
-    return found.astype(np.int64, copy=False), len(table)
+    table, packed = np.unique(joint, return_inverse=True)
+    return packed.astype(np.int64, copy=False), len(table)

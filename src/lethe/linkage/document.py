@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
+from lethe.assess.verdict import InputCheck, stopped
 from lethe.evidence.document import CheckRow, NotRun
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
@@ -57,10 +57,10 @@ def measured_only(*assumptions: str) -> Guarantee:
 
 def strongest(results: Sequence[AttackResult]) -> AttackResult:
     """The result that `risk_of` names; the first where none was measured."""
-    found = risk_of(results)
-    if isinstance(found, Refusal):
+    risk = risk_of(results)
+    if isinstance(risk, Refusal):
         return results[0]
-    named = (found.attack, found.view)
+    named = (risk.attack, risk.view)
     return next(result for result in results if (result.attack, result.view) == named)
 
 
@@ -90,12 +90,12 @@ class RowsSubject(Subject):
         return []
 
     def pairs(self) -> Sequence[Mapping[str, object]]:
-        """Who of an auxiliary table was named as whom; personal data."""
+        """Return who of an auxiliary table was named as whom; personal data."""
         return ()
 
     @abc.abstractmethod
     def plain_words(self) -> list[str]:
-        """What was found, for a reader of nothing else."""
+        """Say what was found, in sentences for a lay reader."""
 
     def findings(self, folder: RunFolder | None = None) -> Findings:
         """The document of the audit; personal rows, where they are kept, go to the folder."""
@@ -111,21 +111,21 @@ class RowsSubject(Subject):
         return stopped(self.measured, self.inputs, self.settings.accept)
 
     def words(self, verdict: Verdict) -> Sequence[str]:
-        shown = [one for one in self.inputs if one.effect != "mends"]
+        shown = [check for check in self.inputs if check.effect != "mends"]
         lines = [one.row(self.settings.accept).detail for one in shown]
         return [outcome_words(verdict), *lines, *self._sizes(verdict), *self.plain_words()]
 
     def _sizes(self, verdict: Verdict) -> Iterator[str]:
-        """How many rows would decide each rule for which these were too few."""
+        """Estimate how many rows would decide each rule that these rows left open."""
         for ruling in verdict.rulings:
-            found, rule = ruling.evidence, ruling.rule
-            if ruling.outcome != UNDECIDED or ruling.reason or not isinstance(found, Estimate):
+            interval, rule = ruling.evidence, ruling.rule
+            if ruling.outcome != UNDECIDED or ruling.reason or not isinstance(interval, Estimate):
                 continue
-            size = sample_for_rule(rule, found)
+            size = sample_for_rule(rule, interval)
             takes = "No number" if size is None else f"About {float(f'{size:.2g}'):,.0f}"
             yield (
-                f"{rule} is not decided by {found.n:,} {self.counted}: {found}. {takes} of them "
-                "would decide it if the value stayed."
+                f"{rule} is not decided by {interval.n:,} {self.counted}: {interval}. {takes} of "
+                "them would decide it if the value stayed."
             )
 
     def compose(
@@ -160,7 +160,7 @@ class RowsSubject(Subject):
             skipped=[NotRun(name, why) for name, why in self.skipped.items()],
             keep_records=settings.keep_records,
             exposed=[{**row, "id": f"person {row['rank']}"} for row in people],
-            checks=[*(one.row(settings.accept) for one in self.inputs), *checks],
+            checks=[*(check.row(settings.accept) for check in self.inputs), *checks],
             limits=[
                 *limits,
                 "All risks are measured with the attacks named here: lower limits of what can be "
@@ -183,7 +183,7 @@ class RowsSubject(Subject):
 
 
 def utility_in_words(settings: Settings, counts: str) -> str:
-    """What utility is: a model, queries, or counts.
+    """Name the utility: a model, queries, or counts.
 
     >>> utility_in_words(TableSettings(), "counts that are still right")
     'counts that are still right'
@@ -196,15 +196,15 @@ def utility_in_words(settings: Settings, counts: str) -> str:
 
 
 def utility_left(now: Candidate, base: Candidate) -> str:
-    """How much of its use a release keeps: a share of it where the original has all of it."""
+    """Word the utility that a release keeps; a share of it where the original has all of it."""
     value, whole = now.utility.value or 0.0, base.utility.value or 0.0
     if whole == 1:
         return f"{100 * value:.0f} % of the utility"
     return f"a utility of {value:.3g} (as it is: {whole:.3g})"
 
 
-def _model(settings: Settings) -> dict[str, Any]:
-    """What is reproduced of a model as utility; nothing without one."""
+def _model(settings: Settings) -> Mapping[str, Any]:
+    """Describe a model used as utility, for the reproduction; empty without one."""
     if settings.predict is not None:
         return {"predict": settings.predict, "held_out": settings.held_out}
     if settings.utility_model is not None:
@@ -213,7 +213,7 @@ def _model(settings: Settings) -> dict[str, Any]:
 
 
 def of_1000(found: Measured | float | None) -> str:
-    """How many of 1,000, to three digits.
+    """Format a share as how many of 1,000, to three digits.
 
     >>> of_1000(1.0), of_1000(0.0123), of_1000(None)
     ('1,000', '12.3', 'an unknown number')

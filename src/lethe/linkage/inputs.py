@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.input_checks import InputCheck
+from lethe.assess.verdict import InputCheck
 from lethe.data.columns import encode, is_text, list_names, missing
 from lethe.data.meaning import Column, one_meaning
 
@@ -126,7 +126,7 @@ def _twins(
 
 
 def _told(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
-    """How many of the wrong guesses of the second a look at the first spares, from other rows."""
+    """Share of wrong guesses of the second column that knowing the first spares, on other rows."""
     rows, width = len(first), int(second.max(initial=0)) + 1
     joint, times = np.unique(first * width + second, return_counts=True)
     starts = np.flatnonzero(np.diff(joint // width, prepend=-1))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from lethe.assess.input_checks import WAIVABLE
+from lethe.assess.verdict import WAIVABLE
 from lethe.data.schema import Schema
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.evidence.rules import RECORD_METRICS, SYNTHETIC_METRICS, TABLE_METRICS, Rule, parse_rule
@@ -58,8 +58,8 @@ class CommonSettings:
     @property
     def model_name(self) -> str:
         """Of the user's function."""
-        given = self.utility_model
-        return given if isinstance(given, str) else str(getattr(given, "__qualname__", "function"))
+        model = self.utility_model
+        return model if isinstance(model, str) else str(getattr(model, "__qualname__", "function"))
 
     def rules(self) -> list[Rule]:
         """The rules, read."""
@@ -80,10 +80,10 @@ class CommonSettings:
         if len(asked) > 1:
             raise InputError(f"{' and '.join(asked)} each say what utility is. Give one of them.")
         for name in ("predict", "utility_model"):
-            given = getattr(self, name)
-            if not (given is None or isinstance(given, str)):
-                if name == "predict" or not callable(given):
-                    raise InputError(f"{name}={given!r} must be text.")
+            value = getattr(self, name)
+            if not (value is None or isinstance(value, str)):
+                if name == "predict" or not callable(value):
+                    raise InputError(f"{name}={value!r} must be text.")
         self.rules()
 
 

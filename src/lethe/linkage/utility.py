@@ -222,8 +222,8 @@ def _scored(
     if not known.any():
         raise NotMeasurable("no released row has the number that is to be predicted.")
     numbers = labels[known].astype(np.float64)
-    made = _predicted(train[known], numbers, test[there], categories, seed)
-    return np.asarray(1 - (made - right) ** 2 / spread, dtype=np.float64)
+    predictions = _predicted(train[known], numbers, test[there], categories, seed)
+    return np.asarray(1 - (predictions - right) ** 2 / spread, dtype=np.float64)
 
 
 def _numbers(released: NDArray[Any], written: NDArray[Any]) -> tuple[Float, Float, bool]:
@@ -237,7 +237,7 @@ def _numbers(released: NDArray[Any], written: NDArray[Any]) -> tuple[Float, Floa
         return released.astype(np.float64), written.astype(np.float64), False
     names, count = np.unique(as_text(released), return_counts=True)
     kept = names[np.argsort(-count, kind="stable")][:_NAMES]
-    code = {name: float(at) for at, name in enumerate(kept.tolist())}
+    code = {name: float(index) for index, name in enumerate(kept.tolist())}
     sides = [
         np.array([code.get(text, np.nan) for text in as_text(one).tolist()])
         for one in (released, written)
@@ -248,7 +248,7 @@ def _numbers(released: NDArray[Any], written: NDArray[Any]) -> tuple[Float, Floa
 def _predicted(
     train: Float, target: NDArray[Any], test: Float, categories: NDArray[np.bool_], seed: int
 ) -> NDArray[Any]:
-    """What boosted trees say of the test rows: numbers, or text for classes."""
+    """Predict the test rows by boosted trees: numbers, or text for classes."""
     from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
     number = target.dtype.kind == "f"
@@ -283,8 +283,8 @@ def use_of(settings: CommonSettings, columns: Columns) -> Use | None:
         return predicted
     if settings.utility_model is None:
         return None
-    given = settings.utility_model
-    model = load_callable(given) if isinstance(given, str) else given
+    named_model = settings.utility_model
+    model = load_callable(named_model) if isinstance(named_model, str) else named_model
 
     def judged(released: Columns, held_out: Columns, written: Columns) -> Utility:
         return _ask(model, released, held_out, written, settings)
@@ -316,25 +316,22 @@ def _ask(
     settings: CommonSettings,
 ) -> Utility:
     rows, name = len(next(iter(held_out.values()))), settings.model_name
-    more = {"written": _copied(written)} if _wants_written(model) else {}
+    parameters = inspect.signature(model).parameters
+    more = {"written": _copied(written)} if "written" in parameters else {}
     # Copies: a model that changes its columns must not change the next candidate's.
     with users_code(f"the utility model {name}"), seeded(settings.seed):
-        found = np.asarray(model(_copied(released), _copied(held_out), **more))
-    if found.dtype.kind not in "biuf" or found.shape not in ((), (rows,)):
+        answers = np.asarray(model(_copied(released), _copied(held_out), **more))
+    if answers.dtype.kind not in "biuf" or answers.shape not in ((), (rows,)):
         raise InputError(
-            f"the utility model {name} returns {found.dtype} of shape {found.shape}, expected one "
-            f"number, or one for each of the {rows} held-out rows."
+            f"the utility model {name} returns {answers.dtype} of shape {answers.shape}, expected "
+            f"one number, or one for each of the {rows} held-out rows."
         )
-    numbers = found.astype(np.float64)
+    numbers = answers.astype(np.float64)
     if not np.isfinite(numbers).all():
         raise InputError(f"the utility model {name} returns a number that is not finite.")
     if numbers.shape == ():
         return single_utility(float(numbers), rows, settings.confidence)
     return mean_utility(numbers, settings.confidence)
-
-
-def _wants_written(model: Callable[..., Any]) -> bool:
-    return "written" in inspect.signature(model).parameters
 
 
 def _copied(columns: Columns) -> dict[str, NDArray[Any]]:
@@ -347,7 +344,7 @@ _DENSE = 2**20  # cells that are counted in a table, beside as many as there are
 
 
 def pairs_of_columns(columns: int) -> list[tuple[int, ...]]:
-    """All pairs of columns; the column itself where there is only one.
+    """List all pairs of columns; the column itself where there is only one.
 
     >>> pairs_of_columns(3)
     [(0, 1), (0, 2), (1, 2)]
@@ -381,7 +378,7 @@ def count_overlap(
     >>> count_overlap([column], [column[:3]], [np.arange(2)])  # a row is missing
     0.75
     """
-    found = [
+    shares = [
         _overlap(
             [original[at] for at in table],
             [released[at] for at in table],
@@ -390,7 +387,7 @@ def count_overlap(
         )
         for table in (tables or pairs_of_columns(len(original)))
     ]
-    return float(np.mean(found))
+    return float(np.mean(shares))
 
 
 @dataclass(frozen=True, eq=False)
@@ -424,7 +421,7 @@ class Original:
         few = ~kept if whole else kept  # rows that have to be looked at once more
         columns = [column[few] for column in self.columns]
         times = None if self.times is None else self.times[few]
-        found = []
+        shares = []
         for table, cells, held in self._counted:
             inside, number = self._cells(table, columns, times)
             released = held.copy() if whole else np.zeros_like(held)
@@ -434,8 +431,8 @@ class Original:
             )
             _, place = np.unique(asked, return_inverse=True)
             expected = np.bincount(place, released)[place] * share
-            found.append(float(np.minimum(held, expected).sum() / int(held.sum())))
-        return float(np.mean(found))
+            shares.append(float(np.minimum(held, expected).sum() / int(held.sum())))
+        return float(np.mean(shares))
 
 
 def _recoded(
@@ -523,13 +520,13 @@ def ask(columns: Mapping[str, NDArray[Any]], sql: str) -> Answer:
         raise InputError(
             f"query {sql!r}: {first}. Ask the table {TABLE!r} for its columns."
         ) from error
-    found: Answer = {}
+    answer: Answer = {}
     for row in rows:
         key = tuple(cell for cell in row if not _is_number(cell))
-        found.setdefault(key, []).extend(float(cell) for cell in row if _is_number(cell))
-    if not any(found.values()):
+        answer.setdefault(key, []).extend(float(cell) for cell in row if _is_number(cell))
+    if not any(answer.values()):
         raise InputError(f"query {sql!r} gives no number. Ask for counts, sums or means.")
-    return found
+    return answer
 
 
 def error_of(right: Answer, given: Answer) -> float:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from lethe.assess.input_checks import InputCheck
+from lethe.assess.verdict import InputCheck
 from lethe.data.dataset import Dataset
 from lethe.errors import InputError
 from lethe.evidence.estimate import Measured
@@ -39,15 +39,11 @@ from lethe.membership.candidates import (
 from lethe.membership.document import Measurement, ModelSubject, evidence
 from lethe.membership.exposure import expose
 from lethe.membership.inputs import handed_in, own_rows, split_copies
-from lethe.membership.onion import onion
-from lethe.membership.persons import person_level
 from lethe.membership.records import identical_rows, write_records
 from lethe.membership.settings import AuditSettings
 from lethe.membership.slices import check_groups, columns_of, group_evidence, who_bears
 from lethe.membership.widths import FIRST_LOOK, Stop, grow
-from lethe.mitigations.mitigation import Mitigation
-from lethe.mitigations.obfuscation import BASELINE, EarlyStopping, exponential_weights
-from lethe.report.explorer import content_of
+from lethe.mitigations.mitigation import BASELINE, EarlyStopping, Mitigation, exponential_weights
 from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, chunk_width, train_chunk
 from lethe.training.design import holdout, strata
 from lethe.training.engines import Engine, settled_layout, train_in_processes
@@ -254,6 +250,8 @@ def audit_model(
     show.say(headline(first))
     features = np.asarray(data.features)[spec.pool]
     if settings.keep_records:
+        from lethe.report.explorer import content_of
+
         shown = settings.variance, settings.seed, data.name, columns, content_of(data, spec.pool)
         write_records(folder, first, data.classes, features, *shown)
 
@@ -336,10 +334,15 @@ def _with_groups(
     plain = measured.name == BASELINE.name
     joint = sure if plain else family_confidence(sure, options * measured.among)
     fprs, rules = settings.fprs(), settings.rules()
+    persons = None
+    if plain and shadows.groups is not None:
+        from lethe.membership.persons import person_level
+
+        persons = person_level(shadows, measured.best, fprs, sure, *how)
     return replace(
         measured,
         slices=who_bears(shadows, measured.best, measured.risk_fpr, columns, joint, *how),
-        persons=person_level(shadows, measured.best, fprs, sure, *how) if plain else None,
+        persons=persons,
         groups=group_evidence(shadows, measured.results, rules, columns, sure, *how),
     )
 
@@ -351,6 +354,8 @@ def _peeled(train: Trainer, first: Measurement, models_behind: int, earlier: int
         models_behind: of the plain models, those that records are chosen on.
         earlier: options that were trained before.
     """
+    from lethe.membership.onion import onion
+
     done, models = itertools.count(earlier), first.shadows.models
 
     def without(removal: Mitigation, weights: NDArray[np.float32]) -> Shadows:

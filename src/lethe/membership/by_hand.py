@@ -21,8 +21,7 @@ from lethe.membership.audit import (
 from lethe.membership.candidates import build_candidates
 from lethe.membership.onion import removal, to_remove
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.mitigation import Mitigation
-from lethe.mitigations.obfuscation import BASELINE
+from lethe.mitigations.mitigation import BASELINE, Mitigation
 from lethe.training.chunks import ChunkJob
 from lethe.training.engines import settled_layout
 from lethe.training.folder import SettledRun

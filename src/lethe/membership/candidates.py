@@ -33,16 +33,17 @@ from lethe.membership.records import newly_exposed
 from lethe.membership.settings import AuditSettings
 from lethe.membership.utility import drift, train_utility, utility, utility_loss, utility_name
 from lethe.mitigations.mitigation import (
+    BASELINE,
     DRAWS,
     MITIGATIONS,
     PRIVATE,
     STANDARD,
     Asked,
     Comparator,
+    EarlyStopping,
     Mitigation,
     build,
 )
-from lethe.mitigations.obfuscation import BASELINE, EarlyStopping
 from lethe.training.batches import stop_epochs
 from lethe.training.environment import on_one_thread
 from lethe.training.recipe import Recipe, TorchRecipe

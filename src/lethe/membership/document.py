@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from lethe.assess.input_checks import InputCheck, stopped
 from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
+from lethe.assess.verdict import InputCheck, stopped
 from lethe.data.dataset import Dataset
 from lethe.evidence.document import AttackRow, CheckRow, NotRun, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
@@ -41,7 +41,6 @@ from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.exposure import Exposure, expose
 from lethe.membership.measure import AttackRates, chance_of, judged, shown, strongest_metric
 from lethe.membership.settings import AuditSettings
-from lethe.membership.text_tables import f1_tables
 from lethe.membership.utility import per_class, utility_name
 from lethe.mitigations.mitigation import Mitigation
 from lethe.training.chunks import Spec
@@ -433,6 +432,11 @@ def _candidate(
     further: Mapping[str, Any] = {}
     if spec is not None and (data is None or not data.preparation.read_off):
         further = measured.mitigation.details(spec.pool)
+    f1 = None
+    if settings.predictions:
+        from lethe.membership.text_tables import f1_tables
+
+        f1 = f1_tables(measured.shadows, before, settings.confidence)
     results, views, family = measured.results, measured.views, measured.family
     above_chance = shown(results, measured.among, views, family)
     details = ModelDetails(
@@ -445,7 +449,7 @@ def _candidate(
         onion=tuple(measured.onion),
         drift=measured.drift,
         per_class=classed,
-        f1=f1_tables(measured.shadows, before, settings.confidence),
+        f1=f1,
         stops=tuple(measured.stops),
         slices=tuple(measured.slices),
         persons=measured.persons,

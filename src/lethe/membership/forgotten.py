@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,6 +151,7 @@ class Verdict:
         models_needed: models that would decide with the power asked for; None once decided.
     """
 
+    always: ClassVar = ("if_as_seen", "doubt")
     verdict: str  # one of the three
     attack: str | None  # the one with the strongest evidence; None if nothing could be measured
     auc: Measured  # of that attack, with limits that allow for all attacks and persons, or why not
@@ -165,11 +166,6 @@ class Verdict:
     models_needed: int | None
     if_as_seen: bool = False  # True where that number holds only if the AUC is the one seen
     doubt: str = ""  # why "not distinguishable" has no support although the limits allow it
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, without a name."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {**fields, "auc": self.auc.to_json()}
 
 
 @dataclass(frozen=True)

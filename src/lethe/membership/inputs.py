@@ -14,12 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from lethe.assess.input_checks import InputCheck
-from lethe.assess.verdict import HARMLESS
+from lethe.assess.verdict import HARMLESS, InputCheck
 from lethe.errors import InputError, LetheError, NotMeasurable, RunFailed
 from lethe.evidence.rules import PASS, judge
 from lethe.membership.attacks.lira import ranked
-from lethe.membership.blind import People, by_column, told_by
 from lethe.membership.document import Measurement, evidence
 from lethe.membership.exposure import expose
 from lethe.membership.measure import run_attacks
@@ -193,6 +191,8 @@ def drawn_alike(
     columns = _known_columns(shadows, features, seed)
     if columns is None:
         return None
+    from lethe.membership.blind import People, by_column, told_by
+
     rng = np.random.default_rng([seed, 43])
     rows = rng.permutation(shadows.records)[:_ROWS]
     table = columns[rows]

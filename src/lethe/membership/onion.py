@@ -27,7 +27,7 @@ from lethe.membership.exposure import (
 from lethe.membership.measure import run_attacks
 from lethe.membership.records import newly_exposed
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.obfuscation import Obfuscation
+from lethe.mitigations.mitigation import Obfuscation
 from lethe.training.shadows import Shadows
 
 Weights = NDArray[np.float32]

@@ -6,7 +6,7 @@ import json
 import resource
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,13 +37,12 @@ from lethe.membership.widths import (
     Widths,
     answer,
 )
-from lethe.mitigations.obfuscation import BASELINE, EarlyStopping
-from lethe.training.chunks import ChunkJob, train_chunk
+from lethe.mitigations.mitigation import BASELINE, EarlyStopping
+from lethe.training.chunks import ChunkJob, shard_path, train_chunk
 from lethe.training.design import check_models
 from lethe.training.environment import default_workers
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Recipe, TorchRecipe
-from lethe.training.shards import shard_path
 
 # A pilot: the first few shadow models of an audit, timed and weighed.
 #
@@ -275,7 +274,7 @@ class Plan:
                     return row.models, f"{points}; {more.models} would narrow that by {gain:.0%}"
         return rows[-1].models, "more still narrow the interval"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Mapping[str, Any]:
         """Plain values for `plan.json`."""
         fields = {key: plain(getattr(self, name)) for name, key, *_ in described(Plan)}
         recommended = dict(zip(("models", "why"), self.recommended(), strict=True))

@@ -19,10 +19,7 @@ from lethe.files import write_for_owner
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.document import Measurement, exposed_records
 from lethe.membership.exposure import Vulnerability, vulnerability
-from lethe.membership.pair_auc import pair_auc
 from lethe.membership.scoring import score
-from lethe.report.explorer import FILE as EXPLORER
-from lethe.report.explorer import ExploredRecords, explorer
 from lethe.training.environment import on_one_thread
 from lethe.training.folder import RunFolder, write_personal
 from lethe.training.shadows import Shadows
@@ -345,6 +342,8 @@ def flags(
 
     Returns: p (smallest over attacks, corrected for their number), flagged_by, flagged.
     """
+    from lethe.membership.pair_auc import pair_auc
+
     if not scores:
         raise InputError("scores of at least one attack are needed to flag records, got none.")
     by_attack = {
@@ -440,6 +439,8 @@ def write_records(
         groups: name to (N,) group of each record, to filter by.
         content: name to (N,) values of each record, to look at.
     """
+    from lethe.report.explorer import FILE, ExploredRecords, explorer
+
     shadows, exposure = measured.shadows, measured.exposure
     attacks = [name for name in measured.results if name in ATTACKS]
     scores = score(shadows, attacks or ["loss-threshold", "lira-online"], variance, seed)
@@ -450,7 +451,7 @@ def write_records(
     half = joint_half_width(exposure.all_models, shadows.models)
     every = shadows.ids.astype(str), exposure.all_models.t, half, columns["why"]
     page = explorer(name, ExploredRecords(*every, groups or {}, content or {}))
-    write_for_owner(folder.path / EXPLORER, page.encode())
+    write_for_owner(folder.path / FILE, page.encode())
     ranked = zip(
         exposure.ranked(0.95).order,
         exposed_records(measured, classes, pseudonyms=False),

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lethe.assess.input_checks import WAIVABLE
+from lethe.assess.verdict import WAIVABLE
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_clip, check_given_delta
+from lethe.evidence.guarantee import check_clip, check_given_delta
 from lethe.evidence.rules import Precision, Rule, parse_precision, parse_rule
 from lethe.membership.attacks.attack import Available
 from lethe.membership.attacks.lira import VARIANCES
 from lethe.membership.attacks.registry import ATTACKS, choose_attacks
 from lethe.membership.exposure import MINIMUM_MODELS
 from lethe.membership.measure import FPRS
-from lethe.mitigations.obfuscation import standard_mitigations
+from lethe.mitigations.mitigation import standard_mitigations
 from lethe.training.design import check_models
 
 MOST_ROUNDS = 10

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_matrix
 from sklearn.utils import _safe_indexing
 
-from lethe.assess.input_checks import InputCheck
+from lethe.assess.verdict import InputCheck
 from lethe.data.columns import as_text
 from lethe.errors import LetheError
 from lethe.training.chunks import Spec
-from lethe.training.outputs import fit_rows, inputs_of
 from lethe.training.recipe import SklearnRecipe, TorchRecipe
 from lethe.training.users_code import build_module, seeded, users_code
 
@@ -51,6 +50,8 @@ def stored_by(spec: Spec) -> list[InputCheck]:
     try:
         with users_code("the recipe"), seeded(seed):
             if isinstance(recipe, SklearnRecipe):
+                from lethe.training.outputs import fit_rows, inputs_of
+
                 inputs = inputs_of(recipe, features)
                 model, _ = fit_rows(recipe, inputs, np.array(spec.labels), pool, spec.groups, seed)
                 for check in stored(model, inputs, spec.pool, people):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -358,7 +358,7 @@ class Stop:
         """Whether every interval is as narrow as was asked."""
         return all(rule.met(value) for rule, value in zip(self.rules, self.evidence, strict=True))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Mapping[str, Any]:
         """Plain values for `findings.json`."""
         return {
             "on": "width of intervals, not on a verdict",

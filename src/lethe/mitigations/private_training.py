@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError, LetheError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_clip, check_given_delta, check_weights, noise_for
+from lethe.evidence.accounting import check_weights, noise_for
 from lethe.evidence.dp_statement import SOURCES, TUNING, DpSgdRun, DpStatement, dp_statement
-from lethe.evidence.guarantee import Guarantee, noise_seed
+from lethe.evidence.guarantee import Guarantee, check_clip, check_given_delta, noise_seed
 from lethe.files import write_for_owner, write_whole
 from lethe.mitigations.clipping.per_example import Loss, mapped, rows, size, stand_ins, tensors
 from lethe.mitigations.clipping.plan import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -47,8 +47,8 @@ from lethe.mitigations.swag import (
     loss_bound,
     model_logits,
 )
+from lethe.training.chunks import tensor_bytes
 from lethe.training.recipe import Recipe, TorchRecipe, Treatment, Work
-from lethe.training.shards import tensor_bytes
 from lethe.training.users_code import build_module
 
 Float = NDArray[np.float64]
@@ -107,8 +107,8 @@ def swag_ppm(
     trained = Trained(copy.deepcopy(module), records, log_likelihood, settings)
     classes = count_classes(logits, trained.module, records)
     bound = None if settings.floor is None else loss_bound(settings.floor, classes)
-    given, secret = draw_seed is not None, noise_seed(draw_seed)
-    return _Run(settings, trained, seed, secret, given, bound, progress).six_steps()
+    seeded, secret = draw_seed is not None, noise_seed(draw_seed)
+    return _Run(settings, trained, seed, secret, seeded, bound, progress).six_steps()
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,7 @@ class DrawMethod:
 
     settings: ReleaseSettings
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Plain values that decide the models."""
         return {"method": "swag-ppm", **asdict(self.settings)}
 
@@ -415,7 +415,7 @@ class PosteriorDraw(Measured):
         return f"one draw from a posterior in which {who[self.weighting]}"
 
     @property
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> Mapping[str, Any]:
         """Its numbers, plain values."""
         return {
             "target_local_epsilon": self.epsilon,

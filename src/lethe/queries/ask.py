@@ -96,13 +96,13 @@ class Reply:
             for row in self.answers.rows
         ]
         columns = dict.fromkeys(key for row in listed for key in row if key not in names)
-        made: pandas.DataFrame = require("pandas", "pandas").DataFrame(
+        frame: pandas.DataFrame = require("pandas", "pandas").DataFrame(
             listed, columns=[*columns, *names]
         )
-        return made
+        return frame
 
     def findings(self) -> Findings:
-        """What all answers from this budget add up to: to show, draw, report and save.
+        """Compose findings on all answers from this budget: to show, draw, report and save.
 
         Raises:
             InputError: it was asked without a budget.
@@ -299,10 +299,11 @@ def _turn(*question: str) -> threading.Lock:
 def _stored(ledger: Ledger, plan: Plan, dataset: str, analyst: str, key: str) -> Reply | None:
     if (text := ledger.stored(dataset, analyst, key)) is None:
         return None
-    told = read_json(text)
-    guarantee = guarantee_of(told["guarantee"])
+    document = read_json(text)
+    guarantee = guarantee_of(document["guarantee"])
     rows = (
-        Answer(**{**row, "notes": tuple(row["notes"])}, guarantee=guarantee) for row in told["rows"]
+        Answer(**{**row, "notes": tuple(row["notes"])}, guarantee=guarantee)
+        for row in document["rows"]
     )
     left = ledger.balance(dataset, analyst).left
     return Reply(Answers(tuple(rows), guarantee), plan, None, left, True)

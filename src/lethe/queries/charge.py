@@ -54,7 +54,7 @@ in between.
 
 
 def charge_of(guarantee: Guarantee, rule: str) -> Charge:
-    """What this guarantee costs under the rule; always rounded up.
+    """Return the cost of a guarantee under the rule; always rounded up.
 
     Under "rho" an epsilon-DP answer costs epsilon^2/2 (Bun and Steinke 2016, proposition 1.4);
     under "mu2" it costs the mu of the Gaussian curve that lies below its trade-off curve
@@ -96,7 +96,7 @@ def charge_of(guarantee: Guarantee, rule: str) -> Charge:
 
 
 def minus(whole: Charge, part: Charge) -> Charge:
-    """What is left, never below 0.
+    """Subtract, never below 0.
 
     >>> minus(Charge("rho", 5), Charge("rho", 7)).units
     0

@@ -113,7 +113,7 @@ class Key:
 
 
 def opposite(condition: Condition) -> Condition:
-    """What holds where the condition does not; a missing value makes neither hold."""
+    """Negate the condition; a missing value meets neither."""
     if isinstance(condition, Compare):
         return Compare(condition.column, OPPOSITE[condition.operator], condition.value)
     if isinstance(condition, Among):

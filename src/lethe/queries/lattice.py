@@ -97,7 +97,7 @@ class Lattice:
         return (self.first + units) * self.step
 
     def note(self) -> str:
-        """What a reader must know."""
+        """Word what a reader must know."""
         return (
             f"values clamped to [{self.low:g}, {self.high:g}] and rounded to multiples of "
             f"{self.step:g}"
@@ -135,7 +135,7 @@ def steps_sql(column: Column, lattice: Lattice) -> str:
 
 
 def from_first_sql(column: Column, lattice: Lattice) -> str:
-    """The same counted from the lattice's first point: in [0, width]."""
+    """SQL of the steps from the lattice's first point: in [0, width]."""
     return f"({steps_sql(column, lattice)} - ({lattice.first}))"
 
 
@@ -205,7 +205,7 @@ class Sparse:
     counts: Mapping[int, int]
 
     def dense(self) -> tuple[int, ...]:
-        """All of them."""
+        """Return the counts of all cells."""
         return tuple(self.counts.get(cell, 0) for cell in range(self.size))
 
 

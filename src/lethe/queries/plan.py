@@ -93,7 +93,7 @@ class Plan:
         return f"{self.sample.mechanism}, scale {scale:.4g}{where}"
 
     def megabytes_of(self, values: int) -> float:
-        """What so many values of it take in the ledger; never a function of what they are."""
+        """Size of so many values in the ledger; never a function of what they are."""
         fixed = _fixed_megabytes(self.query)
         return fixed + (self.size.megabytes - fixed) * values / self.size.cells
 
@@ -107,11 +107,11 @@ class Plan:
             return ()
         if not self.query.aggregate.rows_matter:
             return ((None, _half(self.sample)),)
-        found = []
+        widths = []
         for rows in MADE_UP:
             answers = _rehearsed(self.query, self.layout, self.privacy, rows).rows
-            found += [(rows, _half(row)) for row in answers[:1] if row.low is not None]
-        return tuple(found)
+            widths += [(rows, _half(row)) for row in answers[:1] if row.low is not None]
+        return tuple(widths)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -166,7 +166,7 @@ def make_plan(
 
 
 def _size(query: Query, schema: Schema, layout: Layout, limits: Limits) -> tuple[int, Limits]:
-    """How many groups are answered and what that takes; of found groups as many as fit.
+    """Count the groups that are answered and their size; of found groups as many as fit.
 
     Raises InputError: more than the limits, in words that say nothing of the rows.
     """
@@ -207,17 +207,17 @@ def _size_of(value: Any) -> int:
 
 
 def _notes(query: Query, privacy: Privacy) -> tuple[str, ...]:
-    found = []
+    notes = []
     if privacy.person is None:
-        found.append("a row counts as a person: say person and rows if people have several")
+        notes.append("a row counts as a person: say person and rows if people have several")
     else:
-        found.append(
+        notes.append(
             f"at most {privacy.rows} rows of a person are used, the others are left out; rows "
             "without a person too"
         )
     if query.finds_groups:
-        found.append("groups with few rows are not shown: their mere presence would tell")
-    return tuple(found)
+        notes.append("groups with few rows are not shown: their mere presence would tell")
+    return tuple(notes)
 
 
 def _rehearsed(query: Query, layout: Layout, privacy: Privacy, rows: int) -> Answers:
@@ -259,12 +259,12 @@ def explain(plan: Plan) -> list[str]:
 
 
 def guarantee_words(guarantee: Guarantee) -> str:
-    """What a guarantee says about one person.
+    """Say what a guarantee means for one person.
 
     >>> print(guarantee_words(Guarantee("pure-dp", {"epsilon": 0.5}, "add/remove", "user")))
     With or without any one person, every outcome is at most e^0.5 = 1.65 times as likely.
     """
-    given = guarantee.parameters
+    parameters = guarantee.parameters
     unit = "row" if guarantee.unit == "record" else "person"
     if any(text.startswith(MADE_PUBLIC) for text in guarantee.assumptions):
         unit += " within what the schema made public"
@@ -274,14 +274,14 @@ def guarantee_words(guarantee: Guarantee) -> str:
         else f"Were any one {unit} another"
     )
     if guarantee.kind == "pure-dp":
-        return f"{who}, every outcome is {_times(given['epsilon'])} as likely."
+        return f"{who}, every outcome is {_times(parameters['epsilon'])} as likely."
     if guarantee.kind == "approx-dp":
-        return _approximate(who, given["epsilon"], given["delta"])
+        return _approximate(who, parameters["epsilon"], parameters["delta"])
     if guarantee.kind == "zcdp":
-        rho = given["rho"]
+        rho = parameters["rho"]
         epsilon = rho + 2 * math.sqrt(rho * math.log(1 / SMALL_DELTA))
         return f"{_approximate(who, epsilon, SMALL_DELTA)} This is what rho = {rho:g} implies."
-    mu = given["mu"]
+    mu = parameters["mu"]
     hits = float(ndtr(mu + ndtri(0.05)))
     return (
         f"{_approximate(who, gdp_epsilon(mu, SMALL_DELTA), SMALL_DELTA)} A test that wrongly says "

@@ -87,7 +87,7 @@ class Spend:
         return shared
 
     def in_groups(self, relation: str) -> Spend:
-        """What each of many disjoint groups may cost if all of them together cost this.
+        """Return what each of many disjoint groups may cost if all together cost this.
 
         Under add/remove a person is in one group, which may cost the whole. Under replace-one a
         person may leave one group and join another, so each gets half.

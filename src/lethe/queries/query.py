@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from lethe.data.schema import Column, Schema
+from lethe.data.schema import Schema
 from lethe.errors import InputError, did_you_mean
 from lethe.queries import aggregates
 from lethe.queries.aggregates.base import Aggregate
@@ -146,23 +146,20 @@ def bind(query: Query, schema: Schema, person: str | None = None) -> Query:
                 f"column {key.column!r} is both asked about and grouped by. Group by another one."
             )
     if person is not None:
-        _check_person(schema[person])
+        column = schema[person]
+        # Each person must keep a name of their own: moved or rounded values may not serve.
+        if column.type not in ("whole", "text") or column.outside == "clamp":
+            how = " clamped to bounds" if column.outside == "clamp" else ""
+            raise InputError(
+                f"column {column.name!r} holds {column.kind.holds}{how}, which can give two people "
+                "one name. Declare it as whole numbers or text, without clamping."
+            )
         if person in [key.column for key in by]:
             raise InputError(
                 f"column {person!r} names the person: a group of one person is what must not be "
                 "answered. Group by another column."
             )
     return Query(aggregate, where, by)
-
-
-def _check_person(column: Column) -> None:
-    """Each person must keep a name of their own: values that are moved or rounded may not serve."""
-    if column.type not in ("whole", "text") or column.outside == "clamp":
-        how = " clamped to bounds" if column.outside == "clamp" else ""
-        raise InputError(
-            f"column {column.name!r} holds {column.kind.holds}{how}, which can give two people "
-            "one name. Declare it as whole numbers or text, without clamping."
-        )
 
 
 def _named(condition: Condition | None) -> Iterator[str]:

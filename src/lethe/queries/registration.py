@@ -95,7 +95,7 @@ class Registered:
         return _fingerprint(self.key, *files, self.version, facts)
 
     def terms(self, person: str | None = None, rows: int | None = None) -> str:
-        """What a budget for these data settles: schema, whose rows they are, how many of each.
+        """Word what a budget for these data settles: schema, whose rows they are, how many of each.
 
         Args:
             person: column that names the person of a row; for a budget of the unit "user".
@@ -281,7 +281,7 @@ def forget(registered: Registered) -> list[Path]:
 
 
 def keeper_of(path: Path, table: str | None = None) -> Path:
-    """Where the keeper's file of some data lies by default.
+    """Return the default path of the keeper's file of some data.
 
     >>> keeper_of(Path("people.csv")).name, keeper_of(Path("a.duckdb"), "visits").name
     ('people.csv.keeper', 'a.duckdb.visits.keeper')

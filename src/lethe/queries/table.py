@@ -249,7 +249,7 @@ def _all_groups(
     none = Exact(0, (0,) * len(layout.sums), (0,) * layout.cells)
 
     def stored(group: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
-        """As DuckDB holds it."""
+        """Return the literal as DuckDB stores it."""
         return tuple(column.value_of(value) for column, value in zip(columns, group, strict=True))
 
     return {group: groups.get(stored(group), none) for group in listed}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -298,7 +298,7 @@ def further_checks(on: str, further: Beyond) -> list[CheckRow]:
     return rows
 
 
-def asked_further(settings: EmbeddingSettings) -> dict[str, Any]:
+def asked_further(settings: EmbeddingSettings) -> Mapping[str, Any]:
     """Settings of the optional measurements that were requested."""
     listed: dict[str, Any] = {}
     if settings.verification:

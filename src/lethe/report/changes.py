@@ -9,7 +9,7 @@ from typing import Any
 from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
 from lethe.assess.verdict import decide
 from lethe.errors import InputError
-from lethe.evidence.document import CandidateRow
+from lethe.evidence.document import CandidateRow, CheckRow
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
 from lethe.evidence.plain import read
@@ -17,8 +17,6 @@ from lethe.evidence.rules import FAIL, PASS, Rule, judge, parse_rule
 from lethe.report.catalogue import say
 from lethe.report.numbers import fixed, grouped
 from lethe.report.severity import risk_fpr
-
-Json = Mapping[str, Any]
 
 _MOST_NAMED = 3
 _MOST_TIMES = 1_000
@@ -57,7 +55,7 @@ def changes(findings: Findings) -> list[tuple[str, list[str]]]:
     return [(str(entry["rule"]), _sentences(findings, entry)) for entry in findings.rules]
 
 
-def _sentences(findings: Findings, entry: Json) -> list[str]:
+def _sentences(findings: Findings, entry: Mapping[str, Any]) -> list[str]:
     try:
         rule = parse_rule(entry["rule"], metrics_of(findings))
     except InputError:
@@ -135,21 +133,23 @@ def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate
     return said
 
 
-def _passing(findings: Findings, judged: str, rule: Rule) -> list[Json]:
+def _passing(findings: Findings, judged: str, rule: Rule) -> list[CandidateRow]:
     """The other candidates on which the rule would pass."""
+    checks = read(Sequence[CheckRow], findings.checks)
     return [
-        one
-        for one in findings.candidates
-        if one["name"] != judged
-        and decide(rule, _evidence(findings, one, rule), one, findings.checks).outcome == PASS
+        candidate
+        for row in findings.candidates
+        if row["name"] != judged
+        for candidate in [read(CandidateRow, row)]
+        if decide(rule, _evidence(findings, row, rule), candidate, checks).outcome == PASS
     ]
 
 
-def _named(passing: Sequence[Json], findings: Findings) -> str:
+def _named(passing: Sequence[CandidateRow], findings: Findings) -> str:
     """Who would pass, on the frontier first, the cheapest first, with the price."""
     pareto = findings.frontier["pareto"]
-    ranked = sorted(passing, key=lambda one: (one["name"] not in pareto, _price(one)))
-    named = [say("change.option", name=one["name"], cost=_cost(one)) for one in ranked]
+    ranked = sorted(passing, key=lambda row: (row.name not in pareto, _price(row.utility_loss)))
+    named = [say("change.option", name=row.name, cost=_cost(row.utility_loss)) for row in ranked]
     rest = len(ranked) - _MOST_NAMED
     return say(
         "change.named.more" if rest > 0 else "change.named",
@@ -159,16 +159,14 @@ def _named(passing: Sequence[Json], findings: Findings) -> str:
     )
 
 
-def _price(candidate: Json) -> float:
-    loss = (candidate.get("utility_loss") or {}).get("value")
-    return math.inf if loss is None else float(loss)
+def _price(loss: Measured | None) -> float:
+    return math.inf if not isinstance(loss, Estimate) or loss.value is None else loss.value
 
 
-def _cost(candidate: Json) -> str:
-    loss = candidate.get("utility_loss")
-    if not loss or loss["value"] is None:
+def _cost(loss: Measured | None) -> str:
+    if not isinstance(loss, Estimate) or loss.value is None:
         return say("change.cost.unmeasured")
-    value, high = loss["value"], loss["high"]
+    value, high = loss.value, loss.high
     key = "change.cost.gains" if value < 0 else "change.cost.loses"
     if high is not None and (value >= 0 or high > 0):
         key = f"{key}.most"
@@ -250,7 +248,7 @@ def _example(findings: Findings) -> Rule | None:
     return next((Rule(name, None, limit) for name, limit in _HABITS if name in metrics), None)
 
 
-def _evidence(findings: Findings, candidate: Json, rule: Rule) -> Measured | None:
+def _evidence(findings: Findings, candidate: Mapping[str, Any], rule: Rule) -> Measured | None:
     """What is known of a candidate; older or bare findings may lack what the metric needs."""
     try:
         return evidence_of(findings, candidate, rule)

@@ -6,8 +6,7 @@ import hashlib
 import json
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from lethe.assess.judged import LATER, Judged
@@ -65,7 +64,6 @@ def _clean(text: str) -> str:
     return _NOT_XML.sub("\ufffd", text)
 
 
-Json = dict[str, Any]
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
@@ -96,13 +94,13 @@ def sarif(judged: Sequence[Judged], version: str, files: Sequence[str]) -> bytes
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _described(text: str, judged: Sequence[Judged]) -> Json:
+def _described(text: str, judged: Sequence[Judged]) -> Mapping[str, object]:
     reasons = [one.why for one in judged if str(one.rule) == text and one.why]
     told = {"id": text, "shortDescription": {"text": f"Privacy rule {text}"}}
     return {**told, "fullDescription": {"text": reasons[0]}} if reasons else told
 
 
-def _result(one: Judged, file: str, at: int) -> Json:
+def _result(one: Judged, file: str, at: int) -> Mapping[str, object]:
     """Passing results have level none, as the standard asks of every kind but fail."""
     passed = one.outcome == PASS
     identity = "\n".join((one.subject, one.kind, one.candidate, str(one.rule)))

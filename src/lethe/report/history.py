@@ -28,10 +28,9 @@ from lethe.report.catalogue import say
 from lethe.report.common import cell_of
 from lethe.report.first_screen import run_id
 from lethe.report.numbers import Cell
-from lethe.report.output_check import readable
 from lethe.report.page import page_of_sections
 from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words
-from lethe.report.severity import outcome
+from lethe.report.severity import outcome, readable
 from lethe.report.static_svg import COLOURS, DASHES
 
 if TYPE_CHECKING:
@@ -277,13 +276,13 @@ def comparison_lines(comparison: Comparison, every: bool = False) -> list[str]:
             if every or verdict == MOVED or (verdict == UNKNOWN and measured):
                 lines.append(_line(change))
     for rule in comparison.rules:
-        old, new = (rule[side] or say("diff.no_rule") for side in ("before", "after"))
-        of = {"rule": rule["rule"], "name": rule["candidate"]}
+        old, new = (side or say("diff.no_rule") for side in (rule.before, rule.after))
+        of = {"rule": rule.rule, "name": rule.candidate}
         lines.append(say("diff.rule", before=old, after=new, **of))
     for proof in comparison.guarantees:
         known = {(True, False): "weaker", (False, True): "stronger", (True, True): "incomparable"}
-        moved = say(f"diff.{known.get((proof['weaker'], proof['stronger']), 'changed')}")
-        lines.append(say("diff.proof", name=proof["candidate"], moved=moved))
+        moved = say(f"diff.{known.get((proof.weaker, proof.stronger), 'changed')}")
+        lines.append(say("diff.proof", name=proof.candidate, moved=moved))
     return [*lines, _summary(counts[MOVED], len(counts[WITHIN]), len(counts[UNKNOWN]))]
 
 

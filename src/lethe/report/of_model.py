@@ -46,7 +46,6 @@ from lethe.report.numbers import (
     share,
     share_words,
 )
-from lethe.report.output_check import readable
 from lethe.report.sections import (
     Bullets,
     Chart,
@@ -60,7 +59,7 @@ from lethe.report.sections import (
     named,
     table,
 )
-from lethe.report.severity import Place, Worst, advantage, risk_fpr, severity
+from lethe.report.severity import Place, Worst, advantage, readable, risk_fpr, severity
 
 _MOST_CLASSES = 500
 

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,10 +19,134 @@ from lethe.runs.settings import Run, read_toml, rules_in
 if TYPE_CHECKING:
     from lethe.data.columns import Columns
     from lethe.evidence.findings import Findings
-    from lethe.runs.progress import Progress
     from lethe.training.folder import RunFolder
     from lethe.training.shadows import Shadows
 
+
+# Ctrl-C that is not lost: one that some library swallows is raised again at the next chunk.
+
+_asked = False
+
+
+@contextlib.contextmanager
+def watched() -> Iterator[None]:
+    """Remember a Ctrl-C as well as raising it; only the main thread can."""
+    global _asked
+    _asked = False
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, _on_interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _on_interrupt(number: int, frame: Any) -> None:
+    global _asked
+    _asked = True
+    raise KeyboardInterrupt
+
+
+def check() -> None:
+    """Raise an interrupt that has come and was swallowed.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C was pressed before.
+    """
+    if _asked:
+        raise KeyboardInterrupt
+
+
+_LOG_EVERY = 10.0
+
+
+class Progress:
+    """How far the whole job is: one bar with the time left on a terminal, a line elsewhere.
+
+    Use it as a context manager.
+    """
+
+    def __init__(self, quiet: bool = False) -> None:
+        self.quiet = quiet
+        self._bar: Any = None
+        self._task: Any = None
+        self._what = ""
+        self._last = 0.0
+        self._first: tuple[float, int] | None = None
+        self._live = not quiet and sys.stderr.isatty()
+
+    def __enter__(self) -> Progress:
+        if self._live:
+            from rich.console import Console
+            from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as Bar
+
+            self._bar = Bar(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                MofNCompleteColumn(),
+                TextColumn("trainings"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def models(self, done: int, total: int, what: str) -> None:
+        """`done` of the `total` trainings of the whole job are there; `what` is being trained."""
+        check()
+        if self._bar is not None:
+            if self._task is None:
+                self._task = self._bar.add_task("", total=total)
+            self._bar.update(
+                self._task, completed=done, total=total, description=f"training {what}"
+            )
+        else:
+            now = time.monotonic()
+            self._first = self._first or (now, done)
+            if what != self._what or done == total or now - self._last > _LOG_EVERY:
+                self._last = now
+                left = self._left(now, done, total)
+                self.say(f"training {what}: {done}/{total} trainings{left}")
+        self._what = what
+
+    def _left(self, now: float, done: int, total: int) -> str:
+        """The time left at the pace so far; empty where none is known yet."""
+        began, there = self._first or (now, done)
+        if done <= there or done >= total:
+            return ""
+        seconds = (now - began) / (done - there) * (total - done)
+        left = f"about {seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+        return f", {left} left"
+
+    def part(self, what: str, done: int, total: int) -> None:
+        """A line each ten seconds on how far one long part of the job is."""
+        check()
+        now = time.monotonic()
+        if what != self._what:
+            self._what, self._last, self._first = what, now, (now, done)
+        elif now - self._last > _LOG_EVERY:
+            self._last = now
+            self.say(f"{what}: {done:,} of {total:,}{self._left(now, done, total)}")
+
+    def say(self, text: str) -> None:
+        """One line for the reader."""
+        if self.quiet:
+            return
+        if self._bar is not None:
+            self._bar.console.print(text, highlight=False, markup=False)
+        else:
+            print(text, file=sys.stderr, flush=True)
+
+
+# The run itself.
 
 NO_RESULT = {".lock", "audit.toml", "manifest.json"}
 """Files of a run folder that are written before anything is measured."""
@@ -33,7 +162,7 @@ class Asked:
     show: Callable[[Findings, Path], None] | None = None  # prints findings while the run is open
 
 
-@contextmanager
+@contextlib.contextmanager
 def running(
     folder: Path, bound: str, asked: Asked, quiet: bool
 ) -> Iterator[tuple[RunFolder, Progress]]:
@@ -50,7 +179,6 @@ def running(
     from lethe.data.schema import to_toml
     from lethe.errors import InputError
     from lethe.evidence.plain import plain
-    from lethe.runs.progress import Progress
     from lethe.training.folder import RunFolder
 
     is_new = not any(folder.glob("*"))
@@ -154,7 +282,7 @@ def run_folder(out: str | Path | None, title: str, bound: str) -> Path:
 
 
 def content(*parts: Any, seed: int) -> str:
-    """What a run is bound to: the hash of files, columns, arrays and words, and the seed.
+    """Hash what a run is bound to: files, columns, arrays and words, and the seed.
 
     Args:
         parts: files, columns by name, arrays, or text; None is left out.
@@ -186,7 +314,7 @@ def _hashes(part: Path | Columns | Any) -> Iterator[str]:
 
 
 def scores_name(shadows: Shadows, targets: Shadows | None, seed: int) -> str:
-    """What a run on handed-in scores is bound to."""
+    """Hash what a run on handed-in scores is bound to."""
     tables = [shadows] if targets is None else [shadows, targets]
     arrays = [part for table in tables for part in (table.signals, table.members)]
     return content(*arrays, seed=seed)

@@ -67,7 +67,7 @@ def rules_in(table: Mapping[str, Any], where: str) -> list[WrittenRule]:
 
 
 def descriptions(described: Any) -> dict[str, str]:
-    """What a function's docstring says of each argument, or a class and its bases of each field.
+    """Read what a docstring says of each argument of a function, or field of a class.
 
     >>> descriptions(read_toml)
     {}

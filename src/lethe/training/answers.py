@@ -7,6 +7,7 @@ shadow models and target alike.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -30,7 +31,7 @@ class Answer(Protocol):
         """Whether the attacker asks about changed copies too; by default about records alone."""
         return False
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Plain values that decide the answers, for findings and for the content hash."""
         ...
 
@@ -69,7 +70,7 @@ class Temperature(Answer):
             "temperature", self.temperature, 0, float("inf"), open_low=True, open_high=True
         )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         return {"kind": "temperature", **asdict(self)}
 
     def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
@@ -99,7 +100,7 @@ class Rounding(Answer):
         if int(self.decimals) != self.decimals:
             raise InputError(f"decimals={self.decimals!r} must be a whole number.")
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         return {"kind": "rounding", **asdict(self)}
 
     def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
@@ -130,7 +131,7 @@ class LabelOnly(Answer):
     def needs_copies(self) -> bool:
         return True
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         return {"kind": "label-only", **asdict(self)}
 
     def queries(self, features: NDArray[np.floating]) -> NDArray[np.floating]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +36,7 @@ class Augment:
                 "the border is reflected."
             )
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Plain values for findings and for the content hash."""
         return {key: list(v) if key == "shape" else v for key, v in asdict(self).items()}
 

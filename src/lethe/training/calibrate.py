@@ -6,19 +6,18 @@ clearly faster to be taken, so that the same machine chooses alike from run to r
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from lethe.training.batches import dropout_seed
 from lethe.training.design import model_seed
+from lethe.training.engines import Trial
 from lethe.training.loop import Records, default_layout, load_records, make_network
 from lethe.training.networks.chain import quiet_numpy
 from lethe.training.networks.parameters import Optimizer, loss_slope
@@ -42,24 +41,6 @@ _EXACT = (
     nn.Identity,
 )
 """Layers whose written-out form gives the same bits in a stack of any width."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """What a calibration looks at: recipe, data and `pool` as in `Spec`."""
-
-    recipe: TorchRecipe
-    features: NDArray[np.floating]
-    labels: NDArray[Any]
-    pool: NDArray[np.bool_]
-    seed: int
-    workers: int  # processes that will train side by side
-    memory: int  # bytes that all of them may take together
-
-
-def half_of_memory() -> int:
-    """Half of the machine's memory, in bytes."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
 def calibrate(trial: Trial) -> dict[str, Any]:
@@ -107,7 +88,7 @@ def calibrate(trial: Trial) -> dict[str, Any]:
     why = f"{first.why}; {_name(best)} was fastest of {len(seconds)} ways tried"
     chosen = replace(best, why=f"{why}; one thread a worker")
     return {
-        **chosen.to_json(),
+        **asdict(chosen),
         "seconds": {name: value for name, value in seconds.items() if np.isfinite(value)},
         "refused": [name for name, value in seconds.items() if not np.isfinite(value)],
         "bytes": per_model,
@@ -135,7 +116,7 @@ def _time(
     recipe: TorchRecipe, records: Records, rows: torch.Tensor, layout: Layout, seed: int
 ) -> float:
     """Seconds of one step of one model, the best of some rounds."""
-    seeds = [model_seed(seed, at) for at in range(layout.width)]
+    seeds = [model_seed(seed, index) for index in range(layout.width)]
     streams = [torch.Generator(layout.device).manual_seed(dropout_seed(s)) for s in seeds]
     network = make_network(recipe, layout, seeds, streams)
     flat, grad = network.parameters.flat, network.parameters.grad

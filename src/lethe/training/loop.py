@@ -94,9 +94,9 @@ class Mixing:
         if not self.on:
             return loss_slope(kind, outputs, truth, share, smoothing)
         partner = self._partner[step, :, : truth.shape[1]]
-        own = self._own[step, :, : truth.shape[1]]
-        slope = loss_slope(kind, outputs, truth, share * own, smoothing)
-        share = share.gather(1, partner) * (1 - own)
+        mix = self._own[step, :, : truth.shape[1]]
+        slope = loss_slope(kind, outputs, truth, share * mix, smoothing)
+        share = share.gather(1, partner) * (1 - mix)
         return slope.add_(loss_slope(kind, outputs, truth.gather(1, partner), share, smoothing))
 
 
@@ -288,14 +288,14 @@ class _Stack:
         self.recipe, self.records, self.course = recipe, records, course
         self.treatment, self.seeds = treatment, list(seeds)
         self._weights = torch.from_numpy(course.weights).to(records.inputs.device)
-        own = [np.flatnonzero(row) for row in members]
+        rows_of = [np.flatnonzero(row) for row in members]
         self.held = [
             validation_rows(rows, seed, recipe.held_back)
-            for rows, seed in zip(own, seeds, strict=True)
+            for rows, seed in zip(rows_of, seeds, strict=True)
         ]
         self.shufflers = [
             Shuffler(np.setdiff1d(rows, held), seed, course.steps)
-            for rows, held, seed in zip(own, self.held, seeds, strict=True)
+            for rows, held, seed in zip(rows_of, self.held, seeds, strict=True)
         ]
         self.device = records.inputs.device
 

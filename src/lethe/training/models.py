@@ -129,7 +129,7 @@ def _load_file(path: Path) -> Any:
     # Worker processes cannot import it by name, so its functions travel by value.
     joblibs_cloudpickle().register_pickle_by_value(module)
     # Modules of a class of their own travel by name, as plain modules do.
-    for kind in {type(found) for found in list(sys.modules.values())} - {ModuleType}:
+    for kind in {type(loaded) for loaded in list(sys.modules.values())} - {ModuleType}:
         if issubclass(kind, ModuleType):
             copyreg.pickle(kind, _by_name)
     return module
@@ -155,7 +155,7 @@ def load_recipe(reference: str, data: Any) -> Recipe:
             recipe = recipe(data) if _wants_data(recipe) else recipe()
     check_own_loop(recipe)
     if isinstance(recipe, TorchRecipe) and hasattr(data, "features"):
-        from lethe.training.networks.wrapped import wrapped
+        from lethe.training.wrapped import wrapped
 
         make = wrapped(recipe.make_module, np.asarray(data.features), len(data.classes))
         return replace(recipe, make_module=make)

@@ -162,9 +162,11 @@ def fit_rows(
     from sklearn.utils import _safe_indexing
 
     estimator, extra = prepared(recipe.estimator, seed), {}
-    given = [part for part in (recipe.sample_weight, weights) if part is not None]
-    if given:
-        extra[str(weight_argument(estimator))] = np.prod([part[rows] for part in given], axis=0)
+    weightings = [part for part in (recipe.sample_weight, weights) if part is not None]
+    if weightings:
+        extra[str(weight_argument(estimator))] = np.prod(
+            [part[rows] for part in weightings], axis=0
+        )
     last, targets = last_step(estimator), labels[rows]
     class_labels: NDArray[Any] = np.arange(int(labels.max()) + 1)
     known, several = class_labels, recipe.labels is not None and recipe.labels.ndim == 2
@@ -301,18 +303,18 @@ def probabilities_of(
     `columns` is the class behind each column that the estimator gives.
     """
     if hasattr(estimator, "predict_proba"):
-        found, how = np.asarray(estimator.predict_proba(inputs)), "predict_proba"
+        answers, how = np.asarray(estimator.predict_proba(inputs)), "predict_proba"
     else:
-        found, how = _from_margin(estimator, inputs), "decision_function"
-    if found.shape != (len(inputs), len(columns)):
+        answers, how = _from_margin(estimator, inputs), "decision_function"
+    if answers.shape != (len(inputs), len(columns)):
         raise InputError(
-            f"{how} of {type(estimator).__name__} returned {found.shape[-1]} columns for "
+            f"{how} of {type(estimator).__name__} returned {answers.shape[-1]} columns for "
             f"{len(columns)} classes; use one column a class, in the order of the codes."
         )
     if len(columns) == classes and (np.diff(columns) > 0).all():
-        return found
-    scores = np.zeros((len(inputs), classes), found.dtype)
-    scores[:, columns] = found
+        return answers
+    scores = np.zeros((len(inputs), classes), answers.dtype)
+    scores[:, columns] = answers
     return scores
 
 

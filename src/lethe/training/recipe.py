@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Protocol
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
 from lethe.training.answers import Answer
-from lethe.training.augment import Augment
 from lethe.training.fingerprint import hash_array, hash_value
 from lethe.training.users_code import build_module
+
+if TYPE_CHECKING:
+    from lethe.training.augment import Augment
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
 LOSSES = ("cross-entropy", "squared-error")
@@ -132,7 +134,7 @@ class Treatment:
             return "gradient noise needs a torch recipe"
         return None if loop or self.epochs is None else "early stopping needs a torch recipe"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Plain values that stand for the treatment in a content hash.
 
         What came later is named only where it is used, so that models of earlier runs keep their
@@ -236,7 +238,7 @@ class TorchRecipe:
         """Share of a model's rows that watch its training instead of driving it."""
         return 0.0 if self.patience is None else self.validation
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Plain values for findings, without code."""
         settings = {
             field.name: getattr(self, field.name)
@@ -296,7 +298,7 @@ class CallableRecipe:
         """``classification`` or ``regression``."""
         return "regression" if self.outputs == "prediction" else "classification"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Plain values for findings, without code.
 
         A `train` with a `describe` of its own, as the adapters have, says what it is.
@@ -403,7 +405,7 @@ class SklearnRecipe:
 
         return "regression" if _tagged(is_regressor, self.estimator) else "classification"
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Plain values for findings, without code."""
         settings = {key: _in_words(value) for key, value in self.estimator.get_params().items()}
         return {"kind": "scikit-learn", "estimator": type(self.estimator).__name__, **settings}
@@ -509,10 +511,6 @@ class Layout:
         """How many of at most so many processes train side by side; few share a GPU."""
         return min(most, PER_GPU) if self.device == "cuda" else most
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for the manifest."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, settled: Mapping[str, Any]) -> Layout:
         """The layout that a manifest holds, among other figures of its calibration."""
@@ -547,7 +545,7 @@ class Work:
 class Method(Protocol):
     """What a mitigation puts in the place of the recipe's loop; it travels to worker processes."""
 
-    def describe(self) -> dict[str, Any]: ...
+    def describe(self) -> Mapping[str, Any]: ...
 
     def refuses(self, recipe: Recipe) -> str | None:
         """Why models of this recipe cannot be trained in this way, or None."""

@@ -6,17 +6,18 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, RunFailed
-from lethe.training.chunks import ChunkJob
+from lethe.training.chunks import ChunkJob, shard_path
 from lethe.training.design import partners
-from lethe.training.scores_file import ScoreTable, read_scores
-from lethe.training.shards import shard_path
 from lethe.training.signals import codes_of_copies, merit_of_signal, target_sd
+
+if TYPE_CHECKING:
+    from lethe.training.scores_file import ScoreTable
 
 _OF_MODELS = (
     *("signals", "members", "correct", "queries"),
@@ -81,8 +82,8 @@ class Shadows:
     @property
     def every_query(self) -> NDArray[np.float32]:
         """(K, N, 1 + A) signals of each record and of its changed copies."""
-        own = self.signals[:, :, None]
-        return own if self.queries is None else np.concatenate([own, self.queries], axis=2)
+        plain = self.signals[:, :, None]
+        return plain if self.queries is None else np.concatenate([plain, self.queries], axis=2)
 
     def with_query(self, query: int) -> Shadows:
         """The same with one of `every_query` as the signal."""
@@ -279,6 +280,8 @@ def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shado
     Returns: The references, and the targets; None where every model is to be the target in turn.
     Raises InputError: as `read_scores`.
     """
+    from lethe.training.scores_file import read_scores
+
     return models_of(read_scores(Path(path), signal), signal)
 
 

@@ -6,9 +6,8 @@ import pytest
 from chunks import jobs_in
 
 from lethe.errors import InputError, MissingExtra, RunFailed
-from lethe.training.chunks import train_chunk
+from lethe.training.chunks import shard_path, train_chunk
 from lethe.training.engines import ByHand, check_engine, choose_engine
-from lethe.training.shards import shard_path
 
 
 def test_names_and_options_are_read() -> None:

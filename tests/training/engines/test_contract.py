@@ -22,10 +22,9 @@ from lethe.errors import InputError
 from lethe.reidentification.audit import audit_released
 from lethe.reidentification.released import Released
 from lethe.reidentification.settings import EmbeddingSettings
-from lethe.training.chunks import ChunkJob, train_chunk
+from lethe.training.chunks import ChunkJob, shard_path, train_chunk
 from lethe.training.engines import choose_cluster, choose_engine
 from lethe.training.engines.processes import run_in_processes, stop_processes
-from lethe.training.shards import shard_path
 
 pytestmark = pytest.mark.processes
 

@@ -54,7 +54,7 @@ class Adversary:
         return 0 if self.right is None else self.total - self.right
 
     def sampling(self, facts: Index) -> Sampling:
-        """How `simulate` draws, as the likelihood needs it."""
+        """Describe how `simulate` draws, as the likelihood needs it."""
         return Sampling(
             1 - self.wrong_facts / self.total,
             self.total,
@@ -123,7 +123,7 @@ def draw_facts(
         seeds: of each target.
     """
     top = popular(facts, adversary.outside_top)
-    drawn = [_one(facts, own, at, top, adversary, rng) for at, rng in enumerate(seeds)]
+    drawn = [_one(facts, own, index, top, adversary, rng) for index, rng in enumerate(seeds)]
     item, value, time = (np.concatenate(part) for part in zip(*drawn, strict=True))
     return Known(
         np.arange(len(seeds) + 1) * adversary.total,
@@ -176,9 +176,9 @@ def _near_values(
 ) -> Float:
     if adversary.value_error is None or own.value is None:
         return np.full(len(at), np.nan)
-    given = own.value[at]
-    low = np.searchsorted(facts.values, given - adversary.value_error, side="left")
-    high = np.searchsorted(facts.values, given + adversary.value_error, side="right")
+    stated = own.value[at]
+    low = np.searchsorted(facts.values, stated - adversary.value_error, side="left")
+    high = np.searchsorted(facts.values, stated + adversary.value_error, side="right")
     return facts.values[rng.integers(low, high)]
 
 
@@ -252,7 +252,7 @@ ATTACKERS: Mapping[str, Attacker] = {
 
 
 def boards_of(scales: tuple[float, float], sampling: Sampling) -> dict[str, Board]:
-    """How each attacker of the registry scores.
+    """Return the scoreboard of each attacker of the registry.
 
     Args:
         scales: of values and times: rho0 and d0 of the paper.
@@ -276,19 +276,19 @@ def look(
         boards: by attacker, how records are scored.
         hidden: see `link`.
     """
-    found: dict[str, Links] = {}
+    links_of: dict[str, Links] = {}
     for name, board in boards.items():
         if isinstance(board, Scoreboard):
-            found[name] = link(facts, known[name], board, hidden=hidden)
-        elif name not in found:
+            links_of[name] = link(facts, known[name], board, hidden=hidden)
+        elif name not in links_of:
             links = read(facts, known[name], board, hidden=hidden)
             # Both readings of the same facts are made at once.
-            found |= {
+            links_of |= {
                 key: links[key]
                 for key, other in boards.items()
                 if other is board and known[key] is known[name]
             }
-    return {name: found[name] for name in boards}
+    return {name: links_of[name] for name in boards}
 
 
 def share_out(
@@ -308,16 +308,18 @@ def share_out(
         most `rate`, over the people looked for and one more (union bound over `calibrate`).
     Assumes: Whoever is looked for without being in the release is drawn as those people were.
     """
-    found: dict[str, Calibrated | Refusal] = {}
+    calibrated: dict[str, Calibrated | Refusal] = {}
     for at, (name, links) in enumerate(absent.items()):
         count = len(links.best)
         allowed = math.floor(rate * (count + 1) + 1e-9)
         part = allowed // len(absent) + (at < allowed % len(absent))
         if part:
-            found[name] = calibrate(links.eccentricity, part / (count + 1), confidence)
+            calibrated[name] = calibrate(links.eccentricity, part / (count + 1), confidence)
         else:
-            found[name] = Refusal(_too_few(f"{rate:g} false matches in all", at + 1, rate, count))
-    return found
+            calibrated[name] = Refusal(
+                _too_few(f"{rate:g} false matches in all", at + 1, rate, count)
+            )
+    return calibrated
 
 
 @dataclass(frozen=True, eq=False)
@@ -333,7 +335,7 @@ class Naming:
 
 
 def together(links: Mapping[str, Links], phi: Mapping[str, float | None]) -> Naming:
-    """What the attackers answer, each from its own threshold on; None = it stays silent."""
+    """Combine the attackers' answers, each from its own threshold on; None = it stays silent."""
     count = len(next(iter(links.values())).best)
     record, attacker = np.full(count, NO_MATCH), np.full(count, -1)
     for at, (name, found) in enumerate(links.items()):
@@ -366,15 +368,15 @@ def calibrate(eccentricity: Float, rate: float = 0.01, confidence: float = 0.95)
     >>> 197 < made.phi < 198 and made.false_match.value == 0.01
     True
     """
-    found = np.sort(eccentricity)[::-1]
-    count, k = len(found), math.floor(rate * (len(found) + 1) + 1e-9)
+    ascending = np.sort(eccentricity)[::-1]
+    count, k = len(ascending), math.floor(rate * (len(ascending) + 1) + 1e-9)
     if k < 1:
         raise NotMeasurable(_too_few(f"{rate:g} false matches", 1, rate, count))
     eps = float(np.finfo(np.float64).eps)
     tail = (1 - confidence) / 2
     low, high = (float(betaincinv(k, count + 1 - k, at)) for at in (tail, 1 - tail))
     chance = Estimate(k / (count + 1), low, high, confidence, "order statistic (Beta)", count)
-    return Calibrated(float(found[k - 1]) * (1 + 64 * eps) + eps, chance)
+    return Calibrated(float(ascending[k - 1]) * (1 + 64 * eps) + eps, chance)
 
 
 def _too_few(wanted: str, attackers: int, rate: float, count: int) -> str:
@@ -387,10 +389,10 @@ def _too_few(wanted: str, attackers: int, rate: float, count: int) -> str:
 def phi_of(
     calibrated: Mapping[str, Calibrated | Refusal], phi: float | None
 ) -> dict[str, float | None]:
-    """By attacker, from where on it answers: `phi`, or the calibrated threshold; None = never."""
+    """Return the threshold of each attacker: `phi`, or the calibrated one; None = never answers."""
     return {
-        name: phi if phi is not None else getattr(found, "phi", None)
-        for name, found in calibrated.items()
+        name: phi if phi is not None else getattr(setting, "phi", None)
+        for name, setting in calibrated.items()
     }
 
 
@@ -401,7 +403,7 @@ def outside(
     boards: Mapping[str, Board],
     owner: Int | None = None,
 ) -> dict[str, Links]:
-    """By attacker, people looked for in a release that their own records are not in.
+    """Look for people in a release without their own records, by attacker.
 
     An empty record stands for each of theirs: how far a record stands out depends on how many there
     are.
@@ -423,12 +425,12 @@ def records_like(facts: Index, people: Int, counts: Int, seed: int = 0) -> Known
             `people` keeps as many as one of them has, or all where there are fewer.
         seed: of who keeps how many, and which.
     """
-    own, rng = facts_of(facts, people), np.random.default_rng([seed, 85])
+    records, rng = facts_of(facts, people), np.random.default_rng([seed, 85])
     kept = rng.choice(counts[counts > 0], len(people))
-    return some_facts_of(own, kept, rng)
+    return some_facts_of(records, kept, rng)
 
 
 def some_facts_of(known: Known, counts: Int, rng: np.random.Generator) -> Known:
-    """At most as many facts of each target as `counts` says, drawn at random."""
+    """Draw at most as many facts of each target as `counts` says."""
     spans = zip(known.spans(), counts, strict=True)
     return known.take([rng.permutation(span)[:most] for span, most in spans])

@@ -109,10 +109,10 @@ def link_auxiliary(
             name,
             ATTACKERS[name].knows,
             calibrated[name],
-            None if (least := phi[name]) is None else _answers(found.matched(least), pairs, sure),
-            _answers(found.matched(COMPARED), pairs, sure),
+            None if (least := phi[name]) is None else _answers(named.matched(least), pairs, sure),
+            _answers(named.matched(COMPARED), pairs, sure),
         )
-        for name, found in links.items()
+        for name, named in links.items()
     ]
     naming = together(links, phi)
     board, phis = links["scoreboard-rh"], thresholds(settings.phi)
@@ -142,7 +142,7 @@ def link_auxiliary(
 def _of_pairs(
     aim: Aim, pairs: NDArray[np.int64], inside: NDArray[np.intp], name: str, facts: Index
 ) -> Aim:
-    """The same for people whose record in the release is known."""
+    """Restrict the adversary to people whose record in the release is known."""
     return replace(
         aim,
         name=f"{len(inside)} known pairs with {name}",
@@ -183,7 +183,7 @@ def _everybody(
 def _calibrated(
     facts: Index, aim: Aim, settings: RecordSettings
 ) -> Mapping[str, Calibrated | Refusal]:
-    """From people of the release, each known as a person of the auxiliary table is."""
+    """Calibrate on people of the release, each known as a person of the auxiliary table is."""
     seed, known, boards = settings.seed, aim.known, aim.boards(settings)
     counts = np.diff(_shared(known).start)
     able = np.unique(facts.person).astype(np.int64)
@@ -196,8 +196,8 @@ def _calibrated(
     )
     most = np.full(len(people), settings.facts)
     few = some_facts_of(alike, most, np.random.default_rng([seed, 88]))
-    own = replace(aim, targets=people, known=alike, few=few)
-    absent = outside(facts, own.known_by, people, boards)
+    stranger_aim = replace(aim, targets=people, known=alike, few=few)
+    absent = outside(facts, stranger_aim.known_by, people, boards)
     return share_out(absent, settings.false_matches, settings.confidence)
 
 
@@ -225,7 +225,7 @@ def _answers(named: Int, true: Int | None, confidence: float) -> Answers:
 
 
 def pairs_of(found: Auxiliary, ratings: Ratings) -> list[dict[str, str | float | bool | None]]:
-    """Who was named as whom, by which attacker: personal data.
+    """List who was named as whom, by which attacker: personal data.
 
     Every answer beyond a threshold is a row; `decides` marks the one that is taken. The score is
     the eccentricity.
@@ -259,18 +259,18 @@ def _shared(known: Known) -> Known:
 
 
 def _places(names: NDArray[np.str_], among: NDArray[np.str_]) -> Int:
-    """Where each name stands among ascending ones, -1 = nowhere."""
+    """Find the index of each name among ascending ones, -1 = absent."""
     at = np.minimum(np.searchsorted(among, names), len(among) - 1)
     return np.where(among[at] == names, at, NOT_RELEASED)
 
 
 def _all_there(names: NDArray[np.str_], ratings: Ratings, side: str) -> Int:
-    found = _places(names.astype(np.str_), ratings.people)
-    if (found < 0).any():
-        odd = names[np.argmax(found < 0)]
+    codes = _places(names.astype(np.str_), ratings.people)
+    if (codes < 0).any():
+        odd = names[np.argmax(codes < 0)]
         raise InputError(
             f"truth names {str(odd)!r}, who is not in {ratings.name} ({side}). Take the pair out."
         )
-    if len(np.unique(found)) != len(found):
+    if len(np.unique(codes)) != len(codes):
         raise InputError(f"truth names a person of {ratings.name} twice. Name each once.")
-    return found
+    return codes

@@ -59,7 +59,7 @@ def utility_in(
     made: Coarsened,
     again: Callable[[Sheet], Coarsened],
 ) -> Utility:
-    """What a release is good for: counts, queries, or the user's model.
+    """Measure the utility of a release: counts, queries, or the user's model.
 
     Args:
         again: the mitigation with the same random numbers, for the facts that are not held out.
@@ -109,11 +109,11 @@ def utility_of(
         group = np.arange(int(month.max()) + 1) // wide
         if new.time is None:
             group = np.zeros_like(group)
-            given: Int = np.zeros(len(new.item), np.int64)
+            months: Int = np.zeros(len(new.item), np.int64)
         else:
-            given = np.minimum((new.time - first) // MONTH // wide, group[-1])
+            months = np.minimum((new.time - first) // MONTH // wide, group[-1])
         original.append(month)
-        released.append(given)
+        released.append(months)
         groups.append(group)
         tables.append((0, len(original) - 1))
     return count_overlap(original, released, groups, tables or [(0,)], scale=1 / made.share)
@@ -122,8 +122,8 @@ def utility_of(
 def as_it_stands(made: Sheet | Coarsened, ratings: Ratings) -> dict[str, NDArray[np.generic]]:
     """The facts as a table with names, as it would be handed out; pseudonyms are numbers."""
     sheet = made.sheet if isinstance(made, Coarsened) else made
-    own = isinstance(made, Sheet) or made.owner is None
-    names = ratings.people if own else np.arange(sheet.people).astype(np.str_)
+    whole = isinstance(made, Sheet) or made.owner is None
+    names = ratings.people if whole else np.arange(sheet.people).astype(np.str_)
     columns: dict[str, NDArray[np.generic]] = {
         "person": names[sheet.person],
         "item": ratings.items[sheet.item],
@@ -158,7 +158,7 @@ class Aim:
     def boards(
         self, settings: RecordSettings, blur: Blur | None = None, published: bool = True
     ) -> dict[str, Board]:
-        """How each attacker scores.
+        """Return the scoreboard of each attacker.
 
         Args:
             blur: what a mitigation did; None = there is none.
@@ -170,7 +170,7 @@ class Aim:
         return {name: board for name, board in boards.items() if published or board is sampling}
 
     def attacks(self, settings: RecordSettings, published: bool = True) -> int:
-        """How many are counted in the family."""
+        """Count the attacks in the family."""
         return len(self.boards(settings, None, published)) + self.sampling.closed
 
     @property
@@ -180,7 +180,7 @@ class Aim:
         return {name: few if who.few else self.known for name, who in ATTACKERS.items()}
 
     def label(self, attacker: str) -> str:
-        """Of a result."""
+        """Name the result of an attacker under this adversary."""
         return f"{attacker}, {self.name}"
 
 
@@ -281,15 +281,15 @@ def measure(
         several = {ASSIGNED: boards["likelihood"]} if aim.sampling.closed else {}
         seen = look(facts, aim.known_by, {**boards, **several})
         links = links or {attacker: seen[attacker] for attacker in boards}
-        for attacker, found in seen.items():
+        for attacker, link in seen.items():
             label = aim.label(attacker)
-            hit = _named(found.best, owner) == aim.targets
+            hit = _named(link.best, owner) == aim.targets
             right[label] = aim.name, hit
-            shown[label] = np.where(hit, held[found.best] / whole[aim.targets], 0.0)
-            missed = np.flatnonzero(~hit & (found.best >= 0))
+            shown[label] = np.where(hit, held[link.best] / whole[aim.targets], 0.0)
+            missed = np.flatnonzero(~hit & (link.best >= 0))
             if attacker == "likelihood" and len(missed):
                 alike = alike or _both_have(sheet, facts)
-                shown[label][missed] = alike(aim.targets[missed], found.best[missed])
+                shown[label][missed] = alike(aim.targets[missed], link.best[missed])
             results.append(named_rightly(label, hit, aim.name, attacker, sure))
     count = len(first.targets)
     phi, answered = _answers(facts, owner, links, first, blur, settings)
@@ -302,8 +302,8 @@ def measure(
     if isinstance(match, Estimate):
         label = f"all attackers beyond their thresholds, {first.name}"
         results.append(AttackResult(label, match, knows=first.name, powered=count >= FEWEST))
-    own = [result for result in results if result.attack in map(first.label, ATTACKERS)]
-    best = strongest(own)
+    own_results = [result for result in results if result.attack in map(first.label, ATTACKERS)]
+    best = strongest(own_results)
     read = shown[best.attack]
     reading = [AttackResult(one, mean_share(part, sure)) for one, part in shown.items()]
     if made.owner is not None and baseline is not None and (sheet.time is not None or repeats):
@@ -389,7 +389,7 @@ def _both_have(sheet: Sheet, facts: Index) -> Callable[[Int, Int], Float]:
 
 
 def _if_linked(measured: Measured | None) -> list[AttackResult]:
-    """What one who links the pseudonyms finds: at most what is found without pseudonyms."""
+    """Bound an attacker who links the pseudonyms by the result without pseudonyms."""
     if not isinstance(measured, Estimate):
         return []
     bound = replace(measured, value=None, low=0.0, method="at most that of the release as it is")

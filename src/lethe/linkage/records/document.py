@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, check
+from lethe.assess.verdict import InputCheck
 from lethe.data.records import Ratings
 from lethe.evidence.document import AttackRow, CheckRow, NotRun
 from lethe.evidence.estimate import Estimate
@@ -119,7 +119,7 @@ class RecordSubject(RowsSubject):
         )
 
     def plain_words(self) -> list[str]:
-        """What was found, for a reader of nothing else."""
+        """Say what was found, in sentences for a lay reader."""
         settings, first, base, aux = self.settings, self.simulated[0], self.measured[0], self.aux
         rh = first.by["scoreboard-rh"]
         words = [
@@ -148,7 +148,7 @@ class RecordSubject(RowsSubject):
         return words
 
     def pairs(self) -> Sequence[Mapping[str, object]]:
-        """Who of the auxiliary table was named as whom."""
+        """Return who of the auxiliary table was named as whom."""
         return () if self.aux is None else pairs_of(self.aux, self.ratings)
 
     def exposed(self) -> list[dict[str, object]]:
@@ -316,7 +316,7 @@ def _truth(aux: Auxiliary | None) -> list[CheckRow]:
 
 
 def _power(study: RecordSubject) -> CheckRow:
-    """What the audit could have seen of leaks that were planted into the release as it is."""
+    """Say which planted leaks the audit saw."""
     base = study.measured[0]
     sizes = {
         quantity: smallest_seen(base.plants or (), quantity, base.chance)

@@ -58,7 +58,7 @@ class Index:
 
     @cached_property
     def distinct(self) -> Index:
-        """Who has which item: the first fact of each person about each."""
+        """Return the first fact of each person about each item."""
         if not self.repeats:
             return self
         held = np.bincount(self.item[self.lead], minlength=self.items)
@@ -138,7 +138,7 @@ class Known:
         return np.split(np.arange(len(self.item)), self.start[1:])[:-1]
 
     def of(self, targets: Int) -> Known:
-        """What is known of some targets, in that order."""
+        """Select the facts of some targets, in that order."""
         spans = self.spans()
         return self.take([spans[target] for target in targets])
 
@@ -211,13 +211,13 @@ def index_of(ratings: Ratings) -> Index:
 
 
 def facts_of(facts: Index, people: ArrayLike) -> Known:
-    """All released facts of some different people, as known without any error."""
+    """Return all released facts of some different people, as known without any error."""
     chosen = np.asarray(people)
     place = np.full(facts.people, -1)
     place[chosen] = np.arange(len(chosen))
-    found = np.flatnonzero(place[facts.person] >= 0)
-    owner = place[facts.person[found]]
-    at = found[np.argsort(owner, kind="stable")]
+    rows = np.flatnonzero(place[facts.person] >= 0)
+    owner = place[facts.person[rows]]
+    at = rows[np.argsort(owner, kind="stable")]
     start = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=len(chosen)))])
     times = facts.times_at(at)
     item = np.searchsorted(facts.start, at, side="right") - 1

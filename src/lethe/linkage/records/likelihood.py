@@ -211,9 +211,9 @@ def read(
         # What a record has once stands for what it has not yet (Good, Biometrika 1953).
         single = facts.lead & np.append(facts.lead[1:], True)
         once = np.bincount(facts.person[single], minlength=facts.people)
-        told = sampling.right * (1 - (once + 0.5) / (facts.lengths() + 1.0))
-        loss = np.log1p(-told)
-        gain = np.log(told) - np.log(np.maximum(counted, 1)) - loss
+        stated = sampling.right * (1 - (once + 0.5) / (facts.lengths() + 1.0))
+        loss = np.log1p(-stated)
+        gain = np.log(stated) - np.log(np.maximum(counted, 1)) - loss
     tables: dict[int, tuple[Float, Float]] = {}
     joint = np.full((len(known), facts.people) if sampling.closed else (0, 0), -np.inf)
     for part in parts_of(facts, known):

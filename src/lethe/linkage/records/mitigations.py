@@ -85,7 +85,7 @@ Change = Callable[[Sheet, np.random.Generator], Coarsened]
 
 
 def as_it_is(sheet: Sheet) -> Coarsened:
-    """Nothing changed."""
+    """Change nothing."""
     return Coarsened(sheet, np.zeros(sheet.people, bool))
 
 
@@ -142,7 +142,7 @@ def without_popular(sheet: Sheet, share: float) -> Coarsened:
 
 
 def some_facts(sheet: Sheet, share: float, rng: np.random.Generator) -> Coarsened:
-    """Each fact is released with chance `share`."""
+    """Release each fact with chance `share`."""
     kept = rng.random(len(sheet.item)) < share
     return replace(as_it_is(sheet.take(kept)), share=share)
 
@@ -156,7 +156,7 @@ def some_people(sheet: Sheet, share: float, rng: np.random.Generator) -> Coarsen
 
 
 def noisy_times(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
-    """Each time is moved by a whole number of days, drawn alike from -days to days.
+    """Move each time by a whole number of days, uniform from -days to days.
 
     Raises NotMeasurable: there are no times.
     """
@@ -166,7 +166,7 @@ def noisy_times(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsened:
 
 
 def noisy_values(sheet: Sheet, steps: int, rng: np.random.Generator) -> Coarsened:
-    """Each value is moved by up to `steps` places on the scale of the release, drawn alike.
+    """Move each value by up to `steps` steps of the release's scale, uniformly.
 
     The scale is the different values, in order; who would leave it stays at its end.
 
@@ -208,7 +208,7 @@ def new_pseudonyms(sheet: Sheet, days: int, rng: np.random.Generator) -> Coarsen
 
 
 def dealt_pseudonyms(sheet: Sheet, count: int, rng: np.random.Generator) -> Coarsened:
-    """Each fact goes to one of `count` pseudonyms of its person, drawn alike."""
+    """Assign each fact to one of `count` pseudonyms of its person, uniformly."""
     return _split(sheet, rng.integers(0, count, len(sheet.item)), rng)
 
 
@@ -219,8 +219,8 @@ def _split(sheet: Sheet, part: Int, rng: np.random.Generator) -> Coarsened:
     new = rng.permutation(len(held))
     owner = np.empty(len(held), np.int64)
     owner[new] = held // parts
-    made = replace(sheet, person=new[place], people=len(held))
-    return Coarsened(made, np.zeros(len(held), bool), owner=owner)
+    pieces = replace(sheet, person=new[place], people=len(held))
+    return Coarsened(pieces, np.zeros(len(held), bool), owner=owner)
 
 
 _YEAR = 13 * MONTH
@@ -283,6 +283,6 @@ def changes(settings: RecordSettings) -> dict[str, tuple[str, Change]]:
 
 def _together(sheet: Sheet, rng: np.random.Generator, *, settings: RecordSettings) -> Coarsened:
     coarse = as_it_is(sheet) if sheet.value is None else two_values(sheet)
-    made = coarse.sheet if sheet.time is None else coarser_times(coarse.sheet, 0).sheet
-    drawn = some_facts(without_rare(made, settings.support).sheet, settings.share, rng)
+    joined_sheet = coarse.sheet if sheet.time is None else coarser_times(coarse.sheet, 0).sheet
+    drawn = some_facts(without_rare(joined_sheet, settings.support).sheet, settings.share, rng)
     return Coarsened(drawn.sheet, drawn.out, drawn.share, 0, coarse.values)

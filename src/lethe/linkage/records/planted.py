@@ -94,7 +94,7 @@ def plants_of(
         )
         boards = {"likelihood": read, "fitting": read}
         links = look(index, dict.fromkeys(boards, known), boards)
-        best = max(((found.best == chosen) * 1.0 for found in links.values()), key=np.sum)
+        best = max(((link.best == chosen) * 1.0 for link in links.values()), key=np.sum)
         seen = {"top-1": best, "exposed": best}
         if phi is not None:
             named = together(links, phi).record
@@ -138,12 +138,12 @@ def _known(
     adversary: Adversary,
     rng: np.random.Generator,
 ) -> Known:
-    """What is known of some records: original values and times of what is in them."""
+    """Return the attacker's knowledge of some records: original values and times."""
     mine = np.flatnonzero(np.isin(twin.person, chosen))
     mine = mine[np.argsort(twin.person[mine], kind="stable")]
     rows = mine if twin.rows is None else twin.rows[mine]
     count = np.bincount(np.searchsorted(chosen, twin.person[mine]), minlength=len(chosen))
-    own = Known(
+    facts_known = Known(
         np.concatenate([[0], np.cumsum(count)]),
         twin.item[mine].astype(np.int64),
         None if sheet.value is None else sheet.value[rows],
@@ -153,7 +153,7 @@ def _known(
     most = np.unique(apart // facts.items, return_counts=True)[1].max()
     if most >= (facts.support > 0).sum():  # no fact about another item can be wrong
         adversary = replace(adversary, total=adversary.total - adversary.wrong_facts, right=None)
-    return draw_facts(facts, own, adversary, [rng] * len(chosen))
+    return draw_facts(facts, facts_known, adversary, [rng] * len(chosen))
 
 
 def _equal_records(facts: Index) -> Int:

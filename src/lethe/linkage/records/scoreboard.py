@@ -90,7 +90,7 @@ def link(
 
 
 def _standing(table: Float) -> Links:
-    """Of each row of scores."""
+    """Link each row of scores to its best record, with how far that is ahead."""
     targets = np.arange(len(table))
     deviation, best = table.std(axis=1), table.argmax(axis=1)
     top = table[targets, best]
@@ -193,10 +193,10 @@ def _similarity(facts: Index, known: Known, at: Int, place: Int, board: Scoreboa
         (facts.times_at(place), known.time, board.time_scale),
     )
     both, none = np.zeros(len(at)), np.ones(len(at), bool)
-    for released, told, scale in columns:
-        if released is None or told is None:
+    for released, stated, scale in columns:
+        if released is None or stated is None:
             continue
-        gap = released - told[at]
+        gap = released - stated[at]
         there = ~np.isnan(gap)
         both += np.where(there, np.exp(-np.abs(gap) / scale), 0.0)
         none &= ~there
@@ -294,6 +294,6 @@ def facts_needed(
         for m in range(1, most + 1)
     }
     half = next(
-        (m for m, one in shares.items() if one.value is not None and one.value >= 0.5), None
+        (m for m, share in shares.items() if share.value is not None and share.value >= 0.5), None
     )
     return FactsNeeded(shares, half, np.where(lasting > 0, most - lasting + 1, 0))

@@ -142,17 +142,17 @@ def adversaries(facts: Index, settings: RecordSettings) -> dict[str, Adversary]:
         plans += [(1, error, 0) for error in errors]
     plans += [(settings.facts, None, top) for top in (100, 500) if 4 * top <= facts.items]
     dense = has_all_items(facts).mean() > 0.5  # then no fact can be about an item one lacks
-    found = {}
+    listed = {}
     for total, error, top in plans:
         right = total if dense else total - total // 4
         known = f"{right} of {total} facts" if right < total else f"{total} facts"
         known = "1 fact" if total == 1 else known
         when = "no dates" if error is None else f"within {error} days"
         where = f", outside the {top} most popular items" if top else ""
-        found[f"{known}, {when}{where}"] = Adversary(
+        listed[f"{known}, {when}{where}"] = Adversary(
             total, right, value_error, error, outside_top=top
         )
-    return found
+    return listed
 
 
 def _aim(name: str, adversary: Adversary, facts: Index, settings: RecordSettings) -> Aim:
@@ -182,19 +182,19 @@ def _simulated(
     calibrated = share_out(absent, settings.false_matches, settings.confidence)
     true = np.concatenate([targets, np.full(len(targets), NO_MATCH)])
     by = {}
-    for name, found in links.items():
-        hit, threshold = found.best == targets, calibrated[name]
+    for name, named in links.items():
+        hit, threshold = named.best == targets, calibrated[name]
         result = named_rightly(aim.label(name), hit, aim.name, name, sure)
-        points = curve(joined([found, absent[name]]), true, thresholds(settings.phi), sure)
+        points = curve(joined([named, absent[name]]), true, thresholds(settings.phi), sure)
         shown = COMPARED if settings.phi is None else settings.phi
         point = next(point for point in points if point.phi == shown)
         if isinstance(threshold, Calibrated):
-            there = curve(found, targets, [threshold.phi], sure)[0]
+            there = curve(named, targets, [threshold.phi], sure)[0]
             threshold = replace(threshold, match=there.recall, abstention=there.abstention)
         rates = point.recall, point.precision, point.abstention, point.false_match
         by[name] = Looked(
             *(aim.name, name, len(targets), result.estimate, *rates, threshold),
-            *(result, found, points),
+            *(result, named, points),
         )
     return Simulated(aim, adversary, by)
 
@@ -202,7 +202,7 @@ def _simulated(
 def _unicity(
     facts: Index, settings: RecordSettings, skipped: dict[str, str]
 ) -> dict[int, Estimate]:
-    found = {}
+    shares = {}
     for total in (1, 2, 3, 4):
         bare = Adversary(total, value_error=None, time_error=None)
         targets = draw_targets(facts.distinct, bare, settings.targets, settings.seed)
@@ -211,8 +211,8 @@ def _unicity(
             continue
         known = simulate(facts.distinct, targets, bare, settings.seed)
         alone = int((people_fitting(facts, known) == 1).sum())
-        found[total] = clopper_pearson(alone, len(known), settings.confidence)
-    return found
+        shares[total] = clopper_pearson(alone, len(known), settings.confidence)
+    return shares
 
 
 def _worst(facts: Index, settings: RecordSettings) -> WorstCase:
@@ -241,9 +241,9 @@ def _candidates(
     for at, (name, (words, change)) in enumerate(plans.items()):
         try:
             mitigated = partial(_applied, change, [settings.seed, 77, at])
-            made = mitigated(sheet)
-            utility = utility_in(sheet, ratings, settings, made, mitigated)
-            release = measure(name, words, sheet, made, utility, aims, settings, baseline)
+            changed = mitigated(sheet)
+            utility = utility_in(sheet, ratings, settings, changed, mitigated)
+            release = measure(name, words, sheet, changed, utility, aims, settings, baseline)
         except NotMeasurable as error:
             skipped[name] = str(error)
             continue

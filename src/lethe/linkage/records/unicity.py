@@ -91,13 +91,13 @@ def worst_case(
     known = facts_of(facts, who)
     spans = zip(known.start[:-1].tolist(), known.start[1:].tolist(), strict=True)
     support = facts.support
-    found = np.array(
+    sizes = np.array(
         [
             _fewest(facts, support, int(person), known.item[first:last], most, limit)
             for person, (first, last) in zip(who, spans, strict=True)
         ]
     )
-    needed, searched = found.T
+    needed, searched = sizes.T
     unique = {}
     for k in range(1, most + 1):
         sure = int(((needed > 0) & (needed <= k)).sum())
@@ -126,8 +126,8 @@ def _fewest(
         return 0, most  # a person has them all
     left = limit
     for k in range(2, min(most, len(items)) + 1):
-        found, left = _some_set(others, overlap, k, left)
-        if found:
+        subset, left = _some_set(others, overlap, k, left)
+        if subset:
             return k, most
         if left < 0:
             return 0, k - 1
@@ -160,9 +160,9 @@ def _some_set(others: list[NDArray[np.int32]], overlap: Int, k: int, left: int) 
                 there[having] = True
                 held[at] = there[people]
                 there[having] = False
-        found, left = _shaken_off(held, allowed.copy(), k - 1, left)
-        if found or left < 0:
-            return found, left
+        subset, left = _shaken_off(held, allowed.copy(), k - 1, left)
+        if subset or left < 0:
+            return subset, left
         allowed[item] = False
     return False, left
 

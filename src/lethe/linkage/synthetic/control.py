@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.input_checks import InputCheck
+from lethe.assess.verdict import InputCheck
 from lethe.data.columns import is_text, missing
 from lethe.errors import InputError
 from lethe.evidence.estimate import Estimate, Measured
@@ -77,7 +77,7 @@ def file_checks(
     outcomes: Mapping[str, Outcomes],
     seed: int,
 ) -> Iterator[InputCheck]:
-    """What stops an audit: only what can be shown.
+    """Check the files; only what can be shown stops an audit.
 
     Values that do not meet; a control that shares rows with the original, exact or near, more than
     the original's own rows recur (p < 0.001); one that a classifier tells from it; synthetic rows
@@ -88,7 +88,7 @@ def file_checks(
         outcomes: of the attacks on copies.
     """
     (original, synthetic, control), rng = files, np.random.default_rng([seed, 91])
-    inside, made, outside = patterns(files)
+    inside, released, outside = patterns(files)
     first = np.unique(inside, return_index=True)[1]  # rows that are repeated say nothing new
     first = first if len(first) >= FEWEST else np.arange(len(original))
     once = original.take(first), {name: cells[first] for name, cells in columns[0].items()}
@@ -123,12 +123,12 @@ def file_checks(
     if low > _TOLD:
         text = f"A classifier tells control rows from original ones: AUC {auc:.2f}."
         yield InputCheck("control-source", "stops", text, _DRAW)
-    used = np.isin(outside, made), to_made <= near
+    used = np.isin(outside, released), to_made <= near
     usual = shared, across <= near
     for hit, expected in zip(used, usual, strict=True):
         change = paired_change(now=hit, before=expected, confidence=_SURE)
         # More rows meet more: of so many times as many, as if drawn anew; and half of that again.
-        usually, times = float(expected.mean()), max(1.5, len(made) / len(inside))
+        usually, times = float(expected.mean()), max(1.5, len(released) / len(inside))
         allowed = _ABOVE + (1 - usually) - (1 - usually) ** times
         made_of_control |= change.low is not None and change.low > allowed
     if made_of_control:
@@ -143,10 +143,10 @@ def file_checks(
 def _exchanged(outcomes: Mapping[str, Outcomes]) -> bool:
     """Whether the control would be found by the attacks, were it the original."""
     near = outcomes["closest"]
-    found = [tail(near.control, near.main, 0.01, _SURE)] if len(near.main) >= 100 else []
+    risks = [tail(near.control, near.main, 0.01, _SURE)] if len(near.main) >= 100 else []
     hits = [outcomes[name] for name in (IDENTICAL, SINGLE) if name in outcomes]
-    found += [risk_in(replace(one, main=one.control, control=one.main), _SURE) for one in hits]
-    return any(_beyond(one.excess, _ABOVE) for one in found)
+    risks += [risk_in(replace(hit, main=hit.control, control=hit.main), _SURE) for hit in hits]
+    return any(_beyond(risk.excess, _ABOVE) for risk in risks)
 
 
 def _beyond(excess: Measured, least: float = 0.0) -> bool:

@@ -72,7 +72,7 @@ _Step = Callable[[NDArray[Any]], Any]
 
 
 def _steps(known: NDArray[Any], count: NDArray[np.int64], values: NDArray[Any]) -> _Step:
-    """How numbers become the few values of a file: the nearest, the next below, above, or by rank.
+    """Rule that maps numbers to the values of a file: nearest, next below or above, or by rank.
 
     The rule that uses the values as often as the file does.
     """
@@ -100,11 +100,11 @@ def same_values(one: Mixed, other: Mixed) -> Bool:
 def alone(table: Mixed) -> Bool:
     """(rows, columns) whether no other row has the value; equal rows count as one."""
     rows = table.take(np.unique(patterns([table])[0], return_index=True)[1])
-    found = []
+    listed = []
     for column, different in zip(table.columns, rows.columns, strict=True):
         values, count = np.unique(different, return_counts=True)
-        found.append(np.isin(column, values[count == 1]))
-    return np.stack(found, axis=1)
+        listed.append(np.isin(column, values[count == 1]))
+    return np.stack(listed, axis=1)
 
 
 def nearness(files: Files, most: int, seed: int = 0) -> Outcomes:
@@ -137,7 +137,7 @@ def decoded(files: Files) -> Files:
     known, tables = Quantiles([original, control]), []
     for scale, table in ((known, original), (Quantiles([synthetic]), synthetic), (known, control)):
         numbers = [np.abs(2 * one - 1) for one in scale(table).columns if one.dtype.kind == "f"]
-        rest = [one for one in table.columns if one.dtype.kind != "f"]
+        rest = [column for column in table.columns if column.dtype.kind != "f"]
         tables.append(Mixed(table.names, (*np.sort(np.stack(numbers), axis=0), *rest)))
     return Files(*tables)
 
@@ -154,13 +154,16 @@ def copy_risks(
     outcomes: Mapping[str, Outcomes], confidence: float
 ) -> Iterator[tuple[str, Risk | NotMeasurable]]:
     """Excess of each attack; of the distances one for each of `TAILS`, and one in pairs (DCR)."""
-    for name, found in outcomes.items():
+    for name, outcome in outcomes.items():
         if name == "closest":
             for tail_name, share in TAILS.items():
-                yield tail_name, tried(partial(tail, found.main, found.control, share, confidence))
-            yield PAIRS, in_pairs(found.main, found.control, confidence)
+                yield (
+                    tail_name,
+                    tried(partial(tail, outcome.main, outcome.control, share, confidence)),
+                )
+            yield PAIRS, in_pairs(outcome.main, outcome.control, confidence)
         else:
-            yield name, risk_in(found, confidence)
+            yield name, risk_in(outcome, confidence)
 
 
 def tail(original: Float, control: Float, share: float, confidence: float = 0.95) -> Risk:
@@ -184,7 +187,7 @@ def tail(original: Float, control: Float, share: float, confidence: float = 0.95
 
 
 def chance_of(found: Risk) -> float:
-    """How probable so many successes or more are where original and control rows are alike.
+    """Probability of so many successes or more if original and control rows are alike.
 
     The exact test of Fisher (1922): of all successes, so many fall on original rows.
 
@@ -244,10 +247,10 @@ def identical_rows(files: Files, seed: int, confidence: float) -> Outcomes:
     shuffled = Mixed(synthetic.names, tuple(rng.permutation(one) for one in synthetic.columns))
     write = Writer(synthetic, joined(original, control))
     tables = [write(original), synthetic, write(control), shuffled]
-    inside, made, outside, blind = patterns(tables)
+    inside, released, outside, blind = patterns(tables)
     by_chance = rate_of(np.isin(inside, blind), confidence)
     rows = np.arange(len(original))
-    return Outcomes(np.isin(inside, made), np.isin(outside, made), rows, by_chance)
+    return Outcomes(np.isin(inside, released), np.isin(outside, released), rows, by_chance)
 
 
 def patterns(tables: Sequence[Mixed]) -> list[NDArray[np.int64]]:
@@ -295,7 +298,7 @@ def single_values(files: Files, seed: int = 0) -> Outcomes:
     hits = []
     for table in (original.take(inside), control.take(outside)):
         pairs = zip(table.columns, synthetic.columns, strict=True)
-        there = np.stack([np.isin(mine, made) for mine, made in pairs], axis=1)
+        there = np.stack([np.isin(mine, released) for mine, released in pairs], axis=1)
         hits.append(np.any(alone(table) & there, axis=1))
     return Outcomes(hits[0], hits[1], inside)
 
@@ -335,17 +338,17 @@ def singling_out(
     inside, outside = (
         table.take(rng.permutation(len(table))[:rows]) for table in (original, control)
     )
-    made = _statements(synthetic, columns, attacks, rng)
-    if not made:
+    drawn = _statements(synthetic, columns, attacks, rng)
+    if not drawn:
         raise NotMeasurable(
             f"no statement about {columns} column(s) is true of exactly one synthetic row. "
             "Take more columns."
         )
     shuffled = Mixed(synthetic.names, tuple(rng.permutation(one) for one in synthetic.columns))
-    blind = _statements(shuffled, columns, min(len(made), _BLIND), rng) or made[:1]
+    blind = _statements(shuffled, columns, min(len(drawn), _BLIND), rng) or drawn[:1]
     main, against_control, without = (
         singled_out(statements, table)
-        for statements, table in ((made, inside), (made, outside), (blind, inside))
+        for statements, table in ((drawn, inside), (drawn, outside), (blind, inside))
     )
     blind_rate = rate_of(without >= 0, confidence, without)
     return risk(main >= 0, against_control >= 0, blind_rate, confidence, (main, against_control))
@@ -353,12 +356,12 @@ def singling_out(
 
 def singled_out(statements: list[Statement], table: Mixed) -> NDArray[np.int64]:
     """(Q,) the only row of which each statement is true; -1 = of none, or of several."""
-    found = np.full(len(statements), -1)
+    singled = np.full(len(statements), -1)
     for at, statement in enumerate(statements):
         true = np.logical_and.reduce([_holds(part, table) for part in statement])
         if np.count_nonzero(true) == 1:
-            found[at] = int(np.argmax(true))
-    return found
+            singled[at] = int(np.argmax(true))
+    return singled
 
 
 def _statements(
@@ -366,11 +369,11 @@ def _statements(
 ) -> list[Statement]:
     middle = [
         float(np.median(column[~np.isnan(column)]))
-        if synthetic.is_number(at) and not np.isnan(column).all()
+        if synthetic.is_number(index) and not np.isnan(column).all()
         else 0.0
-        for at, column in enumerate(synthetic.columns)
+        for index, column in enumerate(synthetic.columns)
     ]
-    made: dict[Statement, None] = {}
+    statements: dict[Statement, None] = {}
     for _ in range(_TRIES * attacks):
         row = rng.integers(len(synthetic))
         chosen = np.sort(rng.choice(len(synthetic.columns), columns, replace=False))
@@ -382,11 +385,11 @@ def _statements(
                 sign = AT_LEAST if value > middle[at] else AT_MOST
             parts.append((at, sign, value))
         statement = tuple(parts)
-        if statement not in made and singled_out([statement], synthetic)[0] >= 0:
-            made[statement] = None
-            if len(made) == attacks:
+        if statement not in statements and singled_out([statement], synthetic)[0] >= 0:
+            statements[statement] = None
+            if len(statements) == attacks:
                 break
-    return list(made)
+    return list(statements)
 
 
 def _holds(part: tuple[int, int, float], table: Mixed) -> NDArray[np.bool_]:

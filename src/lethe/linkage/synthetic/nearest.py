@@ -46,7 +46,7 @@ class Mixed:
         return Mixed(self.names, tuple(column[at] for column in self.columns))
 
     def places(self, option: str, names: Sequence[str]) -> list[int]:
-        """Where the named columns are.
+        """Return the indices of the named columns.
 
         Raises InputError: none, one twice or an unknown one.
         """
@@ -278,21 +278,21 @@ def guess_secret(
     if at in columns:
         raise InputError(f"secret={secret!r} is among the known columns. Take it out of them.")
     rng = np.random.default_rng([seed, 75])
-    told = synthetic.take(_able(synthetic, at, "synthetic"))
+    informed = synthetic.take(_able(synthetic, at, "synthetic"))
     scale = Quantiles(files)
-    among, hits = scale(told), []
+    among, hits = scale(informed), []
     tables = {"control": control, "original": original}
     for name, table in tables.items():
         rows = rng.permutation(_able(table, at, name))[:attacks]
         targets = table.take(rows)
         truth, scaled = targets.columns[at], scale(targets)
         near = nearest_rows(scaled, among, columns, 1, rng)[:, 0]
-        hits.append(right(told.columns[at][near], truth, tolerance))
+        hits.append(right(informed.columns[at][near], truth, tolerance))
     distance = cell_gaps(scaled, among.take(near))[:, columns].mean(axis=1)
-    usual = np.full(len(truth), _constant(told.columns[at]))
+    usual = np.full(len(truth), _constant(informed.columns[at]))
     baseline = rate_of(right(usual, truth, tolerance), confidence)
-    found = Outcomes(hits[1], hits[0], rows, baseline, learns=True)
-    return found, Guess(columns, at, tolerance, distance)
+    outcomes = Outcomes(hits[1], hits[0], rows, baseline, learns=True)
+    return outcomes, Guess(columns, at, tolerance, distance)
 
 
 def right(guess: NDArray[Any], truth: NDArray[Any], tolerance: float) -> NDArray[np.bool_]:
@@ -340,11 +340,11 @@ def nearest_rows(
     """
     if not 1 <= k <= len(among):
         raise InputError(f"k={k} must be in 1..{len(among)}, the rows to choose from.")
-    found = np.empty((len(rows), k), np.int64)
+    nearest = np.empty((len(rows), k), np.int64)
     for part, table in distances_to(rows, among, columns):
         for at, distance in enumerate(table, part.start):
-            found[at] = _least(distance, k, rng)
-    return found
+            nearest[at] = _least(distance, k, rng)
+    return nearest
 
 
 def nearest_distance(
@@ -357,45 +357,45 @@ def nearest_distance(
     Args:
         but: (n,) a row of `among` that does not count for each row, such as the row itself.
     """
-    found = np.full(len(rows), np.nan)
+    distances = np.full(len(rows), np.nan)
     if but is None:
-        found = _within_groups(rows, among, columns)
+        distances = _within_groups(rows, among, columns)
         # A row that agrees in all categories is nearer than one that differs in any.
-        left = np.flatnonzero(~(found <= 1 / len(columns)))
+        left = np.flatnonzero(~(distances <= 1 / len(columns)))
         if len(left) < len(rows):
-            found[left] = nearest_distance(rows.take(left), among, columns) if len(left) else 0
-            return found
+            distances[left] = nearest_distance(rows.take(left), among, columns) if len(left) else 0
+            return distances
     for part, table in distances_to(rows, among, columns):
         if but is not None:
             table[np.arange(len(table)), but[part]] = np.inf
-        found[part] = table.min(axis=1) / len(columns)
-    return found
+        distances[part] = table.min(axis=1) / len(columns)
+    return distances
 
 
 def _within_groups(rows: Mixed, among: Mixed, columns: Sequence[int]) -> NDArray[np.float64]:
     """Distances to the nearest row with the same categories; NaN where there is none."""
-    found = np.full(len(rows), np.nan)
+    distances = np.full(len(rows), np.nan)
     numbers = [at for at in columns if among.is_number(at)]
     codes = [np.concatenate([rows.columns[at], among.columns[at]]) for at in columns]
     if len(numbers) == len(columns):
-        return found
+        return distances
     group = classes_of([c.astype(np.int64) for c in codes if c.dtype.kind != "f"]).of_row
     mine, theirs = np.split(group, [len(rows)])
     order, known = np.argsort(theirs, kind="stable"), np.unique(mine)
     if len(known) > len(rows) / _FEWEST_ALIKE:
-        return found
+        return distances
     ends = np.searchsorted(theirs[order], [known, known + 1])
     for code, first, last in zip(known, *ends, strict=True):
         here = np.flatnonzero(mine == code)
         if first == last:
             continue
         if not numbers:
-            found[here] = 0
+            distances[here] = 0
             continue
         close = among.take(order[first:last])
         for part, table in distances_to(rows.take(here), close, numbers):
-            found[here[part]] = table.min(axis=1) / len(columns)
-    return found
+            distances[here[part]] = table.min(axis=1) / len(columns)
+    return distances
 
 
 def distances_to(

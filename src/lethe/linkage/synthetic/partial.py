@@ -132,21 +132,23 @@ def _tried(rows: Mixed, synthetic: Mixed, columns: list[int], kind: str, lead: b
         for t in (rows, synthetic)
     )
     step = min(len(rows), max(1, _AT_ONCE // (len(synthetic) * len(columns))))
-    table, found = np.empty((len(columns), step, len(synthetic)), np.float32), []
+    table, outcomes = np.empty((len(columns), step, len(synthetic)), np.float32), []
     for start in range(0, len(rows), step):
         part = mine.take(np.arange(start, min(start + step, len(rows))))
         _fill(table[:, : len(part)], part, among, kind)
-        found.append(_largest(_total(table[:, : len(part)], range(len(columns))), lead))
-    return np.concatenate(found)
+        outcomes.append(_largest(_total(table[:, : len(part)], range(len(columns))), lead))
+    return np.concatenate(outcomes)
 
 
 def _fill(table: Float, rows: Mixed, synthetic: Mixed, kind: str) -> None:
     """(D, n, S) -log of the share of synthetic rows as close as each, by column; missing is one."""
     size = len(synthetic)
     surprise = (np.log(size) - np.log(np.maximum(np.arange(size + 1), 1))).astype(np.float32)
-    for part, own, among in zip(table, rows.columns, synthetic.columns, strict=True):
-        if kind != "close" or own.dtype.kind != "f":
-            code = np.unique(np.concatenate([among, own]), return_inverse=True)[1].astype(np.int32)
+    for part, column, among in zip(table, rows.columns, synthetic.columns, strict=True):
+        if kind != "close" or column.dtype.kind != "f":
+            code = np.unique(np.concatenate([among, column]), return_inverse=True)[1].astype(
+                np.int32
+            )
             weight = surprise[np.bincount(code[:size], minlength=code.max() + 1)[code[size:]]]
             if kind == "count":
                 weight = np.ones_like(weight)
@@ -155,14 +157,14 @@ def _fill(table: Float, rows: Mixed, synthetic: Mixed, kind: str) -> None:
         ordered = np.sort(among)  # NaN last
         start, end, low, high = (
             np.searchsorted(ordered, values, side=side).astype(np.int32)
-            for values in (own[:, None], among)
+            for values in (column[:, None], among)
             for side in ("left", "right")
         )
         # Rows between the two values, and as many on the other side.
         steps = np.maximum(high - start, end - low)
         close = np.where(steps == end - start, steps, 2 * steps)
         np.clip(close, 1, size, out=close)
-        close[np.isnan(own)[:, None] != np.isnan(among)] = size
+        close[np.isnan(column)[:, None] != np.isnan(among)] = size
         np.take(surprise, close, out=part, mode="clip")
 
 

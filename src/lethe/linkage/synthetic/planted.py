@@ -69,7 +69,7 @@ def plants_of(
     control = writer(control)
     sizes = sorted({min(rows, max(1, math.ceil(share * rows))) for share in (*SHARES, *limits)})
     needed = {min(rows, max(1, math.ceil(share * rows))) for share in limits}
-    found: list[Plant] = []
+    plants: list[Plant] = []
     for kind, wanted in ((VERBATIM, original), (MOVED, _moved(original, rng))):
         if kind == MOVED and same_values(original, wanted).all():
             continue  # no numbers
@@ -88,8 +88,8 @@ def plants_of(
             twin[IDENTICAL] = replace(twin[IDENTICAL], control=whole.control | hits)
             risks = {n: r for n, r in copy_risks(twin, confidence) if isinstance(r, Risk)}
             if kind == VERBATIM and size in needed:
-                made = joined(synthetic, written.take(order[:size]))
-                risks |= {name: attack(made) for name, attack in asked.items()}
+                planted = joined(synthetic, written.take(order[:size]))
+                risks |= {name: attack(planted) for name, attack in asked.items()}
             read = measures_of(results_of(risks))
             measured = {
                 key: replace(estimate, method="plant")
@@ -101,8 +101,8 @@ def plants_of(
                 "singling-out": float((chosen[outcomes[SINGLE].rows] & gained[SINGLE]).mean()),
             }
             leak = {key: known.get(key, size / rows * told) for key in measured}
-            found.append(Plant(kind, leak, measured))
-    return found
+            plants.append(Plant(kind, leak, measured))
+    return plants
 
 
 def _gained(
@@ -112,23 +112,26 @@ def _gained(
     outcomes: Mapping[str, Outcomes],
     guess: Guess | None,
 ) -> Iterator[tuple[str, NDArray[Any]]]:
-    """What each attack comes to for each of its original rows once that row is written."""
+    """Yield the success of each attack on each of its original rows once that row is planted."""
     same, gaps = same_values(original, written), cell_gaps(scale(original), scale(written))
     if np.mean(gaps.mean(axis=1) <= _FAR) < 0.5:  # the file cannot carry a person
         gaps[:], same[:] = np.inf, False
     yield IDENTICAL, gaps.mean(axis=1) <= _FAR
-    for name, found in outcomes.items():
+    for name, outcome in outcomes.items():
         if name == "closest":
-            yield name, gaps[found.rows].mean(axis=1)
+            yield name, gaps[outcome.rows].mean(axis=1)
         elif name == SINGLE:
-            single = same[found.rows] & alone(original.take(found.rows))
+            single = same[outcome.rows] & alone(original.take(outcome.rows))
             yield name, np.logical_or.reduce(single, axis=1)
         elif name == INFERENCE and guess is not None:
-            near = gaps[found.rows][:, guess.known].mean(axis=1)
-            secret = written.columns[guess.secret][found.rows]
-            told = right(secret, original.columns[guess.secret][found.rows], guess.tolerance)
+            near = gaps[outcome.rows][:, guess.known].mean(axis=1)
+            secret = written.columns[guess.secret][outcome.rows]
+            rightly = right(secret, original.columns[guess.secret][outcome.rows], guess.tolerance)
             # Among equally near rows the planted one is taken.
-            yield name, np.where(near <= np.minimum(guess.distance + 1e-6, _NEAR), told, found.main)
+            yield (
+                name,
+                np.where(near <= np.minimum(guess.distance + 1e-6, _NEAR), rightly, outcome.main),
+            )
 
 
 def _advantage(planted: Float, others: Float) -> float:

@@ -71,14 +71,14 @@ def surroundings(
         scale(table.take(rng.permutation(len(table))[:pairs])) for table in (original, control)
     )
     pool = joined(inside, outside)
-    made = scale(synthetic.take(rng.permutation(len(synthetic))[: max(1, _CELLS // len(pool))]))
-    every, near = range(len(pool.names)), min(_NEAR, len(made))
-    width = _width(made)
+    scaled = scale(synthetic.take(rng.permutation(len(synthetic))[: max(1, _CELLS // len(pool))]))
+    every, near = range(len(pool.names)), min(_NEAR, len(scaled))
+    width = _width(scaled)
     density, reference = np.empty(len(pool)), np.empty(len(pool))
-    of_made = np.zeros(len(made))  # density of all original and control rows at a synthetic row
+    of_made = np.zeros(len(scaled))  # density of all original and control rows at a synthetic row
     place = np.empty((len(pool), near), np.int64)
     distance, kernel = np.empty(place.shape), np.empty(place.shape)
-    for part, table in distances_to(pool, made, every):
+    for part, table in distances_to(pool, scaled, every):
         at = np.argpartition(table, near - 1, axis=1)[:, :near]
         place[part], distance[part] = at, np.take_along_axis(table, at, 1)
         np.exp(table / -width, out=table)
@@ -88,14 +88,14 @@ def surroundings(
         np.exp(table / -width, out=table)
         reference[part] = table.sum(axis=1) - 1  # all rows but itself
     least = _LEAST * len(pool)
-    domias = np.log(density / len(made) + _LEAST) - np.log(
+    domias = np.log(density / len(scaled) + _LEAST) - np.log(
         np.maximum(reference, 0) / len(pool) + _LEAST
     )
     whole = of_made[place] + least
     gen_lra = np.log(whole / np.maximum(whole - kernel, least)).sum(axis=1)
     nearest = place[np.arange(len(pool)), distance.argmin(axis=1)]
-    gaps = cell_gaps(pool, made.take(nearest))
-    parts = [nearest_distance(pool, made, subset) for subset in subsets if subset]
+    gaps = cell_gaps(pool, scaled.take(nearest))
+    parts = [nearest_distance(pool, scaled, subset) for subset in subsets if subset]
     features = [domias, gen_lra, np.log(density + _LEAST), *np.sort(distance, axis=1).T]
     return Surroundings(domias, gen_lra, np.stack([*features, *gaps.T, *parts], axis=1))
 
@@ -126,7 +126,7 @@ def discriminator(view: Surroundings, confidence: float = 0.95, seed: int = 0) -
 
 
 def _sides(score: Float) -> tuple[Float, Float]:
-    """Of original and of control rows, lower = more like an original one."""
+    """Split scores into those of original and of control rows, lower = more like original."""
     return -score[: len(score) // 2], -score[len(score) // 2 :]
 
 

@@ -180,24 +180,26 @@ def results_of(
 ) -> list[AttackResult]:
     """Excess of each attack; too few attempts are said to be few."""
     results = []
-    for name, found in attacks.items():
-        attempts = min(found.main.n, found.control.n)
+    for name, risk in attacks.items():
+        attempts = min(risk.main.n, risk.control.n)
         enough = attempts >= FEWEST
         why = "" if enough else f"{attempts} attempts, at least {FEWEST} are needed"
         held = (knows or {}).get(name, "")
-        results.append(AttackResult(name, found.excess, knows=held, why=why, powered=enough))
+        results.append(AttackResult(name, risk.excess, knows=held, why=why, powered=enough))
     return results
 
 
 def measures_of(results: Sequence[AttackResult]) -> dict[str, Measured]:
-    """What rules judge: the worst excess of each kind, and of all as ``excess``."""
+    """Return the measures of rules: the worst excess of each kind, and of all as ``excess``."""
     listed = {
         kind: [result for result in results if result.attack.startswith(kind)] for kind in KINDS
     }
     worst = {
-        kind: risk_of(found) for kind, found in [*listed.items(), ("excess", results)] if found
+        kind: risk_of(attacks_run)
+        for kind, attacks_run in [*listed.items(), ("excess", results)]
+        if attacks_run
     }
     return {
-        kind: found if isinstance(found, Refusal) else found.estimate
-        for kind, found in worst.items()
+        kind: attacks_run if isinstance(attacks_run, Refusal) else attacks_run.estimate
+        for kind, attacks_run in worst.items()
     }

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, check
+from lethe.assess.verdict import InputCheck
 from lethe.data.columns import as_text
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.document import AttackRow, CheckRow, NotRun
@@ -98,7 +98,7 @@ def study_synthetic(
     """
     rounded, notes = as_whole_numbers(original, synthetic)
     files = Files(*mix(original, rounded, control))
-    inside, made, outside = files
+    inside, released, outside = files
     known, seed = inside.places("quasi", quasi), settings.seed
     refuse_same_files(files)
     skipped: dict[str, str] = {}
@@ -107,7 +107,7 @@ def study_synthetic(
     knows = _knows(inside, quasi, sensitive, settings)
     knows |= {name: words for name, (words, _) in asked.items()}
     sure = family_confidence(settings.confidence, len(knows))
-    most = max(FEWEST, _CELLS // (2 * len(made) * len(made.names)))
+    most = max(FEWEST, _CELLS // (2 * len(released) * len(released.names)))
     outcomes = {
         IDENTICAL: identical_rows(files, seed, sure),
         "closest": nearness(ranked(files), most, seed),
@@ -122,14 +122,14 @@ def study_synthetic(
             )
     except NotMeasurable as error:
         skipped[INFERENCE] = str(error)
-    rest = [at for at in range(len(inside.names)) if at not in known]
+    rest = [index for index in range(len(inside.names)) if index not in known]
     view = surroundings(files, [known, rest], seed)
     further = {name: partial(run, confidence=sure) for name, (_, run) in asked.items()}
     ratios = {DOMIAS: domias, GEN_LRA: gen_lra, DISCRIMINATOR: discriminator}
     runs: dict[str, Callable[[], Risk]] = {
         name: partial(ratio, view, sure) for name, ratio in ratios.items()
     }
-    runs |= {name: partial(run, made) for name, run in further.items()}
+    runs |= {name: partial(run, released) for name, run in further.items()}
     if ENCODED in knows:
         hidden = nearness(decoded(files), min(most, _PAIRS), seed)
         runs[ENCODED] = partial(in_pairs, hidden.main, hidden.control, sure)
@@ -140,9 +140,9 @@ def study_synthetic(
         return risk_in(in_part(read, min(most, _PAIRS), seed), sure)
 
     runs[PART] = part
-    found = dict(copy_risks(outcomes, sure)) | {name: tried(run) for name, run in runs.items()}
-    attacks = {name: risk for name, risk in found.items() if isinstance(risk, Risk)}
-    skipped |= {name: str(error) for name, error in found.items() if name not in attacks}
+    risks = dict(copy_risks(outcomes, sure)) | {name: tried(run) for name, run in runs.items()}
+    attacks = {name: risk for name, risk in risks.items() if isinstance(risk, Risk)}
+    skipped |= {name: str(error) for name, error in risks.items() if name not in attacks}
     limits = [forbidden(rule.limit) for rule in settings.rules() if rule.limit < 1]
     plants = plants_of(files, outcomes, guess, further, limits, sure, seed)
     utility = _utility_of(original, synthetic, control, settings).estimate
@@ -157,7 +157,7 @@ def study_synthetic(
         attacks,
         knows,
         distances(outcomes["closest"].main, outcomes["closest"].control, sure),
-        (len(inside), len(made), len(outside)),
+        (len(inside), len(released), len(outside)),
         inside.names,
         (*notes, *file_checks(files, (original, rounded, control), outcomes, seed)),
     )
@@ -166,7 +166,7 @@ def study_synthetic(
 def _knows(
     rows: Mixed, quasi: tuple[str, ...], sensitive: str | None, settings: SyntheticSettings
 ) -> dict[str, str]:
-    """What the adversary of each attack knows."""
+    """Say what the adversary of each attack knows."""
     every = "every column of a person"
     ratios = f"{every}, and other people's rows"
     return {
@@ -223,7 +223,7 @@ def _measured(
     results: Sequence[AttackResult], utility: Estimate, plants: Sequence[Plant]
 ) -> Candidate:
     measures, risk = measures_of(results), risk_of(results)
-    excess = {kind: one for kind, one in measures.items() if kind != "excess"}
+    excess = {kind: measure for kind, measure in measures.items() if kind != "excess"}
     strongest = "" if isinstance(risk, Refusal) else risk.attack
     label = measured_only(
         "original and control rows are drawn alike",
@@ -326,10 +326,10 @@ class SyntheticSubject(RowsSubject):
 
     def facts(self) -> Facts:
         settings, quasi = self.settings, self.quasi
-        original, made, control = self.rows
+        original, synthetic, control = self.rows
         return self.compose(
             name=self.name,
-            summary=f"{made:,} synthetic rows, made from {original:,}; "
+            summary=f"{synthetic:,} synthetic rows, made from {original:,}; "
             f"{control:,} rows as control.",
             threat_model={
                 "goal": "singling out, linkability, attribute inference, and finding copies",
@@ -340,7 +340,7 @@ class SyntheticSubject(RowsSubject):
             },
             data={
                 "records": original,
-                "synthetic": made,
+                "synthetic": synthetic,
                 "control": control,
                 "columns": list(self.columns),
                 "fingerprint": self.fingerprint,
@@ -351,9 +351,9 @@ class SyntheticSubject(RowsSubject):
                     _TITLES[key.split(",")[0]],
                     _PAPERS.get(key, _PAPERS.get(key.split(",")[0], _PAPER)),
                     f"the synthetic rows; {self.knows[key]}",
-                    {"attempts": min(found.main.n, found.control.n)},
+                    {"attempts": min(risk.main.n, risk.control.n)},
                 )
-                for key, found in self.attacks.items()
+                for key, risk in self.attacks.items()
             ],
             attacks_not_run=[
                 *(NotRun(key, why) for key, why in self.skipped.items()),
@@ -377,7 +377,7 @@ class SyntheticSubject(RowsSubject):
         )
 
     def plain_words(self) -> list[str]:
-        """What was found, for a reader of nothing else."""
+        """Say what was found, in sentences for a lay reader."""
         best = strongest(self.measured[0].attacks)
         words = [
             f"The strongest attack is {best.attack}: its excess over the control is "
@@ -399,15 +399,15 @@ class SyntheticSubject(RowsSubject):
             "Mean distance to the closest synthetic row: original less control "
             f"{near.change} (original {near.original}, control {near.control}; 0 = identical)."
         )
-        for key, found in self.attacks.items():
+        for key, risk in self.attacks.items():
             if key.startswith(_COPIES):
                 continue
-            main, control = 100 * (found.main.value or 0), 100 * (found.control.value or 0)
+            main, control = 100 * (risk.main.value or 0), 100 * (risk.control.value or 0)
             text = (
                 f"{key[:1].upper()}{key[1:]}: right in {main:.3g} of 100 attempts against the "
                 f"original people, in {control:.3g} against others"
             )
-            text += "." if found.works else "; it does not beat a random guess, so it says little."
+            text += "." if risk.works else "; it does not beat a random guess, so it says little."
             words.append(text)
         return words
 
@@ -418,11 +418,11 @@ def _counted(study: SyntheticSubject) -> list[NearPeople]:
     The p-value is that of all attacks together (Bonferroni).
     """
     rows = []
-    for name, found in study.attacks.items():
+    for name, risk in study.attacks.items():
         if name != IDENTICAL and name not in TAILS:
             continue
-        share, control, n = found.main.value or 0.0, found.control.value or 0.0, found.main.n
-        p = min(1.0, len(study.knows) * chance_of(found))
+        share, control, n = risk.main.value or 0.0, risk.control.value or 0.0, risk.main.n
+        p = min(1.0, len(study.knows) * chance_of(risk))
         rows.append(NearPeople(name, TAILS.get(name, 0.0), round(share * n), n, control * n, p))
     return rows
 
@@ -446,18 +446,18 @@ def _section(study: SyntheticSubject, words: Sequence[str]) -> SyntheticSection:
 def _checks(study: SyntheticSubject) -> list[CheckRow]:
     rows = []
     for result in results_of(study.attacks, study.knows):
-        found = study.attacks[result.attack]
+        risk = study.attacks[result.attack]
         if not result.powered:
             rows.append(check(f"{result.attack} has power", "warn", result.why))
         if result.attack.startswith(_COPIES):
             continue
-        blind = found.baseline.value or 0.0
+        blind = risk.baseline.value or 0.0
         detail = (
-            f"{found.main.value or 0.0:.3f} against a blind {blind:.3f}"
-            if found.works
+            f"{risk.main.value or 0.0:.3f} against a blind {blind:.3f}"
+            if risk.works
             else f"it does not beat the random guess of {blind:.3f} beyond doubt"
         )
-        rows.append(check(f"{result.attack} works", "pass" if found.works else "warn", detail))
+        rows.append(check(f"{result.attack} works", "pass" if risk.works else "warn", detail))
     least = smallest_seen(study.measured[0].plants or (), "excess", 0.0)
     detail = "original rows that were written into the synthetic ones, as these are written, "
     detail += "were not found" if least is None else f"were found from {100 * least:.2g} % on"

@@ -79,15 +79,15 @@ class Context:
         assert self.secret is not None
         guesses = []
         for one in self.hierarchies:
-            found = classes_of([one.codes], self.table.counting)
-            pairs = pairs_of(found, self.secret.codes)
-            guesses.append(best_guess(found, pairs, self.secret.reach).guessed.value or 0.0)
+            classes = classes_of([one.codes], self.table.counting)
+            pairs = pairs_of(classes, self.secret.codes)
+            guesses.append(best_guess(classes, pairs, self.secret.reach).guessed.value or 0.0)
         return int(np.argmax(guesses))
 
     @cached_property
     def original(self) -> Original:
-        """What counts of recoded rows are compared with."""
-        columns = [one.codes for one in self.hierarchies]
+        """The counts that those of recoded rows are compared with."""
+        columns = [hierarchy.codes for hierarchy in self.hierarchies]
         levels = [len(one.steps[0]) for one in self.hierarchies]
         if self.secret is not None:
             columns.append(self.secret.codes)
@@ -143,13 +143,13 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
     steps, kept = plan.steps, plan.released
     table, hierarchies, settings = context.table, context.hierarchies, context.settings
     people, sure = table.people, settings.confidence
-    columns = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
-    found = classes_of(columns, None if table.counting is None else table.counting[kept])
+    columns = [hierarchy.at(step)[kept] for hierarchy, step in zip(hierarchies, steps, strict=True)]
+    classes = classes_of(columns, None if table.counting is None else table.counting[kept])
     linked, alone = np.zeros(len(kept)), np.zeros(len(kept), bool)
-    linked[kept], alone[kept] = 1 / found.of_size, found.of_size == 1
+    linked[kept], alone[kept] = 1 / classes.of_size, classes.of_size == 1
     details: dict[str, Any] = {
-        "k": int(found.size.min()),
-        "classes": found.distinct,
+        "k": int(classes.size.min()),
+        "classes": classes.distinct,
         "released": int(np.count_nonzero(kept) if table.times is None else table.times[kept].sum()),
         "steps": {
             one.name: {
@@ -164,12 +164,12 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
     if context.people is not None:
         told_of = context.people.risk(hierarchies, steps, kept, table.times, sure)
         further["journalist"] = counted(told_of.highest, people, sure)
-        mean = counted(found.people / people * (told_of.mean.value or 0.0), people, sure)
+        mean = counted(classes.people / people * (told_of.mean.value or 0.0), people, sure)
         further["population_marketer"] = mean
     learnt: list[Learnt] = []
     if (secret := context.secret) is not None:
-        pairs = pairs_of(found, secret.codes[kept])
-        varied = diversity(found, pairs, distance=settings.distance)
+        pairs = pairs_of(classes, secret.codes[kept])
+        varied = diversity(classes, pairs, distance=settings.distance)
         further["t"] = counted(varied.t, people, sure)
         details |= {one: getattr(varied, one) for one in ("distinct_l", "entropy_l", "t", "alpha")}
         kinds = [("", False), (secret.words, False)][: 1 + bool(secret.words)]
@@ -177,7 +177,7 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
             kinds.append((secret.words, True))
         for within, persons in kinds:
             reach = secret.reach if within else None
-            guess = best_guess(found, pairs, reach, sure, persons=persons)
+            guess = best_guess(classes, pairs, reach, sure, persons=persons)
             low, high = guess.blind_values
             blind = (secret.codes >= low) & (secret.codes <= high)
             if persons and isinstance(table.counting, Persons):
@@ -193,10 +193,10 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
                     theirs = present[nearest(present, theirs[0])], theirs[1]
                 rows = of_value[kept], secret.codes[kept]
                 near = secret if within else None
-                right[~kept] = _inferred(*theirs, *rows, near, found.weight).right
+                right[~kept] = _inferred(*theirs, *rows, near, classes.weight).right
             certain[kept], right[kept] = guess.sure, guess.of_row
             if any(steps) or not kept.all():  # or by all columns, where that is right more often
-                known = hierarchies, steps, kept, found, pairs, secret
+                known = hierarchies, steps, kept, classes, pairs, secret
                 for other in (guessed_by_model(*known, near=bool(within)), blind):
                     for part in (kept, ~kept):
                         sums = (table.totals(np.where(part, one, 0.0)) for one in (other, right))
@@ -249,7 +249,7 @@ def _utility(context: Context, steps: Sequence[int], kept: NDArray[np.bool_]) ->
         released = released_columns(table.plain, hierarchies, steps, kept)
         value = answer_overlap(table.plain, released, settings.queries)
     else:
-        groups = [one.steps[step] for one, step in zip(hierarchies, steps, strict=True)]
+        groups = [hierarchy.steps[step] for hierarchy, step in zip(hierarchies, steps, strict=True)]
         if context.secret is not None:
             groups.append(np.arange(int(context.secret.codes.max()) + 1))
         value = context.original.overlap(groups, kept)
@@ -271,7 +271,7 @@ def taken(columns: Mapping[str, NDArray[Any]], rows: NDArray[np.bool_]) -> dict[
 
 
 def dp_name(epsilon: float) -> str:
-    """Of the candidate.
+    """Name the candidate.
 
     >>> dp_name(0.5)
     'dp-synthetic-0.5'
@@ -296,10 +296,10 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
     """
     table, settings = context.table, context.settings
     people, sure = table.people, settings.confidence
-    place = {one.name: at for at, one in enumerate(made.domains)}
+    place = {domain.name: index for index, domain in enumerate(made.domains)}
     mine = [made.domains[place[name]].place(table.declared[name]) for name in table.quasi]
     theirs = [made.cells[place[name]] for name in table.quasi]
-    own, drawn, size, shown = agreement(mine, theirs)
+    own_groups, drawn, size, shown = agreement(mine, theirs)
     smallest = int(size[shown].min()) if shown.any() else 0
     details: dict[str, Any] = {
         "k": smallest,
@@ -312,16 +312,16 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
     if table.sensitive is not None and context.secret is not None:
         at = place[table.sensitive]
         cells = made.domains[at].place(table.declared[table.sensitive])
-        learnt.append(_inferred(own, cells, drawn, made.cells[at]))
+        learnt.append(_inferred(own_groups, cells, drawn, made.cells[at]))
         if context.secret.words:
             values = [table.plain[table.sensitive], made.plain()[table.sensitive]]
             both = secret_of(np.concatenate(values), Tolerance.read(str(settings.tolerance)))
-            codes, released = np.split(both.codes, [len(own)])
-            learnt.append(_inferred(own, codes, drawn, released, both))
-    linked: Float = np.where(shown[own], 1 / np.maximum(size[own], 1), 0.0)
-    alone = shown[own] & (size[own] == 1)
-    found = reported(Reached(linked, alone, tuple(learnt)), table, context.groups, sure)
-    measures, results = found.measures, found.results
+            codes, released = np.split(both.codes, [len(own_groups)])
+            learnt.append(_inferred(own_groups, codes, drawn, released, both))
+    linked: Float = np.where(shown[own_groups], 1 / np.maximum(size[own_groups], 1), 0.0)
+    alone = shown[own_groups] & (size[own_groups] == 1)
+    groups = reported(Reached(linked, alone, tuple(learnt)), table, context.groups, sure)
+    measures, results = groups.measures, groups.results
     measures["prosecutor"] = counted(1 / smallest if smallest else 0.0, people, sure)
     words = f"synthetic rows, ({epsilon:g}, {settings.delta:g})-differentially private"
     chosen = {"epsilon": epsilon, "delta": settings.delta}
@@ -333,7 +333,7 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
         utility.estimate,
         results,
         made.guarantee,
-        details=found.details(details),
+        details=groups.details(details),
         measures=measures,
         used=utility,
     )
@@ -356,10 +356,10 @@ def agreement(
     """
     joint = [np.concatenate(both) for both in zip(mine, theirs, strict=True)]
     of_row = classes_of(joint).of_row
-    own, drawn = of_row[: len(mine[0])], of_row[len(mine[0]) :]
+    own_groups, drawn = of_row[: len(mine[0])], of_row[len(mine[0]) :]
     classes = int(of_row.max()) + 1
-    size = np.bincount(own, minlength=classes)
-    return own, drawn, size, (size > 0) & (np.bincount(drawn, minlength=classes) > 0)
+    size = np.bincount(own_groups, minlength=classes)
+    return own_groups, drawn, size, (size > 0) & (np.bincount(drawn, minlength=classes) > 0)
 
 
 def _made(
@@ -390,7 +390,7 @@ def _inferred(
     near: Secret | None = None,
     weight: Int | Float | None = None,
 ) -> Learnt:
-    """What released rows say of people, see `guess_from`; where none agrees, as of anybody."""
+    """Infer people's values from released rows, see `guess_from`; from all rows if none agrees."""
     certain, right, there = guess_from(own, codes, drawn, released, near, weight)
     everybody = np.zeros_like(own), codes, np.zeros_like(drawn)
     _, blind, _ = guess_from(*everybody, released, near, weight)
@@ -416,7 +416,7 @@ def _utility_of(context: Context, made: DpRows, epsilon: float) -> Utility:
         value = answer_overlap(original, made.plain(), settings.queries)
         return counted_utility(value, table.rows, settings.confidence, "released rows")
     names = [*table.quasi, *(() if table.sensitive is None else (table.sensitive,))]
-    place = {one.name: at for at, one in enumerate(made.domains)}
+    place = {one.name: index for index, one in enumerate(made.domains)}
     codes, released, groups = [], [], []
     for name in names:
         column, one = encode(original[name]), made.domains[place[name]]

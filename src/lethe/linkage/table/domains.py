@@ -144,7 +144,7 @@ def _domain(column: Column, bins: int) -> Domain:
         )
     span = high - low + 1
     count = min(bins, span)
-    starts = np.array([low + span * at // count for at in range(count)], dtype=np.int64)
+    starts = np.array([low + span * index // count for index in range(count)], dtype=np.int64)
     return Domain(column, (), starts)
 
 
@@ -191,7 +191,7 @@ def written(typed: TypedColumn, declared: Column) -> list[str]:
 
 
 def schema_of(columns: Mapping[str, NDArray[Any]]) -> Schema:
-    """What arrays in memory look like, where no schema was given: `Schema.read_off` names it all.
+    """Infer a schema from arrays in memory; `Schema.read_off` names all that was read off.
 
     Raises NotMeasurable: a column without any value, or of too many different texts.
     """

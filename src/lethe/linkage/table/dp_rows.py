@@ -102,8 +102,8 @@ def measure(cells: Sequence[Int], sizes: Sequence[int], rho: float) -> NoisyCoun
     spent = 0.0
     alone = []
     for at in range(len(cells)):
-        found, cost = _count(cells, sizes, (at,), part / len(cells))
-        alone.append(found)
+        marginal, cost = _count(cells, sizes, (at,), part / len(cells))
+        alone.append(marginal)
         spent += cost
     # The mean of the columns' totals, each with its noise: nothing but noisy counts goes in.
     weight = np.array([1 / one.counts.size for one in alone])
@@ -115,15 +115,15 @@ def measure(cells: Sequence[Int], sizes: Sequence[int], rho: float) -> NoisyCoun
         chosen, cost = _tree(cells, alone, total, part / rounds, part / rounds)
         spent += cost
         for pair in chosen:
-            found, cost = _count(cells, sizes, pair, part / rounds)
-            pairs.append(found)
+            marginal, cost = _count(cells, sizes, pair, part / rounds)
+            pairs.append(marginal)
             spent += cost
     assert spent <= rho
     return NoisyCounts((*alone, *pairs), spent, total)
 
 
 def promise(measured: NoisyCounts, epsilon: float, delta: float, schema: Schema) -> Guarantee:
-    """What the rows made of noisy counts prove."""
+    """Return the guarantee of rows made of noisy counts."""
     return Guarantee(
         "approx-dp",
         {"epsilon": epsilon, "delta": delta, "rho": measured.rho},
@@ -170,7 +170,7 @@ def _tree(
     Less the noise that the pair will be counted with. One row changes a score by 1 at most.
     """
     noise = math.sqrt(1 / (2 * later)) * math.sqrt(2 / math.pi)
-    sizes = [one.counts.size for one in alone]
+    sizes = [marginal.counts.size for marginal in alone]
     scores = {}
     for a in range(len(cells)):
         for b in range(a + 1, len(cells)):
@@ -235,7 +235,7 @@ class DpRows:
         return len(self.cells[0])
 
     def plain(self) -> dict[str, NDArray[Any]]:
-        """By name, arrays for measurements; see `lethe.linkage.table.domains.plain`."""
+        """Return arrays for measurements by name; see `lethe.linkage.table.domains.plain`."""
         return {
             domain.name: plain(self.columns[domain.name], domain.column, gaps=domain.column.missing)
             for domain in self.domains
@@ -287,8 +287,8 @@ def dp_rows(
     domains = domains_of(schema, bins)
     typed = columns_of(schema, columns)
     places = [domain.place(typed[domain.name]) for domain in domains]
-    found = measure(places, [domain.cells for domain in domains], rho_of(epsilon, delta))
-    drawn = draw_cells(found, [domain.cells for domain in domains], seed)
+    measured = measure(places, [domain.cells for domain in domains], rho_of(epsilon, delta))
+    drawn = draw_cells(measured, [domain.cells for domain in domains], seed)
     rng = np.random.default_rng([seed, 80])
     names = list(schema)
     return DpRows(
@@ -297,10 +297,10 @@ def dp_rows(
         domains,
         tuple(
             (names[marginal.columns[0]], names[marginal.columns[1]])
-            for marginal in found.marginals
+            for marginal in measured.marginals
             if len(marginal.columns) == 2
         ),
-        promise(found, epsilon, delta, schema),
+        promise(measured, epsilon, delta, schema),
     )
 
 
@@ -325,22 +325,24 @@ def draw_cells(found: NoisyCounts, sizes: Sequence[int], seed: int = 0) -> list[
 
 
 def _fitted(found: NoisyCounts, sizes: list[int], seed: int) -> list[Int]:
-    mbi, jax = _library(), require("jax", "synthetic")
-    names = [str(at) for at in range(len(sizes))]
+    with warnings.catch_warnings(action="ignore", category=UserWarning):
+        # On import Private-PGM gives advice on settings of JAX, one of which is made below.
+        mbi, jax = require("mbi", "synthetic"), require("jax", "synthetic")
+    names = [str(index) for index in range(len(sizes))]
     # In single precision the fit stalls on large tables; the setting ends with this block.
     with jax.enable_x64(True), seeded(seed):
         domain = mbi.Domain(names, sizes)
         counts = [
             mbi.LinearMeasurement(
-                one.counts.ravel(), tuple(names[at] for at in one.columns), one.scale
+                marginal.counts.ravel(), tuple(names[at] for at in marginal.columns), marginal.scale
             )
-            for one in found.marginals
+            for marginal in found.marginals
         ]
         model = mbi.estimation.MirrorDescent().estimate(
             domain, counts, known_total=float(found.rows), iters=_STEPS, tol=1e-6
         )
-        made = model.synthetic_data(rows=found.rows).to_dict()
-    return [np.asarray(made[name], dtype=np.int64) for name in names]
+        drawn = model.synthetic_data(rows=found.rows).to_dict()
+    return [np.asarray(drawn[name], dtype=np.int64) for name in names]
 
 
 def check_installed() -> None:
@@ -351,10 +353,3 @@ def check_installed() -> None:
     require("opendp.prelude", "synthetic")
     if find_spec("mbi") is None:  # looked for, not imported: JAX stays out of this process
         require("mbi", "synthetic")
-
-
-def _library() -> Any:
-    """Private-PGM; on import it gives advice on settings of JAX, one of which is made above."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        return require("mbi", "synthetic")

@@ -66,22 +66,22 @@ def anonymity(
     >>> anonymity([np.array([0, 0, 1, 1, 1])]).k
     2
     """
-    found = classes_of(quasi, times)
+    classes = classes_of(quasi, times)
 
     def share(number: int) -> Estimate:
-        return counted(number / found.people, found.people, confidence)
+        return counted(number / classes.people, classes.people, confidence)
 
-    least = int(found.size.min())
-    edges = [found.smaller(size) for size in SIZES] + [found.people]
+    least = int(classes.size.min())
+    edges = [classes.smaller(size) for size in SIZES] + [classes.people]
     return Anonymity(
         least,
-        found.distinct,
+        classes.distinct,
         1 / least,
-        share(found.distinct),
-        share(found.smaller(2)),
-        {k: share(found.smaller(k)) for k in ks},
+        share(classes.distinct),
+        share(classes.smaller(2)),
+        {k: share(classes.smaller(k)) for k in ks},
         {"from": SIZES, "rows": np.diff(edges).tolist()},
-        found,
+        classes,
     )
 
 
@@ -205,7 +205,7 @@ class Tolerance:
 
     @classmethod
     def read(cls, text: str) -> Tolerance:
-        """Of an option, such as ``5%`` or ``1000``.
+        """Read an option such as ``5%`` or ``1000``.
 
         Raises InputError: neither a percentage below 100 nor a number from 0.
 
@@ -312,11 +312,11 @@ def _numbers_in(cells: list[str]) -> NDArray[np.float64] | None:
     A spelling must not hide that a class narrows a number. None where not 99 % of the cells are
     numbers of one unit; codes with leading zeros are none.
     """
-    found = [_SPELLED.fullmatch(cell) for cell in cells]
-    units = Counter((one[1], one[3]) for one in found if one)
+    matches = [_SPELLED.fullmatch(cell) for cell in cells]
+    units = Counter((match[1], match[3]) for match in matches if match)
     unit = units.most_common(1)[0][0] if units else None
     texts = [
-        re.sub("[' ]", "", one[2]) if one and (one[1], one[3]) == unit else "" for one in found
+        re.sub("[' ]", "", one[2]) if one and (one[1], one[3]) == unit else "" for one in matches
     ]
     for (mark, point), pattern in _NUMBERS.items():
         fits = [pattern.fullmatch(text) is not None for text in texts]
@@ -435,12 +435,12 @@ def guess_from(
     """
     reach = None if near is None else near.reach
     levels = int(max(codes.max(), released.max())) + 1 if reach is None else len(reach)
-    found = classes_of([drawn], weight)
-    pairs = pairs_of(found, released)
+    groups = classes_of([drawn], weight)
+    pairs = pairs_of(groups, released)
     last, _, held, best = _windows(pairs.of_class, pairs.value, pairs.count, None, reach)
     leads = np.flatnonzero(held >= best[pairs.of_class] * (1 - 1e-12))
-    label = np.zeros(len(found.size), np.int64)
-    label[found.of_row] = drawn
+    label = np.zeros(len(groups.size), np.int64)
+    label[groups.of_row] = drawn
     first = final = pairs.value[leads]  # the values that each guess is right for
     if near is not None and near.low is not None and near.high is not None:
         guess = (near.low[pairs.value[last[leads]]] + near.high[first]) / 2

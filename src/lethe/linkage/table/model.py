@@ -47,8 +47,8 @@ def guessed_by_model(
     row[pairs.of_row] = np.flatnonzero(kept)
     some = np.arange(0, len(row), -(-len(row) // _PAIRS))  # whatever the order of the rows
     columns = [
-        _Column(one, one.steps[step].astype(np.int64), one.codes[row[some]])
-        for one, step in zip(hierarchies, steps, strict=True)
+        _Column(hierarchy, hierarchy.steps[step].astype(np.int64), hierarchy.codes[row[some]])
+        for hierarchy, step in zip(hierarchies, steps, strict=True)
     ]
     weight, value = pairs.count[some].astype(np.float64), pairs.value[some]
     codes = [one.codes for one in hierarchies]
@@ -81,7 +81,7 @@ def guessed_by_model(
 def _of_numbers(
     columns: Sequence[_Column], codes: Sequence[Codes], weight: Float, value: Int, secret: Secret
 ) -> NDArray[np.bool_]:
-    """By least squares, of the numbers or of their logarithms: what fits more released rows."""
+    """Fit numbers or their logarithms by least squares, whichever fits more released rows."""
     assert secret.low is not None and secret.high is not None
     middle = (secret.low + secret.high) / 2
     there = np.isfinite(middle)
@@ -91,7 +91,7 @@ def _of_numbers(
     for logs in (False, True)[: 1 + bool((middle > 0).all())]:
         wanted = np.log(middle) if logs else middle
         start = _fit(columns, wanted[value, None], weight, shares=False)[0]
-        fitted = start + sum(one.coarse[one.of_pair, 0] for one in columns)
+        fitted = start + sum(column.coarse[column.of_pair, 0] for column in columns)
         guess = start + sum(one.exact[:, 0][code] for one, code in zip(columns, codes, strict=True))
         if logs:
             fitted, guess = np.exp(fitted), np.exp(guess)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import comb
@@ -103,9 +104,9 @@ def uniqueness(
                     [names[place] for place in chosen],
                     counted(alone / people, people, confidence),
                 )
-                for alone, chosen in sorted(found, key=lambda one: (-one[0], one[1]))
+                for alone, chosen in sorted(subsets, key=lambda one: (-one[0], one[1]))
             ]
-            for m, found in listed.items()
+            for m, subsets in listed.items()
         },
         needed,
     )
@@ -120,7 +121,7 @@ def _search(
     alone: Int,
     most: int,
 ) -> Iterator[tuple[tuple[int, ...], Int]]:
-    """Each subset that begins with `chosen`, and the rows it singles out.
+    """Yield each subset that begins with `chosen`, and the rows it singles out.
 
     `rows` are those that `chosen` does not single out, with their classes; `alone` the others.
     """
@@ -128,9 +129,10 @@ def _search(
         more = (*chosen, at)
         if len(rows):
             weight = None if times is None else times[rows]
-            found = classes_of([of_row, codes[at][rows]], weight)
-            single = found.of_size == 1
-            now, left, inside = np.append(alone, rows[single]), rows[~single], found.of_row[~single]
+            classes = classes_of([of_row, codes[at][rows]], weight)
+            single = classes.of_size == 1
+            now, left = np.append(alone, rows[single]), rows[~single]
+            inside = classes.of_row[~single]
         else:
             now, left, inside = alone, rows, of_row
         yield more, now
@@ -181,8 +183,8 @@ class PopulationTable:
         """
         released = [one.at(step)[kept] for one, step in zip(hierarchies, steps, strict=True)]
         people = [
-            self._groups(at, one, step)[self.theirs[at].codes]
-            for at, (one, step) in enumerate(zip(hierarchies, steps, strict=True))
+            self._groups(index, one, step)[self.theirs[index].codes]
+            for index, (one, step) in enumerate(zip(hierarchies, steps, strict=True))
         ]
         inside = np.logical_and.reduce([groups >= 0 for groups in people])
         joint = [
@@ -204,10 +206,10 @@ class PopulationTable:
         of_level, exact = one.steps[step].astype(np.int64), self.exact[at]
         if step and not of_level.any():
             return np.zeros(len(exact), np.int64)
-        found = np.where(exact >= 0, of_level[exact], _NONE)
+        groups = np.where(exact >= 0, of_level[exact], _NONE)
         strange = np.flatnonzero(exact < 0)
         if not step or not len(strange):
-            return found
+            return groups
         mine, wanted = self.mine[at].values, self.theirs[at].values[strange]
         if one.kind == "ordered":
             level = _nearest(mine, wanted)
@@ -216,9 +218,11 @@ class PopulationTable:
         elif one.kind == "own":
             level = np.full(len(strange), _NONE)
         else:
-            level = _other(of_level, len(strange))
-        found[strange] = np.where(level >= 0, of_level[level], _NONE)
-        return found
+            # The group "other" holds several values; a table may have no such group.
+            rest = np.flatnonzero(of_level == of_level.max())
+            level = np.full(len(strange), int(rest[0]) if len(rest) > 1 else _NONE)
+        groups[strange] = np.where(level >= 0, of_level[level], _NONE)
+        return groups
 
 
 def population_table(
@@ -275,7 +279,7 @@ def _same_beginning(of_level: Codes, values: NDArray[Any], wanted: NDArray[Any])
     for group in range(int(of_level.max()) + 1):
         levels = np.flatnonzero(of_level == group)
         if len(levels) > 1:  # a group of one value is written as that value
-            begins[_beginning(names[levels].tolist())] = int(levels[0])
+            begins[os.path.commonprefix(names[levels].tolist())] = int(levels[0])
     longest_first = sorted(begins, key=len, reverse=True)
     return np.array(
         [
@@ -284,20 +288,6 @@ def _same_beginning(of_level: Codes, values: NDArray[Any], wanted: NDArray[Any])
         ],
         dtype=np.int64,
     )
-
-
-def _beginning(texts: list[str]) -> str:
-    first, last = min(texts), max(texts)
-    same = 0
-    while same < min(len(first), len(last)) and first[same] == last[same]:
-        same += 1
-    return first[:same]
-
-
-def _other(of_level: Codes, wanted: int) -> Int:
-    """A level of the group "other", which holds several values; none where there is no such."""
-    rest = np.flatnonzero(of_level == of_level.max())
-    return np.full(wanted, int(rest[0]) if len(rest) > 1 else _NONE)
 
 
 _EDGE = 8.0  # logit of alpha: nearer to 0 or 1 than 0.0003
@@ -406,9 +396,9 @@ def _fit(sizes: NDArray[np.integer]) -> Float:
 
     start = np.array([0.0, np.log(len(sizes))])
     for first in (start, start[1:]):
-        found = minimize(_loss, first, (sizes,), method="Nelder-Mead", options={"xatol": 1e-6})
-        point = np.asarray(found.x, dtype=np.float64)
-        if found.success and (len(point) == 1 or abs(point[0]) < _EDGE):
+        optimum = minimize(_loss, first, (sizes,), method="Nelder-Mead", options={"xatol": 1e-6})
+        point = np.asarray(optimum.x, dtype=np.float64)
+        if optimum.success and (len(point) == 1 or abs(point[0]) < _EDGE):
             return point
         if len(point) == 2 and point[0] > _EDGE:
             break  # alpha = 1: next to all rows are unique

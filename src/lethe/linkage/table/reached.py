@@ -90,14 +90,14 @@ class Table:
 
     @cached_property
     def counting(self) -> Counting:
-        """What each row counts for."""
+        """Return the weight of each row."""
         if self.person is None:
             return self.times
         return persons_of(as_one_spelling(self.columns[self.person]).codes, self.times)
 
     @cached_property
     def people(self) -> int:
-        """How many persons there are; rows where each is another's."""
+        """Number of persons; of rows, if each row is a person of its own."""
         if isinstance(self.counting, Persons):
             return len(np.unique(self.counting.of_row))
         return self.rows
@@ -142,7 +142,7 @@ def groups_of(table: Table, settings: TableSettings) -> Groups:
 
     Raises InputError: no such column, too many levels, or a rule on a level that does not exist.
     """
-    found: dict[str, Coded] = {}
+    groups: dict[str, Coded] = {}
     for column in settings.group:
         check_column("group", column, table.columns, table.name)
         read = encode(table.columns[column])
@@ -152,15 +152,15 @@ def groups_of(table: Table, settings: TableSettings) -> Groups:
                 "Declare a coarser column."
             )
         names = np.where(as_text(read.values) == "", "(missing)", as_text(read.values))
-        found[column] = Coded(read.codes, names)
+        groups[column] = Coded(read.codes, names)
     for rule in settings.rules():
         column, _, level = rule.group.partition("=")
-        if level and level not in (listed := found[column].values.tolist()):
+        if level and level not in (listed := groups[column].values.tolist()):
             raise InputError(
                 f"rule {str(rule)!r}: no row has {rule.group}.{did_you_mean(level, listed)} "
                 f"There are: {list_names(listed)}."
             )
-    return found
+    return groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +192,7 @@ class Reached:
         people = table.totals(np.ones(len(self.alone)), groups)
         return {
             name: np.minimum(
-                np.max([table.totals(one, groups) for one in attacks], axis=0) / people, 1.0
+                np.max([table.totals(attack, groups) for attack in attacks], axis=0) / people, 1.0
             )
             for name, attacks in listed.items()
             if attacks
@@ -210,7 +210,7 @@ class Reported:
     groups: tuple[PeopleGroup, ...]
 
     def details(self, further: Mapping[str, Any]) -> TableDetails:
-        """What the findings say of the release, with what else was counted on it."""
+        """Return the details of the findings, with what else was counted on the release."""
         listed = ("unique", "prosecutor", "journalist", "population_marketer", "certain")
         names = () if self.guesses is None else ("certain", "guessed", "blind")
         guesses = {name: getattr(self.guesses, name) for name in names}
@@ -221,7 +221,7 @@ class Reported:
 
 
 def reported(reached: Reached, table: Table, groups: Groups, confidence: float) -> Reported:
-    """What the attacks come to, in all and by group."""
+    """Summarise the attacks, in all and by group."""
 
     def counted_share(value: float) -> Estimate:
         return counted(value, table.people, confidence)
@@ -243,7 +243,7 @@ def reported(reached: Reached, table: Table, groups: Groups, confidence: float) 
         gain = counted_share(max(guessed - blind, 0.0))
         results.append(AttackResult(f"homogeneity{near}", counted_share(certain), knows=KNOWN))
         results.append(AttackResult(f"best-guess{near}", gain, knows=KNOWN))
-    found: list[PeopleGroup] = []
+    rows: list[PeopleGroup] = []
     for column, of_row in groups.items():
         shares = reached.shares(table, of_row)
         people = np.round(table.totals(np.ones(len(of_row)), of_row), 3).tolist()
@@ -255,6 +255,6 @@ def reported(reached: Reached, table: Table, groups: Groups, confidence: float) 
         for name, values in shares.items():
             measures |= {f"{name}[{group.name}]": getattr(group, name) for group in mine}
             measures[f"{name}[every {column}]"] = getattr(mine[int(np.argmax(values))], name)
-        found += mine
+        rows += mine
     exact = listed[0] if len(listed) > 1 else None
-    return Reported(measures, results, exact, listed[-1] if listed else None, tuple(found))
+    return Reported(measures, results, exact, listed[-1] if listed else None, tuple(rows))

@@ -90,7 +90,8 @@ def hierarchy(
     if read.values.dtype.kind in "iufM":
         kind, between = "ordered", _neighbours(counts, bool(missing(read.values[-1:]).any()))
     elif (names := _digits(read.values)) is not None:
-        kind, between = "prefix", _prefixes(names)
+        cuts = ([text[:size] for text in names] for size in range(len(names[0]) - 1, 0, -1))
+        kind, between = "prefix", [np.unique(cut, return_inverse=True)[1] for cut in cuts]
     else:
         kind, between = "categories", _most_frequent(counts)
     steps = [np.arange(read.levels)]
@@ -155,20 +156,20 @@ def recode(
     """
     steps = list(start or [0] * len(hierarchies))
     while True:
-        found = classes_of(
-            [one.at(step) for one, step in zip(hierarchies, steps, strict=True)], times
+        classes = classes_of(
+            [hierarchy.at(step) for hierarchy, step in zip(hierarchies, steps, strict=True)], times
         )
-        if found.people < k:
-            raise NotMeasurable(f"k={k} needs at least {k} rows, got {found.people}.")
-        if found.smaller(k) / found.people <= suppress:
-            return Recoded(tuple(steps), found.of_size >= k)
+        if classes.people < k:
+            raise NotMeasurable(f"k={k} needs at least {k} rows, got {classes.people}.")
+        if classes.smaller(k) / classes.people <= suppress:
+            return Recoded(tuple(steps), classes.of_size >= k)
         left = [int(one.steps[step].max()) for one, step in zip(hierarchies, steps, strict=True)]
         steps[int(np.argmax(left))] += 1
 
 
 def coarsen(hierarchies: Sequence[Hierarchy], times: int) -> tuple[int, ...]:
-    """Every column the same number of steps up, or to its last step."""
-    return tuple(min(times, len(one.steps) - 1) for one in hierarchies)
+    """Coarsen every column by the same number of steps, or to its last step."""
+    return tuple(min(times, len(hierarchy.steps) - 1) for hierarchy in hierarchies)
 
 
 def released_columns(
@@ -212,7 +213,7 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
     members: dict[int, set[str]] = {}
     for group, text in zip(groups.tolist(), texts, strict=True):
         members.setdefault(group, set()).add(text)
-    names = {group: _name(sorted(found), one.kind) for group, found in members.items()}
+    names = {group: _name(sorted(members_of), one.kind) for group, members_of in members.items()}
     return np.array([names[group] for group in groups.tolist()], dtype=object)
 
 
@@ -244,13 +245,13 @@ def _neighbours(counts: Int | Float, gap: bool) -> list[Int]:
         return []
     # The middle of each value's rows decides its group, so that one frequent value is no two.
     middle = (np.cumsum(counts[:levels]) - counts[:levels] / 2) / counts[:levels].sum()
-    found = []
+    neighbours = []
     for groups in GROUPS:
         if groups < levels:
             _, of_level = np.unique((middle * groups).astype(np.int64), return_inverse=True)
             rest = np.full(len(counts) - levels, of_level.max() + 1)
-            found.append(np.concatenate([of_level, rest]).astype(np.int64))
-    return found
+            neighbours.append(np.concatenate([of_level, rest]).astype(np.int64))
+    return neighbours
 
 
 def _most_frequent(counts: Int | Float) -> list[Int]:
@@ -267,10 +268,3 @@ def _digits(values: NDArray[Any]) -> list[str] | None:
     size = len(names[0])
     fits = size > 1 and all(len(text) == size and text.isdecimal() for text in names)
     return names if fits else None
-
-
-def _prefixes(names: list[str]) -> list[Int]:
-    return [
-        np.unique([text[:size] for text in names], return_inverse=True)[1].astype(np.int64)
-        for size in range(len(names[0]) - 1, 0, -1)
-    ]

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.input_checks import InputCheck
 from lethe.assess.run import Facts, check
+from lethe.assess.verdict import InputCheck
 from lethe.data.columns import as_text, check_column, encode, missing
 from lethe.errors import InputError, NotMeasurable, did_you_mean
 from lethe.evidence.document import AttackRow, NotRun
@@ -71,25 +71,25 @@ def study_table(table: Table, settings: TableSettings) -> TableSubject:
     sure = settings.confidence
     context = context_of(table, settings)
     hierarchies, secret = context.hierarchies, context.secret
-    by_name = {one.name: one.codes for one in hierarchies}
+    by_name = {hierarchy.name: hierarchy.codes for hierarchy in hierarchies}
     codes = list(by_name.values())
-    found = anonymity(codes, confidence=sure, times=table.counting)
+    measured = anonymity(codes, confidence=sure, times=table.counting)
     population: PopulationModel | Refusal | None = None
     try:
         if settings.population is not None:
-            sizes = found.of_class.sizes
+            sizes = measured.of_class.sizes
             population = population_uniqueness(sizes, settings.population, confidence=sure)
         elif settings.weight is not None:
             check_column("weight", settings.weight, table.columns, table.name)
             stands = _weights(table, settings.weight)
-            alone = np.flatnonzero(found.of_class.of_size == 1)
+            alone = np.flatnonzero(measured.of_class.of_size == 1)
             number = max(round(float(table.totals(stands)[0])), table.people)
             if isinstance(table.counting, Persons):  # each person once, by the mean of their rows
                 person = table.counting.of_row
                 stands = np.bincount(person, stands * table.counting.part).astype(np.float64)
                 alone = np.unique(person[alone])
             population = population_uniqueness(
-                found.of_class.sizes, number, weights=stands[alone], confidence=sure
+                measured.of_class.sizes, number, weights=stands[alone], confidence=sure
             )
     except NotMeasurable as error:
         population = Refusal(str(error))
@@ -100,32 +100,34 @@ def study_table(table: Table, settings: TableSettings) -> TableSubject:
         for at, name in enumerate(table.quasi):
             without[name] = classes_of([*codes[:at], *codes[at + 1 :]], table.counting)
     skipped: dict[str, str] = {}
-    made: dict[str, DpRows] = {}
+    synthetic: dict[str, DpRows] = {}
     plans: dict[str, Plan] = {}
-    for plan in _plans(table.counting, hierarchies, found.of_class, without, settings, skipped):
+    for plan in _plans(table.counting, hierarchies, measured.of_class, without, settings, skipped):
         if plan.released.any():
             plans[plan.name] = plan
         else:
             skipped[plan.name] = "no row would be left"
     varied = learnt = journalist = None
     if secret is not None:
-        varied = diversity(found.of_class, secret.codes, distance=settings.distance)
-        learnt = disclosure(found.of_class, secret, ruled_out=settings.ruled_out, confidence=sure)
+        varied = diversity(measured.of_class, secret.codes, distance=settings.distance)
+        learnt = disclosure(
+            measured.of_class, secret, ruled_out=settings.ruled_out, confidence=sure
+        )
     if context.people is not None:
         journalist = context.people.risk(hierarchies, stay, everyone, table.times, sure)
     return TableSubject(
         settings,
-        tuple(_candidates(context, base, plans, skipped, made)),
+        tuple(_candidates(context, base, plans, skipped, synthetic)),
         skipped,
         table,
         hierarchies,
-        found,
+        measured,
         varied,
         learnt,
         uniqueness(by_name, settings.most, confidence=sure, times=table.counting),
         population,
         journalist,
-        made,
+        synthetic,
         plans,
         without,
     )
@@ -160,21 +162,23 @@ def fingerprint_of(study: TableSubject) -> str:
 
 def warnings_of(study: TableSubject) -> list[tuple[str, str]]:
     """Columns whose role should be looked at, with the reason."""
-    rows, found = study.table.rows, []
+    rows, warnings = study.table.rows, []
     for one in study.hierarchies:
         levels = len(one.steps[0])
         if levels == rows:
-            found.append(
+            warnings.append(
                 (one.name, "every row has a value of its own; a direct identifier should go")
             )
         elif levels == 1:
-            found.append((one.name, "all rows have the same value; it identifies nobody"))
+            warnings.append((one.name, "all rows have the same value; it identifies nobody"))
         if gaps := _gaps(study.table, one.name):
-            found.append((one.name, f"{gaps} values are missing; missing counts as a value"))
+            warnings.append((one.name, f"{gaps} values are missing; missing counts as a value"))
     if study.table.sensitive and (gaps := _gaps(study.table, study.table.sensitive)):
         text = f"{gaps} values are missing, which counts as a value that is guessed; leave those "
-        found.append((study.table.sensitive, f"{text}rows out to see what is learnt of the others"))
-    return found
+        warnings.append(
+            (study.table.sensitive, f"{text}rows out to see what is learnt of the others")
+        )
+    return warnings
 
 
 def _gaps(table: Table, name: str) -> int:
@@ -231,13 +235,13 @@ def _plans(
     start: tuple[int, ...] | None = None
     for k in settings.ks:
         try:
-            made = recode(hierarchies, k, settings.suppress, times, start)
-            start = made.steps
+            recoded = recode(hierarchies, k, settings.suppress, times, start)
+            start = recoded.steps
         except NotMeasurable as error:
             skipped[f"k-{k}"] = str(error)
             continue
         words = f"{k}-anonymous by global recoding and suppression of at most {settings.suppress:g}"
-        yield Plan(f"k-{k}", words, made.steps, made.kept)
+        yield Plan(f"k-{k}", words, recoded.steps, recoded.kept)
 
 
 _LISTED = 10
@@ -337,19 +341,20 @@ class TableSubject(RowsSubject):
                 **({} if table.person is None else {"person": table.person}),
                 **({"group": list(settings.group)} if settings.group else {}),
                 **({} if settings.weight is None else {"weight": settings.weight}),
-                **({"hierarchies": sorted(own)} if (own := settings.hierarchies) else {}),
+                **({"hierarchies": sorted(files)} if (files := settings.hierarchies) else {}),
                 **_private(settings),
             },
         )
 
     def plain_words(self) -> list[str]:
-        """What was found, for a reader of nothing else."""
-        found, people = self.anonymity, self.table.people
+        """Say what was found, in sentences for a lay reader."""
+        measured, people = self.anonymity, self.table.people
         rows = "rows" if self.table.person is None else "persons"
         words = [
-            f"Of 1,000 {rows}, {of_1000(found.unique.value)} are alone with their values of "
+            f"Of 1,000 {rows}, {of_1000(measured.unique.value)} are alone with their values of "
             f"{', '.join(self.table.quasi)}; who links everybody gets "
-            f"{of_1000(found.marketer.value)} of 1,000 right (a random guess: {1000 / people:.2g})."
+            f"{of_1000(measured.marketer.value)} of 1,000 right (a random guess: "
+            f"{1000 / people:.2g})."
         ]
         subsets = self.uniqueness.subsets
         best = subsets[min(max(subsets), 3)][0]
@@ -367,9 +372,9 @@ class TableSubject(RowsSubject):
                 f"{of_1000(learnt.guessed.value)}, without the table's classes in "
                 f"{of_1000(learnt.blind.value)}."
             )
-        made = [candidate for candidate in self.measured if candidate.name.startswith("k-")]
-        if made:
-            candidate = made[-1]
+        recoded = [candidate for candidate in self.measured if candidate.name.startswith("k-")]
+        if recoded:
+            candidate = recoded[-1]
             text = (
                 f"Made {candidate.details.k}-anonymous, the table keeps "
                 f"{utility_left(candidate, self.measured[0])} and a linkage of everybody "
@@ -429,7 +434,7 @@ class TableSubject(RowsSubject):
         """Rows that the fewest columns single out, first."""
         needed, size = self.uniqueness.needed, self.anonymity.of_class.of_size
         order = np.lexsort((size, np.where(needed == 0, np.iinfo(np.int64).max, needed)))
-        told = self.disclosure
+        disclosure = self.disclosure
         return [
             {
                 "rank": rank,
@@ -437,7 +442,7 @@ class TableSubject(RowsSubject):
                 "columns_needed": int(needed[row]) or None,
                 "class_size": int(size[row]),
                 "linked": 1 / int(size[row]),
-                **({} if told is None else {"guessed": float(told.best.of_row[row])}),
+                **({} if disclosure is None else {"guessed": float(disclosure.best.of_row[row])}),
             }
             for rank, row in enumerate(order.tolist(), start=1)
         ]
@@ -447,7 +452,7 @@ def _linked(candidate: Candidate) -> str:
     return of_1000(candidate.measures["marketer"])
 
 
-def _private(settings: TableSettings) -> dict[str, Any]:
+def _private(settings: TableSettings) -> Mapping[str, Any]:
     if not settings.epsilon:
         return {}
     return {
@@ -518,15 +523,16 @@ def _not_run(study: TableSubject) -> list[NotRun]:
 
 
 def _section(study: TableSubject, words: Sequence[str]) -> QuasiSection:
-    people, found, sure = study.table.people, study.uniqueness, study.anonymity.unique.confidence
-    subsets = {m: listed[: _LISTED if m > 2 else None] for m, listed in found.subsets.items()}
+    people, uniqueness = study.table.people, study.uniqueness
+    sure = study.anonymity.unique.confidence
+    subsets = {m: listed[: _LISTED if m > 2 else None] for m, listed in uniqueness.subsets.items()}
     return QuasiSection(
         rows=study.table.rows,
         people=None if study.table.person is None else people,
         quasi=study.table.quasi,
         sensitive=study.table.sensitive,
         anonymity=study.anonymity,
-        uniqueness=replace(found, subsets=subsets),
+        uniqueness=replace(uniqueness, subsets=subsets),
         columns=[
             WithoutColumn(
                 name,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import digamma, gammaln, log_ndtr, ndtri, polygamma
 
 from lethe.errors import InputError, check_choice
-from lethe.membership.attacks.attack import WITH, WITHOUT, Attack, Scorer, Trial
+from lethe.membership.attacks.attack import WITH, WITHOUT, Attack, Scorer, Trial, check_varies
 from lethe.membership.leave_one_out import Moments, References
 
 PER_RECORD_FROM = 64
@@ -462,4 +462,42 @@ BAVARIA = tuple(
         ("t", "Student t", WITH, bavaria_t),
         ("offline", "Student t, offline", WITHOUT, bavaria_offline),
     )
+)
+
+
+def _over_queries(trial: Trial) -> Float:
+    """Mean of `lira_online` over several queries: the record itself and changed copies of it.
+
+    A model that was trained on changed copies knows these too (section VI, "multiple queries"). The
+    signals of the queries are taken for independent, each with a Gaussian a side. The mean is
+    nearer to a log-likelihood ratio than the sum, because the queries are alike.
+    """
+    targets = trial.targets
+    count = targets.every_query.shape[2]
+    score = np.zeros(targets.members.shape)
+    for query in range(count):
+        pair = replace(
+            trial,
+            references=trial.references.with_query(query),
+            given=None if trial.given is None else trial.given.with_query(query),
+        )
+        check_varies(f"signals of query {query}", pair.references.signals)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            for known in pair.knowledge(probabilities=False):
+                score[known.target] += lira_online(known.phi, known, trial.rule) / count
+    return score
+
+
+QUERIES = (
+    Attack(
+        "lira-queries",
+        "Likelihood-ratio attack, several queries a record",
+        "Carlini et al., Membership Inference Attacks From First Principles, IEEE S&P 2022, "
+        "section VI",
+        WITH,
+        _over_queries,
+        variance=True,
+        needs=("queries",),
+        by_formula=False,
+    ),
 )

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from lethe.errors import InputError, check_choice
-from lethe.membership.attacks import learned, lira, quantile, queries, rmia, simple
+from lethe.membership.attacks import learned, lira, quantile, rmia, simple
 from lethe.membership.attacks.attack import Attack, Available
 
 ATTACKS: dict[str, Attack] = {
     attack.name: attack
     for family in (
         lira.ATTACKS,
-        queries.ATTACKS,
+        lira.QUERIES,
         lira.BAVARIA,
         rmia.ATTACKS,
         learned.ATTACKS,

@@ -42,7 +42,6 @@ from lethe.membership.language.settings import DRAWN_ALIKE, LanguageSettings
 from lethe.report.memorised import MemorisedText, memorised_page, tokens_of
 from lethe.training.fingerprint import digest, hash_array
 
-Json = dict[str, Any]
 MOST_EXPOSED = 100
 _FEW_CANARIES = 24  # of which half may well be guessed right by chance
 _RELATED = 3.7  # standard errors of a rank correlation: shuffled scores have them once in 10,000
@@ -415,7 +414,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         measured, tries = self.study.releases[0].measured, max(self.settings.samples)
         return self.got(measured.suffix, measured.greedy, tries) & self.sides["member"]
 
-    def extracted_texts(self) -> list[Json]:
+    def extracted_texts(self) -> list[Mapping[str, Any]]:
         """Trained texts that come out, with their words; personal data."""
         study = self.study
         measured = study.releases[0].measured
@@ -433,6 +432,6 @@ class LanguageSubject(LanguageNumbers, Subject):
         ]
 
 
-def _settings(settings: LanguageSettings, names: Sequence[str]) -> Json:
+def _settings(settings: LanguageSettings, names: Sequence[str]) -> Mapping[str, Any]:
     chosen = {name: getattr(settings, name) for name in names}
     return {name: list(one) if isinstance(one, tuple) else one for name, one in chosen.items()}

@@ -185,8 +185,8 @@ class Tape:
         self.layers: list[Layer] = []
         self.shared: set[str] = set()
         for name, part in module.named_modules():
-            own = part.named_parameters(recurse=False)
-            trained = {inner: value for inner, value in own if value.requires_grad}
+            direct = part.named_parameters(recurse=False)
+            trained = {inner: value for inner, value in direct if value.requires_grad}
             if not trained:
                 continue
             rule = rule_for(part)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_clip
+from lethe.evidence.guarantee import check_clip
 from lethe.mitigations.clipping.bookkeeping import NotCovered, NotFinite, Tape
 from lethe.mitigations.clipping.per_example import (
     Factors,
@@ -155,9 +155,9 @@ class ClippingPlan:
             end = start + part_size
             part = mapped(batch, itemgetter(slice(start * copies, end * copies)))
             part_weights = None if weights is None else weights[start:end]
-            made, part_norms = self.clipped_sum(part, clip, part_weights, copies=copies)
+            total, part_norms = self.clipped_sum(part, clip, part_weights, copies=copies)
             norms.append(part_norms)
-            for name, value in made.items():
+            for name, value in total.items():
                 sums[name] = sums[name].add_(value) if name in sums else value
         return sums, torch.cat(norms)
 
@@ -169,12 +169,12 @@ class ClippingPlan:
         alone: Tensor | None = None
         try:
             if self._tape is not None and not self.state.thorough:
-                made = self._tape.clipped_sum(self.loss, batch, factors, copies)
+                clipped = self._tape.clipped_sum(self.loss, batch, factors, copies)
                 self.state.passed()
                 self._looks += 1
                 if count > 1 and rarely(self._coins, self._looks):
                     self._look(batch, clip, copies)
-                return made
+                return clipped
             if self.way == "vmap" and not self.state.thorough:
                 return vmapped(self.module, self.loss, batch, factors, copies, self.state.passed)
         except (Disturbed, MemoryError, torch.OutOfMemoryError):
@@ -182,9 +182,9 @@ class ClippingPlan:
         except NotFinite as found:
             alone = found.rows.cpu()
         except Exception as reason:  # perhaps one example's doing, which must not end the training
-            said = f"a step was done by the loop: {reason}"
-            if said not in self.reasons:
-                self.reasons = (*self.reasons, said)
+            note = f"a step was done by the loop: {reason}"
+            if note not in self.reasons:
+                self.reasons = (*self.reasons, note)
         self.state.passed()
         alone = torch.ones(count, dtype=torch.bool) if alone is None else alone
         examples, factors = _chosen(batch, alone, copies), clip_factors(clip, _at(weights, alone))

@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_clip, check_given_delta, check_weights, noise_for
+from lethe.evidence.accounting import check_weights, noise_for
 from lethe.evidence.dp_statement import TUNING, DpSgdRun, DpStatement, dp_statement
 from lethe.evidence.epsilon import RELATIONS
-from lethe.evidence.guarantee import Guarantee, empirical_only
+from lethe.evidence.guarantee import Guarantee, check_clip, check_given_delta, empirical_only
 from lethe.evidence.of_model import Epsilons
 from lethe.mitigations.clipping.selfcheck import MOST_CHANGE
 from lethe.mitigations.dp_sgd.method import DpSgd, expected_records, scaled_by_held_out
@@ -186,8 +186,8 @@ def of_an_audit(guarantee: Guarantee) -> Guarantee:
     """The same with what is assumed of the records that an audit holds out, if it is a proof."""
     if not guarantee.proven:
         return guarantee
-    told = "the held-out records are public: they decide how records become numbers"
-    return replace(guarantee, assumptions=(*guarantee.assumptions, told))
+    assumption = "the held-out records are public: they decide how records become numbers"
+    return replace(guarantee, assumptions=(*guarantee.assumptions, assumption))
 
 
 def unknown_size() -> Guarantee:
@@ -285,17 +285,17 @@ class IndividualPrivacy:
         Raises InputError: weights of another length than the pool.
         """
         records = int(pool.sum())
-        own = np.ones(records)
+        equal = np.ones(records)
         if self.weights is not None:
             if self.weights.shape != pool.shape:
                 raise InputError(
                     f"{len(self.weights)} weights do not fit {len(pool)} records: "
                     "give one for each."
                 )
-            own = self.weights[pool].astype(np.float64)
+            equal = self.weights[pool].astype(np.float64)
         source = "private" if self.weights is None else "public"
         run = self.training.run(expected_records(pool))
-        return dp_statement(replace(run, records=records, weights=own, weights_from=source))
+        return dp_statement(replace(run, records=records, weights=equal, weights_from=source))
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
         """How epsilon is spread over the records of the pool, where each has one."""
@@ -375,7 +375,7 @@ def public_weights(
         )
     members = np.zeros((check_models(models), len(labels)), bool)
     members[:, held] = membership(len(members), len(held), seed)
-    seeds = [model_seed(seed, at) for at in range(len(members))]
+    seeds = [model_seed(seed, index) for index in range(len(members))]
     # For these models the held-out records are the pool; no other record has any part in them.
     inputs = scaled_by_held_out(features, pool)
     terms = inputs, labels, members, ~pool, Treatment(), seeds, default_layout(recipe)

@@ -8,7 +8,7 @@ size of a batch, and let the optimiser take its step.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.evidence.accounting import check_clip
+from lethe.evidence.guarantee import check_clip
 from lethe.mitigations.clipping.per_example import stand_ins
 from lethe.mitigations.clipping.plan import plan_clipping
 from lethe.mitigations.clipping.selfcheck import clip_factors
@@ -194,7 +194,7 @@ class DpSgd:
         if self.momentum is not None:
             check_between("momentum", self.momentum, 0, 1, open_high=True)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """See `Method`."""
         return {"kind": "dp-sgd", **asdict(self)}
 
@@ -290,8 +290,8 @@ class _Stack:
             weights = np.ones(len(work.labels), np.float32)
         self._weights = torch.from_numpy(weights.astype(np.float32)).to(self.device)
         self._samplers = [
-            PoissonSampler(np.flatnonzero(own), seed, method.sampling_rate)
-            for own, seed in zip(work.members[some], self.seeds, strict=True)
+            PoissonSampler(np.flatnonzero(members), seed, method.sampling_rate)
+            for members, seed in zip(work.members[some], self.seeds, strict=True)
         ]
         self._augment = [augment_stream(seed) for seed in self.seeds]
         streams = [torch.Generator(self.device) for _ in self.seeds]

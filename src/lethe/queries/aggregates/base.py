@@ -52,7 +52,7 @@ class Aggregate(ABC):
         return tuple(name for name, _ in self.clamped)
 
     def bound(self, schema: Schema) -> Self:
-        """The same with literals as the columns' types have them.
+        """Convert literals to the types of the columns.
 
         Raises InputError: a column or a literal of the wrong type, bounds that no lattice fits.
         """
@@ -64,21 +64,21 @@ class Aggregate(ABC):
 
     @abstractmethod
     def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
-        """How it is put to DuckDB in the groups of `keys`; reads no row.
+        """Lay the aggregate out for DuckDB in the groups of `keys`; reads no row.
 
         Raises InputError: bounds for which no lattice is fine enough.
         """
 
     def values(self, layout: Layout) -> int:
-        """How many values each group is answered with."""
+        """Count the values that answer each group."""
         return 1
 
     @abstractmethod
     def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
-        """How far one person can move the exact numbers before noise, in words."""
+        """Say how far one person can move the exact numbers before noise."""
 
     def explained(self) -> Iterator[str]:
-        """What happens to the values, in sentences."""
+        """Explain in sentences what happens to the values."""
         for column, bounds in self.clamped:
             low, high = str(bounds)[1:-1].split(", ")
             yield (

@@ -260,7 +260,7 @@ class Mode(_Listed):
 
 
 def noisy_count(rows: int, spend: Spend, whose: Neighbours) -> Answer:
-    """How many rows, with noise; may be negative, which keeps averages of answers right.
+    """Count rows with noise; may be negative, which keeps averages of answers right.
 
     Sensitivity: the most rows of one person, under both relations: a row that is exchanged may
     leave or join the rows that are counted.

@@ -140,12 +140,12 @@ def key_of(query: str) -> str:
 
 
 def genesis(dataset: str) -> str:
-    """What stands for the hash before the first entry: it binds the chain to the data set."""
+    """Return the hash before the first entry: it binds the chain to the data set."""
     return hashlib.sha256(canonical([FORMAT, dataset]).encode()).hexdigest()
 
 
 def fields_of(entry: Entry) -> tuple[str | int | None, ...]:
-    """All fields in their order, the hash last."""
+    """Return all fields in their order, the hash last."""
     return tuple(getattr(entry, field.name) for field in dataclasses.fields(entry))
 
 

@@ -166,7 +166,7 @@ class LedgerSubject(Subject):
 
 
 def proven(status: Status, spent: Charge, assumed: Sequence[str] = ()) -> Guarantee | None:
-    """What answers of this cost prove together; None before the first.
+    """Return what answers of this cost prove together; None before the first.
 
     Sequential composition: epsilon and delta add up (Dwork and Roth 2014, theorem 3.16), rho adds
     up (Bun and Steinke 2016, lemma 1.7), mu squared adds up (Dong, Roth and Su 2022). With a

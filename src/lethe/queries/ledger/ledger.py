@@ -258,7 +258,7 @@ class Ledger:
             return rows.paid(dataset, analyst, chain.key_of(query))
 
     def balance(self, dataset: str, analyst: str) -> chain.Account:
-        """What this analyst may know.
+        """Return what this analyst may know of their account.
 
         Raises UnknownAnalyst: no grant, and none asks without one.
         """
@@ -267,7 +267,7 @@ class Ledger:
             return _allowed(rows.account(dataset, analyst), now)
 
     def megabytes(self, dataset: str, analyst: str) -> float:
-        """What this analyst's questions and answers take; reads all of them."""
+        """Measure the size of this analyst's questions and answers; reads all of them."""
         with self._reading() as rows:
             return rows.size(dataset, analyst) / 1e6
 
@@ -338,7 +338,7 @@ class Ledger:
         return names[0]
 
     def status(self, dataset: str) -> Status:
-        """Where the budget stands."""
+        """Return the state of the budget."""
         with self._reading() as rows:
             last, now = rows.last(dataset)
             entries = [trusted(entry, "an entry") for entry in rows.about(dataset, "")]
@@ -378,7 +378,7 @@ class Ledger:
         )
 
     def entries(self, dataset: str) -> Iterator[Entry]:
-        """All entries in their order."""
+        """Yield all entries in their order."""
         with self._reading() as rows:
             rows.last(dataset)
             entries = list(rows.entries(dataset))
@@ -457,7 +457,7 @@ def open_ledger(where: str | Path, anchor: str | Path | None = None) -> Ledger:
 
 
 def rollback_assumption(ledger: Ledger) -> tuple[str, ...]:
-    """What a guarantee about answers paid from this ledger must assume about old copies of it."""
+    """State what a guarantee paid from this ledger must assume about old copies of it."""
     if ledger.anchored:
         return ()
     return ("the ledger was not rolled back (not checked: it has no anchor kept elsewhere)",)
@@ -500,13 +500,12 @@ def _append(
 
 def _share(name: str, own: chain.Account, now: chain.Accounts) -> Share:
     closed = own.limit is None and not now.open
-    left = Charge(now.rule, 0) if closed else _lesser(now.left, own.left or now.left)
+    mine, all_left = own.left or now.left, now.left
+    deltas = min(mine.delta_units, all_left.delta_units)
+    left = (
+        Charge(now.rule, 0) if closed else Charge(now.rule, min(mine.units, all_left.units), deltas)
+    )
     return Share(name, own.limit, own.spent, left, own.queries, own.most)
-
-
-def _lesser(first: Charge, second: Charge) -> Charge:
-    deltas = min(first.delta_units, second.delta_units)
-    return Charge(first.rule, min(first.units, second.units), deltas)
 
 
 def _allowed(own: chain.Account | None, now: chain.Accounts) -> chain.Account:

@@ -91,8 +91,9 @@ class PostgresStore(Store):
             with connection.transaction():
                 # What follows must see what the one before committed: no older snapshot.
                 connection.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
-                said = "SELECT 1 FROM lethe_heads WHERE dataset = %s FOR UPDATE"
-                if connection.execute(said, (dataset,)).fetchone() is None:  # it is being entered
+                statement = "SELECT 1 FROM lethe_heads WHERE dataset = %s FOR UPDATE"
+                entered = connection.execute(statement, (dataset,)).fetchone()
+                if entered is None:  # it is being entered
                     connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LETHE,))
                 yield _rows(connection)
 
@@ -113,11 +114,11 @@ class PostgresStore(Store):
     def problems(self) -> list[str]:
         """Triggers that are missing or switched off."""
         with self._speaking():
-            said = (
+            statement = (
                 "SELECT tgname FROM pg_trigger WHERE tgenabled = 'O' AND tgrelid IN "
                 "('lethe_entries'::regclass, 'lethe_heads'::regclass)"
             )
-            names = {row[0] for row in self._ledger().execute(said)}
+            names = {row[0] for row in self._ledger().execute(statement)}
         return [f"the trigger {name} is missing or off" for name in TRIGGERS if name not in names]
 
     def _ledger(self) -> psycopg.Connection[Any]:

@@ -50,13 +50,13 @@ class Rows:
         self.newest: Entry | None = None
 
     def head(self, dataset: str) -> tuple[int, str] | None:
-        """How many entries a data set has and the hash of the last; None if it is not there."""
-        said = "SELECT entries, hash FROM lethe_heads WHERE dataset = ?"
-        heads = list(self._execute(said, (dataset,)))
+        """Return the number of entries and the last hash of a data set; None if it is absent."""
+        statement = "SELECT entries, hash FROM lethe_heads WHERE dataset = ?"
+        heads = list(self._execute(statement, (dataset,)))
         return None if not heads else (heads[0][0], heads[0][1])
 
     def heads(self) -> list[tuple[str, int, str]]:
-        """The same for all of them, by name."""
+        """Return the heads of all data sets, by name."""
         heads = self._execute("SELECT dataset, entries, hash FROM lethe_heads", ())
         return sorted(((row[0], row[1], row[2]) for row in heads), key=str)
 
@@ -98,7 +98,7 @@ class Rows:
         return last, Accounts.from_text(last.state)
 
     def account(self, dataset: str, analyst: str) -> Account | None:
-        """Where an analyst stands; None for one who was granted nothing and never asked."""
+        """Return an analyst's account; None for one without a grant or a question."""
         latest = self.latest(dataset, analyst)
         if latest is None:
             return None
@@ -106,8 +106,8 @@ class Rows:
 
     def answer(self, dataset: str, analyst: str, key: str) -> Entry | None:
         """The last stored answer to a query."""
-        said = "dataset = ? AND analyst = ? AND key = ? AND kind = 'answer'"
-        return self._one(f"{said} ORDER BY number DESC LIMIT 1", (dataset, analyst, key))
+        condition = "dataset = ? AND analyst = ? AND key = ? AND kind = 'answer'"
+        return self._one(f"{condition} ORDER BY number DESC LIMIT 1", (dataset, analyst, key))
 
     def answer_to(self, dataset: str, number: int) -> Entry | None:
         """The answer that belongs to the "spend" of this number."""
@@ -120,21 +120,21 @@ class Rows:
 
     def size(self, dataset: str, analyst: str) -> int:
         """Characters of an analyst's stored questions and answers; reads all of them."""
-        said = "SELECT COALESCE(SUM(LENGTH(body)), 0) FROM lethe_entries "
-        said += "WHERE dataset = ? AND analyst = ?"
-        return int(next(iter(self._execute(said, (dataset, analyst))))[0])
+        statement = "SELECT COALESCE(SUM(LENGTH(body)), 0) FROM lethe_entries "
+        statement += "WHERE dataset = ? AND analyst = ?"
+        return int(next(iter(self._execute(statement, (dataset, analyst))))[0])
 
     def about(self, dataset: str, analyst: str) -> list[Entry]:
-        """All entries about an analyst; about the data set as a whole for an empty name."""
+        """Yield all entries about an analyst; about the data set as a whole for an empty name."""
         return list(self._many("dataset = ? AND analyst = ? ORDER BY number", (dataset, analyst)))
 
     def analysts(self, dataset: str) -> list[str]:
         """Names of all who were granted something or asked."""
-        said = "SELECT DISTINCT analyst FROM lethe_entries WHERE dataset = ? AND analyst <> ''"
-        return sorted(row[0] for row in self._execute(said, (dataset,)))
+        statement = "SELECT DISTINCT analyst FROM lethe_entries WHERE dataset = ? AND analyst <> ''"
+        return sorted(row[0] for row in self._execute(statement, (dataset,)))
 
     def entries(self, dataset: str) -> Iterator[Entry]:
-        """All entries in their order, read in batches."""
+        """Yield all entries in their order, read in batches."""
         start = -1
         while True:
             entries = list(
@@ -149,14 +149,14 @@ class Rows:
 
     def strays(self) -> list[str]:
         """Data sets that have entries but no head."""
-        said = "SELECT DISTINCT dataset FROM lethe_entries"
+        statement = "SELECT DISTINCT dataset FROM lethe_entries"
         known = {name for name, _, _ in self.heads()}
-        return sorted(str(row[0]) for row in self._execute(said, ()) if row[0] not in known)
+        return sorted(str(row[0]) for row in self._execute(statement, ()) if row[0] not in known)
 
     def begin(self, dataset: str) -> None:
         """Enter a data set without entries yet."""
-        said = "INSERT INTO lethe_heads (dataset, entries, hash) VALUES (?, 0, ?)"
-        self._execute(said, (dataset, genesis(dataset)))
+        statement = "INSERT INTO lethe_heads (dataset, entries, hash) VALUES (?, 0, ?)"
+        self._execute(statement, (dataset, genesis(dataset)))
 
     def append(self, entry: Entry) -> None:
         """Add an entry and move the head; the store refuses any number but the next."""
@@ -214,11 +214,11 @@ class Store(ABC):
 
     @abstractmethod
     def rollback(self) -> str:
-        """What says that the ledger was put back or cut, or that this is not known; or nothing."""
+        """Say whether the ledger was put back or cut, or that this is not known; or nothing."""
 
     @abstractmethod
     def problems(self) -> list[str]:
-        """What is wrong with the file or the tables themselves."""
+        """List faults of the file or the tables themselves."""
 
     @abstractmethod
     def _said(self, error: Exception) -> LetheError | None:
@@ -249,7 +249,7 @@ class Store(ABC):
                     "a name is not valid Unicode: give plain text. Nothing was spent."
                 ) from None
             except Exception as error:
-                said = self._said(error)
-                if said is None:
+                refusal = self._said(error)
+                if refusal is None:
                     raise
-                raise said from error
+                raise refusal from error

@@ -128,7 +128,7 @@ class SqliteStore(Store):
                 yield rows
 
     def rollback(self) -> str:
-        """What the count beside the file says."""
+        """Compare the ledger with the count beside the file."""
         with self._speaking():
             connection, known = self._connected(), self._known()
             return self._wrong(_total(connection), known)
@@ -146,7 +146,7 @@ class SqliteStore(Store):
         os.pwrite(lock, _COUNT % (rows.total + rows.appended), 0)
 
     def _wrong(self, total: int, known: int | None) -> str:
-        """What `known` says, which must be read before `total`: a ledger grows in between."""
+        """Compare `known`, which must be read before `total`: a ledger grows in between."""
         if known is None:
             return self._unknown()
         if total >= known:
@@ -312,8 +312,8 @@ def _taken(lock: int) -> bool:
 
 
 def _total(connection: sqlite3.Connection) -> int:
-    said = "SELECT COALESCE(SUM(entries), 0) FROM lethe_heads"
-    return int(connection.execute(said).fetchone()[0])
+    statement = "SELECT COALESCE(SUM(entries), 0) FROM lethe_heads"
+    return int(connection.execute(statement).fetchone()[0])
 
 
 def _read_count(lock: int) -> int | None:

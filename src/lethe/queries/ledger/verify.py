@@ -79,7 +79,7 @@ class Anchor:
                 os.pwrite(file, _record(entry), place * _RECORD)
 
     def missing_from(self, rows: Rows) -> str:
-        """What of it a ledger lacks, in words; or nothing."""
+        """Say what of it a ledger lacks; or nothing."""
         ends = {key_of_name(name): name for name, _, _ in rows.heads()}
         for key, (number, hashed) in self.read().items():
             entry = rows.entry(ends[key], number) if key in ends else None
@@ -114,7 +114,7 @@ class Anchor:
 
 
 def key_of_name(dataset: str) -> str:
-    """What stands for a data set in an anchor: names have any length and any sign."""
+    """Return the key of a data set in an anchor: names have any length and any sign."""
     return hashlib.sha256(dataset.encode()).hexdigest()
 
 
@@ -134,7 +134,7 @@ def _records(file: int, path: Path) -> Iterator[tuple[str, tuple[int, int, str]]
 
 
 def replay(rows: Rows, heads: Sequence[str]) -> Verification:
-    """What a reading of all chains finds.
+    """Read all chains and collect what is wrong.
 
     Args:
         rows: one view of the store.
@@ -168,10 +168,10 @@ def replay(rows: Rows, heads: Sequence[str]) -> Verification:
         total += chained.number
     problems += [f"{name}: has entries and no head" for name in rows.strays()]
     problems += [
-        f"the hash {given[:12]}... that was kept elsewhere is in no chain: the ledger was cut, "
+        f"the hash {head_hash[:12]}... that was kept elsewhere is in no chain: the ledger was cut, "
         "written anew or replaced since"
-        for given in heads
-        if given not in seen
+        for head_hash in heads
+        if head_hash not in seen
     ]
     return Verification(tuple(problems), tuple(notes), ends, total, tuple(accepted))
 

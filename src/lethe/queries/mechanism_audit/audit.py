@@ -159,7 +159,7 @@ def study(
     settings: MechanismSettings,
     say: Callable[[str], None] = lambda text: None,
 ) -> Study:
-    """What `audit_mechanism` measures; each pair has its share of the error (Bonferroni)."""
+    """Measure for `audit_mechanism`; each pair has its share of the error (Bonferroni)."""
     if not pairs:
         raise InputError("no neighbouring inputs were given; at least one pair is needed.")
     seeds = np.random.SeedSequence(settings.seed).generate_state(len(pairs)).tolist()
@@ -262,7 +262,7 @@ def verdict(study: Study, settings: MechanismSettings) -> str:
 
 
 def reach_words(claim: Claim, runs: int, within: Reach) -> str:
-    """What so many runs can show."""
+    """Say what so many runs can show."""
     power = within.power_at_half
     text = f"{runs:,} runs on each input can prove at most {claim.measure} {within.largest:.3g}"
     if power is None or power.value is None:
@@ -272,7 +272,7 @@ def reach_words(claim: Claim, runs: int, within: Reach) -> str:
 
 
 def control_words(study: Study, claim: Claim) -> str:
-    """What the audit saw of the leak that was planted in the recorded answers."""
+    """Say what the audit saw of the leak that was planted in the recorded answers."""
     control, pairs = study.controls[claim.value or 0.0], len(study.measured)
     if control.planted is None:
         return (
@@ -293,7 +293,7 @@ def control_words(study: Study, claim: Claim) -> str:
 
 
 def half_of(claim: Claim) -> str:
-    """What halved noise is meant."""
+    """Name halved noise."""
     pure = claim.measure == "epsilon" and claim.delta == 0
     return f"half the noise of a {'Laplace' if pure else 'Gaussian'} mechanism"
 
@@ -481,7 +481,7 @@ class MechanismSubject(Subject):
 
 
 def _power(claim: Claim, value: float | None, runs: int, level: float) -> Estimate | None:
-    """Of finding half the noise of a claim with this value."""
+    """Estimate the power to find half the noise of a claim with this value."""
     if value is None or value <= 0:
         return None
     return reach.power(Claim(claim.measure, value, claim.delta), reach.HALF, runs, level)

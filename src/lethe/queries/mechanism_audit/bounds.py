@@ -56,7 +56,7 @@ class Found:
 
 
 def bounded_runs(runs: int) -> int:
-    """How many of the runs are left for the bound."""
+    """Count the runs that are left for the bound."""
     return runs - _cuts(runs)[1]
 
 
@@ -195,7 +195,7 @@ def _planted(share: Float, size: Float, claim: Claim) -> tuple[Float, Float]:
 
 
 def merit_of(claim: Claim) -> Callable[[Float, Float], Float]:
-    """What two rates show of the claim's measure."""
+    """Return the claim's measure that two rates show."""
     if claim.measure == "mu":
         return mu_of
     if claim.measure == "rho":
@@ -313,7 +313,7 @@ def largest(claim: Claim, runs: int, level: float) -> float:
 
 @functools.lru_cache(maxsize=1024)
 def power(claim: Claim, less: float, runs: int, level: float, seed: int = 0) -> Estimate:
-    """How often a mechanism with too little noise would be caught, on its worst pair.
+    """Estimate how often a mechanism with too little noise is caught, on its worst pair.
 
     The Laplace mechanism stands for a pure epsilon, the Gaussian for a delta above 0, rho and mu;
     the event is its best. Simulated from the two binomial counts alone.
@@ -331,7 +331,7 @@ def power(claim: Claim, less: float, runs: int, level: float, seed: int = 0) -> 
 def _power_of(
     claim: Claim, high: float, low: float, n: int, level: float, seed: int = 0
 ) -> Estimate:
-    """How often an event of two known rates contradicts the claim."""
+    """Compute how often an event of two known rates contradicts the claim."""
     rng = np.random.default_rng(seed)
     hits, of_hits = np.unique(rng.binomial(n, high, _DRAWS), return_inverse=True)
     alarms, of_alarms = np.unique(rng.binomial(n, low, _DRAWS), return_inverse=True)

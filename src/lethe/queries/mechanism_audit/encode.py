@@ -315,7 +315,7 @@ class Encoder:
         return name
 
     def _state(self, value: Any, path: str) -> dict[str, Any]:
-        """What an object holds: that which pickle would write, and its attributes."""
+        """Return an object's state: what pickle would write, and its attributes."""
         attributes = getattr(value, "__dict__", None)
         if isinstance(value, dict | list | tuple):
             return {"attributes": attributes, "factory": getattr(value, "default_factory", None)}
@@ -420,8 +420,8 @@ def _frame(value: Any) -> dict[str, Any] | None:
     if root == "torch" and hasattr(value, "requires_grad") and hasattr(value, "dtype"):
         raw = value.detach().cpu()
         wide = raw.double() if str(raw.dtype) == "torch.bfloat16" else raw
-        said = f"{value.dtype} {value.device} {value.layout} {value.requires_grad}"
-        head = {"tensor": said, "strides": value.stride()}
+        description = f"{value.dtype} {value.device} {value.layout} {value.requires_grad}"
+        head = {"tensor": description, "strides": value.stride()}
         grad = value.grad if value.is_leaf else None
         return {**head, "grad": grad, "values": wide.resolve_conj().numpy()}
     if root == "pandas" and hasattr(value, "columns"):

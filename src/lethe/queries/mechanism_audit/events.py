@@ -104,7 +104,7 @@ def read_outcomes(forms: Mapping[str, Form], *sides: Sequence[Output]) -> list[O
 
 
 def cut(runs: int) -> int:
-    """How many of the runs events are learned from."""
+    """Count the runs that events are learned from."""
     return round(LEARN * runs)
 
 
@@ -244,11 +244,11 @@ def learn(first: Outcomes, second: Outcomes, seed: int, deep: bool = True) -> li
     words = _tokens(*sides)
     if columns > 1 or many:
         for path in _places(words, *sides):
-            said = [form.words.get(path, ABSENT) for form in forms]
+            labels = [form.words.get(path, ABSENT) for form in forms]
             if path not in first.paths:
-                statistics.append(_of_words(path, said, *sides))
+                statistics.append(_of_words(path, labels, *sides))
             elif columns > 1:
-                statistics += _of_number(first.paths.index(path), said, *sides)
+                statistics += _of_number(first.paths.index(path), labels, *sides)
         if columns > 1:
             ranks = "the first numbers have the ranks {}".format
             statistics.append(
@@ -355,9 +355,9 @@ def _of_texts(first: Outcomes, second: Outcomes) -> Iterator[Statistic]:
     texts_of = {code: dict(outputs[code].texts) for side in samples for code in side}
     best, path, seat = -np.inf, "", 0
     for name in dict.fromkeys(name for texts in texts_of.values() for name in texts):
-        said = [[texts_of[code].get(name, "") for code in side] for side in samples]
-        if len(set(said[0] + said[1])) > CELLS:  # else words see all
-            apart = _spelled_apart(*said)
+        parts = [[texts_of[code].get(name, "") for code in side] for side in samples]
+        if len(set(parts[0] + parts[1])) > CELLS:  # else words see all
+            apart = _spelled_apart(*parts)
             if apart.max() > best:
                 best, path, seat = float(apart.max()), name, int(apart.argmax())
     if not path:
@@ -384,7 +384,7 @@ def _of_texts(first: Outcomes, second: Outcomes) -> Iterator[Statistic]:
 
 
 def _spelled_apart(*sides: list[str]) -> Float:
-    """How far both sides differ in each character from the start and from the end."""
+    """Measure how far both sides differ in each character from the start and from the end."""
     seats = np.arange(2 * END) * 128
     counts = []
     for side in sides:
@@ -400,7 +400,7 @@ def _spelled_apart(*sides: list[str]) -> Float:
 
 
 def _different(outcomes: Outcomes) -> Whole:
-    """How many different numbers an answer holds."""
+    """Count the different numbers of an answer."""
     ordered = np.sort(outcomes.numbers[:, :_COMPARED], axis=1)  # NaN last, and equal to nothing
     return np.asarray((np.diff(ordered, axis=1) > 0).sum(axis=1) + 1)
 
@@ -455,7 +455,7 @@ def _decimals(x: Float) -> Whole:
 
 
 def _apart(*sides: Whole) -> float:
-    """How many standard deviations the counts of both sides are further apart than by chance."""
+    """Excess of the chi-squared statistic of both sides' counts, in its standard deviations."""
     counts = _table(*sides)[1]
     seen = counts.sum(axis=1, keepdims=True)
     expected = seen * counts.sum(axis=0) / max(seen.sum(), 1.0)
@@ -535,8 +535,8 @@ def _features(outcomes: Outcomes, seen: list[tuple[str, str]]) -> Float:
     """Numbers (0 where there is none), and an indicator of each word in its place."""
     used, place = np.unique(outcomes.form, return_inverse=True)
     words = [outcomes.forms[code].words for code in used.tolist()]
-    said = [[word.get(path, ABSENT) == text for path, text in seen] for word in words]
-    indicators = np.asarray(said, np.float64).reshape(len(used), len(seen))
+    matches = [[word.get(path, ABSENT) == text for path, text in seen] for word in words]
+    indicators = np.asarray(matches, np.float64).reshape(len(used), len(seen))
     numbers = np.clip(np.nan_to_num(outcomes.numbers), -_LARGEST, _LARGEST)
     return np.concatenate([numbers, indicators[place]], axis=1)
 

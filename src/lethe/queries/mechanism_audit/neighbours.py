@@ -109,14 +109,14 @@ def users_pairs(make: Callable[[], Any], reference: str) -> list[Pair]:
     Raises InputError: the function fails, or returns something else.
     """
     with users_code(reference):
-        made = make()
-    if not isinstance(made, Sequence) or isinstance(made, str) or not len(made):
+        listed = make()
+    if not isinstance(listed, Sequence) or isinstance(listed, str) or not len(listed):
         raise InputError(
-            f"{reference} returned {type(made).__name__}, expected a list of pairs (data, "
+            f"{reference} returned {type(listed).__name__}, expected a list of pairs (data, "
             "neighbour) or (name, data, neighbour), at least one."
         )
     pairs = []
-    for place, pair in enumerate(made, start=1):
+    for place, pair in enumerate(listed, start=1):
         if isinstance(pair, tuple) and len(pair) == 3 and isinstance(pair[0], str):
             pairs.append(Pair(*pair))
         elif isinstance(pair, tuple) and len(pair) == 2:

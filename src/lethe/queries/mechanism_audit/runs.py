@@ -94,9 +94,9 @@ def run_trials(mechanism: Mechanism, pair: Pair, runs: int, seed: int) -> Trials
         for side in ((1, 0) if turn else (0, 1))
     ]
     with seeded(int(sequence.generate_state(1)[0])), _watched() as beside:
-        for data, given, outputs in calls:
+        for data, drawn_seed, outputs in calls:
             try:
-                answer, more = _called(mechanism, data, name, given), beside
+                answer, more = _called(mechanism, data, name, drawn_seed), beside
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # an analyst sees whatever is raised, exits too
@@ -151,20 +151,18 @@ def _watched() -> Iterator[Callable[..., dict[str, Any]]]:
                 ]
                 warned.clear()
             if records:
+                usual = vars(logging.makeLogRecord({}))
                 channels["logged"] = [
-                    (r.name, r.levelname, r.pathname, r.lineno, r.getMessage(), _extra(r))
+                    (
+                        *(r.name, r.levelname, r.pathname, r.lineno, r.getMessage()),
+                        {key: value for key, value in vars(r).items() if key not in usual},
+                    )
                     for r in records
                 ]
                 records.clear()
             return channels
 
         yield beside
-
-
-def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    """What a log line carries beside its own fields."""
-    standard = vars(logging.makeLogRecord({}))
-    return {key: value for key, value in vars(record).items() if key not in standard}
 
 
 @contextlib.contextmanager
@@ -303,7 +301,7 @@ def reuse(
 def _successive(
     first: Outcomes, second: Outcomes, turned: NDArray[np.bool_]
 ) -> Iterator[tuple[Float, Float]]:
-    """What is compared of one pair of inputs: ranks of answers, and of those that follow."""
+    """Yield the ranks of one pair's answers and of those that follow."""
     from scipy.stats import rankdata
 
     order, clocks = np.stack([turned, ~turned], axis=1).astype(int), list[str]()
@@ -314,12 +312,12 @@ def _successive(
         if _goes_on(calls.ravel()):
             clocks.append(path)
             within, between = calls[:, 1] - calls[:, 0], calls[1:, 0] - calls[:-1, 1]
-            told = turned.astype(np.float64), rankdata(within)
+            both = turned.astype(np.float64), rankdata(within)
             # Steps between answers to one input differ too if the time that it takes does.
             same = turned[1:] != turned[:-1]
             timed = _correlation(turned[1:][same].astype(np.float64), rankdata(between[same]))
-            if not part and abs(_correlation(*told) or 0.0) > 2 * abs(timed or 0.0):
-                yield told
+            if not part and abs(_correlation(*both) or 0.0) > 2 * abs(timed or 0.0):
+                yield both
             continue
         ranks = rankdata(place).reshape(place.shape)
         gap = abs(float(np.diff(ranks.mean(axis=0))[0])) / float(ranks.std())
@@ -348,11 +346,11 @@ def _places(first: Outcomes, second: Outcomes) -> Iterator[tuple[str, Float]]:
     exact = np.stack([first.exact, second.exact], axis=1)
     words = {form.text: form.words for form in first.forms}
     some = first.outputs if len(words) > 1 else ()  # else numbers say it all
-    said = [{**words[output.form], **dict(output.texts)} for output in some]
-    paths = dict.fromkeys(path for text in said[:_SOME] for path in text)
-    varying = (path for path in paths if len({text.get(path) for text in said[:_SOME]}) > 1)
+    words_of = [{**words[output.form], **dict(output.texts)} for output in some]
+    paths = dict.fromkeys(path for text in words_of[:_SOME] for path in text)
+    varying = (path for path in paths if len({text.get(path) for text in words_of[:_SOME]}) > 1)
     for path in islice(varying, PLACES):
-        texts = [text.get(path, "") for text in said]
+        texts = [text.get(path, "") for text in words_of]
         kinds = sorted(set(texts), key=lambda text: (len(text), text))
         rank = {text: place for place, text in enumerate(kinds)}
         yield path, np.asarray([rank[text] for text in texts], np.float64)[exact]

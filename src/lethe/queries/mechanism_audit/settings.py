@@ -49,7 +49,7 @@ class Claim:
             raise InputError(f"delta={self.delta:g} goes with epsilon; {self.measure} has none.")
 
     def of(self, value: float) -> str:
-        """The same kind of statement with another number, in words."""
+        """Word the same kind of statement with another number."""
         if self.measure == "epsilon":
             return f"({value:.3g}, {self.delta:g})-DP" if self.delta else f"{value:.3g}-DP"
         return f"{value:.3g}-zCDP" if self.measure == "rho" else f"{value:.3g}-GDP"

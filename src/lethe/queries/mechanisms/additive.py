@@ -142,7 +142,7 @@ class Law:
         return float(_discrete_gaussian(self.scale, miss))
 
     def reach_of_sum(self, weights: Sequence[float], confidence: float) -> float:
-        """The same of a weighted sum of independent draws; an upper limit within 2 % or so.
+        """Bound a weighted sum of independent draws; an upper limit within 2 % or so.
 
         The tail of a sum of Laplace noises with scales b_i is the sum of e^(-t/b_i) times the
         product of b_i^2 / (b_i^2 - b_j^2) over the others; equal scales are widened until they
@@ -173,7 +173,7 @@ def _discrete_laplace(scale: float, miss: float) -> int:
 
 
 def _discrete_gaussian(sigma: float, miss: float) -> int:
-    """By exact sums; for a large sigma by P(X >= m) <= P(N >= m - 1).
+    """Sum exactly; for a large sigma bound P(X >= m) by P(N >= m - 1).
 
     Canonne, Kamath and Steinke (2020), proposition 25.
     """

@@ -79,7 +79,7 @@ def exponential(
 
 
 def shortfall(scale: float, candidates: int) -> float:
-    """How far the utility of the drawn candidate may be below the best one's.
+    """Bound how far the utility of the drawn candidate may be below the best one's.
 
     scale (ln candidates + ln 1/(1 - `CONFIDENCE`)) (McSherry and Talwar 2007).
     """
@@ -87,7 +87,7 @@ def shortfall(scale: float, candidates: int) -> float:
 
 
 def _price(spend: Spend) -> tuple[Spend, float]:
-    """What is charged, and the epsilon that it buys."""
+    """Return the charge, and the epsilon that it buys."""
     if spend.rho is not None:
         return spend, math.sqrt(8 * spend.rho)
     if spend.mu is not None:

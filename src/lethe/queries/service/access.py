@@ -68,21 +68,21 @@ class Tokens:
         self.refresh()
 
     def analyst_of(self, token: str) -> str | None:
-        """Whose token it is; None if it is unknown, revoked or has expired.
+        """Return the analyst of a token; None if it is unknown, revoked or has expired.
 
         All hashes are compared, each in constant time, whichever fits.
 
         Raises InputError: the file is gone or damaged.
         """
         self.refresh()
-        digest, found = _hash(token), None
+        digest, match = _hash(token), None
         for analyst, known in self._tokens.items():
             if hmac.compare_digest(digest, known.sha256):
-                found = analyst
-        if found is None:
+                match = analyst
+        if match is None:
             return None
-        expires = self._tokens[found].expires
-        return None if expires is not None and self._clock() >= expires else found
+        expires = self._tokens[match].expires
+        return None if expires is not None and self._clock() >= expires else match
 
     def refresh(self) -> None:
         """Read the file if it has changed; raises InputError where it is gone or damaged."""
@@ -127,7 +127,7 @@ def revoke_token(path: Path, analyst: str) -> None:
 
 
 def expiry(text: str, now: datetime) -> datetime | None:
-    """When a token ends: "30d", "12h", "90m", a date (the end of that day, UTC), or "never".
+    """Read when a token ends: "30d", "12h", "90m", a date (the end of that day, UTC), or "never".
 
     Raises InputError: another form, a time that has passed, or more than ten years.
 

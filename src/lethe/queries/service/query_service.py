@@ -191,7 +191,7 @@ class QueryService:
         return [self._described(config) for config in self._datasets.values()]
 
     def models(self, analyst: str) -> list[dict[str, Any]]:
-        """What models there are, and how many rows this analyst may still have answered."""
+        """List the models, and how many rows this analyst may still have answered."""
         return [
             {
                 "name": model.name,
@@ -203,7 +203,7 @@ class QueryService:
         ]
 
     def plan(self, question: Question) -> Plan:
-        """What an answer would cost and how far off it would be; nothing is spent.
+        """Plan an answer: its cost and its error; nothing is spent.
 
         Raises:
             NotFound: no such table.

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.errors import InputError, LetheError, RunFailed, check_between, require
+from lethe.evidence.plain import plain
 from lethe.queries.ledger.chain import read_json
 from lethe.queries.ledger.contract import (
     BudgetExhausted,
@@ -35,6 +36,7 @@ from lethe.queries.ledger.contract import (
     UnknownAnalyst,
 )
 from lethe.queries.ledger.words import PAID_UNANSWERED
+from lethe.queries.plan import Plan
 from lethe.queries.service.access import AuditLog, RateLimiter, Tokens
 from lethe.queries.service.counts import RequestCounts
 from lethe.queries.service.openapi import (
@@ -53,7 +55,7 @@ if TYPE_CHECKING:
     from starlette.requests import Request
     from starlette.responses import Response
 
-    Handler = Callable[[Request, str, dict[str, Any]], dict[str, Any]]
+    Handler = Callable[[Request, str, Any], object]
 
 
 # Running the service: where it listens, and how it stops.
@@ -184,7 +186,6 @@ def _is_here(host: str) -> bool:
         return False
 
 
-Json = dict[str, Any]
 BODY_SECONDS = 10.0
 """For all of a request's body, however it trickles in."""
 AT_ONCE, MOST_WAITING = 2, 32
@@ -257,15 +258,14 @@ def build(
 
     async def no_route(request: Request, error: Exception) -> Response:
         request.state.error = error
-        return await guard.endpoint(_no_such_path, body=False)(request)
+        return await guard.endpoint(_no_such_path)(request)
 
     free = {"health": health, "openapi": openapi}
     app = Starlette(
         routes=[
             Route(
                 request.path,
-                free.get(request.name)
-                or guard.endpoint(getattr(work, request.name), body=request.body is not None),
+                free.get(request.name) or guard.endpoint(getattr(work, request.name), request.body),
                 methods=[request.method],
             )
             for request in REQUESTS
@@ -282,7 +282,7 @@ def _reply(status: int, content: Any, headers: Mapping[str, str] | None = None) 
     return JSONResponse(content, status, {**_HEADERS, **(headers or {})})
 
 
-def _no_such_path(request: Request, analyst: str, given: Json) -> Json:
+def _no_such_path(request: Request, analyst: str, _: None) -> object:
     error = request.state.error
     code = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "bad-request")
     words = f"{request.method} is not offered at this path."
@@ -305,7 +305,7 @@ class _Lane:
     def __exit__(self, *error: object) -> None:
         self._held -= 1
 
-    async def run(self, request: Request, work: Callable[[], Json]) -> Json:
+    async def run(self, request: Request, work: Callable[[], object]) -> object:
         """Work in the order of arrival; nothing is done, or paid, for a client that has left.
 
         Raises ClientDisconnect: it left while its request was waiting.
@@ -314,7 +314,7 @@ class _Lane:
 
         loop, came = asyncio.get_running_loop(), time.monotonic()
 
-        def turn() -> Json:
+        def turn() -> object:
             if time.monotonic() - came > _SOON:
                 left = asyncio.run_coroutine_threadsafe(request.is_disconnected(), loop)
                 if left.result(_SECONDS_TO_SAY):
@@ -334,12 +334,14 @@ class _Guard:
     counts: RequestCounts | None
     lanes: dict[str, _Lane] = field(default_factory=lambda: defaultdict(_Lane))
 
-    def endpoint(self, handler: Handler, *, body: bool) -> Callable[[Request], Awaitable[Response]]:
+    def endpoint(
+        self, handler: Handler, body: type | None = None
+    ) -> Callable[[Request], Awaitable[Response]]:
         from starlette.requests import ClientDisconnect
 
         async def endpoint(request: Request) -> Response:
             began = time.perf_counter()
-            facts: Json = {}
+            facts: dict[str, object] = {}
             request.state.facts = facts
             headers: Mapping[str, str] = {}
             try:
@@ -349,9 +351,9 @@ class _Guard:
                     words = f"too many requests; wait {wait} s."
                     raise _Refused(429, "too-fast", words, **{"retry-after": str(wait)})
                 with self.lanes[analyst] as lane:
-                    given = await _body(request) if body else {}
-                    work = partial(handler, request, analyst, given)
-                    content, status = await lane.run(request, work), 200
+                    asked = None if body is None else read_request(body, await _body(request))
+                    work = partial(handler, request, analyst, asked)
+                    content, status = plain(await lane.run(request, work)), 200
             except _Refused as refused:
                 status, headers = refused.status, refused.headers
                 content = {"error": refused.code, "message": refused.words}
@@ -388,36 +390,35 @@ class _Work:
 
     service: QueryService
 
-    def tables(self, request: Request, analyst: str, given: Json) -> Json:
+    def tables(self, request: Request, analyst: str, _: None) -> object:
         return {"tables": self.service.tables()}
 
-    def models(self, request: Request, analyst: str, given: Json) -> Json:
+    def models(self, request: Request, analyst: str, _: None) -> object:
         return {"models": self.service.models(analyst)}
 
-    def budget(self, request: Request, analyst: str, given: Json) -> Json:
+    def budget(self, request: Request, analyst: str, _: None) -> object:
         return self.service.budget(request.path_params["table"], analyst)
 
-    def plan(self, request: Request, analyst: str, given: Json) -> Json:
-        question = read_request(Question, given)
+    def plan(self, request: Request, analyst: str, question: Question) -> Plan:
         request.state.facts.update(table=question.table, query=question.query)
-        return self.service.plan(question).to_json()
+        return self.service.plan(question)
 
-    def ask(self, request: Request, analyst: str, given: Json) -> Json:
-        question, facts = read_request(PaidQuestion, given), request.state.facts
+    def ask(self, request: Request, analyst: str, question: PaidQuestion) -> object:
+        facts = request.state.facts
         facts.update(table=question.table, query=question.query)
         reply = self.service.ask(question, analyst)
         content = reply.to_json()
         facts.update(stored=reply.stored, cost=content["cost"], left=content["left"])
         return content
 
-    def predict(self, request: Request, analyst: str, given: Json) -> Json:
+    def predict(self, request: Request, analyst: str, asked: Rows) -> object:
         name = request.path_params["model"]
-        answers, left = self.service.predict(name, read_request(Rows, given).rows, analyst)
+        answers, left = self.service.predict(name, asked.rows, analyst)
         request.state.facts.update(model=name, rows=len(answers), left=left)
         return {"answers": answers, "left": left}
 
 
-def _refusal(error: LetheError) -> tuple[int, Json]:
+def _refusal(error: LetheError) -> tuple[int, Mapping[str, str]]:
     """Status and content of a refusal; a sentence that is not about the question is fixed."""
     status, code = next((s, c) for kind, s, c in _STATUS if isinstance(error, kind))
     words = OUT_OF_REACH if status >= 500 else str(error)
@@ -462,7 +463,7 @@ def _check_framing(request: Request) -> None:
         raise _Refused(400, "bad-request", words, connection="close")
 
 
-async def _body(request: Request) -> Json:
+async def _body(request: Request) -> Mapping[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise _Refused(415, "not-json", "the body must be application/json.")

@@ -33,7 +33,7 @@ def checked_labels(labels: NDArray[Any], inputs: Mapping[str, NDArray[Any]]) -> 
     return codes.astype(np.float32 if codes.dtype.kind == "f" else np.int64)
 
 
-def plain_settings(options: Mapping[str, Any]) -> dict[str, Any]:
+def plain_settings(options: Mapping[str, Any]) -> Mapping[str, Any]:
     """Settings as plain values, for findings."""
     plain = (bool, int, float, str, type(None))
     return {

@@ -89,7 +89,7 @@ class HuggingFaceTrain:
     arguments: Mapping[str, Any]
     weighted: bool
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Plain values for findings, without code."""
         return {
             "kind": "huggingface",

@@ -109,7 +109,7 @@ class LightningTrain:
     weighted: bool
     trainer_options: Mapping[str, Any]
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Mapping[str, Any]:
         """Plain values for findings, without code."""
         return {
             "kind": "lightning",

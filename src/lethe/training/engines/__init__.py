@@ -8,11 +8,15 @@ many models each job trained. Closing it stops what still runs.
 from __future__ import annotations
 
 import functools
+import os
 import shlex
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from lethe.errors import (
     InputError,
@@ -65,13 +69,13 @@ def choose_engine(
         InputError: an unknown name or option, or an option of the wrong type.
         MissingExtra: the engine's package is not installed.
     """
-    chosen, given = check_engine(name, options)
+    chosen, settings = check_engine(name, options)
     if workers is not None:
         check_at_least("workers", workers, 1)
     if chosen == "ray":
         from lethe.training.engines.ray_cluster import RayEngine
 
-        return RayEngine(workers or default_workers(), **given)
+        return RayEngine(workers or default_workers(), **settings)
     if chosen == "by-hand":
         return ByHand(folder)
     return functools.partial(train_in_processes, workers=workers or default_workers(), say=say)
@@ -89,19 +93,19 @@ def choose_cluster(name: str | None, workers: int, options: Iterable[str] = ()) 
         InputError: another engine, an unknown option.
         MissingExtra: Ray is not installed.
     """
-    chosen, given = check_engine(name, options)
+    chosen, settings = check_engine(name, options)
     if chosen == "processes":
         return None
     if chosen != "ray":
         raise InputError(f"engine={name!r} trains models; noise levels are attacked by ray.")
-    if "store" in given:
+    if "store" in settings:
         raise InputError(
-            f"engine option store={given['store']!r} keeps shadow models; noise levels leave none. "
-            "Leave it out."
+            f"engine option store={settings['store']!r} keeps shadow models; noise levels leave "
+            "none. Leave it out."
         )
     from lethe.training.engines.ray_cluster import RayEngine
 
-    return RayEngine(workers, **given).results
+    return RayEngine(workers, **settings).results
 
 
 def train_in_processes(
@@ -123,17 +127,17 @@ def check_engine(name: str | None, options: Iterable[str] = ()) -> tuple[str, di
         MissingExtra: the engine's package is not installed.
     """
     name = name or "processes"
-    given = {"address": name} if name.startswith("ray://") else {}
-    chosen = check_choice("engine", "ray" if given else name, ENGINES)
+    settings = {"address": name} if name.startswith("ray://") else {}
+    chosen = check_choice("engine", "ray" if settings else name, ENGINES)
     for option in options:
         key, equals, value = option.partition("=")
         if not equals:
             raise InputError(f"engine option {option!r} must be KEY=VALUE.")
         check_known_keys(f"engine {chosen!r}", [key], ENGINES[chosen])
-        given[key] = value
+        settings[key] = value
     if chosen == "ray":
         require("ray", "ray")
-    return chosen, given
+    return chosen, settings
 
 
 def settled_layout(
@@ -154,14 +158,36 @@ def settled_layout(
     if not isinstance(recipe, TorchRecipe):
         return None
     if "layout" not in folder.manifest:
-        # Late: it needs torch, which recipes of other kinds do without.
-        from lethe.training.calibrate import Trial, calibrate, half_of_memory
-
         limit = half_of_memory() if memory is None else int(memory * 2**30)
         trial = Trial(recipe, spec.features, spec.labels, spec.pool, spec.seed, workers, limit)
-        (layout,) = run_in_processes([trial], calibrate, workers)
+        (layout,) = run_in_processes([trial], _tried, workers)
         folder.settle("layout", layout)
     return Layout.from_json(folder.manifest["layout"])
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What a calibration looks at: recipe, data and `pool` as in `Spec`."""
+
+    recipe: TorchRecipe
+    features: NDArray[np.floating]
+    labels: NDArray[Any]
+    pool: NDArray[np.bool_]
+    seed: int
+    workers: int  # processes that will train side by side
+    memory: int  # bytes that all of them may take together
+
+
+def half_of_memory() -> int:
+    """Half of the machine's memory, in bytes."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _tried(trial: Trial) -> dict[str, Any]:
+    """Calibrate, in a worker process: this one does without the training loop."""
+    from lethe.training.calibrate import calibrate
+
+    return calibrate(trial)
 
 
 @dataclass(frozen=True)

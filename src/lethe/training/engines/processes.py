@@ -137,7 +137,7 @@ def preloading(modules: Sequence[str], workers: int) -> Iterator[None]:
     global _preloading
     _renew_processes()
     with with_environment(worker_environment()):
-        jobs = [(at, tuple(modules)) for at in range(max(2, workers))]
+        jobs = [(index, tuple(modules)) for index in range(max(2, workers))]
         _preloading = _given_out(jobs, _import_all, max(2, workers))
     try:
         yield

@@ -19,10 +19,9 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, LetheError, RunFailed, require
 from lethe.files import write_whole
-from lethe.training.chunks import ChunkJob
+from lethe.training.chunks import ChunkJob, shard_path
 from lethe.training.environment import ONE_THREAD, worker_environment
 from lethe.training.models import joblibs_cloudpickle
-from lethe.training.shards import shard_path
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

@@ -119,8 +119,8 @@ class Linear(Trained):
     def squares(self, grad: Tensor) -> Tensor:
         # Lengths before squares: the square of one factor may be 0 or infinite, the product not.
         x = lengths(self._x)
-        own = x if self.d_bias is None else torch.hypot(x, torch.ones_like(x))
-        return lengths(grad).mul_(own).square_()
+        inputs = x if self.d_bias is None else torch.hypot(x, torch.ones_like(x))
+        return lengths(grad).mul_(inputs).square_()
 
     def collect(self, grad: Tensor) -> None:
         _product(self._x.transpose(1, 2), grad, self.d_weight)
