@@ -5,7 +5,7 @@
 Audits are simulated by the models of `tests/evidence/test_coverage.py` (effects and gains of
 records and of models, complementary pairs; truth in closed form) and, for t, of
 `tests/membership/simulated.py` (truth: gap/sqrt(V_in + V_out), models' own effects included).
-K = 16 and 64 models, N = 500 and 2,000 records, 200 bootstrap draws, seeds fixed.
+K = 16 and 64 models, N = 500 and 2,000 records, seeds fixed.
 """
 
 from __future__ import annotations

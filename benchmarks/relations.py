@@ -65,7 +65,7 @@ def relation(
 
 def difference(one: AttackRates, other: AttackRates, fpr: float | None) -> tuple[float, ...]:
     """A rate less that of another attack on the same targets, paired: value, low, high."""
-    spread = (one.replicates - other.replicates).spread(one.place(fpr))
+    spread = (one.influence - other.influence).spread(one.place(fpr))
     first, second = one.metric(fpr).value, other.metric(fpr).value
     half = spread.quantile(0.95) * spread.deviation
     return first - second, first - second - half, first - second + half

@@ -28,7 +28,7 @@ from lethe.evidence.estimate import Estimate
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.roc import auc_of, rate_at, roc
-from lethe.evidence.twoway import TwoWayBootstrap, clusters_of, share_estimate, symmetric_estimate
+from lethe.evidence.twoway import ClusteredTable, clusters_of, share_estimate, symmetric_estimate
 from lethe.linkage.table.population import population_uniqueness
 from lethe.membership.exposure import expose
 from lethe.membership.scoring import rescored, score
@@ -36,7 +36,7 @@ from lethe.training.design import membership
 from lethe.training.shadows import Shadows
 
 RECORDS, TOP, BLOCK = 400, 20, 40
-FEW, FPR, DRAWS = 200, 0.05, 100
+FEW, FPR = 200, 0.05
 DEFAULT_OUT = Path(__file__).parent / "results" / "selection_coverage.json"
 Going = Callable[[int], bool]
 Float = NDArray[np.float64]
@@ -107,14 +107,14 @@ def auc_cell(kind: str, models: int, going: Going) -> dict[str, float | int]:
         audit = differing_models(kind, models, seed)
         table = score(audit, ("lira-online",), seed=seed)["lira-online"]
         clusters = clusters_of(audit.pairs, np.arange(FEW), seed)
-        boot = TwoWayBootstrap(audit.members, clusters, draws=DRAWS, seed=seed)
+        cells = ClusteredTable(audit.members, clusters)
         curve = roc(audit.members.ravel(), table.ravel())
         area, rate = auc_of(curve), rate_at(curve, FPR).tpr
         values.append((area, rate))
         references = rescored(audit, "lira-online", table, seed=seed)
-        found = boot.replicate(table.ravel(), np.array([FPR]), curve.outside, references)
+        found = cells.influence(table.ravel(), np.array([FPR]), curve.outside, references)
         row = []
-        for each in (replace(found, influence=None), found):
+        for each in (replace(found, references=None), found):
             wide = symmetric_estimate(area, each.spread(0), table.size, 0.95, "", 0.0, 1.0)
             share = share_estimate(rate, each.spread(1), curve.members, FEW, 0.95)
             row.append([(limit.low, limit.high) for limit in (wide, share)])

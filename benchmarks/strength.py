@@ -185,7 +185,7 @@ def rate(result: AttackRates) -> float:
 def gain(one: AttackRates, other: AttackRates) -> dict[str, float]:
     """TPR at 1 % FPR less that of another attack, with a paired 95 % interval."""
     place = one.place(0.01)
-    spread = (one.replicates - other.replicates).spread(place)
+    spread = (one.influence - other.influence).spread(place)
     value, half = rate(one) - rate(other), spread.quantile(0.95) * spread.deviation
     return {"value": value, "low": value - half, "high": value + half}
 

@@ -12,8 +12,9 @@ from test_coverage import EFFECTS, SHIFT
 from lethe.evidence.bands import joint_confidence, simultaneous_band, two_way_correlation
 from lethe.evidence.roc import rate_at, roc, smallest_fpr
 from lethe.evidence.twoway import (
-    Replicates,
-    TwoWayBootstrap,
+    ClusteredTable,
+    Influence,
+    Pulls,
     clusters_of,
     interaction_of,
     share_estimate,
@@ -22,14 +23,21 @@ from lethe.evidence.twoway import (
 CLUSTERS = (8, 200, 1500)
 
 
-def replicates(columns, targets=0.0, records=1.0, cells=0.0):
-    """Replicates whose three kinds are the same deviations at three sizes."""
-    sizes = np.array([targets, records, cells])[:, None, None]
-    return Replicates(0.5 + sizes * np.stack([columns] * 3), CLUSTERS)
+def moved_by(records):
+    """Statistics that these pulls (clusters, G) of records alone move."""
+    return Influence(Pulls(np.zeros((8, records.shape[1])), records, 0 * records))
 
 
-def simulated(name, models, records, seed, draws=200, points=30):
-    """One audit of `test_coverage`'s model: grid, true TPR, measured TPR, replicates, members."""
+def drawn(rng, sizes, columns):
+    """Correlated pulls of `CLUSTERS`, of each kind at its size."""
+    return [
+        size * rng.normal(size=(count, columns)) @ rng.normal(size=(columns, columns))
+        for size, count in zip(sizes, CLUSTERS, strict=True)
+    ]
+
+
+def simulated(name, models, records, seed, points=30):
+    """One audit of `test_coverage`'s model: grid, true TPR, measured TPR, influence, members."""
     record, model, record_gain, model_gain = EFFECTS[name]
     rng = np.random.default_rng([sum(map(ord, name)), models, records, seed])
     half = np.array([rng.permutation(records) < records // 2 for _ in range(models // 2)])
@@ -45,9 +53,9 @@ def simulated(name, models, records, seed, draws=200, points=30):
     inside = out + record_gain**2 + model_gain**2
     true = ndtr((SHIFT - ndtri(1 - grid) * math.sqrt(out)) / math.sqrt(inside))
     clusters = clusters_of(np.arange(models) // 2, np.arange(records), seed)
-    boot = TwoWayBootstrap(member, clusters, draws=draws, seed=seed)
+    table = ClusteredTable(member, clusters)
     tpr = np.array([rate_at(curve, fpr).tpr for fpr in grid])
-    return true, tpr, boot.replicate(score.ravel(), grid, curve.outside), curve.members
+    return true, tpr, table.influence(score.ravel(), grid, curve.outside), curve.members
 
 
 def covered(name, models, records, repetitions):
@@ -70,7 +78,7 @@ def test_one_point_needs_no_more_than_its_own_confidence():
     """And so do many that move together."""
     one = np.random.default_rng(0).normal(size=(500, 1))
     for columns in (one, np.repeat(one, 30, axis=1)):
-        made = replicates(columns)
+        made = moved_by(columns)
         assert joint_confidence(made, np.arange(columns.shape[1])) == pytest.approx(0.95, abs=4e-3)
         assert joint_confidence(made, np.arange(columns.shape[1])) >= 0.95
 
@@ -78,7 +86,7 @@ def test_one_point_needs_no_more_than_its_own_confidence():
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
 def test_independent_points_need_sidaks_confidence(confidence):
     """8,000 draws: the error of the share held is at most sqrt(c(1 - c)/8000)."""
-    made = replicates(np.linalg.qr(np.random.default_rng(1).normal(size=(2000, 12)))[0])
+    made = moved_by(np.linalg.qr(np.random.default_rng(1).normal(size=(2000, 12)))[0])
     joint = joint_confidence(made, np.arange(12), confidence)
     error = math.sqrt(confidence * (1 - confidence) / 8000)
     # The columns are orthonormal but not centred, so a little correlation is left.
@@ -90,7 +98,7 @@ def test_two_points_of_known_correlation():
     rng = np.random.default_rng(2)
     first, noise = rng.normal(size=(2, 200_000))
     rho = 0.8
-    made = replicates(np.column_stack([first, rho * first + math.sqrt(1 - rho**2) * noise]))
+    made = moved_by(np.column_stack([first, rho * first + math.sqrt(1 - rho**2) * noise]))
     joint = joint_confidence(made, np.arange(2), seed=3)
     limit = ndtri((1 + joint) / 2)
     x = np.linspace(-limit, limit, 4001)
@@ -104,11 +112,9 @@ def test_two_points_of_known_correlation():
 def test_correlation_adds_targets_and_records_and_takes_cells_off():
     """Hand-made covariances; entry by entry the rule of `twoway.interaction_of`."""
     rng = np.random.default_rng(4)
-    values = np.stack(
-        [rng.normal(size=(400, 5)) @ rng.normal(size=(5, 5)) * size for size in (2, 2, 0.3)]
-    )
-    made = Replicates(values, CLUSTERS)
-    parts = [np.cov(kind.T, ddof=0) for kind in values]
+    kinds = drawn(rng, (2, 0.4, 0.02), 5)
+    made = Influence(Pulls(*kinds))
+    parts = [np.cov(kind.T) * len(kind) for kind in kinds]
     total = np.empty((5, 5))
     rows, columns = CLUSTERS[:2]
     weight = (1 - 1 / rows) * (1 - 1 / columns)
@@ -130,17 +136,16 @@ def test_correlation_adds_targets_and_records_and_takes_cells_off():
 
 def test_correlation_is_semidefinite_where_cells_outweigh_the_rest():
     rng = np.random.default_rng(5)
-    made = Replicates(rng.normal(size=(3, 300, 8)) * np.array([1, 1, 6])[:, None, None], CLUSTERS)
+    made = Influence(Pulls(*drawn(rng, (1, 0.2, 0.4), 8)))
     found = two_way_correlation(made, np.arange(8))
     assert np.diag(found) == pytest.approx(1.0)
     assert np.linalg.eigvalsh(found).min() > -1e-9
 
 
 def test_where_the_tpr_is_0_or_1_the_limits_are_exact_ones_at_the_joint_confidence():
-    values = np.full((3, 100, 3), 0.4)
-    values[:, :, 0], values[:, :, 2] = 0.0, 1.0
-    values[:, :, 1] += np.random.default_rng(6).normal(0, 0.02, (3, 100))
-    made = Replicates(values, CLUSTERS)
+    pulls = np.zeros((200, 3))
+    pulls[:, 1] = np.random.default_rng(6).normal(0, 0.0015, 200)
+    made = moved_by(pulls)
     low, high = simultaneous_band(np.array([0.0, 0.4, 1.0]), made, [0, 1, 2], 800, 200)
     joint = joint_confidence(made, np.arange(3))
     assert low[0] == 0 and high[2] == 1
@@ -148,14 +153,14 @@ def test_where_the_tpr_is_0_or_1_the_limits_are_exact_ones_at_the_joint_confiden
     assert high[0] == pytest.approx(1 - ((1 - joint) / 2) ** (1 / 200), rel=1e-9)
     assert low[2] == pytest.approx(1 - high[0], rel=1e-9)
     assert 0.3 < low[1] < 0.4 < high[1] < 0.5
-    still = Replicates(np.zeros((3, 100, 3)), CLUSTERS)
+    still = moved_by(np.zeros((100, 3)))
     assert joint_confidence(still, np.arange(3)) == 0.95
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.8, 0.9, 0.95, 0.99]))
 @settings(max_examples=12)
 def test_band_holds_the_pointwise_intervals_and_grows_with_confidence(seed, confidence):
-    _, tpr, made, members = simulated("both", 6, 60, seed, draws=60, points=12)
+    _, tpr, made, members = simulated("both", 6, 60, seed, points=12)
     places = 1 + np.arange(12)
     low, high = simultaneous_band(tpr, made, places, members, 60, confidence, seed)
     single = [

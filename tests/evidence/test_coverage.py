@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from lethe.evidence.roc import auc_of, rate_at, roc
 from lethe.evidence.twoway import (
-    TwoWayBootstrap,
+    ClusteredTable,
     clusters_of,
     mean_estimate,
     mean_spread,
@@ -44,7 +44,7 @@ def truth(effects, extra=0.0):
     return np.array([ndtr(SHIFT / math.sqrt(out + inside)), *rates])
 
 
-def audit(rng, effects, models, records, draws, seed):
+def audit(rng, effects, models, records, seed):
     """One simulated audit: the seven intervals of `WHAT`."""
     record, model, record_gain, model_gain = effects
     half = np.array([rng.permutation(records) < records // 2 for _ in range(models // 2)])
@@ -57,14 +57,14 @@ def audit(rng, effects, models, records, draws, seed):
     first = effect + member * gain + rng.normal(size=member.shape)
     second = first + rng.normal(size=member.shape)
     pairs, people = np.arange(models) // 2, np.arange(records)
-    boot = TwoWayBootstrap(member, clusters_of(pairs, people, seed), draws=draws, seed=seed)
-    replicates, values = [], []
+    table = ClusteredTable(member, clusters_of(pairs, people, seed))
+    influences, values = [], []
     for score in (first, second):
         curve = roc(member, score)
-        replicates.append(boot.replicate(score.ravel(), FPRS))
+        influences.append(table.influence(score.ravel(), FPRS))
         values.append([auc_of(curve), *(rate_at(curve, fpr).tpr for fpr in FPRS)])
-    paired, n = replicates[0] - replicates[1], member.sum()
-    spreads = [replicates[0].spread(at) for at in range(3)]
+    paired, n = influences[0] - influences[1], member.sum()
+    spreads = [influences[0].spread(at) for at in range(3)]
     intervals = [symmetric_estimate(values[0][0], spreads[0], n, 0.95, "auc", 0.0, 1.0)]
     intervals += [share_estimate(values[0][at], spreads[at], n, records, 0.95) for at in (1, 2)]
     intervals += [
@@ -75,7 +75,7 @@ def audit(rng, effects, models, records, draws, seed):
     return [*intervals, mean_estimate(right, pairs, people)]
 
 
-def coverage(name, models, records, repetitions, draws=200):
+def coverage(name, models, records, repetitions):
     """Share of audits whose interval holds the truth, and the mean width, for each of `WHAT`."""
     effects = EFFECTS[name]
     true, other = truth(effects), truth(effects, 1.0)
@@ -84,7 +84,7 @@ def coverage(name, models, records, repetitions, draws=200):
     hits, widths = np.zeros(len(WHAT)), np.zeros(len(WHAT))
     for repetition in range(repetitions):
         rng = np.random.default_rng([sum(map(ord, name)), models, records, repetition])
-        for at, estimate in enumerate(audit(rng, effects, models, records, draws, repetition)):
+        for at, estimate in enumerate(audit(rng, effects, models, records, repetition)):
             hits[at] += estimate.low <= goal[at] <= estimate.high
             widths[at] += estimate.width
     return hits / repetitions, widths / repetitions
@@ -102,7 +102,7 @@ def check(name, models, records, repetitions, floor, ceiling=None):
 
 
 def test_coverage_in_small():
-    check("both", 16, 200, 60, floor=0.93)
+    check("both", 16, 200, 150, floor=0.93)
 
 
 @pytest.mark.parametrize(
@@ -154,10 +154,10 @@ def test_coverage(name, models):
     few models cannot show that they do not differ. So are the degrees of freedom of 4 pairs.
     """
     tight = name in ("models", "both") and models > 8
-    check(name, models, 400, 400, 0.93, 0.97 if tight else None)
+    check(name, models, 400, 1000, 0.93, 0.97 if tight else None)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["iid", "models", "both"])
 def test_coverage_with_two_pairs_of_models(name):
-    check(name, 4, 1000, 400, 0.93)
+    check(name, 4, 1000, 1000, 0.93)

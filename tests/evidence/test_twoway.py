@@ -13,10 +13,10 @@ from lethe.evidence import twoway
 from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.roc import auc, tpr_at_fpr
 from lethe.evidence.twoway import (
-    Replicates,
+    ClusteredTable,
+    Influence,
+    Pulls,
     Spread,
-    TwoWayBootstrap,
-    _drawn_shares,
     clusters_of,
     mean_estimate,
     mean_spread,
@@ -37,148 +37,85 @@ def small_table(seed=0, models=6, records=14, levels=None):
     return member, score if levels is None else np.round(score * levels)
 
 
-def weighted_curve(member, score, weight):
-    """ROC points with explicit weights, one threshold after another, in plain loops."""
-    points = [(0.0, 0.0)]
-    total = {
-        side: sum(w for m, w in zip(member, weight, strict=True) if m == side)
-        for side in (True, False)
-    }
-    for threshold in sorted(set(score), reverse=True):
-        hit = {
-            side: sum(
-                w
-                for m, s, w in zip(member, score, weight, strict=True)
-                if m == side and s >= threshold
-            )
-            for side in (True, False)
-        }
-        points.append((hit[False] / total[False], hit[True] / total[True]))
-    return np.array(points)
+def redrawn(member, score, fprs, label, rng, draws=1500):
+    """(draws, 1 + F) AUC and TPRs of exact weighted curves with clusters redrawn: the slow way."""
+    order = np.argsort(-score, kind="stable")
+    member, label = member[order], label[order]
+    last = np.append(np.flatnonzero(np.diff(score[order])), len(order) - 1)  # ties make one step
+    count = int(label.max()) + 1
+    values = []
+    for times in rng.multinomial(count, np.full(count, 1 / count), size=draws):
+        weight = times[label]
+        fpr, tpr = (
+            np.append(0, np.cumsum(weight * side)[last] / (weight * side).sum())
+            for side in (~member, member)
+        )
+        values.append([np.trapezoid(tpr, fpr), *np.interp(fprs, fpr, tpr)])
+    return np.array(values)
+
+
+@pytest.mark.parametrize(("levels", "partly"), [(None, False), (None, True), (1, False), (2, True)])
+def test_variances_are_those_of_clusters_redrawn(levels, partly):
+    """The bootstrap of each kind of cluster, alike but for terms of second order."""
+    member, score = small_table(3, 24, 150, levels)
+    rng = np.random.default_rng(1)
+    score = score + (0 if levels else 0.5 * np.repeat(rng.normal(size=12), 2)[:, None])
+    scored = rng.random(member.shape) < (0.8 if partly else 1.1)
+    pairs = np.arange(24) // 2
+    clusters = clusters_of(pairs, np.arange(150))
+    pulls = ClusteredTable(member, clusters, scored).influence(score[scored], FPRS).pulls
+    rows, columns = np.nonzero(scored)
+    labels = pairs[rows], columns, clusters.cells[pairs[rows], columns]
+    for kind, label in enumerate(labels):
+        values = redrawn(member[scored], score[scored], FPRS, label, rng)
+        count = clusters.counts[kind]
+        errors = values.std(axis=0) * math.sqrt(count / (count - 1))
+        assert np.sqrt(pulls.variances[kind]) == pytest.approx(errors, rel=0.2), kind
 
 
 @pytest.mark.parametrize("levels", [None, 1])
-@pytest.mark.parametrize("partly", [False, True])
-def test_bootstrap_agrees_with_a_naive_loop(levels, partly):
-    member, score = small_table(3, levels=levels)
-    scored = np.ones_like(member)
-    if partly:
-        scored[0, ::3] = False
-    pairs = np.arange(6) // 2
-    clusters = clusters_of(pairs, np.arange(14))
-    boot = TwoWayBootstrap(member, clusters, scored, draws=20, seed=5)
-    values = boot.replicate(score[scored], FPRS).values
-    assert values.shape == (3, 20, 3)
-    rows, columns = np.nonzero(scored)
-    cluster_of = [pairs[rows], columns, clusters.cells[pairs[rows], columns]]
-    compared = 0
-    for kind in range(3):
-        for draw in range(20):
-            weight = weights_of(boot)[kind][draw][cluster_of[kind]]
-            if weight.min() < 0:
-                continue
-            curve = weighted_curve(member[scored], score[scored], weight)
-            area = sum(
-                (b[0] - a[0]) * (a[1] + b[1]) / 2
-                for a, b in zip(curve[:-1], curve[1:], strict=True)
-            )
-            assert values[kind, draw, 0] == pytest.approx(area, abs=1e-12)
-            for at, fpr in enumerate(FPRS):
-                rate = np.interp(fpr, curve[:, 0], curve[:, 1])
-                if not np.isclose(curve[:, 0], fpr).any():
-                    assert values[kind, draw, 1 + at] == pytest.approx(rate, abs=1e-12)
-                    compared += 1
-    assert compared >= 5
-
-
-def weights_of(boot):
-    """(draws, clusters) of each kind, widened for few clusters."""
-    wider = [math.sqrt(times.shape[1] / (times.shape[1] - 1)) for times in boot._times]
-    return [
-        1 + (times.astype(float) - 1) * by for times, by in zip(boot._times, wider, strict=True)
-    ]
-
-
-def test_counts_beyond_single_precision_are_exact_too():
-    """Scores a 2**17 th as many, each counted so often: the replicates are the same."""
-    rng = np.random.default_rng(0)
-    above = np.cumsum(rng.integers(0, 9, (50, 30)), axis=1)
-    times = rng.multinomial(50, np.full(50, 1 / 50), size=200).astype(np.float32)
-    few, many = (
-        np.concatenate([*_drawn_shares(times, above * factor)])[:, 1:] for factor in (1, 2**17)
+def test_pulls_on_the_auc_are_its_derivative(levels):
+    """One cluster counted a little more: the change of the exact weighted area."""
+    member, score = small_table(5, 8, 40, levels)
+    pulls = ClusteredTable(member, clusters_of(np.arange(8) // 2, np.arange(40))).influence(
+        score.ravel(), FPRS
     )
-    whole = above.sum(axis=0)
-    exact = (times.astype(object) @ above.astype(object)).astype(float)
-    wide = np.maximum((exact - whole) * math.sqrt(50 / 49) + whole, 0)
-    rising = np.maximum.accumulate(wide, axis=1)
-    np.testing.assert_allclose(few, rising / rising[:, -1:], rtol=1e-14)
-    np.testing.assert_allclose(many, few, rtol=1e-14)
+
+    def area(weight):
+        inside, outside = member.ravel(), ~member.ravel()
+        apart = score.ravel()[inside][:, None] - score.ravel()[outside]
+        pairs = weight.ravel()[inside][:, None] * weight.ravel()[outside]
+        return float((pairs * ((apart > 0) + (apart == 0) / 2)).sum() / pairs.sum())
+
+    for record in (0, 17, 39):
+        more, less = np.ones(member.shape), np.ones(member.shape)
+        more[:, record] += 1e-4
+        less[:, record] -= 1e-4
+        slope = (area(more) - area(less)) / 2e-4
+        # 160 non-members are so few that each has a threshold of its own.
+        assert pulls.pulls.records[record, 0] == pytest.approx(slope, abs=1e-8)
 
 
-def test_all_weights_one_give_the_observed_curve():
-    """Beyond the grid's resolution the replicate statistic is the estimator itself."""
+def test_pulls_of_all_clusters_cancel_and_certainty_has_no_variance():
     member, score = small_table(8, models=16, records=300)
-    clusters = clusters_of(np.arange(16) // 2, np.arange(300))
-    boot = TwoWayBootstrap(member, clusters, draws=2)
-    boot._times = [np.ones_like(times) for times in boot._times]
-    values = boot.replicate(score.ravel(), np.array([0.1, 0.01])).values
-    assert values[:, :, 0] == pytest.approx(auc(member, score), abs=1e-3)
-    for at, fpr in enumerate((0.1, 0.01)):
-        assert values[:, :, 1 + at] == pytest.approx(tpr_at_fpr(member, score, fpr).tpr, abs=5e-3)
-
-
-def test_members_above_a_tie_of_non_members_are_not_tied_with_it():
-    """Two levels of non-members, members alone between and above them."""
-    member, _ = small_table(models=4, records=400)
-    rng = np.random.default_rng(0)
-    score = np.where(
-        member, rng.choice([0.0, 3.0, 5.0, 9.0], member.shape), rng.choice([0.0, 5.0], member.shape)
-    )
-    boot = TwoWayBootstrap(member, clusters_of(np.arange(4) // 2, np.arange(400)), draws=2)
-    boot._times = [np.ones_like(times) for times in boot._times]
-    values = boot.replicate(score.ravel(), FPRS).values
-    assert values[:, :, 0] == pytest.approx(auc(member, score), abs=1e-12)
-
-
-def test_weights_have_the_variance_of_independent_clusters():
-    """Mean 1 and variance 1: the n/(n-1) of a sample variance is built in."""
-    member, _ = small_table(models=8, records=40)
-    boot = TwoWayBootstrap(member, clusters_of(np.arange(8) // 2, np.arange(40)), draws=20_000)
-    for weight, count in zip(weights_of(boot), (4, 40, 160), strict=True):
-        assert weight.shape == (20_000, count)
-        assert weight.sum(axis=1) == pytest.approx(count, abs=1e-9)
-        # Weights of one draw sum to n, so their covariance is -1/(n-1) and the mean is exact.
-        assert weight.var(axis=0).mean() == pytest.approx(1.0, abs=5 * math.sqrt(10 / 20_000))
-
-
-def test_same_seed_same_replicates_and_other_seed_others():
-    member, score = small_table()
-
-    def draw(seed):
-        clusters = clusters_of(np.arange(6) // 2, np.arange(14), seed)
-        return (
-            TwoWayBootstrap(member, clusters, draws=30, seed=seed)
-            .replicate(score.ravel(), FPRS)
-            .values
-        )
-
-    assert draw(1).tolist() == draw(1).tolist()
-    assert draw(1).tolist() != draw(2).tolist()
+    table = ClusteredTable(member, clusters_of(np.arange(16) // 2, np.arange(300)))
+    for kind in table.influence(score.ravel(), np.array([0.1, 0.01])).pulls.kinds:
+        assert kind.sum(axis=0) == pytest.approx(0.0, abs=1e-12)
+    for sure in (member * 1.0, np.zeros(member.shape)):  # told without error, and not at all
+        assert not table.influence(sure.ravel(), FPRS).pulls.variances.any()
 
 
 def test_differences_are_paired():
     """Of a table and itself the difference is exactly 0; of near-equal ones it is small."""
     member, score = small_table(2, models=16, records=200)
-    boot = TwoWayBootstrap(member, clusters_of(np.arange(16) // 2, np.arange(200)), draws=100)
+    table = ClusteredTable(member, clusters_of(np.arange(16) // 2, np.arange(200)))
     noise = np.random.default_rng(0).normal(0, 0.05, score.shape)
     mine, same, near = (
-        boot.replicate(table.ravel(), np.array([0.1])) for table in (score, score, score + noise)
+        table.influence(each.ravel(), np.array([0.1])) for each in (score, score, score + noise)
     )
-    assert np.all((mine - same).values == 0)
     assert (mine - same).spread(0).variance == 0
-    assert (mine - near).spread(0).deviation < 0.2 * mine.spread(0).deviation
+    assert 0 < (mine - near).spread(0).deviation < 0.2 * mine.spread(0).deviation
     assert (mine - near).clusters == mine.clusters == (8, 200, 1500)
-    assert (mine - near).values.tolist() == (mine.values - near.values).tolist()
 
 
 def naive_spread_parts(table, targets, records):
@@ -238,7 +175,7 @@ def test_mean_with_one_cell_a_record_is_the_textbook_interval():
     assert estimate.n == 500
 
 
-def test_bootstrap_reduces_to_one_way_when_only_targets_vary():
+def test_variance_is_one_way_when_only_targets_vary():
     """Every record of a target alike: the variance is that of the targets' own AUC."""
     rng = np.random.default_rng(4)
     pairs, half = 40, 50
@@ -249,38 +186,35 @@ def test_bootstrap_reduces_to_one_way_when_only_targets_vary():
     share = np.repeat(rng.random(pairs), 2)
     rank = np.where(member, np.cumsum(member, axis=1) / half, 2.0)
     score = (rank <= share[:, None]).astype(float)
-    boot = TwoWayBootstrap(
-        member, clusters_of(np.arange(2 * pairs) // 2, np.arange(2 * half)), draws=4000
-    )
-    replicates = boot.replicate(score.ravel(), np.array([0.1]))
+    table = ClusteredTable(member, clusters_of(np.arange(2 * pairs) // 2, np.arange(2 * half)))
+    measured = table.influence(score.ravel(), np.array([0.1])).parts(0)[0]
     expected = np.var([score[2 * k][member[2 * k]].mean() / 2 for k in range(pairs)], ddof=1)
-    measured = float(np.var(replicates.values[0, :, 0]))
-    assert measured == pytest.approx(expected / pairs, rel=5 * math.sqrt(2 / 4000))
+    assert measured == pytest.approx(expected / pairs, rel=1e-9)
 
 
 def test_spread_combines_the_three_kinds():
     """V = V_targets + V_records - V_cells, and never below its largest part."""
     rng = np.random.default_rng(0)
 
-    def replicates(*deviations):
-        draws = rng.normal(size=(3, 200, 1))
-        draws -= draws.mean(axis=1, keepdims=True)
-        draws /= draws.std(axis=1, keepdims=True)
-        return Replicates(draws * np.reshape(deviations, (3, 1, 1)), (5, 101, 500))
+    def spread(*deviations):
+        kinds = []
+        for deviation, count in zip(deviations, (5, 101, 500), strict=True):
+            pulls = rng.normal(size=(count, 1))
+            kinds.append(deviation * pulls / math.sqrt(pulls.var(ddof=1) * count))
+        return Influence(Pulls(*kinds)).spread(0)
 
     # Five targets, 101 records: the cells lose 4/5 of 4 / 101 and 100/101 of 1 / 5 first.
     alone = (1.21 * 504 / 505 - 4 * 0.8 / 101 - 1 * 100 / 101 / 5) / (0.8 * 100 / 101)
     assert alone > 1
-    mixed = replicates(2, 1, 1.1).spread(0)
-    assert mixed.variance == pytest.approx(4.0)  # 5 - 1.23 is less than the targets alone
+    assert spread(2, 1, 1.1).variance == pytest.approx(4.0)  # 5 - 1.23: less than targets alone
     small = (0.5 * 504 / 505 - 4 * 0.8 / 101 - 100 / 101 / 5) / (0.8 * 100 / 101)
-    mixed = replicates(2, 1, 0.5**0.5).spread(0)
+    mixed = spread(2, 1, 0.5**0.5)
     assert mixed.variance == pytest.approx(5 - small)
     assert mixed.degrees == pytest.approx((5 - small) ** 2 / (16 / 4 + 1 / 100))
-    assert replicates(2, 1, 0.1).spread(0).variance == pytest.approx(5.0)
-    assert replicates(2, 1, 3).spread(0).variance == pytest.approx(4.0)
-    assert replicates(1, 3, 3).spread(0).variance == pytest.approx(9.0)
-    none = replicates(0, 0, 0).spread(0)
+    assert spread(2, 1, 0.1).variance == pytest.approx(5.0)
+    assert spread(2, 1, 3).variance == pytest.approx(4.0)
+    assert spread(1, 3, 3).variance == pytest.approx(9.0)
+    none = spread(0, 0, 0)
     assert none == Spread(0.0, 4.0) and none.deviation == 0
 
 
@@ -329,10 +263,10 @@ def test_clusters_are_numbered_and_many_records_are_grouped():
 def test_two_pairs_of_models_give_wide_but_finite_intervals(seed):
     member, score = small_table(seed, models=4, records=400)
     pairs = np.arange(4) // 2
-    boot = TwoWayBootstrap(member, clusters_of(pairs, np.arange(400)), draws=200, seed=seed)
-    replicates = boot.replicate(score.ravel(), np.array([0.1]))
-    area = symmetric_estimate(auc(member, score), replicates.spread(0), 1600, 0.95, "m", 0, 1)
-    rate = share_estimate(tpr_at_fpr(member, score, 0.1).tpr, replicates.spread(1), 800, 400, 0.95)
+    table = ClusteredTable(member, clusters_of(pairs, np.arange(400), seed))
+    influence = table.influence(score.ravel(), np.array([0.1]))
+    area = symmetric_estimate(auc(member, score), influence.spread(0), 1600, 0.95, "m", 0, 1)
+    rate = share_estimate(tpr_at_fpr(member, score, 0.1).tpr, influence.spread(1), 800, 400, 0.95)
     mean = mean_estimate(score, pairs, np.arange(400))
     for estimate in (area, rate, mean):
         assert math.isfinite(estimate.low) and math.isfinite(estimate.high)
@@ -342,7 +276,7 @@ def test_two_pairs_of_models_give_wide_but_finite_intervals(seed):
 
 
 @pytest.mark.parametrize("partly", [False, True])
-def test_counts_do_not_depend_on_how_many_rows_are_taken_at_once(partly, monkeypatch):
+def test_sums_do_not_depend_on_how_many_rows_are_taken_at_once(partly, monkeypatch):
     """Against one count over an index of all cells; and sorted scores may be handed in."""
     member, score = small_table(4, models=6, records=50, levels=5)
     scored = np.ones_like(member)
@@ -350,23 +284,22 @@ def test_counts_do_not_depend_on_how_many_rows_are_taken_at_once(partly, monkeyp
         scored[1] = False
         scored[2, ::3] = False
     clusters = clusters_of(np.arange(6) // 2, np.arange(50) // 2)
-    boot = TwoWayBootstrap(member, clusters, scored, draws=10)
     flat, inside = score[scored], member[scored]
     edges = twoway._threshold_grid(np.sort(flat[~inside]))
     rows, columns = np.nonzero(scored)
     target, record = clusters.targets[rows], clusters.records[columns]
-    bins = len(edges) - np.searchsorted(edges, flat, side="right")
-    expected = []
-    for cluster, count in zip(
-        (target, record, clusters.cells[target, record]), clusters.counts, strict=True
-    ):
-        table = np.zeros((count, len(edges) + 1, 2), int)
-        np.add.at(table, (cluster, bins, inside.astype(int)), 1)
-        expected.append(table.tolist())
-    whole = boot.replicate(flat, FPRS).values
+    bins = 2 * (edges > flat[:, None]).sum(axis=1) + inside
+    whole = ClusteredTable(member, clusters, scored).influence(flat, FPRS)
     for cells in (1, 120, 1 << 20):
         monkeypatch.setattr(twoway, "_CELLS", cells)
-        boot = TwoWayBootstrap(member, clusters, scored, draws=10)
-        assert [table.tolist() for table in boot._tables(flat, edges)] == expected
-        given = boot.replicate(flat, FPRS, np.sort(flat[~inside])).values
-        assert given.tolist() == whole.tolist()
+        table = ClusteredTable(member, clusters, scored)
+        assert table._placed(flat, edges).tolist() == bins.tolist()
+        counted = table._added_up(bins.astype(np.int32), np.eye(2 * len(edges) + 2))
+        labels = target, record, clusters.cells[target, record]
+        for label, kind in zip(labels, counted.kinds, strict=True):
+            expected = np.zeros(kind.shape)
+            np.add.at(expected, (label, bins), 1)
+            assert kind.tolist() == expected.tolist()
+        sums = table.influence(flat, FPRS, np.sort(flat[~inside])).pulls
+        for kind, other in zip(sums.kinds, whole.pulls.kinds, strict=True):
+            assert kind == pytest.approx(other, abs=1e-15)

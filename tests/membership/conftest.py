@@ -1,12 +1,10 @@
 """What audits of models share here."""
 
 from collections.abc import Iterator
-from functools import partialmethod
 
 import pytest
 
 from lethe.membership import audit, checks
-from lethe.membership.measure import Meter
 from lethe.training.environment import on_one_thread
 
 
@@ -14,13 +12,6 @@ def no_plants() -> Iterator[None]:
     """No leaks are planted, half of the time of an audit: for tests of all else."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checks, "plants", lambda *_, **__: [])
-        yield
-
-
-def few_draws() -> Iterator[None]:
-    """A tenth of the bootstrap's draws: for tests that read no width of an interval."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Meter, "__init__", partialmethod(Meter.__init__, draws=100))
         yield
 
 
@@ -34,6 +25,5 @@ def in_one_process() -> Iterator[None]:
 
 
 measured_here = pytest.fixture(in_one_process, scope="module")
-few_draws_here = pytest.fixture(few_draws, scope="module")
 unplanted = pytest.fixture(no_plants, scope="module")
 unplanted_here = pytest.fixture(no_plants)

@@ -73,7 +73,7 @@ COUNTS: list[int] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def in_this_process(unplanted, few_draws_here, measured_here):
+def in_this_process(unplanted, measured_here):
     """Chunks are trained and candidates measured here, not in other processes; trained counted."""
 
     def here(jobs, work, workers):

@@ -11,11 +11,11 @@ from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.risk import family_confidence
 from lethe.evidence.roc import auc, check_resolvable, tau_of, tpr_at_fpr
-from lethe.evidence.twoway import Replicates, share_estimate
+from lethe.evidence.twoway import Influence, Pulls, share_estimate
 from lethe.membership import measure
 from lethe.membership.measure import (
     AttackRates,
-    boot_name,
+    method_of,
     risk_change,
     risk_rate,
     run_attacks,
@@ -34,9 +34,9 @@ def estimate(value, low=None, high=None, confidence=0.95):
 def result(name, value, error, tpr=None, seed=0, degrees=31):
     """An attack whose AUC has a known standard error."""
     rng = np.random.default_rng([seed, len(name)])
-    draws = rng.normal(size=4000)
-    values = np.zeros((3, 4000, 2))
-    values[0, :, :] = (error * draws / draws.std())[:, None]
+    pulls = rng.normal(size=(degrees + 1, 1))
+    pulls *= error / np.sqrt(pulls.var(ddof=1) * len(pulls))
+    still = np.zeros((1000, 2))
     half = 2.04 * error
     return AttackRates(
         name,
@@ -44,7 +44,7 @@ def result(name, value, error, tpr=None, seed=0, degrees=31):
         {0.1: tpr or Refusal("too few")},
         {},
         {},
-        Replicates(values, (degrees + 1, 1000, 1000)),
+        Influence(Pulls(np.repeat(pulls, 2, axis=1), still, still)),
         (0.1,),
     )
 
@@ -81,11 +81,11 @@ def test_curve_starts_where_the_sample_resolves_whatever_its_size():
 
 
 def test_curve_carries_the_band_that_holds_it_at_once():
-    """Its places in the replicates come after the AUC and the rates that were asked for."""
+    """Its places in the influence come after the AUC and the rates that were asked for."""
     result = run_attacks(audit(8, 300), ONE, (0.1, 0.05))["lira-online"]
     curve = result.curve
     low, high = simultaneous_band(
-        np.array(curve["tpr"]), result.replicates, 3 + np.arange(len(curve["fpr"])), 1200, 300
+        np.array(curve["tpr"]), result.influence, 3 + np.arange(len(curve["fpr"])), 1200, 300
     )
     assert curve["band_low"] == low.tolist() and curve["band_high"] == high.tolist()
     assert (low <= curve["low"]).all() and (high >= curve["high"]).all()
@@ -143,14 +143,17 @@ def test_no_model_is_dropped_because_others_have_partners(singles):
     members = np.vstack([coins(singles, 400, 3), paired(4, 400, 8)])
     made = shadows(members, signals(members, 1, 1.0))
     rates = run_attacks(made, ONE)["lira-online"]
-    assert rates.replicates.clusters[0] == singles + 2
+    assert rates.influence.clusters[0] == singles + 2
     assert rates.auc.low > 0.5
 
 
-def test_seed_of_the_bootstrap_moves_limits_and_not_values():
-    made = audit(8, 200)
-    one, same, other = (run_attacks(replace(made), ONE, seed=k)[ONE[0]].auc for k in (0, 0, 1))
-    assert one == same and one.value == other.value and one.low != other.low
+def test_the_seed_groups_the_cells_of_large_audits_alone():
+    """8 models on 200 records have 800 cells, each a group of its own; 16 have more than 1,500."""
+    for models, alike in ((8, True), (16, False)):
+        made = audit(models, 200)
+        one, other = (run_attacks(replace(made), ("loss-threshold",), seed=k) for k in (0, 1))
+        first, second = one["loss-threshold"].auc, other["loss-threshold"].auc
+        assert first.value == second.value and (first.low == second.low) == alike
 
 
 # tau and the strongest attack.
@@ -221,7 +224,7 @@ def test_limits_of_the_strongest_of_equal_attacks_cover(correlation):
                 {},
                 {},
                 {},
-                old.replicates,
+                old.influence,
                 (),
             )
         best = strongest_metric(results, None)
@@ -333,7 +336,7 @@ def test_each_rate_has_its_own_error():
     for place, fpr in enumerate((None, 0.1, 0.05, 0.01)):
         assert found.place(fpr) == place
         if fpr is not None:
-            spread = found.replicates.spread(place)
+            spread = found.influence.spread(place)
             rate = found.tpr[fpr]
-            name = boot_name(found.replicates)
+            name = method_of(found.influence)
             assert rate == share_estimate(rate.value, spread, rate.n, 300, 0.95, name)

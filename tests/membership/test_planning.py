@@ -26,7 +26,7 @@ TRAINED: list[int] = []
 
 
 @pytest.fixture(scope="module", autouse=True)
-def in_this_process(unplanted, measured_here, few_draws_here):
+def in_this_process(unplanted, measured_here):
     """Chunks are trained here, not in other processes, and counted."""
 
     def here(jobs, work, workers, **options):

@@ -23,7 +23,7 @@ from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, TorchRecipe
 from lethe.training.shadows import Shadows
 
-pytestmark = pytest.mark.usefixtures("unplanted", "measured_here", "few_draws_here")
+pytestmark = pytest.mark.usefixtures("unplanted", "measured_here")
 
 
 def null_sd(members):

@@ -7,7 +7,7 @@ import pytest
 from simulated import balanced, coins, paired, shadows, signals
 
 from lethe.evidence.roc import auc, roc
-from lethe.evidence.twoway import TwoWayBootstrap, clusters_of
+from lethe.evidence.twoway import ClusteredTable, clusters_of
 from lethe.membership import scoring
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.measure import run_attacks
@@ -24,13 +24,11 @@ def unequal(models, records, seed):
     return shadows(members, rng.normal(size=records) + noise + 2**0.5 * t * members)
 
 
-def replicated(made, table, references, draws=60):
-    boot = TwoWayBootstrap(
-        made.members, clusters_of(made.pairs, np.arange(made.records)), draws=draws
-    )
-    flat = table.ravel()
+def influence_of(made, scores, references):
+    table = ClusteredTable(made.members, clusters_of(made.pairs, np.arange(made.records)))
+    flat = scores.ravel()
     outside = roc(made.members.ravel(), flat).outside
-    return boot.replicate(flat, FPRS, outside, references)
+    return table.influence(flat, FPRS, outside, references)
 
 
 def test_the_error_of_an_auc_holds_what_models_do_as_references():
@@ -40,8 +38,8 @@ def test_the_error_of_an_auc_holds_what_models_do_as_references():
         made = unequal(16, 100, seed)
         table = score(made, ("lira-online",))["lira-online"]
         values.append(auc(made.members, table))
-        found = replicated(made, table, rescored(made, "lira-online", table))
-        both = dataclasses.replace(found, influence=None), found
+        found = influence_of(made, table, rescored(made, "lira-online", table))
+        both = dataclasses.replace(found, references=None), found
         errors.append([each.spread(0).variance for each in both])
     fixed, whole = np.sqrt(np.mean(errors, axis=0)) / np.std(values)
     assert fixed < 0.8, (fixed, whole)  # 80 audits know the true error to 8 %
@@ -65,7 +63,7 @@ def test_each_group_left_out_is_scored_as_if_it_had_never_been_there(design, nam
         if name != "rmia-offline":  # its a is not chosen anew
             again = score(made.select(rows), (name,), "pooled", 5)[name]
             assert np.array_equal(after, again, equal_nan=True)
-    spread = replicated(made, np.nan_to_num(table), found).spread(0)
+    spread = influence_of(made, np.nan_to_num(table), found).spread(0)
     assert np.isfinite(spread.variance)
 
 
@@ -76,7 +74,7 @@ def test_attacks_without_references_keep_their_intervals():
     few = unequal(6, 100, 1)  # three pairs
     assert rescored(few, "lira-online", np.zeros(few.members.shape)) is None
     found = run_attacks(made, ("lira-online", "loss-threshold"))
-    assert "references redrawn" in found["lira-online"].auc.method
+    assert "references left out" in found["lira-online"].auc.method
     assert "references" not in found["loss-threshold"].auc.method
     assert {name for name in ATTACKS if ATTACKS[name].learns} == {"learned-ratio"}
 
@@ -90,8 +88,8 @@ def test_a_monotone_change_of_scores_changes_no_error():
         before=np.exp(found.before / 9),
         after=[(group, rows, np.exp(after / 9)) for group, rows, after in found.after],
     )
-    plain, other = replicated(made, table, found), replicated(made, np.exp(table / 9), moved)
-    assert np.allclose(plain.values, other.values, atol=1e-9)
+    plain, other = influence_of(made, table, found), influence_of(made, np.exp(table / 9), moved)
+    assert np.allclose(plain.pulls.variances, other.pulls.variances, atol=1e-12)
 
 
 def test_a_part_of_the_records_shows_the_same_error(monkeypatch):
@@ -100,7 +98,7 @@ def test_a_part_of_the_records_shows_the_same_error(monkeypatch):
 
     def variances():
         return [
-            replicated(made, table, rescored(made, "lira-online", table)).spread(0).variance
+            influence_of(made, table, rescored(made, "lira-online", table)).spread(0).variance
             for made, table in zip(whole, tables, strict=True)
         ]
 
@@ -110,7 +108,7 @@ def test_a_part_of_the_records_shows_the_same_error(monkeypatch):
     made = whole[0]
     assert len(rescored(made, "lira-online", tables[0]).columns) == 150
     ratio = np.mean(variances()) / np.mean(every)
-    assert 0.7 < ratio < 1.5
+    assert 0.6 < ratio < 1.5  # over 32 such audits it is 0.82
 
 
 def test_alike_models_widen_intervals_by_chance_alone():
@@ -120,8 +118,8 @@ def test_alike_models_widen_intervals_by_chance_alone():
         members = paired(16, 100, seed)
         made = shadows(members, signals(members, seed, 0.4, model_sd=0.0))
         table = score(made, ("lira-online",))["lira-online"]
-        replicates = replicated(made, table, rescored(made, "lira-online", table))
-        spreads = replicates.spread(0), dataclasses.replace(replicates, influence=None).spread(0)
+        influence = influence_of(made, table, rescored(made, "lira-online", table))
+        spreads = influence.spread(0), dataclasses.replace(influence, references=None).spread(0)
         wide, fixed = (spread.quantile(0.95) * spread.deviation for spread in spreads)
         assert wide >= fixed
         found.append(wide / fixed)
@@ -137,13 +135,13 @@ def test_a_difference_of_two_audits_has_the_influence_of_the_difference():
     for audit in (made, other):
         audit = dataclasses.replace(made, signals=audit.signals)  # of the same design
         table = score(audit, ("lira-online",))["lira-online"]
-        found.append(replicated(audit, table, rescored(audit, "lira-online", table)))
+        found.append(influence_of(audit, table, rescored(audit, "lira-online", table)))
     still = (found[0] - found[0]).spread(0)
     assert still.variance == 0.0
     apart = found[0] - found[1]
     assert np.allclose(
-        apart.influence.whole.targets,
-        found[0].influence.whole.targets - found[1].influence.whole.targets,
+        apart.references.whole.targets,
+        found[0].references.whole.targets - found[1].references.whole.targets,
     )
-    plain = dataclasses.replace(found[1], influence=None)
-    assert (found[0] - plain).influence is None
+    plain = dataclasses.replace(found[1], references=None)
+    assert (found[0] - plain).references is None

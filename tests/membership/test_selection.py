@@ -90,7 +90,7 @@ def test_of_equal_candidates_the_lowest_is_held_by_its_limits():
     """Six candidates of equal risk: the limits of one named beforehand miss one time in eight."""
     rng = np.random.default_rng(0)
     template = run_attacks(audit(16, 300), ("loss-threshold",))["loss-threshold"]
-    sd = template.replicates.spread(0).deviation
+    sd = template.influence.spread(0).deviation
     plain = simultaneous = 0
     runs = 400
     for _ in range(runs):

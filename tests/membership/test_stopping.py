@@ -11,7 +11,7 @@ from scipy.special import ndtr
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.roc import auc
 from lethe.evidence.rules import parse_precision
-from lethe.evidence.twoway import TwoWayBootstrap, clusters_of, symmetric_estimate
+from lethe.evidence.twoway import ClusteredTable, clusters_of, symmetric_estimate
 from lethe.membership.widths import FIRST_LOOK, Stop, grow, looks
 from lethe.training.design import membership
 
@@ -124,8 +124,8 @@ def audited(rng, models, records):
 def interval(member, score, models, seed):
     own, values = member[:models], score[:models]
     clusters = clusters_of(np.arange(models) // 2, np.arange(own.shape[1]), seed)
-    boot = TwoWayBootstrap(own, clusters, draws=150, seed=seed)
-    spread = boot.replicate(values.ravel(), np.array([0.1])).spread(0)
+    table = ClusteredTable(own, clusters)
+    spread = table.influence(values.ravel(), np.array([0.1])).spread(0)
     return symmetric_estimate(auc(own, values), spread, own.size, 0.95, "auc", 0.0, 1.0)
 
 

@@ -1,4 +1,4 @@
-"""A band that holds a whole curve at once, from two-way bootstrap replicates.
+"""A band that holds a whole curve at once, from the pulls of two-way clusters.
 
 A sup-t band: the largest studentised deviation over the grid takes the place of a single one
 (Montiel Olea and Plagborg-Moller, Journal of Applied Econometrics 2019, algorithm 2).
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri
 
 from lethe.errors import check_between
-from lethe.evidence.twoway import Replicates, interaction_of, share_estimate
+from lethe.evidence.twoway import Influence, interaction_of, share_estimate
 
 Float = NDArray[np.float64]
 
@@ -22,7 +22,7 @@ _DRAWS = 8000
 
 def simultaneous_band(
     tpr: Float,
-    replicates: Replicates,
+    influence: Influence,
     places: Sequence[int] | NDArray[np.integer],
     members: int,
     records: int,
@@ -42,17 +42,17 @@ def simultaneous_band(
 
     Args:
         tpr: (G,) measured TPR, each in [0, 1].
-        replicates: bootstrap replicates that hold the TPR of each grid point.
-        places: (G,) where these stand in `replicates`.
+        influence: of clusters on the TPR of each grid point, among other statistics.
+        places: (G,) where these stand in `influence`.
         confidence: of the whole band, in (0, 1).
         seed: of the simulated deviations.
 
     Returns: (G,) lower and (G,) upper limits.
     """
     columns = np.asarray(places, np.intp)
-    joint = joint_confidence(replicates, columns, confidence, seed)
+    joint = joint_confidence(influence, columns, confidence, seed)
     limits = [
-        share_estimate(float(value), replicates.spread(int(place)), members, records, joint)
+        share_estimate(float(value), influence.spread(int(place)), members, records, joint)
         for value, place in zip(tpr, columns, strict=True)
     ]
     low = np.array([limit.low for limit in limits], np.float64)
@@ -60,7 +60,7 @@ def simultaneous_band(
 
 
 def joint_confidence(
-    replicates: Replicates, places: NDArray[np.intp], confidence: float = 0.95, seed: int = 0
+    influence: Influence, places: NDArray[np.intp], confidence: float = 0.95, seed: int = 0
 ) -> float:
     """The confidence that each of some intervals needs for all to hold together.
 
@@ -72,7 +72,7 @@ def joint_confidence(
         confidence: that all hold, in (0, 1).
     """
     check_between("confidence", confidence, 0, 1, open_low=True, open_high=True)
-    value, vector = np.linalg.eigh(two_way_correlation(replicates, places))
+    value, vector = np.linalg.eigh(two_way_correlation(influence, places))
     # The symmetric root: others turn with the signs of eigenvectors, which processors choose.
     root = (vector * np.sqrt(np.where(value > 1e-12, value, 0.0))) @ vector.T
     single = float(ndtri((1 + confidence) / 2))
@@ -85,7 +85,7 @@ def joint_confidence(
     return float(1 - 2 * ndtr(-largest))
 
 
-def two_way_correlation(replicates: Replicates, places: NDArray[np.intp]) -> Float:
+def two_way_correlation(influence: Influence, places: NDArray[np.intp]) -> Float:
     """(G, G) correlation of the estimates: C_targets + C_records - C_interaction, scaled.
 
     Of C_targets + C_records - C_interaction, what the variances of `twoway.combine` have above the
@@ -94,19 +94,16 @@ def two_way_correlation(replicates: Replicates, places: NDArray[np.intp]) -> Flo
     Args:
         places: (G,) which of them.
     """
-    values = replicates.values[:, :, places]
-    centred = values - values.mean(axis=1, keepdims=True)
-    parts = np.einsum("kdg,kdh->kgh", centred, centred, optimize=True) / values.shape[1]
-    targets, records, cells = parts
-    if replicates.clusters[0] == 1:
+    targets, records, cells = influence.pulls.covariances(places)
+    if influence.clusters[0] == 1:
         covariance = records  # of a single target records alone vary
     else:
-        held = _semidefinite(interaction_of((targets, records, cells), replicates.clusters))
+        held = _semidefinite(interaction_of((targets, records, cells), influence.clusters))
         covariance = _semidefinite(targets + records - held)
-    variance = np.array([replicates.spread(int(place)).variance for place in places])
+    variance = np.array([influence.spread(int(place)).variance for place in places])
     covariance += np.diag(np.maximum(variance - np.diag(covariance), 0.0))
     scale = np.sqrt(np.diag(covariance))
-    # A statistic that no draw moved has nothing but rounding errors in its row.
+    # A statistic that no cluster moves has nothing but rounding errors in its row.
     still = (variance <= 0) | (scale <= 0)
     scale = np.where(still, np.inf, scale)
     return np.asarray(covariance / scale[:, None] / scale[None, :])

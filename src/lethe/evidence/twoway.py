@@ -2,15 +2,16 @@
 
 Scores form a table (targets x records): a target's share its training run, a record's its
 peculiarities. Two-way cluster variance V = V_targets + V_records - V_cells (Cameron, Gelbach and
-Miller 2011); each part is a bootstrap that redraws whole clusters. Complementary models are one
-target cluster.
+Miller 2011); each part sums, over clusters, the squared change that a cluster makes to the
+statistic, to first order (infinitesimal jackknife: Efron 1982, section 6.3). Complementary models
+are one target cluster.
 
-The bootstrap works on counts of scores above a fixed grid of thresholds, one row a cluster: a
-thousand draws are one small matrix product.
+Changes are read off counts of scores above a fixed grid of thresholds: a curve of thousands of
+scores needs one sum for each bin and cluster.
 
 What a model does as a reference is measured by leaving it out and scoring the others anew (the
 jackknife: Efron and Stein, Annals of Statistics 1981); what models have in common over the records
-is added, see `Influence`.
+is added, see `References`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,12 +31,10 @@ from lethe.evidence.intervals import clustered_share
 
 Float = NDArray[np.float64]
 
-DRAWS = 1000
 _GRID = 400
 _MAX_GROUPS = 1500
 _CELLS = 1 << 20
-_BLOCK = 64
-_EXACT = 1 << 24  # whole numbers below it add up exactly in single precision
+_ROUNDING = 1e-24  # variance of a rate that is nothing but rounding errors
 _FEW = 5
 _NOISE = 1.5  # standard errors, of alike models, that a part of the records must exceed
 Part = TypeVar("Part", float, NDArray[np.float64])
@@ -160,71 +159,109 @@ def clusters_of(
     return Clusters(target_of, record_of, cells)
 
 
-@functools.lru_cache(maxsize=8)  # the candidates of an audit share their clusters and draws
-def _drawn_times(count: int, draws: int, seed: int) -> NDArray[np.float32]:
-    """(draws, count) how often each cluster is drawn; whole numbers."""
-    rng = np.random.default_rng([seed, count])
-    times = rng.multinomial(count, np.full(count, 1 / count), size=draws).astype(np.float32)
-    times.flags.writeable = False
-    return times
+@dataclass(frozen=True, eq=False)
+class Pulls:
+    """How much each cluster moves each of S statistics, to first order: (clusters, S) a kind."""
+
+    targets: Float
+    records: Float
+    cells: Float
+
+    @property
+    def kinds(self) -> tuple[Float, Float, Float]:
+        """Targets, records and cells."""
+        return self.targets, self.records, self.cells
+
+    @property
+    def clusters(self) -> tuple[int, int, int]:
+        """Number of clusters of each kind."""
+        return len(self.targets), len(self.records), len(self.cells)
+
+    @functools.cached_property
+    def variances(self) -> Float:
+        """(3, S) variance of each statistic from targets, records and cells."""
+        parts = [np.square(_centred(kind)).sum(axis=0) for kind in self.kinds]
+        return np.where(np.array(parts) > _ROUNDING, parts, 0.0)
+
+    def covariances(self, places: NDArray[np.intp]) -> list[Float]:
+        """(G, G) covariances of some statistics from targets, records and cells."""
+        parts = [_centred(kind[:, places]) for kind in self.kinds]
+        return [part.T @ part for part in parts]
+
+    def __sub__(self, other: Pulls) -> Pulls:
+        pairs = zip(self.kinds, other.kinds, strict=True)
+        return Pulls(*(ours - theirs for ours, theirs in pairs))
 
 
-def _drawn_shares(times: NDArray[np.float32], above: NDArray[np.int64]) -> Iterator[Float]:
-    """(draws, bins) share of a side above each threshold, a block of draws at a time.
-
-    Deviations are widened for few clusters. Whole numbers add up exactly, in single precision too
-    while they are below 2**24: what no draw moves is the same in every draw, on every processor.
-    """
-    count, whole = len(above), above.sum(axis=0)
-    exact = np.float32 if float(times.max()) * float(whole.max()) < _EXACT else np.float64
-    counts = times.astype(exact, copy=False) @ above.astype(exact)
-    wider = np.sqrt(count / max(count - 1, 1))
-    for start in range(0, len(counts), _BLOCK):  # a block stays in the processor's cache
-        drawn = np.subtract(counts[start : start + _BLOCK], whole, dtype=np.float64)
-        drawn *= wider
-        drawn += whole
-        np.maximum(drawn, 0.0, out=drawn)
-        np.maximum.accumulate(drawn, axis=1, out=drawn)
-        drawn /= np.maximum(drawn[:, -1:], 1e-300)
-        yield np.pad(drawn, ((0, 0), (1, 0)))
-
-
-def _read_at(fprs: Float, fpr: Float, tpr: Float) -> Float:
-    """(draws, F) TPR at each FPR of (draws, bins) curves from 0 to 1: `numpy.interp` of all."""
-    draws, last = np.arange(len(fpr))[:, None], fpr.shape[1] - 1
-    low = np.zeros((len(fpr), len(fprs)), np.intp)
-    for step in 2 ** np.arange(last.bit_length())[::-1]:  # the last bin not above each FPR
-        further = np.minimum(low + step, last)
-        low = np.where(fpr[draws, further] <= fprs, further, low)
-    high = np.minimum(low + 1, last)
-    width = np.where(high > low, fpr[draws, high] - fpr[draws, low], 1.0)
-    slope = (tpr[draws, high] - tpr[draws, low]) / width
-    return np.asarray(slope * (fprs - fpr[draws, low]) + tpr[draws, low])
+def _centred(pulls: Float) -> Float:
+    """Pulls less their mean, widened for few clusters; a single cluster shows no variance."""
+    count = len(pulls)
+    return (pulls - pulls.mean(axis=0)) * np.sqrt(count / max(count - 1, 1))
 
 
 @dataclass(frozen=True)
-class Replicates:
-    """Bootstrap replicates of some statistics; differences of two keep their pairing.
+class References:
+    """What models do as references, beside what they do as targets.
+
+    The variance over models of their pulls in both roles, less what single cells add to it, is the
+    part that targets must show; what it lacks is added. Where models are alike the positive half
+    of chance widens an interval by a tenth or two.
 
     Attributes:
-        values: (3, draws, statistics) replicates for targets, records and cells redrawn.
-        influence: of the models as references; None where these are taken as they are.
-        spreads: of each statistic, where more is known of it than these replicates show.
+        whole: pulls of models as targets, with what leaving out each of G groups of models as
+            references does, of the records that were scored anew.
+    """
+
+    whole: Pulls
+    times: float  # how many times as many records there are
+
+    def widened(self, parts: Sequence[float], clusters: Sequence[int], at: int) -> Spread:
+        """The spread of a statistic with fixed references, of these `parts`, and what it lacks."""
+        fixed, groups = combine(parts, clusters), len(self.whole.targets)
+        whole = self.whole.variances[:, at].tolist()
+        # What cells, of a model with a record each, add to the variance over models. A part of
+        # the records shows what they have in common with more noise than all would.
+        cells = max(interaction_of(whole, self.whole.clusters), 0.0)
+        cells *= self.times**2
+        chance = _NOISE * float(np.sqrt(2 / (groups - 1))) * (1 - 1 / self.times)
+        common = self.times**2 * whole[0] - cells * (1 + chance)
+        more = float(max(common - (fixed.variance - parts[1]), 0.0))
+        if more <= 0 or fixed.variance <= 0:
+            return fixed
+        weight = (
+            parts[0] ** 2 / (clusters[0] - 1)
+            + parts[1] ** 2 / (clusters[1] - 1)
+            + (2 * parts[0] * more + more**2) / (groups - 1)
+        )
+        return _satterthwaite(fixed.variance + more, weight, clusters)
+
+
+@dataclass(frozen=True)
+class Influence:
+    """What clusters do to some statistics; the difference of two is that of the differences.
+
+    Attributes:
+        references: what models do as references; None where these are taken as they are.
+        spreads: of each statistic, where more is known of it than the pulls show.
         paired: degrees of freedom of the difference of each of these to another one: what members
             vary may cancel there, and the few false alarms that set thresholds remain.
     """
 
-    values: NDArray[np.float64]
-    clusters: tuple[int, int, int]  # number of clusters of each kind
-    influence: Influence | None = None
+    pulls: Pulls  # with the references as they are
+    references: References | None = None
     spreads: Sequence[Spread] = ()
     paired: Sequence[float] = ()
 
-    def __sub__(self, other: Replicates) -> Replicates:
-        influence = None
-        if self.influence is not None and other.influence is not None:
-            influence = self.influence.minus(other.influence)
-        change = Replicates(self.values - other.values, self.clusters, influence)
+    @property
+    def clusters(self) -> tuple[int, int, int]:
+        """Number of target clusters, record clusters and groups of cells."""
+        return self.pulls.clusters
+
+    def __sub__(self, other: Influence) -> Influence:
+        mine, theirs, references = self.references, other.references, None
+        if mine and theirs and mine.whole.clusters == theirs.whole.clusters:
+            references = replace(mine, whole=mine.whole - theirs.whole)
+        change = Influence(self.pulls - other.pulls, references)
         known = [
             Spread(change.spread(place).variance, min(degrees))
             for place, degrees in enumerate(zip(self.paired, other.paired, strict=False))
@@ -236,14 +273,13 @@ class Replicates:
         if self.spreads:
             return self.spreads[at]
         parts = self.parts(at)
-        fixed = combine(parts, self.clusters)
-        if self.influence is None:
-            return fixed
-        return self.influence.widened(fixed, parts, self.clusters, at)
+        if self.references is None:
+            return combine(parts, self.clusters)
+        return self.references.widened(parts, self.clusters, at)
 
     def parts(self, at: int) -> tuple[float, float, float]:
-        """Variance of one statistic with targets, records and cells redrawn."""
-        targets, records, cells = (float(np.var(self.values[kind, :, at])) for kind in range(3))
+        """Variance of one statistic from targets, records and cells."""
+        targets, records, cells = self.pulls.variances[:, at].tolist()
         return targets, records, cells
 
 
@@ -262,87 +298,14 @@ class Rescored:
     after: Sequence[tuple[NDArray[np.intp], NDArray[np.bool_], NDArray[np.floating]]]
 
 
-class Pulls(NamedTuple):
-    """What clusters add to each of S statistics, to first order: (clusters, S) of each kind."""
+class ClusteredTable:
+    """Members and clusters of a table of scores, to see what clusters do to ROC quantities.
 
-    targets: NDArray[np.float64]
-    records: NDArray[np.float64]
-    cells: NDArray[np.float64]
-
-    def parts(self, at: int) -> tuple[float, float, float]:
-        """Variance of one statistic with targets, records and cells redrawn."""
-        targets, records, cells = (float(np.var(kind[:, at], ddof=1)) * len(kind) for kind in self)
-        return targets, records, cells
-
-    def minus(self, other: Pulls) -> Pulls:
-        """Of the differences of two sets of statistics."""
-        return Pulls(*(ours - theirs for ours, theirs in zip(self, other, strict=True)))
-
-
-@dataclass(frozen=True)
-class Influence:
-    """Pulls of models as targets alone, and as targets and references.
-
-    The variance over models of the latter, less what single cells add to it, is the part that
-    redrawing targets must show; what it lacks is added. Where models are alike the positive half of
-    chance widens an interval by a tenth or two.
-
-    Attributes:
-        whole: pulls with what leaving out each of G groups of models as references does, of the
-            records that were scored anew.
-    """
-
-    fixed: Pulls  # pulls with the references as they are, of all records
-    whole: Pulls
-    times: float  # how many times as many records there are
-
-    def minus(self, other: Influence) -> Influence | None:
-        """Of the differences of two audits; None where they did not score the same cells anew."""
-        for ours, theirs in zip(self.whole, other.whole, strict=True):
-            if ours.shape != theirs.shape:
-                return None
-        return Influence(self.fixed.minus(other.fixed), self.whole.minus(other.whole), self.times)
-
-    def added(self, at: int) -> float:
-        """Variance of one statistic that fixed references lack, as a part of what they show."""
-        parts = self.fixed.parts(at)
-        shown = combine(parts, [len(kind) for kind in self.fixed]).variance
-        if shown <= 0:
-            return 0.0
-        whole, groups = self.whole.parts(at), len(self.whole.targets)
-        # What cells, of a model with a record each, add to the variance over models. A part of
-        # the records shows what they have in common with more noise than all would.
-        cells = max(interaction_of(whole, [len(kind) for kind in self.whole]), 0.0)
-        cells *= self.times**2
-        chance = _NOISE * float(np.sqrt(2 / (groups - 1))) * (1 - 1 / self.times)
-        common = self.times**2 * whole[0] - cells * (1 + chance)
-        return float(max(common - (shown - parts[1]), 0.0)) / shown
-
-    def widened(
-        self, fixed: Spread, parts: Sequence[float], clusters: Sequence[int], at: int
-    ) -> Spread:
-        """A spread with what it lacks; the degrees of what is added are those of the groups."""
-        more, groups = fixed.variance * self.added(at), len(self.whole.targets)
-        if more <= 0:
-            return fixed
-        weight = (
-            parts[0] ** 2 / (clusters[0] - 1)
-            + parts[1] ** 2 / (clusters[1] - 1)
-            + (2 * parts[0] * more + more**2) / (groups - 1)
-        )
-        return _satterthwaite(fixed.variance + more, weight, clusters)
-
-
-class TwoWayBootstrap:
-    """Bootstraps ROC quantities of score tables that share one membership table.
-
-    Use one instance for everything that is to be compared: draws are common to all scores,
-    so the difference of two replicates is the replicate of the difference.
+    Scores of one table are compared pairwise: subtract their `influence`.
 
     Args:
         member: (K, N) true membership; only scored cells count.
         scored: (K, N) cells to use, all by default.
-        draws: bootstrap draws of each kind.
     """
 
     def __init__(
@@ -350,24 +313,20 @@ class TwoWayBootstrap:
         member: NDArray[np.bool_],
         clusters: Clusters,
         scored: NDArray[np.bool_] | None = None,
-        draws: int = DRAWS,
-        seed: int = 0,
     ) -> None:
         self.member = member
         self.scored = np.broadcast_to(True, member.shape) if scored is None else scored
         self.clusters = clusters
-        self.draws = draws
-        self._times = [_drawn_times(count, draws, seed) for count in clusters.counts]
         self._kept = self._labels(0, len(member)) if member.size <= _CELLS else None
 
-    def replicate(
+    def influence(
         self,
         score: NDArray[np.floating],
-        fprs: NDArray[np.float64],
+        fprs: Float,
         non_member: NDArray[np.floating] | None = None,
         rescored: Rescored | None = None,
-    ) -> Replicates:
-        """Replicates of the AUC (first statistic) and of the TPR at each of `fprs`.
+    ) -> Influence:
+        """Of the AUC (first statistic) and of the TPR at each of `fprs`.
 
         Args:
             score: one score per scored cell, flat, in row-major order, higher = member.
@@ -378,89 +337,67 @@ class TwoWayBootstrap:
         if non_member is None:
             non_member = np.sort(score[~self.member[self.scored]])
         edges = _threshold_grid(non_member)
-        tables = self._tables(score, edges)
-        out = np.zeros((len(tables), self.draws, 1 + len(fprs)))
-        for kind, (table, times) in enumerate(zip(tables, self._times, strict=True)):
-            if self.clusters.counts[0] == 1 and kind != 1:
-                continue  # of one target records alone vary
-            outside, inside = np.moveaxis(np.cumsum(table, axis=1), 2, 0)
-            curves = zip(_drawn_shares(times, inside), _drawn_shares(times, outside), strict=True)
-            for start, (tpr, fpr) in zip(range(0, self.draws, _BLOCK), curves, strict=True):
-                block = out[kind, start : start + _BLOCK]
-                block[:, 0] = np.trapezoid(tpr, fpr, axis=1)
-                block[:, 1:] = _read_at(fprs, fpr, tpr)
-        influence = None
-        if rescored is not None:
-            influence = self._influence(tables, rescored, edges, fprs)
-        return Replicates(out, self.clusters.counts, influence)
+        place = self._placed(score, edges)
+        counts = np.bincount(place, minlength=2 * len(edges) + 2).reshape(-1, 2)
+        alarms = self._added_up(place, _alarms_of_bins(counts, fprs)).variances
+        errors = [combine(parts, self.clusters.counts).deviation for parts in alarms.T.tolist()]
+        pull = _pulls_of_bins(counts, fprs, np.array(errors))
+        references = None if rescored is None else self._references(rescored, edges, pull)
+        return Influence(self._added_up(place, pull), references)
 
-    def _influence(
-        self,
-        tables: Sequence[NDArray[np.int64]],
-        rescored: Rescored,
-        edges: NDArray[np.float64],
-        fprs: NDArray[np.float64],
-    ) -> Influence:
-        pull = _pulls_of_bins(tables[0].sum(axis=0), fprs)
-        wide = len(pull)
-        fixed = Pulls(*(table.reshape(-1, wide) @ pull for table in tables))
+    def _placed(self, score: NDArray[np.floating], edges: Float) -> NDArray[np.int32]:
+        """Bin of each score, 2 above + side: 0 holds non-members above every threshold."""
+        place, done = np.empty(len(score), np.int32), 0
+        for _, member in self._blocks():
+            block = slice(done, done + len(member))
+            place[block] = 2 * _thresholds_above(score[block], edges) + member
+            done += len(member)
+        return place
+
+    def _added_up(self, place: NDArray[np.int32], pull: Float) -> Pulls:
+        """Add up the pulls (bins, S) of the bins of all scores, by cluster."""
+        sums = [np.zeros((count, pull.shape[1])) for count in self.clusters.counts]
+        done = 0
+        for labels, member in self._blocks():
+            bins = place[done : done + len(member)]
+            done += len(member)
+            for total, label in zip(sums, labels, strict=True):
+                total += _sum_by_label(label, len(total), bins, pull)
+        return Pulls(*sums)
+
+    def _references(self, rescored: Rescored, edges: Float, pull: Float) -> References:
         columns = rescored.columns
         member = self.member[:, columns]
         _, record_of = np.unique(self.clusters.records[columns], return_inverse=True)
-        shape = (len(rescored.after), int(record_of.max()) + 1)
 
-        def place(score: NDArray[np.floating], side: NDArray[np.bool_]) -> NDArray[np.intp]:
-            above = len(edges) - np.searchsorted(edges, score, side="right")
-            return np.asarray(2 * above + side)
+        def placed(score: NDArray[np.floating], side: NDArray[np.bool_]) -> NDArray[np.intp]:
+            return 2 * _thresholds_above(score, edges) + side
 
-        before, known = place(rescored.before, member), ~np.isnan(rescored.before)
-        # Group, column and bin of each score that comes with a group and of each that goes.
-        come: list[tuple[int, NDArray[np.intp], NDArray[np.intp]]] = []
-        gone: list[tuple[int, NDArray[np.intp], NDArray[np.intp]]] = []
+        before, known = placed(rescored.before, member), ~np.isnan(rescored.before)
+        # Group, column, bin and sign of each score that comes with a group and of each that goes.
+        moves: list[tuple[int, NDArray[np.intp], NDArray[np.intp], int]] = []
         for group, (left, rows, score) in enumerate(rescored.after):
             mine = np.isin(self.clusters.targets, left)
-            come.append((group, np.nonzero(known[mine])[1], before[mine][known[mine]]))
-            old, new = before[rows], place(score, member[rows])
+            moves.append((group, np.nonzero(known[mine])[1], before[mine][known[mine]], 1))
+            old, new = before[rows], placed(score, member[rows])
             moved = known[rows] & ~np.isnan(score) & (old != new)
             column = np.nonzero(moved)[1]
-            come.append((group, column, old[moved]))
-            gone.append((group, column, new[moved]))
-        whole = [np.zeros((count, wide)) for count in (*shape, self.clusters.counts[2])]
-        for scores, sign in ((come, 1), (gone, -1)):
-            bins = np.concatenate([bins for _, _, bins in scores])
-            column = np.concatenate([column for _, column, _ in scores])
-            first = np.concatenate([np.full(len(bins), group) for group, _, bins in scores])
-            left_out = np.array([left[0] for left, _, _ in rescored.after])
-            cell = self.clusters.cells[left_out[first], self.clusters.records[columns[column]]]
-            for table, label in zip(whole, (first, record_of[column], cell), strict=True):
-                counted = np.bincount(label * wide + bins, minlength=table.size)
-                table += sign * counted.reshape(table.shape)
-        times = self.member.shape[1] / len(columns)
-        return Influence(fixed, Pulls(*(table @ pull for table in whole)), times)
+            moves += [(group, column, old[moved], 1), (group, column, new[moved], -1)]
+        sizes = [len(column) for _, column, _, _ in moves]
+        groups, signs = (np.repeat([move[at] for move in moves], sizes) for at in (0, 3))
+        column, bins = (np.concatenate([move[at] for move in moves]) for at in (1, 2))
+        first = np.array([left[0] for left, _, _ in rescored.after])
+        cell = self.clusters.cells[first[groups], self.clusters.records[columns[column]]]
+        counts = len(rescored.after), int(record_of.max()) + 1, self.clusters.counts[2]
+        labels = zip((groups, record_of[column], cell), counts, strict=True)
+        whole = [_sum_by_label(label, count, bins, pull, signs) for label, count in labels]
+        return References(Pulls(*whole), self.member.shape[1] / len(columns))
 
-    def _tables(
-        self, score: NDArray[np.floating], edges: NDArray[np.float64]
-    ) -> list[NDArray[np.int64]]:
-        """For each kind (clusters, bins, 2) counts: scores of non-members and of members.
-
-        Bin 0 holds the scores above every threshold.
-        """
-        wide = 2 * (len(edges) + 1)
-        tables: list[NDArray[np.int64]] = []
+    def _blocks(self) -> Iterator[tuple[tuple[NDArray[np.intp], ...], NDArray[np.bool_]]]:
+        """Labels and membership of the scored cells, some models at a time."""
         step = max(1, _CELLS // self.member.shape[1])
-        done = 0
         for start in range(0, len(self.member), step):
-            labels, member = self._kept or self._labels(start, start + step)
-            part = score[done : done + len(member)]
-            done += len(member)
-            place = 2 * (len(edges) - np.searchsorted(edges, part, side="right")) + member
-            counted = [
-                np.bincount(label * wide + place, minlength=count * wide)
-                for label, count in zip(labels, self.clusters.counts, strict=True)
-            ]
-            pairs = zip(tables, counted, strict=True) if tables else ()
-            tables = [table + more for table, more in pairs] or counted
-        return [table.reshape(-1, wide // 2, 2) for table in tables]
+            yield self._kept or self._labels(start, start + step)
 
     def _labels(
         self, start: int, stop: int
@@ -473,15 +410,56 @@ class TwoWayBootstrap:
         return (target, record, cell), self.member[rows, columns]
 
 
-def _pulls_of_bins(counts: NDArray[np.int64], fprs: NDArray[np.float64]) -> NDArray[np.float64]:
+def _thresholds_above(score: NDArray[np.floating], edges: Float) -> NDArray[np.intp]:
+    """Number of the ascending thresholds above each score, of the shape of `score`."""
+    flat = np.ravel(score)
+    order, above = np.argsort(flat), np.empty(len(flat), np.intp)
+    ends = np.searchsorted(flat[order], edges, "left")
+    numbers = np.arange(len(edges), -1, -1)
+    above[order] = np.repeat(numbers, np.diff(ends, prepend=0, append=len(flat)))
+    return above.reshape(score.shape)
+
+
+def _sum_by_label(
+    label: NDArray[np.integer],
+    count: int,
+    bins: NDArray[np.integer],
+    pull: Float,
+    weight: NDArray[np.integer] | None = None,
+) -> Float:
+    """(count, S) sums of the rows `bins` of `pull` (bins, S) by label, none of them written out."""
+    from scipy.sparse import coo_array  # late: a command that measures nothing does not need it
+
+    values = np.ones(len(bins)) if weight is None else weight.astype(np.float64)
+    table = coo_array((values, (label, bins)), shape=(count, len(pull)))
+    return np.asarray(table @ pull)
+
+
+def _accused(outside: Float, fprs: Float) -> Float:
+    """(bins, F) share of each bin's scores that the threshold at each FPR accuses."""
+    behind = (fprs - (np.cumsum(outside) - outside)[:, None]) / np.maximum(outside, 1e-300)[:, None]
+    return np.clip(behind, 0.0, 1.0)
+
+
+def _alarms_of_bins(counts: NDArray[np.int64], fprs: Float) -> Float:
+    """(2 bins, F) what a score adds to the false positive rate of the threshold at each FPR."""
+    size = max(int(counts[:, 0].sum()), 1)
+    pull = np.zeros((len(counts), 2, len(fprs)))
+    pull[:, 0] = (_accused(counts[:, 0] / size, fprs) - fprs) / size
+    return pull.reshape(2 * len(counts), -1)
+
+
+def _pulls_of_bins(counts: NDArray[np.int64], fprs: Float, errors: Float) -> Float:
     """(2 bins, S) what a further score adds to the AUC and to the TPR at each FPR, to first order.
 
-    A move of the threshold at an FPR f gains members at the mean slope of the curve between f/2
-    and 2f. The pulls of all scores of a side sum to 0.
+    A move of the threshold at an FPR gains members at the mean slope of the curve within one
+    standard error of that FPR: as far as the threshold moves from sample to sample. The pulls of
+    all scores of a side sum to 0.
 
     Args:
         counts: (bins, 2) scores of non-members and of members, from the highest bin down.
         fprs: each in (0, 1).
+        errors: (F,) standard error of the FPR of each threshold.
     """
     sizes = np.maximum(counts.sum(axis=0), 1)
     outside, inside = (counts / sizes).T
@@ -490,11 +468,10 @@ def _pulls_of_bins(counts: NDArray[np.int64], fprs: NDArray[np.float64]) -> NDAr
     pull[:, 1, 0] = 1 - np.cumsum(outside) + outside / 2
     pull[:, 0, 0] = np.cumsum(inside) - inside / 2
     fpr, tpr = (np.append(0.0, np.cumsum(side)) for side in (outside, inside))
-    accused = (fprs - fpr[:-1, None]) / np.maximum(outside, 1e-300)[:, None]
-    accused = np.clip(accused, 0.0, 1.0)
-    low, high = fprs / 2, np.minimum(2 * fprs, 1.0)
-    slope = (np.interp(high, fpr, tpr) - np.interp(low, fpr, tpr)) / (high - low)
-    pull[:, 1, 1:], pull[:, 0, 1:] = accused, -slope * accused
+    low, high = np.maximum(fprs - errors, 0.0), np.minimum(fprs + errors, 1.0)
+    gain = np.interp(high, fpr, tpr) - np.interp(low, fpr, tpr)
+    pull[:, 1, 1:] = _accused(outside, fprs)
+    pull[:, 0, 1:] = -gain / np.maximum(high - low, 1e-300) * pull[:, 1, 1:]
     pull -= (np.stack([outside, inside], axis=1)[:, :, None] * pull).sum(axis=0)
     pull /= sizes[:, None]
     return pull.reshape(2 * len(counts), -1)
@@ -520,7 +497,7 @@ def share_estimate(
     trials: int,
     records: int,
     confidence: float,
-    name: str = "two-way bootstrap (targets x records)",
+    name: str = "two-way clustered (targets x records)",
 ) -> Estimate:
     """Interval for a TPR: two-way variance, Korn-Graubard limits (conservative)."""
     method = f"{name}, Korn-Graubard; n = member scores"

@@ -25,7 +25,6 @@ LEVEL = 0.01
 """At which the blind classifier is taken to tell members; a random hold-out is so once in 100."""
 _TOLD = 0.52
 FOLDS = 5
-_DRAWS = 400
 
 
 class People:
@@ -44,12 +43,8 @@ class People:
     @functools.cached_property
     def meter(self) -> Meter:
         """Measures scores of the texts; all that it measures can be compared in pairs."""
-        return self.drawn(_DRAWS)
-
-    def drawn(self, draws: int) -> Meter:
-        """The same with so many draws of the bootstrap."""
         member, model = self.member[None], np.zeros(1, np.intp)
-        return Meter(member, model, self.people, np.ones(member.shape, bool), self.seed, draws)
+        return Meter(member, model, self.people, np.ones(member.shape, bool), self.seed)
 
     def permuted(self, times: int, seed: int, fold: NDArray[np.intp] | None = None) -> Float:
         """(N, times) labels with membership permuted among people, 0 or 1.
@@ -207,7 +202,7 @@ def crossfit(
 def null_variances(score: Float, labels: Float, fprs: Sequence[float]) -> Float:
     """(1 + fprs) variances of AUC and TPRs of cross-fitted scores where membership means nothing.
 
-    A bootstrap of finished scores takes their weights as given. Cross-fitted ones vary with the
+    The clusters of finished scores take their weights as given. Cross-fitted ones vary with the
     labels that they were fitted on, and without memory that is most of their spread.
 
     Args:

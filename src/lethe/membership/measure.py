@@ -29,11 +29,10 @@ from lethe.evidence.roc import (
     tau_of,
 )
 from lethe.evidence.twoway import (
-    DRAWS,
-    Replicates,
+    ClusteredTable,
+    Influence,
     Rescored,
     Spread,
-    TwoWayBootstrap,
     clusters_of,
     share_estimate,
     symmetric_estimate,
@@ -81,8 +80,8 @@ class AttackRates:
     tpr: dict[float, Measured]  # true positive rate at each FPR, or a refusal with the reason
     realised_fpr: dict[float, float]  # FPR of the threshold without its lottery, where measurable
     curve: dict[str, list[float]]
-    replicates: Replicates  # bootstrap replicates of AUC and of the TPR at each of `fprs`
-    fprs: tuple[float, ...]  # the requested FPRs, in the order of `replicates` from 1
+    influence: Influence  # of clusters on the AUC and on the TPR at each of `fprs`
+    fprs: tuple[float, ...]  # the requested FPRs, in the order of `influence` from 1
     failed: str = ""
     turned: Estimate | None = None
     alone: bool = False
@@ -97,7 +96,7 @@ class AttackRates:
         return self.auc if fpr is None else self.tpr[fpr]
 
     def place(self, fpr: float | None) -> int:
-        """Index of a metric in `replicates`."""
+        """Index of a metric in `influence`."""
         return 0 if fpr is None else 1 + self.fprs.index(fpr)
 
     def row(self) -> Rates:
@@ -162,7 +161,7 @@ def measure_scores(
     family: int = 1,
     references: References | None = None,
 ) -> dict[str, AttackRates]:
-    """Measure score tables of one set of targets; all share their bootstrap draws.
+    """Measure score tables of one set of targets; all share their clusters.
 
     Args:
         targets: K attacked models on N records; only membership, pairs and persons are used.
@@ -200,16 +199,15 @@ def measure_scores(
 
 
 class Meter:
-    """Measures scores of a set of targets, always with the same bootstrap draws.
+    """Measures scores of a set of targets, always with the same clusters.
 
-    Several targets: models and persons vary, a two-way bootstrap. One target: only persons vary.
+    Several targets: models and persons vary. One target: only persons vary.
 
     Args:
         members: (K, N) true membership of the attacked models.
         pairs: (K,) labels, equal for complementary models.
         people: (N,) person of each record, or the record itself.
         scored: (K, N) cells that are measured.
-        draws: of the bootstrap.
 
     Attributes:
         records: number of distinct records (or persons).
@@ -223,7 +221,6 @@ class Meter:
         people: NDArray[Any],
         scored: NDArray[np.bool_],
         seed: int = 0,
-        draws: int = DRAWS,
     ) -> None:
         # Models and records without any score are not clusters.
         rows, columns = scored.any(axis=1), scored.any(axis=0)
@@ -232,12 +229,12 @@ class Meter:
         whole = bool(rows.all() and columns.all())
         table = np.s_[:, :] if whole else np.ix_(rows, columns)
         clusters = clusters_of(pairs[rows], self.person, seed)
-        self.boot = TwoWayBootstrap(members[table], clusters, scored[table], draws, seed)
-        self.member = self.boot.member[self.boot.scored]  # of each scored cell
+        self.table = ClusteredTable(members[table], clusters, scored[table])
+        self.member = self.table.member[self.table.scored]  # of each scored cell
         self.single = clusters.counts[0] == 1
         if self.single:
             self.sides = tuple(
-                len(np.unique(self.person[(self.boot.member == side).any(axis=0)]))
+                len(np.unique(self.person[(self.table.member == side).any(axis=0)]))
                 for side in (True, False)
             )
         else:
@@ -289,15 +286,15 @@ class Meter:
         whole = roc(self.member, score)
         grid = _grid(whole.non_members, self.records) if curve else []
         rates_read = np.array([*fprs, *grid])
-        drawn = self.boot.replicate(score, rates_read, whole.outside, references)
+        influence = self.table.influence(score, rates_read, whole.outside, references)
         if self.single or len(least) or share < 1:
-            spreads = self._spreads(score, whole, rates_read, drawn, least, share)
-            drawn = replace(drawn, spreads=spreads, paired=self._paired(rates_read))
-        method, people = boot_name(drawn), math.ceil(min(self.sides) / share)
+            spreads = self._spreads(score, whole, rates_read, influence, least, share)
+            influence = replace(influence, spreads=spreads, paired=self._paired(rates_read))
+        method, people = method_of(influence), math.ceil(min(self.sides) / share)
 
         def rate_of(place: int, point: RatePoint, level: float) -> Estimate:
             trials = math.ceil(whole.members / share)
-            spread = drawn.spread(place)
+            spread = influence.spread(place)
             return share_estimate(point.tpr, spread, trials, people, level, method)
 
         tpr: dict[float, Measured] = {}
@@ -314,7 +311,7 @@ class Meter:
             realised[fpr] = point.realised_fpr
         scores = whole.members + whole.non_members
         words = f"{method}, Student t; n = scores"
-        auc = symmetric_estimate(auc_of(whole), drawn.spread(0), scores, level, words, 0.0, 1.0)
+        auc = symmetric_estimate(auc_of(whole), influence.spread(0), scores, level, words, 0.0, 1.0)
         points: dict[str, list[float]] = {}
         if curve:
             places = 1 + len(fprs) + np.arange(len(grid))
@@ -324,7 +321,7 @@ class Meter:
             ]
             height = [point.value or 0.0 for point in listed]
             low, high = simultaneous_band(
-                np.array(height), drawn, places, whole.members, people, confidence
+                np.array(height), influence, places, whole.members, people, confidence
             )
             points = {
                 "fpr": grid,
@@ -335,21 +332,21 @@ class Meter:
                 "band_high": high.tolist(),
             }
         auc = labelled_as_family(auc, confidence, family, "results")
-        return AttackRates(name, auc, tpr, realised, points, drawn, tuple(fprs))
+        return AttackRates(name, auc, tpr, realised, points, influence, tuple(fprs))
 
     def _spreads(
         self,
         score: NDArray[np.float64],
         curve: Roc,
         fprs: NDArray[np.float64],
-        drawn: Replicates,
+        influence: Influence,
         least: Sequence[float] | NDArray[np.float64],
         share: float,
     ) -> list[Spread]:
-        """Spread of the AUC and of each TPR, with corrections to that of the bootstrap."""
+        """Spread of the AUC and of each TPR, with corrections to that of the clusters."""
         spreads = []
         for place in range(1 + len(fprs)):
-            spread = drawn.spread(place)
+            spread = influence.spread(place)
             variance = max(spread.variance, least[place] if place < len(least) else 0.0)
             spread = Spread(variance * share, spread.degrees)
             if self.single and place == 0:
@@ -373,12 +370,12 @@ class Meter:
     ) -> Spread:
         """Spread of a TPR of a single target, with degrees from members and false alarms.
 
-        The variance over members has one degree a person. The rest of the bootstrap's variance
+        The variance over members has one degree a person. The rest of the variance
         belongs to the threshold, which few false alarms set (Satterthwaite).
         """
         inside = self.sides[0]
         hit = np.where(self.member, rate_at(curve, fpr).accused(score), 0.0)
-        person = np.broadcast_to(self.person, self.boot.member.shape)[self.boot.scored]
+        person = np.broadcast_to(self.person, self.table.member.shape)[self.table.scored]
         size = float(curve.members)
         centred = hit - np.where(self.member, hit.sum() / size, 0.0)
         sums = np.bincount(person, centred)
@@ -398,13 +395,12 @@ def _turned(rescored: Rescored | None) -> Rescored | None:
     return Rescored(rescored.columns, -rescored.before, after)
 
 
-def boot_name(replicates: Replicates) -> str:
-    """Name of the bootstrap for the method of an estimate."""
-    if replicates.clusters[0] == 1:
-        return "bootstrap (people or records, of this one target)"
-    if replicates.influence is not None:
-        return "two-way bootstrap (targets x records), references redrawn"
-    return "two-way bootstrap (targets x records)"
+def method_of(influence: Influence) -> str:
+    """Name of the variance for the method of an estimate."""
+    if influence.clusters[0] == 1:
+        return "clustered (people or records, of this one target)"
+    words = "two-way clustered (targets x records)"
+    return words if influence.references is None else f"{words}, references left out in turn"
 
 
 def _grid(non_members: int, records: int) -> list[float]:
@@ -528,7 +524,7 @@ def _among(result: AttackRates, fpr: float | None, family: int) -> Measured:
     if isinstance(metric, Refusal) or metric.value is None:
         return metric
     level = family_confidence(metric.confidence, family)
-    spread, records = result.replicates.spread(result.place(fpr)), result.replicates.clusters[1]
+    spread, records = result.influence.spread(result.place(fpr)), result.influence.clusters[1]
     wide = replace(limits_of(metric, fpr, spread, records, level), method=metric.method)
     return labelled_as_family(wide, metric.confidence, family, "results")
 
@@ -549,12 +545,12 @@ def risk_change(
     fpr: float | None,
     confidence: float,
 ) -> Estimate | None:
-    """Risk after minus risk before, paired: same records, same splits, same bootstrap draws.
+    """Risk after minus risk before, paired: same records, same splits, same clusters.
 
     Negative = safer. Each side uses its own strongest attack.
     """
     new, old = after[strongest(after, fpr)], before[strongest(before, fpr)]
-    if new.failed or old.failed or new.replicates is old.replicates:
+    if new.failed or old.failed or new.influence is old.influence:
         return None
     change = paired(new, old, fpr, confidence)
     return change if isinstance(change, Estimate) else None
@@ -574,10 +570,10 @@ def paired(
         return None
     return symmetric_estimate(
         new.value - old.value,
-        (ours.replicates - theirs.replicates).spread(ours.place(fpr)),
+        (ours.influence - theirs.influence).spread(ours.place(fpr)),
         new.n,
         confidence,
-        f"paired {boot_name(replace(ours.replicates, influence=None))}, Student t",
+        f"paired {method_of(replace(ours.influence, references=None))}, Student t",
         -1.0,
         1.0,
     )

@@ -37,7 +37,6 @@ _CELLS = 1 << 16  # of the part of a large audit that is planted
 _PART = 32  # so many times as many cells as are used, where there are more than `_CELLS`
 _FEWEST_RECORDS = 200
 _FEWEST_FRAMED = 100  # records, from which on what sets whole models apart can be told
-_DRAWS = 100  # of the bootstrap: a plant needs limits, not their second digit
 
 
 def exchanged(shadows: Shadows, seed: int) -> Shadows:
@@ -275,7 +274,7 @@ def plants(
         scores = score(models, names, variance, seed, targets=targets and victims)
         scored = cells_to_score(models, targets and victims, seed)
         if meter is None:
-            meter = Meter(victims.members, victims.pairs, victims.people, scored, draws=_DRAWS)
+            meter = Meter(victims.members, victims.pairs, victims.people, scored)
         best: dict[str, Estimate] = {}
         for name in names:
             read = meter.rates(name, scores[name][scored], fprs, level, share=share)

@@ -149,7 +149,7 @@ def _cut(
 
 
 class _Part:
-    """Scores of some records, and their bootstrap."""
+    """Scores of some records, and their clusters."""
 
     def __init__(
         self,
@@ -189,9 +189,10 @@ class _Part:
 
 
 def _difference(ours: AttackRates, theirs: AttackRates) -> tuple[Estimate, float]:
-    """AUC of a slice minus that of the rest; both redraw the same targets, but other records."""
-    mine, rest = ours.replicates, theirs.replicates
-    targets = float(np.var(mine.values[0, :, 0] - rest.values[0, :, 0]))
+    """AUC of a slice minus that of the rest; both of the same targets, but of other records."""
+    mine, rest = ours.influence, theirs.influence
+    shared = mine.pulls.targets - rest.pulls.targets
+    targets = float(replace(mine.pulls, targets=shared).variances[0, 0])
     others = [mine.parts(0)[kind] + rest.parts(0)[kind] for kind in (1, 2)]
     clusters = [min(pair) for pair in zip(mine.clusters, rest.clusters, strict=True)]
     spread = combine((targets, *others), clusters)
@@ -202,7 +203,7 @@ def _difference(ours: AttackRates, theirs: AttackRates) -> tuple[Estimate, float
         spread,
         ours.auc.n,
         ours.auc.confidence,
-        "two-way bootstrap, targets in common, Bonferroni over slices; n = scores of the slice",
+        "two-way clustered, targets in common, Bonferroni over slices; n = scores of the slice",
         -1.0,
         1.0,
     )

@@ -14,7 +14,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.risk import family_confidence, risk_of
 from lethe.evidence.roc import check_resolvable, tau_of
 from lethe.evidence.rules import FAIL, PASS, Precision, Rule, judge
-from lethe.evidence.twoway import Replicates, Spread, combine, combined, interaction_of
+from lethe.evidence.twoway import Influence, Spread, combine, combined, interaction_of
 from lethe.membership.document import Measurement
 from lethe.membership.leave_one_out import scored_cells
 from lethe.membership.measure import chance_of, judged, limits_of, strongest
@@ -22,7 +22,7 @@ from lethe.membership.measure import chance_of, judged, limits_of, strongest
 # The interval that another number of models or records would give, from the parts of a pilot's.
 #
 # The two-way variance of a rate over P pairs of models and N records is a/P + b/N + c/(P N); the
-# pilot's bootstrap measures each part: the analysis of variance of a crossed design (Cornfield and
+# pilot measures each part: the analysis of variance of a crossed design (Cornfield and
 # Tukey 1956). More models never remove b/N.
 
 SURE = 0.8
@@ -40,14 +40,14 @@ class Forecast:
     clusters: int  # record clusters of the pilot (groups of records, where there are very many)
 
     @classmethod
-    def of(cls, replicates: Replicates, at: int) -> Forecast:
-        """Parts of a statistic of a bootstrap."""
-        parts = replicates.parts(at)
+    def of(cls, influence: Influence, at: int) -> Forecast:
+        """Parts of the variance of a statistic."""
+        parts = influence.parts(at)
         targets, records, _ = parts
-        interaction = max(min(interaction_of(parts, replicates.clusters), targets, records), 0.0)
-        pairs, clusters, _ = replicates.clusters
+        interaction = max(min(interaction_of(parts, influence.clusters), targets, records), 0.0)
+        pairs, clusters, _ = influence.clusters
         models = targets - interaction
-        fixed, whole = combine(parts, replicates.clusters), replicates.spread(at)
+        fixed, whole = combine(parts, influence.clusters), influence.spread(at)
         if whole.variance > fixed.variance:
             # What models do as references shrinks with their number as what they do as targets.
             models = whole.variance - records
@@ -151,7 +151,7 @@ class Widths:
             result = results[row.attack]
             metric = result.metric(fpr)
             assert isinstance(metric, Estimate)
-            forecast = Forecast.of(result.replicates, result.place(fpr))
+            forecast = Forecast.of(result.influence, result.place(fpr))
             ends = forecast.limits(models, records)
             spread = {"low": ends[0], "middle": forecast.spread(models, records), "high": ends[1]}
             more = replace(metric, n=max(2, round(metric.n * models * records)))

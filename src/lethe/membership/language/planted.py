@@ -31,7 +31,6 @@ SHARES = (0.02, 0.05, 0.2, 0.5, 0.98)
 EXTRACTED = (0.0005, 0.002, 0.01, 0.05, 0.2, 0.5, 1.0)
 _MODEL_ALONE = ("loss", "min-k++")
 """Attacks that read nothing but the model: what they do not tell apart, it does not tell apart."""
-_DRAWS = 60  # of the bootstrap: a plant needs limits, not their second digit
 
 
 def score_plants(
@@ -58,7 +57,7 @@ def score_plants(
     outside = np.flatnonzero(~member)
     rising = outside[np.argsort(like[outside], kind="stable")]
     place = np.argsort(np.argsort(like[outside], kind="stable"), kind="stable")
-    meter = units.people.drawn(_DRAWS)
+    meter = units.people.meter
     drawn, order = rng.random(len(member)), rng.permutation(np.flatnonzero(member))
     found = []
     for kind, odds in leaks(len(member), order, ODDS, SHARES):
