@@ -124,7 +124,8 @@ def test_the_gaussian_is_that_of_the_density_where_nothing_is_shrunk():
     spread, mean = np.array([[1.0, 4], [4, 1], [2, 2], [1, 1]]), np.array([[0.0, 1], [1, 0]] * 2)
     vectors = mean[owner] + spread[owner] * rng.standard_normal((16000, 2))
     seen = sight_of(vectors, split_rows(owner))
-    scores = enrol(GAUSSIAN, seen).score(seen.probes, None)
+    fit = enrol(GAUSSIAN, seen)
+    scores = fit.table(fit.fit[0](seen.probes, None))
     true = norm.logpdf(seen.probes[:, None], mean, spread).sum(axis=2)
     best, reached = (float((of.argmax(axis=1) == seen.owner).mean()) for of in (true, scores))
     assert abs(best - reached) < 0.01 and best > 0.4

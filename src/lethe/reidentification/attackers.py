@@ -177,26 +177,30 @@ class Panel:
                         named = nearest(probes[asked], gallery, metric).user
                         guess[np.flatnonzero(mine)[asked]] = named
             return first_credit(order)
-        credit, rest = np.zeros(len(seen.owner)), seen
-        waiting = np.arange(len(seen.owner))
+        if attacker.normalised:
+            credit = np.zeros(len(seen.owner))
+            for rows, scores in self.tables(attacker, seen, fits):
+                credit[rows], named = _first(
+                    lambda chosen, _, table=scores: table[chosen],
+                    seen.owner[rows],
+                    [slice(0, len(seen.gallery))],
+                    guess is not None,
+                )
+                if guess is not None:
+                    guess[rows] = named
+            return credit
+        (fit,) = fits
+        assert isinstance(fit, Enrolment)
         if attacker.metric == NEAREST and seen.sizes is None and guess is None:
-            (enrolment,) = fits
-            assert isinstance(enrolment, Enrolment)
-            probes, rows, owner = enrolment.pairs(seen)
+            probes, rows, owner = fit.pairs(seen)
             order = ranks(probes, rows, owner, "l2", backend=self.backend)
-            credit[(order.closer == 0) & (order.tied == 0)] = 1.0
-            waiting = np.flatnonzero((order.closer == 0) & (order.tied > 0))
-            rest = seen.asking((order.closer == 0) & (order.tied > 0))
-        for part, scores in self.tables(attacker, rest, fits) if len(waiting) else ():
-            place, named = np.arange(len(part)), scores.argmax(axis=1)
-            if guess is not None:
-                guess[part] = named
-            true = scores[place, rest.owner[part]]
-            slack = _SLACK * (1 + np.abs(true))
-            first = np.flatnonzero(true >= scores[place, named] - slack)
-            near = scores[first] >= (true - slack)[first, None]
-            credit[waiting[part[first]]] = 1 / near.sum(axis=1)
-        return credit
+            credit = first_credit(order)
+            # Tied rows may be of one person.
+            waiting = (order.closer == 0) & (order.tied > 0)
+            if waiting.any():
+                credit[waiting] = _credit_of(fit, seen.asking(waiting), None)
+            return credit
+        return _credit_of(fit, seen, guess)
 
     def scores(self, attacker: Attacker, seen: Sight, fits: Fits, whom: Index) -> Float:
         """(P, k) scores of every probe with k enrolled people (P, k); higher = nearer.
@@ -225,7 +229,8 @@ class Panel:
         if attacker.normalised:
             yield from self._normalised(attacker, seen, fits)
         elif fits and isinstance(fits[0], Enrolment):
-            yield from _enrolled_tables(fits[0], seen)
+            for rows, asked in fits[0].asked(seen, len(seen.gallery)):
+                yield rows, fits[0].table(asked)
         else:
             for mine, probes, gallery, metric in self._mapped(attacker, seen, fits):
                 probes, gallery = _directions(metric, probes, gallery)
@@ -282,19 +287,58 @@ class Panel:
                 yield mine, fit.probes(seen.probes[mine]), fit.gallery(seen.gallery), "l2"
 
 
-def _enrolled_tables(enrolment: Enrolment, seen: Sight) -> Iterator[tuple[Index, Float]]:
-    """Scores of single probes, or of groups of probes known to be of the same person."""
-    sizes = np.ones(len(seen.owner), np.intp) if seen.sizes is None else seen.sizes
-    ends = np.cumsum(sizes)
-    mean_size = float(sizes.mean()) if enrolment.linear else 1.0  # summed before they are scored
-    starts, step = ends - sizes, max(1, int(_AT_ONCE * mean_size) // enrolment.width)
-    first = 0
-    while first < len(sizes):
-        last = max(first + 1, int(np.searchsorted(ends, starts[first] + step, "right")))
-        probes = seen.probes[starts[first] : ends[last - 1]]
-        joined = None if seen.sizes is None else sizes[first:last]
-        yield np.arange(first, last), enrolment.score(probes, joined)
-        first = last
+def _credit_of(fit: Enrolment, seen: Sight, guess: Index | None) -> Float:
+    """(P,) see `Panel.credit`."""
+    credit = np.zeros(len(seen.owner))
+    for rows, asked in fit.asked(seen):
+        credit[rows], named = _first(
+            lambda chosen, people, asked=asked: fit.fit[1](asked.some(chosen), people),
+            seen.owner[rows],
+            fit.held.blocks,
+            guess is not None,
+        )
+        if guess is not None:
+            guess[rows] = named
+    return credit
+
+
+def _first(
+    score: Callable[[NDArray[np.bool_], slice], Float],
+    owner: Index,
+    blocks: Sequence[slice],
+    named: bool,
+) -> tuple[Float, Index]:
+    """(q,) chance that the owner has the highest score, ties broken at random; and who has it.
+
+    A probe is compared with no more people once one of them is surely above its owner.
+
+    Args:
+        score: of some probes (q,) with successive people.
+        owner: (q,) of each probe.
+        blocks: of people.
+        named: whether to compare each probe with all people, to know who is named.
+    """
+    every, number = np.ones(len(owner), bool), np.arange(len(owner))
+    true, best, first = np.empty(len(owner)), np.full(len(owner), -np.inf), number * 0
+    for block in blocks:
+        chosen = (owner >= block.start) & (owner < block.stop)
+        if chosen.any():
+            mine = score(chosen, block)
+            true[chosen] = mine[number[: len(mine)], owner[chosen] - block.start]
+    slack = _SLACK * (1 + np.abs(true))
+    near, asked = np.zeros(len(owner)), every
+    for block in blocks:
+        scores, rows = score(asked, block), np.flatnonzero(asked)
+        place = scores.argmax(axis=1)
+        most = scores[number[: len(rows)], place]
+        above = most > best[rows]
+        best[rows[above]], first[rows[above]] = most[above], block.start + place[above]
+        level = (true - slack)[rows]
+        reach = np.flatnonzero(most >= level)
+        near[rows[reach]] += (scores[reach] >= level[reach, None]).sum(axis=1)
+        if not named and not (asked := best <= true + slack).any():
+            break
+    return np.where(best <= true + slack, 1 / np.maximum(near, 1), 0.0), first
 
 
 def _directions(metric: str, *tables: Float) -> list[Float]:

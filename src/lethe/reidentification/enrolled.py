@@ -11,7 +11,7 @@ Sources: Cover and Hart 1967 (nearest neighbour), Parzen 1962 (density), Greene 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -52,10 +52,36 @@ _MODELS = 100  # enrolled rows whose likelihood chooses how far covariances are 
 _POOLED = 4.0 ** np.arange(0, 6)  # rows that the pooled covariance counts for
 _CELLS = 1 << 25  # numbers in all covariances, or in all histograms
 _FULL = 0.1  # share of filled cells, from which on all of them are kept
-_AT_ONCE = 1 << 20  # numbers of a table of guesses
+_AT_ONCE = 1 << 20  # numbers of a table of scores
+_BLOCK = 1 << 20  # numbers of a part of a fit that stays in the cache
+_FEWEST = 32  # probes whose scores with all people are in memory at once, at least
 
 
-Score = Callable[[Float, Index | None], Float]
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """Probes as a fit scores them.
+
+    Attributes:
+        parts: numbers or sparse numbers, a row for each vector, or for each sum of vectors.
+        sizes: (q,) successive rows that are scored as one; None: each alone.
+    """
+
+    parts: tuple[Any, ...]
+    sizes: Index | None = None
+
+    def some(self, chosen: NDArray[np.bool_]) -> Asked:
+        """Restrict to some of what is scored (q,)."""
+        if chosen.all():
+            return self
+        rows = chosen if self.sizes is None else np.repeat(chosen, self.sizes)
+        sizes = None if self.sizes is None else self.sizes[chosen]
+        return Asked(tuple(part[rows] for part in self.parts), sizes)
+
+
+Fit = tuple[Callable[[Float, Index | None], Asked], Callable[[Asked, slice], Float]]
+"""From probes (n, d), and how many successive ones are of one person (q,) or None, to what is
+scored; and its scores with some people (q, people), higher = nearer. Log-likelihoods of vectors of
+one person add up; of nearest rows the nearest counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,17 +89,39 @@ class Enrolment:
     """What an attacker learned from enrolled rows.
 
     Attributes:
-        score: from probes (n, d), and how many successive ones are of one person (q,) or None, to
-            scores (q or n, G), higher = nearer. Log-likelihoods of vectors of one person add up;
-            of nearest rows the nearest counts.
+        fit: see `Fit`.
         width: numbers that are in memory for each probe.
         linear: whether vectors of one person are summed before they are scored.
     """
 
-    score: Score
+    fit: Fit
     width: int
     linear: bool
     held: _Rows
+
+    def asked(self, seen: Sight, people: int = 0) -> Iterator[tuple[Index, Asked]]:
+        """Blocks of probes, or of groups of probes known to be of one person.
+
+        Args:
+            people: with how many of them each block is scored at once, if more than a block.
+        """
+        sizes = np.ones(len(seen.owner), np.intp) if seen.sizes is None else seen.sizes
+        ends = np.cumsum(sizes)
+        mean_size = float(sizes.mean()) if self.linear else 1.0
+        most = max(_AT_ONCE // self.width, 1)
+        if people:
+            most = min(most, max(_AT_ONCE // people, _FEWEST))
+        starts, step, first = ends - sizes, max(1, int(most * mean_size)), 0
+        while first < len(sizes):
+            last = max(first + 1, int(np.searchsorted(ends, starts[first] + step, "right")))
+            probes = seen.probes[starts[first] : ends[last - 1]]
+            joined = None if seen.sizes is None else sizes[first:last]
+            yield np.arange(first, last), self.fit[0](probes, joined)
+            first = last
+
+    def table(self, asked: Asked) -> Float:
+        """(q, G) scores with all people."""
+        return np.hstack([self.fit[1](asked, people) for people in self.held.blocks])
 
     def pairs(self, seen: Sight) -> tuple[Float, Float, Index]:
         """Probes (P, d) and enrolled rows (R, d) as they are compared, and (P,) the nearest of its
@@ -99,7 +147,7 @@ def enrol(metric: str, seen: Sight) -> Enrolment:
     Raises NotMeasurable: nobody has two enrolled rows that differ (`DENSITY`, `GAUSSIAN`; three:
         `COVARIANCE`), more than 5,000 people (`SOFTMAX`), or too many pairs or dimensions.
     """
-    fit: dict[str, Callable[[_Rows], Score]] = {
+    fits: dict[str, Callable[[_Rows], Fit]] = {
         NEAREST: _nearest,
         DENSITY: _density,
         GAUSSIAN: _gaussian,
@@ -111,11 +159,11 @@ def enrol(metric: str, seen: Sight) -> Enrolment:
     if metric == DENSITY and seen.noise is not None:
         if len(seen.rows) * len(seen.probes) > _PAIRS:
             raise NotMeasurable(f"a density is played under noise on {_PAIRS:,.0f} pairs at most.")
-    held = _Rows(_cut(seen) if metric == GAUSSIAN else seen, aside=metric == COVARIANCE)
-    width = len(seen.gallery) if linear else len(seen.rows)
-    if metric == COVARIANCE:
-        width = max(width, seen.rows.shape[1] ** 2)
-    return Enrolment(fit[metric](held), width, linear, held)
+    held = _Rows(_cut(seen) if metric == GAUSSIAN else seen, metric)
+    width = max(len(held.user[held.rows_of(people)]) for people in held.blocks)
+    if linear:
+        width = max(held.blocks[0].stop, seen.rows.shape[1] ** (1 + (metric == COVARIANCE)))
+    return Enrolment(fits[metric](held), width, linear, held)
 
 
 def _cut(seen: Sight) -> Sight:
@@ -137,12 +185,19 @@ class _Rows:
     beyond the rows is part of the scatter, but where it is left aside.
     """
 
-    def __init__(self, seen: Sight, aside: bool = False) -> None:
+    def __init__(self, seen: Sight, metric: str) -> None:
+        aside = metric == COVARIANCE
         order = np.argsort(seen.user, kind="stable")
         self.seen, self.order, self.user = seen, order, seen.user[order]
         self.starts = np.flatnonzero(np.diff(self.user, prepend=-1))
         self.counts = np.diff(np.append(self.starts, len(order)))
         self.freedom = len(order) - len(self.counts)
+        # People that are scored at once: their part of a fit stays in the cache.
+        people, step = len(seen.gallery), _BLOCK // (32 * seen.rows.shape[1])
+        if metric in (NEAREST, DENSITY):
+            step = _BLOCK // 512 * people // len(order)
+        step = min(max(step, 64), 512)
+        self.blocks = [slice(at, min(at + step, people)) for at in range(0, people, step)]
         self.centre = seen.gallery.mean(axis=0)
         noise = np.zeros(seen.rows.shape[1]) if seen.noise is None else seen.noise
         scatter = np.diag(np.zeros_like(noise) if aside else noise)
@@ -185,10 +240,34 @@ class _Rows:
         apart = probes - self.centre
         return np.asarray(np.where(np.abs(apart) <= self.rounding, 0.0, apart) @ self.map)
 
-    def nearness(self, mapped: Float) -> Float:
-        """(n, R) minus half the squared distance to every row."""
-        product = mapped @ self.rows.T
-        product -= self.halves
+    def rows_of(self, people: slice) -> slice:
+        """Rows of successive people."""
+        ends = self.starts + self.counts
+        return slice(int(self.starts[people.start]), int(ends[people.stop - 1]))
+
+    def asked(self, probes: Float, sizes: Index | None) -> Asked:
+        """Probes in the coordinates of the rows."""
+        return Asked((self.mapped(probes),), sizes)
+
+    def by_turn(self, mapped: Float, people: slice) -> tuple[Float, list[slice], Any]:
+        """Nearness of probes to the first row of each person, then to the second, and so on.
+
+        People with more rows come first. Returns (n, rows), the columns of each turn, and the
+        places that put people into their order again.
+        """
+        order = np.argsort(-self.counts[people], kind="stable")
+        counts, starts = self.counts[people][order], self.starts[people][order]
+        left = len(counts) - np.searchsorted(counts[::-1], np.arange(counts[0]), "right")
+        rows = np.concatenate([starts[:number] + turn for turn, number in enumerate(left)])
+        ends = np.cumsum(left)
+        turns = [slice(end - number, end) for end, number in zip(ends, left, strict=True)]
+        back = slice(None) if counts[0] == counts[-1] else np.argsort(order)
+        return self.nearness(mapped, rows), turns, back
+
+    def nearness(self, mapped: Float, rows: Any = slice(None)) -> Float:
+        """(n, R) minus half the squared distance to every row, or to some."""
+        product = mapped @ self.rows[rows].T
+        product -= self.halves[rows]
         product -= (mapped**2).sum(axis=1)[:, None] / 2
         return np.asarray(product)
 
@@ -201,14 +280,25 @@ def _summed(values: Float, sizes: Index | None) -> Float:
     return values if sizes is None else summed(values, sizes)
 
 
-def _nearest(held: _Rows) -> Score:
-    def score(probes: Float, sizes: Index | None) -> Float:
-        near = np.maximum.reduceat(held.nearness(held.mapped(probes)), held.starts, axis=1)
-        if sizes is None:
-            return np.asarray(near)
-        return np.asarray(np.maximum.reduceat(near, np.cumsum(sizes) - sizes, axis=0))
+def _nearest(held: _Rows) -> Fit:
+    def score(asked: Asked, people: slice) -> Float:
+        near, turns, back = held.by_turn(asked.parts[0], people)
+        near = _highest(near, turns)[:, back]
+        if asked.sizes is None:
+            return near
+        starts = np.cumsum(asked.sizes) - asked.sizes
+        return np.asarray(np.maximum.reduceat(near, starts, axis=0))
 
-    return score
+    return held.asked, score
+
+
+def _highest(near: Float, turns: Sequence[slice]) -> Float:
+    """(n, people) highest of each person's columns, see `_Rows.by_turn`."""
+    best = near[:, turns[0]].copy()
+    for turn in turns[1:]:
+        part = best[:, : turn.stop - turn.start]
+        np.maximum(part, near[:, turn], out=part)
+    return best
 
 
 def _drawn_rows(rows: int, most: int) -> Index:
@@ -216,7 +306,7 @@ def _drawn_rows(rows: int, most: int) -> Index:
     return np.sort(np.random.default_rng(rows).permutation(rows)[:most])
 
 
-def _density(held: _Rows) -> Score:
+def _density(held: _Rows) -> Fit:
     """log of the mean Gaussian kernel over the rows of each person."""
     usual = float(held.spread(held.within()).mean())
     some = np.flatnonzero(held.counts[held.user] > 1)
@@ -238,17 +328,20 @@ def _density(held: _Rows) -> Score:
     )
     number = np.log(held.counts)
 
-    def score(probes: Float, sizes: Index | None) -> Float:
-        log = held.nearness(held.mapped(probes)) / variance
-        most = np.maximum.reduceat(log, held.starts, axis=1)
-        log -= np.repeat(most, held.counts, axis=1)
-        kernels = np.add.reduceat(np.exp(log), held.starts, axis=1)
-        return _summed(most + np.log(kernels) - number, sizes)
+    def score(asked: Asked, people: slice) -> Float:
+        log, turns, back = held.by_turn(asked.parts[0], people)
+        log /= variance
+        most = _highest(log, turns)
+        kernels = np.zeros_like(most)
+        for turn in turns:
+            part = slice(turn.stop - turn.start)
+            kernels[:, part] += np.exp(log[:, turn] - most[:, part])
+        return _summed((most + np.log(kernels))[:, back] - number[people], asked.sizes)
 
-    return score
+    return held.asked, score
 
 
-def _gaussian(held: _Rows) -> Score:
+def _gaussian(held: _Rows) -> Fit:
     """log-density with each person's variances, drawn to the pooled ones.
 
     How far is learned from all people: the distribution of a variance over the pooled one is fitted
@@ -291,16 +384,21 @@ def _gaussian(held: _Rows) -> Score:
     constant = -0.5 * (np.log(variance) + mean**2 * inverse).sum(axis=1)
     weights = np.vstack([(mean * inverse).T, -0.5 * inverse.T, constant])
 
-    def score(probes: Float, sizes: Index | None) -> Float:
+    def asked(probes: Float, sizes: Index | None) -> Asked:
         mapped = held.mapped(probes)
         number = np.ones(len(mapped)) if sizes is None else sizes
         sums = (_summed(mapped, sizes), _summed(mapped**2, sizes), number[:, None])
-        return np.asarray(np.hstack(sums) @ weights)
+        return Asked((np.hstack(sums),))
 
-    return score
+    return asked, _products(weights)
 
 
-def _softmax(held: _Rows) -> Score:
+def _products(weights: Float) -> Callable[[Asked, slice], Float]:
+    """Scores that are linear in what is asked (q, k), with weights (k, G)."""
+    return lambda asked, people: np.asarray(asked.parts[0] @ weights[:, people])
+
+
+def _softmax(held: _Rows) -> Fit:
     """Multinomial logistic regression on the enrolled rows, from zero by L-BFGS."""
     from scipy.optimize import minimize
 
@@ -330,14 +428,14 @@ def _softmax(held: _Rows) -> Score:
     fit = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
     weight = held.map @ fit.x.reshape(-1, people)
 
-    def score(probes: Float, sizes: Index | None) -> Float:
+    def asked(probes: Float, sizes: Index | None) -> Asked:
         number = 1 if sizes is None else sizes[:, None]
-        return np.asarray((_summed(probes, sizes) - number * held.centre) @ weight)
+        return Asked((_summed(probes, sizes) - number * held.centre,))
 
-    return score
+    return asked, _products(weight)
 
 
-def _histogram(held: _Rows) -> Score:
+def _histogram(held: _Rows) -> Fit:
     """Log-ratio of each person's shares of values and bins to everybody's, over coordinates.
 
     Values that repeat are a bin of their own, all others fall into bins of equal mass and count in
@@ -348,37 +446,43 @@ def _histogram(held: _Rows) -> Score:
     bins = max(8, min(_BINS, _CELLS // rows.shape[1] // people))
     fits = [_binned(values[held.order], held.user, counts, people, bins) for values in rows.T]
     edges, repeated, tables, repeats, priors = zip(*fits, strict=True)
-    table = np.concatenate(tables)
     alone: Any = vstack(repeats, format="csr")
     if alone.nnz > _FULL * math.prod(alone.shape):
-        filled = alone.toarray()
-        table, alone = np.concatenate([table, filled]), alone[:0]
+        tables, alone = (*tables, alone.toarray()), alone[:0]
+    cells_kept = sum(map(len, tables))
+    # Copies of the parts of the tables: of a part of each row the cache would hold all of it.
+    filled = {at.start: np.concatenate([table[:, at] for table in tables]) for at in held.blocks}
+    beyond = {at.start: alone[:, at] for at in held.blocks if alone.shape[0]}
     constant = sum(np.log(prior / (held.counts + prior)) for prior in priors)
     # Rows of the table: the bins of all coordinates, and then the values that repeat.
-    starts = np.cumsum([0, *map(len, tables)])
+    starts = np.cumsum([0, *(len(part) + 1 for part in edges)])
     later = starts[-1] + np.cumsum([0, *map(len, repeated)])
 
-    def score(probes: Float, sizes: Index | None) -> Float:
+    def asked(probes: Float, sizes: Index | None) -> Asked:
         cells: Any = np.empty(probes.shape, np.intp)
         for column, values in enumerate(probes.T):
             place, own = _bin(values, edges[column], repeated[column])
             cells[:, column] = place + np.where(own, later[column], starts[column])
         number = np.ones(len(probes), np.intp) if sizes is None else sizes
         ends, cells = np.append(0, np.cumsum(number)) * probes.shape[1], cells.ravel()
-        dense = cells < len(table)
+        dense = cells < cells_kept
         within = np.append(0, np.cumsum(dense))[ends]
 
         def chosen(cells: Index, ends: Index, rows: int) -> Any:
             ones = np.ones(len(cells))  # in single precision, equal people would not tie
             return csr_array((ones, cells, ends), shape=(len(number), rows))
 
-        score = chosen(cells[dense], within, len(table)) @ table
-        if alone.shape[0]:
-            beyond = chosen(cells[~dense] - len(table), ends - within, alone.shape[0])
-            score += (beyond @ alone).toarray()
-        return np.asarray(score + number[:, None] * constant)
+        others = chosen(cells[~dense] - cells_kept, ends - within, alone.shape[0])
+        return Asked((chosen(cells[dense], within, cells_kept), others, number))
 
-    return score
+    def score(asked: Asked, people: slice) -> Float:
+        cells, others, number = asked.parts
+        score = cells @ filled[people.start]
+        if beyond:
+            score += (others @ beyond[people.start]).toarray()
+        return np.asarray(score + number[:, None] * constant[people])
+
+    return asked, score
 
 
 def _bin(values: Float, edges: Float, repeated: Float) -> tuple[Index, NDArray[np.bool_]]:
@@ -432,7 +536,7 @@ def _binned(
     return edges, repeated, logs, repeats, prior
 
 
-def _covariance(held: _Rows) -> Score:
+def _covariance(held: _Rows) -> Fit:
     """log-density with each person's covariance, drawn to the pooled one.
 
     For how many rows the pooled one counts is chosen by the likelihood of rows left out.
@@ -472,15 +576,14 @@ def _covariance(held: _Rows) -> Score:
     left, right = np.triu_indices(dimensions)
     curve = (inverse[:, left, right] * np.where(left == right, 0.5, 1.0)).T
 
-    def score(probes: Float, sizes: Index | None) -> Float:
+    def asked(probes: Float, sizes: Index | None) -> Asked:
         mapped = held.mapped(probes)
         number = np.ones(len(mapped), np.intp) if sizes is None else sizes
-        ends = np.cumsum(number)
-        squares = np.stack([part.T @ part for part in np.split(mapped, ends[:-1])])
-        linear = _summed(mapped, sizes) @ slope.T
-        return np.asarray(linear - squares[:, left, right] @ curve + number[:, None] * constant)
+        squares = np.stack([part.T @ part for part in np.split(mapped, np.cumsum(number)[:-1])])
+        sums = (_summed(mapped, sizes), squares[:, left, right], number[:, None])
+        return Asked((np.hstack(sums),))
 
-    return score
+    return asked, _products(np.vstack([slope.T, -curve, constant]))
 
 
 def _drawn(scatter: Float, freedom: Any, pooled: float) -> Float:
