@@ -181,11 +181,11 @@ class Language(Room[LanguageCandidate]):
         extracted = None if candidate is None else candidate.estimate("extraction")
         if candidate is None or extracted is None or extracted.value is None:
             return ""
-        denials = ("language.extracted.control", "language.extracted.base")
-        known = (key for key in denials if ABSENCE[key](self.section, candidate))
-        key = next(known, "language.extracted")
+        like, but = "language.extracted.control", "language.extracted.base"
+        key = like if ABSENCE[like](self.section, candidate) else "language.extracted"
+        but = say(but) if ABSENCE[but](self.section, candidate) else ""
         control = _or_unmeasured(candidate.extraction.control)
-        return say(key, value=share_words(extracted.value), control=control)
+        return say(key, value=share_words(extracted.value), but=but, control=control)
 
     def _personal(self, candidate: LanguageCandidate) -> str:
         """The personal pattern extracted most often beyond the control; empty without any."""
@@ -203,11 +203,11 @@ class Language(Room[LanguageCandidate]):
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document.data
-        lines = [say("language.others", n=grouped(data.others))]
+        lines = [say("language.members", n=grouped(data.members))]
         if data.people is not None:
             lines.append(say("language.people", n=grouped(data.people)))
-        lines.append(say("language.tokens", n=grouped(data.tokens)))
-        return say("language.released", n=grouped(data.members)), lines
+        lines.append(say("language.others", n=grouped(data.others)))
+        return say("language.released"), lines
 
     def attacks(self) -> Sequence[Part]:
         blind, shown = self.section.blind, self.judged
@@ -270,7 +270,12 @@ class Language(Room[LanguageCandidate]):
                 lambda one: share(control.get(one.name)),
             ),
         ]
-        rows = [(of_fewer(row.name, row.share), row) for row in member.rows]
+        listed, most = list(member.rows), max(settings.samples)
+        if self.section.base:
+            name = say("language.head.first", n=grouped(most))
+            listed.insert(0, TextGroup(name=name, share=candidate.measures["extraction"]))
+            control[name] = result.control
+        rows = [(of_fewer(row.name, row.share), row) for row in listed]
         title = say("language.extraction", prefix=settings.prefix, suffix=settings.suffix)
         note = say("language.extraction.note", chance=percent(settings.chance))
         parts: list[Part] = []
@@ -283,7 +288,7 @@ class Language(Room[LanguageCandidate]):
             shown = table(title, first, groups, ("texts", "share"), "language.head.")
             parts.append(Folded(title, [shown]))
         if result.patterns:
-            parts.append(self._patterns(result.patterns, max(settings.samples)))
+            parts.append(self._patterns(result.patterns, most))
         return parts
 
     @staticmethod
