@@ -210,8 +210,8 @@ def _attacks(room: Room[Any]) -> Section:
     if words := [*document.verdict.words, *room.words()]:
         parts.append(Folded(say("attacks.words"), [Bullets(list(dict.fromkeys(words)))]))
     strongest = source and source.attack and document.titles.get(source.attack, source.attack)
-    lead = say("attacks.lead", name=strongest) if strongest else say("attacks.lead.none")
     head = room.attacks_head
+    lead = say("attacks.lead", name=strongest) if strongest else say(f"{head}.lead.none")
     return Section("attacks", say(f"{head}.heading"), lead, parts, say(f"nav.{head}"))
 
 
