@@ -191,8 +191,7 @@ def _attacks(room: Room[Any]) -> Section:
             (say("attacks.counts"), _counts),
         ]
         title = say("attacks.results", name=candidate.name)
-        titles = document.titles
-        rows = [(titles.get(row.attack, row.attack), row) for row in source.results]
+        rows = [(room.attack_title(row.attack), row) for row in source.results]
         note = say("attacks.results.note")
         shown = table(title, say("attack"), rows, columns, note=note)
         parts.append(Folded(title, [shown]) if len(shown.rows) > 8 or room.attacks() else shown)
@@ -209,7 +208,7 @@ def _attacks(room: Room[Any]) -> Section:
         parts.append(Folded(say("attacks.methods"), [Bullets(methods)]))
     if words := [*document.verdict.words, *room.words()]:
         parts.append(Folded(say("attacks.words"), [Bullets(list(dict.fromkeys(words)))]))
-    strongest = source and source.attack and document.titles.get(source.attack, source.attack)
+    strongest = source and source.attack and room.attack_title(source.attack)
     head = room.attacks_head
     lead = say("attacks.lead", name=strongest) if strongest else say(f"{head}.lead.none")
     return Section("attacks", say(f"{head}.heading"), lead, parts, say(f"nav.{head}"))

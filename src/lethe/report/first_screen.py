@@ -198,6 +198,10 @@ class Room(abc.ABC, Generic[C]):
         """The result of an attack, in the room's primary metric, or a change of it."""
         return share(found)
 
+    def attack_title(self, attack: str) -> str:
+        """The name of an attack as its tables print it."""
+        return self.document.titles.get(attack, attack)
+
     def criterion(self, attack: str) -> str:
         """The WP216 criterion that an attack tests: singling, linking, inference, or all."""
         return "inference"
@@ -565,7 +569,7 @@ def _remaining(room: Room[Any]) -> Card:
         if not row.why.startswith("not asked for")
     ][:3]
     if names:
-        lines = [*lines, say("remaining.untested", names=", ".join(names))]
+        lines = [*lines, say("remaining.untested", names="; ".join(names))]
     return Card(say("card.remaining"), large, lines, sign=True)
 
 

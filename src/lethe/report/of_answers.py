@@ -108,7 +108,7 @@ class Mechanism(Answers):
         key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
         if claim.value is None:
             key = "mechanism.open"
-        head = say(key, measure=claim.measure, low=low, claim=claim.words)
+        head = say(key, measure=claim.measure, low=low, claim=self._claim)
         rules = [rule for rule in self.document.rules if rule.rule.startswith("reuse")]
         if not self.contradicted and any(rule.outcome == "fail" for rule in rules):
             shared = getattr(self.section.reuse, "value", None) or 0.0
@@ -126,9 +126,17 @@ class Mechanism(Answers):
         )
 
     def released(self) -> tuple[str, list[str]]:
+        key = "mechanism.released" if self._claim else "mechanism.unclaimed"
+        return say(key, claim=self._claim), [say("mechanism.name", name=self.document.subject.name)]
+
+    @property
+    def _claim(self) -> str:
+        """The claim with its numbers, such as ``epsilon 1, delta 1e-05``; empty without one."""
         claim = self.section.claim
-        key = "mechanism.released" if claim.value is not None else "mechanism.unclaimed"
-        return say(key, claim=claim.words), [self.document.subject.name]
+        if claim.value is None:
+            return ""
+        delta = f", delta {parameter('delta', claim.delta)}" if claim.delta else ""
+        return f"{claim.measure} {parameter(claim.measure, claim.value)}{delta}"
 
     def tried(self) -> Card:
         largest = f"{self.section.reach.largest:.3g}"

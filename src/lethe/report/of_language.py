@@ -147,8 +147,7 @@ class Language(Room[LanguageCandidate]):
             else:
                 headline = say("language.none", value=value, chance=chance, unit=unit)
                 lines += [say("language.power", size=share_words(size))] if size else []
-        attack = candidate.risk_from.attack or ""
-        attack = self.document.titles.get(attack, attack)
+        attack = self.attack_title(candidate.risk_from.attack or "")
         words = ". ".join(text for text in (*lines, detail) if text)
         return Worst(
             headline,
@@ -225,9 +224,9 @@ class Language(Room[LanguageCandidate]):
         columns.append(
             (say("language.head.excess"), lambda one: share(getattr(one, "excess", None)))
         )
-        title, first, titles = say("language.rates"), say("attack"), self.document.titles
+        title, first = say("language.rates"), say("attack")
         tables: dict[str, list[tuple[str, TextAttack | BlindRates]]] = {
-            one.name: [(titles.get(key, key), rates) for key, rates in one.text_attacks.items()]
+            one.name: [(self.attack_title(key), rates) for key, rates in one.text_attacks.items()]
             for one in self.document.candidates
         }
         rows = [] if shown is None else tables.pop(shown.name)
