@@ -448,13 +448,14 @@ def test_limits_that_were_not_tested_are_limits_all_the_same() -> None:
 def test_only_shares_are_printed_in_percent(kind: str) -> None:
     """The rule ``queries <= 5`` read 200 %, ``width(auc) <= 0.2`` 52 %."""
     from lethe.evidence.rules import METRICS_OF
-    from lethe.report.common import _IN_PERCENT, room_of, sections_of
+    from lethe.report.common import room_of, sections_of
+    from lethe.report.severity import IN_PERCENT
 
     plain = document(kind)
     counted = {"value": 2.5, "low": 2.5, "high": 2.5, "confidence": 0.95, "method": "", "n": 9}
     about = str(findings(kind).subject["release"])
     about += f"/{plain['table']['kind']}" if plain.get("table") else ""
-    named = [one for one in METRICS_OF.get(about, {}) if one not in {*_IN_PERCENT, "utility-loss"}]
+    named = [one for one in METRICS_OF.get(about, {}) if one not in {*IN_PERCENT, "utility-loss"}]
     at = {"tau": "@0.1"}
     texts = [form.format(one + at.get(one, "")) for one in named for form in ("{}", "width({})")]
     candidate = plain["verdict"]["candidate"]

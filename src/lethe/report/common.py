@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lethe.evidence.document import CandidateRow, CheckRow, Document
-from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import RELEASE, AttackResult
-from lethe.evidence.rules import SHARES
 from lethe.report.catalogue import legal, questions, say, term
 from lethe.report.context_fields import Group, groups, run_facts
 from lethe.report.figures import parameter
@@ -31,7 +28,7 @@ from lethe.report.sections import (
     named,
     table,
 )
-from lethe.report.severity import not_tested, outcome, rule_in_words
+from lethe.report.severity import cell_of, not_tested, outcome, rule_in_words
 
 # Where each of the twenty fields of an audit document is in a page, or why it is not there.
 
@@ -161,23 +158,6 @@ def _rules(room: Room[Any]) -> Section | None:
     return Section("rules", say("rules.title"), lead, [shown, Folded(say("rules.change"), change)])
 
 
-def cell_of(quantity: str, measured: Measured | None, shares: bool = False) -> Cell:
-    """A measured quantity by its name: shares in percent, everything else as it is.
-
-    Args:
-        quantity: such as ``tpr@0.01``, or a rule on it.
-        measured: its value.
-        shares: whether losses of utility are shares.
-    """
-    metric = re.split(r"[@ ()\[]", quantity)[0]
-    in_percent = shares if metric == "utility-loss" else metric in _IN_PERCENT
-    return share(measured) if in_percent else amount(measured)
-
-
-_IN_PERCENT = {*SHARES, "share", "attribute-gain"} - {"auc"}
-"""Metrics that are printed in percent."""
-
-
 def _attacks(room: Room[Any]) -> Section:
     document, candidate, parts = room.document, room.judged, [*room.attacks()]
     source = None if candidate is None else candidate.risk_from
@@ -254,7 +234,7 @@ def _options(room: Room[Any]) -> Section | None:
             lambda row: utility.cell(row.utility),
         ),
         (say("options.within", **head), lambda row: say(f"within.{row.equivalent}")),
-        (say("options.change"), lambda row: room.result_cell(row.risk_change)),
+        (say(room.change_head), lambda row: room.change_cell(row.risk_change)),
         (say("options.standing"), standing),
     ]
     note, title = say("options.note", rule=frontier.rule), say("options.before_after")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -179,6 +179,17 @@ def share(quantity: Measured | float | None) -> Cell:
     return measured(
         quantity, lambda value: share_words(value, 3), lambda ends: range_words(ends, 3)
     )
+
+
+def points(quantity: Measured | float | None) -> Cell:
+    """A difference of shares in percentage points, for a column whose head says so.
+
+    >>> str(points(Estimate(-0.0751, -0.0854, -0.0629, 0.95, "", 100)))
+    '−7.51 −8.54 to −6.29'
+    """
+    cell = share(quantity)
+    bare = {name: getattr(cell, name).replace(" %", "") for name in ("value", "interval")}
+    return replace(cell, **bare)
 
 
 def significant(value: float, digits: int = 3) -> str:

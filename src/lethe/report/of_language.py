@@ -35,6 +35,7 @@ from lethe.report.numbers import (
     fixed,
     grouped,
     percent,
+    points,
     share,
     share_words,
     significant,
@@ -222,7 +223,7 @@ class Language(Room[LanguageCandidate]):
         columns = [rate(fpr) for fpr in sorted(blind.tpr, reverse=True)]
         columns.append(("AUC", "auc"))
         columns.append(
-            (say("language.head.excess"), lambda one: share(getattr(one, "excess", None)))
+            (say("language.head.excess"), lambda one: points(getattr(one, "excess", None)))
         )
         title, first = say("language.rates"), say("attack")
         tables: dict[str, list[tuple[str, TextAttack | BlindRates]]] = {

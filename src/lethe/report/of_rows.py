@@ -44,6 +44,7 @@ from lethe.report.numbers import (
     fixed,
     grouped,
     percent,
+    points,
     range_words,
     share,
     share_words,
@@ -149,6 +150,7 @@ class Rows(Room[C]):
         return [Folded(title, [table(title, say("options.option"), rows, columns, heads, note)])]
 
 
+_TITLED = ("marketer", "homogeneity", "best-guess", "population")
 _LEARNT = {"homogeneity": "table.headline.certain", "best-guess": "table.headline.guess"}
 
 
@@ -171,7 +173,7 @@ class Quasi(Rows[TableCandidate]):
 
     def attack_title(self, attack: str) -> str:
         name, _, near = attack.partition(", ")
-        title = say(f"table.attack.{name}")
+        title = say(f"table.attack.{name}") if name in _TITLED else attack
         return f"{title}, {near}" if near else title
 
     @property
@@ -342,7 +344,7 @@ class Quasi(Rows[TableCandidate]):
         columns: list[Column] = [
             (say("table.head.k"), lambda option: amount(option.k, 9)),
             *("released", "unique"),
-            (say("table.head.changed"), lambda option: share(option.risk_change)),
+            (say("options.change.points"), lambda option: points(option.risk_change)),
         ]
         if any(option.journalist for option in listed):
             columns += ["journalist", "mean=population_marketer"]
@@ -482,7 +484,7 @@ class Records(Rows[RecordCandidate]):
     def options(self) -> Sequence[Part]:
         columns: list[Column] = [
             *("facts", "people", "records"),
-            (say("records.option.changed"), lambda option: share(option.risk_change)),
+            (say("options.change.points"), lambda option: points(option.risk_change)),
             *("exposed", "right=exposed_where_right", "match", "false_match"),
         ]
         return self._options(columns, "records.option.", say("records.options.note"))

@@ -117,6 +117,8 @@ class Vectors(Room[VectorCandidate]):
     def result_cell(self, found: Measured | None) -> Cell:
         return amount(found)
 
+    change_head, change_cell = "options.change", result_cell
+
     def criterion(self, attack: str) -> str:
         return "linking"
 

@@ -6,6 +6,7 @@ for a share of people or records; it depends on its confidence limits alone and 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,9 +14,9 @@ from typing import Any
 from lethe.errors import InputError
 from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured
-from lethe.evidence.rules import METRICS, parse_rule
+from lethe.evidence.rules import METRICS, SHARES, parse_rule
 from lethe.report.catalogue import say
-from lethe.report.numbers import percent
+from lethe.report.numbers import Cell, amount, percent, points, share
 
 HIGH_FROM = 0.20
 MODERATE_FROM = 0.05
@@ -199,7 +200,7 @@ def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
         metrics: those of the release, with what they are.
 
     >>> rule_in_words("tpr@0.001 <= 0.05")
-    'true positive rate of the strongest attack at an FPR of 0.1 %: at most 0.05'
+    'true positive rate of the strongest attack at an FPR of 0.1 %: at most 5 %'
     """
     try:
         rule = parse_rule(text, metrics)
@@ -210,6 +211,26 @@ def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
         what = say("rules.words.fpr", what=what, fpr=percent(rule.fpr))
     if rule.on_width:
         what = say("rules.words.width", what=what)
-    if rule.at_least:
-        return say("rules.words.least", what=what, limit=f"{rule.limit:g}")
-    return say("rules.words.limit", what=what, limit=f"{rule.limit:g}")
+    limit = percent(rule.limit) if rule.metric in IN_PERCENT else f"{rule.limit:g}"
+    return say(
+        "rules.words.least" if rule.at_least else "rules.words.limit", what=what, limit=limit
+    )
+
+
+IN_PERCENT = {*SHARES, "share", "attribute-gain"} - {"auc"}
+"""Metrics that are printed in percent."""
+
+
+def cell_of(quantity: str, measured: Measured | None, shares: bool = False) -> Cell:
+    """A measured quantity by its name: shares in percent, everything else as it is.
+
+    Args:
+        quantity: such as ``tpr@0.01``, or a rule on it.
+        measured: its value.
+        shares: whether losses of utility are shares.
+    """
+    metric = re.split(r"[@ ()\[]", quantity)[0]
+    if metric == "utility-loss" and shares and isinstance(measured, Estimate):
+        cell = points(measured)
+        return replace(cell, value=say("points", value=cell.value))
+    return share(measured) if metric in IN_PERCENT else amount(measured)

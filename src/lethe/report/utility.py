@@ -6,7 +6,7 @@ import re
 
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.report.catalogue import say
-from lethe.report.numbers import Cell, decimals, fixed, share, share_words, significant
+from lethe.report.numbers import Cell, decimals, fixed, points, share, share_words, significant
 
 
 class Utility:
@@ -28,7 +28,7 @@ class Utility:
     def loss_cell(self, found: Measured | None) -> Cell:
         """A utility lost for a table, in points where utility is a share."""
         if self.shares and isinstance(found, Estimate):
-            return decimals(found.mapped(lambda end: 100 * end), 2)
+            return points(found)
         return decimals(found)
 
     @property
