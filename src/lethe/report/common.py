@@ -185,7 +185,8 @@ def _attacks(room: Room[Any]) -> Section:
         shown = table(title, first, [(row.title, row) for row in listed], columns, "attacks.")
         parts.append(Folded(say("attacks.run.n", n=len(listed)), [shown]))
     if methods := interval_methods(room.plain):
-        parts.append(Folded(say("attacks.methods"), [Bullets(methods)]))
+        listed = [Words(say("attacks.methods.note"), "note"), Bullets(methods, "method-")]
+        parts.append(Folded(say("attacks.methods"), listed))
     if words := [*document.verdict.words, *room.words()]:
         parts.append(Folded(say("attacks.words"), [Bullets(list(dict.fromkeys(words)))]))
     strongest = source and source.attack and room.attack_title(source.attack)

@@ -38,10 +38,15 @@ class Words:
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list of sentences."""
+    """A list of sentences.
+
+    Attributes:
+        anchor: links to the items, which are numbered, begin with it; empty = without numbers.
+    """
 
     kind: ClassVar[str] = "bullets"
     items: Sequence[str]
+    anchor: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,20 @@ class Table:
             for place in range(len(self.heads) - 1)
         ]
         return [False, *columns]
+
+    def made_by(self, methods: Sequence[str]) -> list[tuple[str, list[int]]]:
+        """Of every column with intervals, its heading and the numbers of their methods.
+
+        Args:
+            methods: of the document; the first has number 1.
+        """
+        numbers = {method: number for number, method in enumerate(methods, start=1)}
+        columns = []
+        for place, head in enumerate(self.heads[1:]):
+            cells = [cells[place] for _, cells in self.rows]
+            known = {numbers.get(cell.method) for cell in cells if isinstance(cell, Cell)}
+            columns.append((head, sorted(number for number in known if number)))
+        return [(head, known) for head, known in columns if known]
 
 
 Column = str | tuple[str, str | Callable[[Any], Cell | str]]
