@@ -481,7 +481,7 @@ def test_rounds_of_removal_are_printed_where_the_page_speaks_at_another_rate() -
     release = read(Findings.from_json(plain), MANIFEST)
     (section,) = (one for one in release.sections if one.id == "exposed")
     (rounds,) = (part for part in section.parts if "exposed next" in getattr(part, "title", ""))
-    assert "10 %" in release.first.verdict and str(rounds.rows[0][1][2]) == "1.00 % 0 to 30.0 %"
+    assert "10 %" in release.first.verdict and str(rounds.rows[0][1][2]) == "1.00 % (0 to 30.0 %)"
 
 
 def test_extraction_speaks_where_membership_cannot() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lethe.evidence.document import CandidateRow, CheckRow, Document
+from lethe.evidence.document import AttackRow, CandidateRow, CheckRow, Document
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import RELEASE, AttackResult
@@ -182,11 +182,16 @@ def _attacks(room: Room[Any]) -> Section:
         )
         columns = ["paper", "threat", tests]
         title, first = say("attacks.run"), say("attacks.title")
-        shown = table(title, first, [(row.title, row) for row in listed], columns, "attacks.")
-        parts.append(Folded(say("attacks.run.n", n=len(listed)), [shown]))
+        sources = dict[tuple[str, str], AttackRow]()
+        for row in listed:
+            sources.setdefault((row.title, row.paper), row)
+        note = say("attacks.run.note") if len(sources) < len(listed) else ""
+        named_rows = [(row.title, row) for row in sources.values()]
+        shown = table(title, first, named_rows, columns, "attacks.", note)
+        parts.append(Folded(say("attacks.run.n", n=len(sources)), [shown]))
     if methods := interval_methods(room.plain):
-        listed = [Words(say("attacks.methods.note"), "note"), Bullets(methods, "method-")]
-        parts.append(Folded(say("attacks.methods"), listed))
+        how: list[Part] = [Words(say("attacks.methods.note"), "note"), Bullets(methods, "method-")]
+        parts.append(Folded(say("attacks.methods"), how))
     if words := [*document.verdict.words, *room.words()]:
         parts.append(Folded(say("attacks.words"), [Bullets(list(dict.fromkeys(words)))]))
     strongest = source and source.attack and room.attack_title(source.attack)
@@ -258,12 +263,12 @@ def _proven(room: Room[Any]) -> Section:
 
     parts: list[Part] = []
     if proven:
-        columns: list[Column] = [
-            (say("proven.claim"), lambda row: claim_of(row.guarantee)),
-            (say("proven.measured"), lambda row: measured(row.candidate)),
-        ]
+        columns: list[Column] = [(say("proven.claim"), lambda row: claim_of(row.guarantee))]
         rows = [(row.candidate, row) for row in proven]
-        parts.append(table(say("proven.table"), say("proven.option"), rows, columns))
+        if room.document.candidates:
+            columns.append((say("proven.measured"), lambda row: measured(row.candidate)))
+        title = say("proven.table" if room.document.candidates else "nav.proven")
+        parts.append(table(title, say("proven.option"), rows, columns))
     parts += proven_beside_measured(room.document)
     if claims:
         keys = ("option", "proof", "kind", "numbers", "assumes", "voided")
@@ -272,6 +277,8 @@ def _proven(room: Room[Any]) -> Section:
         parts.append(Folded(say("proven.every"), [Table(say("proven.every"), heads, every)]))
     n, of = (len({row.candidate for row in listed}) for listed in (proven, claims))
     lead = say("proven.lead", n=n, of=of) if proven else say("proven.none")
+    if proven and not room.document.candidates:
+        lead = say("proven.only")
     return Section("proof", say("proven.heading"), lead, parts, say("nav.proven"))
 
 

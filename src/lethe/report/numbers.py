@@ -37,7 +37,7 @@ class Cell:
     def __str__(self) -> str:
         if self.kind == "refused":
             return say("unmeasured.why", reason=self.reason)
-        return f"{self.value} {self.interval}".strip() or "–"
+        return f"{self.value} ({self.interval})" if self.interval else self.value or "–"
 
 
 def fixed(number: float, decimals: int, exact: bool = True) -> str:
@@ -178,7 +178,7 @@ def share(quantity: Measured | float | None) -> Cell:
     """A share or a difference of shares as a table cell, in percent.
 
     >>> str(share(Estimate(0.0751, 0.0629, 0.0854, 0.95, "", 100)))
-    '7.51 % 6.29 to 8.54 %'
+    '7.51 % (6.29 to 8.54 %)'
     """
     return measured(
         quantity, lambda value: share_words(value, 3), lambda ends: range_words(ends, 3)
@@ -189,7 +189,7 @@ def points(quantity: Measured | float | None) -> Cell:
     """A difference of shares in percentage points, for a column whose head says so.
 
     >>> str(points(Estimate(-0.0751, -0.0854, -0.0629, 0.95, "", 100)))
-    '−7.51 −8.54 to −6.29'
+    '−7.51 (−8.54 to −6.29)'
     """
     cell = share(quantity)
     bare = {name: getattr(cell, name).replace(" %", "") for name in ("value", "interval")}

@@ -23,6 +23,7 @@ from lethe.report.sections import (
     Facts,
     Folded,
     Part,
+    Row,
     Section,
     Table,
     Words,
@@ -265,7 +266,7 @@ class Ledger(Answers):
 
     def attacks(self) -> Sequence[Part]:
         """Every question for output checking, or the budget left where questions are unknown."""
-        rows = [
+        rows: list[Row] = [
             (
                 f"{number}. {point.question}",
                 [
@@ -387,8 +388,8 @@ def _timeline(questions: Sequence[tuple[int, typed.Point]], slots: Slots) -> Fig
         first = [say("ledger.cost"), say("ledger.head.budget").lower()] if place == 0 else ["", ""]
         axes.plot([0, budget - left - cost], [-place, -place], color=COLOURS["muted"], lw=1)
         ends = [budget - left - cost, budget - left]
-        bar = {"lw": 7, "solid_capstyle": "butt", "label": first[0]}
-        axes.plot(ends, [-place, -place], color=COLOURS["after"], **bar)
+        colour = COLOURS["after"]
+        axes.plot(ends, [-place] * 2, color=colour, lw=7, solid_capstyle="butt", label=first[0])
         axes.plot([budget], [-place], "|", ms=14, mew=2, color=COLOURS["before"], label=first[1])
     axes.set_xlim(left=0)
     axes.set_xlabel(say("ledger.spent"))

@@ -271,9 +271,10 @@ class Language(Room[LanguageCandidate]):
             ),
         ]
         listed, most = list(member.rows), max(settings.samples)
-        if self.section.base:
+        extracted = candidate.estimate("extraction")
+        if self.section.base and extracted is not None:
             name = say("language.head.first", n=grouped(most))
-            listed.insert(0, TextGroup(name=name, share=candidate.measures["extraction"]))
+            listed.insert(0, TextGroup(name=name, share=extracted))
             control[name] = result.control
         rows = [(of_fewer(row.name, row.share), row) for row in listed]
         title = say("language.extraction", prefix=settings.prefix, suffix=settings.suffix)

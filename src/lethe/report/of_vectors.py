@@ -117,7 +117,10 @@ class Vectors(Room[VectorCandidate]):
     def result_cell(self, found: Measured | None) -> Cell:
         return amount(found)
 
-    change_head, change_cell = "options.change", result_cell
+    change_head = "options.change"
+
+    def change_cell(self, change: Measured | None) -> Cell:
+        return amount(change)
 
     def criterion(self, attack: str) -> str:
         return "linking"

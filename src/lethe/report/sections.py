@@ -140,6 +140,8 @@ def table(
 ) -> Table:
     """A table over results: a row for each, a column for each field.
 
+    A column that is refused throughout for one reason becomes a sentence of the note.
+
     Args:
         title: what it shows.
         first: heading of the names.
@@ -160,9 +162,16 @@ def table(
         form = units[unit_of(type(rows[0][1]), how)] if rows else str
         return head, lambda row: form(value_of(row, how))
 
-    listed = [reader(column) for column in columns]
-    body = [(name, [read(row) for _, read in listed]) for name, row in rows]
-    return Table(title, [first, *(head for head, _ in listed)], body, note)
+    notes, kept = [note] * bool(note), list[tuple[str, Sequence[Cell | str]]]()
+    for head, read in map(reader, columns):
+        cells = [read(row) for _, row in rows]
+        reasons = {cell.reason if isinstance(cell, Cell) else "" for cell in cells}
+        if len(cells) > 1 and len(reasons) == 1 and (reason := reasons.pop()):
+            notes.append(say("unmeasured.column", column=head, reason=reason.rstrip(".")))
+        else:
+            kept.append((head, cells))
+    body = [(name, [cells[at] for _, cells in kept]) for at, (name, _) in enumerate(rows)]
+    return Table(title, [first, *(head for head, _ in kept)], body, " ".join(notes))
 
 
 def unit_of(kind: Any, path: str) -> str:
