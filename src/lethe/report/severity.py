@@ -229,8 +229,17 @@ def cell_of(quantity: str, measured: Measured | None, shares: bool = False) -> C
         measured: its value.
         shares: whether losses of utility are shares.
     """
-    metric = re.split(r"[@ ()\[]", quantity)[0]
-    if metric == "utility-loss" and shares and isinstance(measured, Estimate):
+    if metric_of(quantity) == "utility-loss" and shares and isinstance(measured, Estimate):
         cell = points(measured)
         return replace(cell, value=say("points", value=cell.value))
-    return share(measured) if metric in IN_PERCENT else amount(measured)
+    return share(measured) if in_percent(quantity, shares) else amount(measured)
+
+
+def metric_of(quantity: str) -> str:
+    """The metric of a quantity or of a rule, such as ``tpr`` of ``tpr@0.01[class=8]``."""
+    return re.split(r"[@ ()\[]", quantity)[0]
+
+
+def in_percent(quantity: str, shares: bool = False) -> bool:
+    """Whether a quantity is printed in percent; `shares` as in `cell_of`."""
+    return metric_of(quantity) in IN_PERCENT or (quantity == "utility" and shares)
