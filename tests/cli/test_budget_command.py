@@ -91,7 +91,7 @@ def test_what_was_made_is_shown(place, told, monkeypatch):
     text = " ".join(out.split())
     assert "people.csv: epsilon 3, delta 1e-06 by record, 16.7% spent" in text
     assert "alice epsilon 1, delta 1e-06 epsilon 0.5" in text
-    assert "1 of 20" in text and "at most 1.65 times as likely" in text  # e^0.5
+    assert "1 of 20" in text and "by at most a factor of 1.65" in text  # e^0.5
     code, out, _ = told("show", place, "--json")
     (found,) = json.loads(out)
     assert found["spent"]["units"] == 5 * 10**8 and found["left"]["amount"] == 2.5

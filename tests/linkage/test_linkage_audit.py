@@ -77,7 +77,7 @@ def test_k_anonymous_rows_can_still_tell_the_secret() -> None:
     made = by_name(found)["k-3"]
     assert made["k"] == 3 and made["utility"]["value"] == 1.0
     assert made["certain"]["value"] == 0.5
-    assert any("still certain in 500 of 1,000" in words for words in found.verdict["words"])
+    assert any("still certain in 50 %" in words for words in found.verdict["words"])
     assert any("no proof" in text for text in made["guarantee"]["assumptions"])
 
 
@@ -203,7 +203,7 @@ def test_a_threshold_lets_few_people_through_who_are_not_released() -> None:
         assert sum(parts) == pytest.approx(5 / 111) and max(parts) - min(parts) <= 1 / 111 + 1e-12
         for one in rows:
             assert one["calibrated"]["match"]["value"] <= one["top_1"]["value"]
-    assert "at most 50 of 1,000 people" in table["words"][1]
+    assert "at most 5 % of people" in table["words"][1]
 
 
 def test_every_mitigation_is_attacked_again(records: Findings) -> None:

@@ -94,14 +94,17 @@ def test_what_a_spending_proves(ledger, charge, kind, parameters):
     assert proven(ledger.status("people"), Charge(charge.rule, 0)) is None
 
 
-STORED = '{"rows": [{"value": 91, "low": 85.0, "high": 97.0}, {"value": 3, "low": 1, "high": 5}]}'
+STORED = (
+    '{"rows": [{"key": {"sex": "f", "town": 3}, "value": 91, "low": 85.0, "high": 97.0},'
+    ' {"value": 3, "low": 1, "high": 5}]}'
+)
 CHOSEN = '{"rows": [{"value": "Kent", "low": null, "high": null}]}'
 
 
 @pytest.mark.parametrize(
     ("answer", "shown"),
     [
-        (STORED, "91 (85 to 97), first of 2 rows"),
+        (STORED, "f, 3: 91 (85 to 97); 3 (1 to 5)"),
         (CHOSEN, "Kent"),
         (None, None),
         ("1", None),
@@ -147,7 +150,7 @@ def test_no_text_of_a_question_makes_a_giant_page(ledger):
     assert len(findings.to_bytes()) - small < 3_000
     (table,) = Ledger(findings.to_json()).attacks()
     (name, (answer, *_, check, _)) = table.rows[0]
-    assert check.startswith("? Review: the question is longer")  # nobody passes what nobody saw
+    assert check.startswith("? Review: the question or its")  # nobody passes what nobody saw
     assert "(19,018 characters)" in name and "(100,000 characters)" in answer
 
 

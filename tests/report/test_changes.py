@@ -31,9 +31,9 @@ def one(value, low, high):
 
 def test_a_pass_says_how_much_room_is_left():
     said = ruled("tpr@0.01 <= 0.05", evidence=one(0.015, 0.01, 0.02))
-    assert "the upper limit is 0.02, 0.03 below the limit of 0.05" in said
+    assert "the upper limit is 2.00 %, 3.00 points below the limit of 5.00 %" in said
     assert "a value 2.5 times as high" in said
-    assert "limit below 0.02 would not pass" in said
+    assert "limit below 2.00 % would not pass" in said
 
 
 def test_a_pass_at_the_limit_itself():
@@ -51,9 +51,9 @@ def test_a_fail_names_who_would_pass_with_the_price():
     limit = (highs["weighted"] + highs["removal"]) / 2
     assert highs["weighted-noise"] < highs["weighted"] < limit < highs["removal"]
     said = ruled(f"tpr@0.01 <= {limit}", "baseline", one(0.038, 0.033, 0.043), plain)
-    assert "the lower limit is 0.033" in said
-    assert "“weighted” (loses 0.0033 in utility, at most 0.0069)" in said
-    assert "“weighted-noise” (loses 0.0041 in utility, at most 0.0077)" in said
+    assert "the lower limit is 3.30 %" in said
+    assert "“weighted”, loses 0.33 points of accuracy (−0.03 to 0.69);" in said
+    assert "“weighted-noise”, loses 0.41 points of accuracy (0.05 to 0.77)." in said
     assert said.index("“weighted”") < said.index("“weighted-noise”"), "the cheaper one first"
     assert "removal" not in said and "early-stopping" not in said
 
@@ -73,7 +73,7 @@ def test_a_gain_is_called_a_gain():
     plain["candidates"][1]["utility_loss"] = one(-0.002, -0.01, 0.006)
     plain["candidates"][1]["measures"]["top-t"] = one(0.5, 0.4, 0.6)
     said = ruled("top-t <= 1", "baseline", one(5.0, 4.0, 6.0), plain)
-    assert "gains 0.0020 in utility, at worst loses 0.0060" in said
+    assert "no loss measured: −0.2 points of accuracy (−1 to 0.6)" in said
 
 
 def test_a_fail_where_nobody_would_pass_names_the_nearest():
@@ -150,5 +150,5 @@ def test_without_a_rule_one_is_proposed_with_the_metric_of_the_release():
 
 def test_it_is_on_the_page_and_in_the_short_form():
     for made in (render(findings()), markdown([(findings(), None)])):
-        assert "It passes: the upper limit is 0.0171" in made
+        assert "It passes: the upper limit is 1.71 %" in made
         assert "fpr=0.0001 needs at least 10000 distinct records" in made

@@ -47,8 +47,8 @@ def first(kind: str, changed: dict[str, Any] | None = None) -> Any:
             "knows age and town links 82 % of the rows to the right person;",
         ),
         ("records", "high", "identifies 100 % of people; a random guess finds 3.3 %."),
-        ("synthetic", "high", "35 of 60 original people are among the synthetic rows, identical"),
-        ("mechanism", "", "The claim of 1-DP is wrong: epsilon is at least 1.66."),
+        ("synthetic", "high", "35 of the 60 original rows are among the synthetic rows, identical"),
+        ("mechanism", "", "The claim of epsilon 1 is wrong: epsilon is at least 1.66."),
         ("ledger", "", "2 answers cost epsilon 0.75 of a budget of epsilon 3"),
     ],
 )
@@ -56,7 +56,8 @@ def test_the_worst_number_speaks_first(kind: str, level: str, headline: str) -> 
     found = first(kind)
     assert found.level == level
     assert headline in found.headline
-    assert [card.title for card in found.cards] == ["Released", "Worst risk", "Tried", "Remaining"]
+    third = "Limited by" if kind == "ledger" else "Tried"
+    assert [card.title for card in found.cards] == ["Released", "Worst risk", third, "Remaining"]
     assert all(card.large for card in found.cards) and found.cards[3].sign
     assert found.source == ["2026-11-22", "Lethe 0.1.0", "run 551b593f"]
     assert (found.chart is None) is (kind in ("scores", "synthetic"))  # no option was tried
@@ -265,7 +266,7 @@ def test_people_counted_near_synthetic_rows_stand_in_the_headline(attack: str, p
     near = {"attack": attack, "share": 0.005, "people": people, "of": 60, "expected": 0.3}
     plain = document("synthetic")
     plain["table"]["people"] = [{**near, "p": 1e-9}]
-    assert f"{people} of 60 original people" in first("synthetic", plain).headline
+    assert f"{people} of the 60 original rows" in first("synthetic", plain).headline
 
 
 def test_of_several_releases_the_worst_speaks() -> None:
@@ -431,7 +432,7 @@ def test_a_claim_that_is_wrong_speaks_over_a_model_at_chance() -> None:
     releases = [read(Findings.from_json(plain)), read(findings("mechanism"))]
     head = together(releases, ["a", "b"])
     assert "could have seen" in releases[0].first.verdict
-    assert "The claim of 1-DP is wrong" in head.headline and head.level == ""
+    assert "The claim of epsilon 1 is wrong" in head.headline and head.level == ""
     assert releases[1].first.options is None  # what the claim would allow is no limit
 
 
@@ -448,13 +449,14 @@ def test_limits_that_were_not_tested_are_limits_all_the_same() -> None:
 def test_only_shares_are_printed_in_percent(kind: str) -> None:
     """The rule ``queries <= 5`` read 200 %, ``width(auc) <= 0.2`` 52 %."""
     from lethe.evidence.rules import METRICS_OF
-    from lethe.report.common import _IN_PERCENT, room_of, sections_of
+    from lethe.report.common import room_of, sections_of
+    from lethe.report.severity import IN_PERCENT
 
     plain = document(kind)
     counted = {"value": 2.5, "low": 2.5, "high": 2.5, "confidence": 0.95, "method": "", "n": 9}
     about = str(findings(kind).subject["release"])
     about += f"/{plain['table']['kind']}" if plain.get("table") else ""
-    named = [one for one in METRICS_OF.get(about, {}) if one not in {*_IN_PERCENT, "utility-loss"}]
+    named = [one for one in METRICS_OF.get(about, {}) if one not in {*IN_PERCENT, "utility-loss"}]
     at = {"tau": "@0.1"}
     texts = [form.format(one + at.get(one, "")) for one in named for form in ("{}", "width({})")]
     candidate = plain["verdict"]["candidate"]
@@ -480,7 +482,7 @@ def test_rounds_of_removal_are_printed_where_the_page_speaks_at_another_rate() -
     release = read(Findings.from_json(plain), MANIFEST)
     (section,) = (one for one in release.sections if one.id == "exposed")
     (rounds,) = (part for part in section.parts if "exposed next" in getattr(part, "title", ""))
-    assert "10 %" in release.first.verdict and str(rounds.rows[0][1][2]) == "1.00 % 0 to 30.0 %"
+    assert "10 %" in release.first.verdict and str(rounds.rows[0][1][2]) == "1.00 % (0 to 30.0 %)"
 
 
 def test_extraction_speaks_where_membership_cannot() -> None:

@@ -76,7 +76,6 @@ TELLS = {"language__blind__tells": True}
         ("language.none", {}, {"candidates__0__plants": []}),
         ("language.none", {}, {"candidates__0__measures__auc": REFUSED}),
         ("language.extracted.base", {}, {"language__base": False}),
-        ("language.extracted.base", {}, LIKE_CONTROL),
         ("language.extracted.control", LIKE_CONTROL, {}),
         (
             "language.refused",

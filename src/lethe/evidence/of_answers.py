@@ -107,13 +107,21 @@ class Status:
 
 
 @dataclass(frozen=True)
-class FirstRow:
-    """The first value of a stored answer, its error interval, and the number of its values."""
+class AnswerRow:
+    """One value of a stored answer, and the interval of its noise."""
 
     value: Any  # a number or a text
-    low: float | None
+    low: float | None  # None for a value that was chosen
     high: float | None
-    rows: int
+    key: Mapping[str, Any] = field(default_factory=dict)  # values of the group columns, by column
+
+
+@dataclass(frozen=True)
+class StoredAnswer:
+    """A stored answer: its first rows, and how many it has."""
+
+    rows: Sequence[AnswerRow]
+    n: int
 
 
 @dataclass(frozen=True)
@@ -126,12 +134,15 @@ class Point:
     analyst: str = ""
     question: str = ""
     cost: Charge | None = None
-    answer: FirstRow | None = None
+    answer: StoredAnswer | None = None
 
     @property
     def whole(self) -> bool:
-        """Whether the question is shown to its end; no question ends with this word itself."""
-        return not self.question.endswith(" characters)")
+        """Whether the question and its answer are shown to their ends."""
+        rows = self.answer.rows if self.answer else ()
+        texts = [self.question, *(str(row.value) for row in rows)]
+        cut = self.answer is not None and len(rows) < self.answer.n
+        return not cut and not any(text.endswith(" characters)") for text in texts)
 
 
 @dataclass(frozen=True)

@@ -212,13 +212,13 @@ def _model(settings: Settings) -> Mapping[str, Any]:
     return {}
 
 
-def of_1000(found: Measured | float | None) -> str:
-    """Format a share as how many of 1,000, to three digits.
+def percent(found: Measured | float | None) -> str:
+    """Format a share in percent, to three digits.
 
-    >>> of_1000(1.0), of_1000(0.0123), of_1000(None)
-    ('1,000', '12.3', 'an unknown number')
+    >>> percent(1.0), percent(0.0123), percent(None)
+    ('100 %', '1.23 %', 'an unknown share')
     """
     share = found.value if isinstance(found, Estimate) else found
     if share is None or isinstance(share, Refusal):
-        return "an unknown number"
-    return f"{float(f'{1000 * share:.3g}'):,g}"
+        return "an unknown share"
+    return f"{100 * share:.3g} %"

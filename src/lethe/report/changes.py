@@ -15,8 +15,8 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.plain import read
 from lethe.evidence.rules import FAIL, PASS, Rule, judge, parse_rule
 from lethe.report.catalogue import say
-from lethe.report.numbers import fixed, grouped
-from lethe.report.severity import risk_fpr
+from lethe.report.numbers import Utility, grouped, share_words
+from lethe.report.severity import IN_PERCENT, cell_of, risk_fpr
 
 _MOST_NAMED = 3
 _MOST_TIMES = 1_000
@@ -86,7 +86,7 @@ def _of_least(
 ) -> list[str]:
     """Of a metric that must stay above its limit."""
     ends = {"low": found.low, "high": found.high, "limit": rule.limit}
-    numbers = {key: "–" if end is None else _show(end) for key, end in ends.items()}
+    numbers = {key: "–" if end is None else _show(rule, end) for key, end in ends.items()}
     key = {PASS: "passes", FAIL: "fails"}.get(outcome, "open")
     others = [] if outcome == PASS else _passing(findings, judged, rule)
     said = [say(f"change.least.{key}", **numbers)]
@@ -96,7 +96,8 @@ def _of_least(
 def _room_left(rule: Rule, found: Estimate, findings: Findings) -> list[str]:
     assert found.high is not None
     high, limit = found.high, rule.limit
-    numbers = {"high": _show(high), "limit": _show(limit), "room": _show(limit - high)}
+    numbers = {"high": _show(rule, high), "limit": _show(rule, limit)}
+    numbers["room"] = _gap(rule, limit - high)
     said = [say("change.passes", **numbers)]
     if findings.queries is not None and "ledger" in findings.queries:
         return [*said, say("change.passes.ledger")]
@@ -110,7 +111,8 @@ def _room_left(rule: Rule, found: Estimate, findings: Findings) -> list[str]:
 def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate) -> list[str]:
     assert found.low is not None
     low, limit = found.low, rule.limit
-    said = [say("change.fails", low=_show(low), over=_show(low - limit), limit=_show(limit))]
+    numbers = {"low": _show(rule, low), "limit": _show(rule, limit)}
+    said = [say("change.fails", **numbers, over=_gap(rule, low - limit))]
     if findings.queries is not None:
         kind = "ledger" if "ledger" in findings.queries else "mechanism"
         return [*said, say(f"change.fails.{kind}")]
@@ -129,7 +131,7 @@ def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate
     ]
     if highs:
         high, name = min(highs)
-        said.append(say("change.fails.nearest", name=name, high=_show(high)))
+        said.append(say("change.fails.nearest", name=name, high=_show(rule, high)))
     return said
 
 
@@ -149,11 +151,14 @@ def _named(passing: Sequence[CandidateRow], findings: Findings) -> str:
     """Who would pass, on the frontier first, the cheapest first, with the price."""
     pareto = findings.frontier["pareto"]
     ranked = sorted(passing, key=lambda row: (row.name not in pareto, _price(row.utility_loss)))
-    named = [say("change.option", name=row.name, cost=_cost(row.utility_loss)) for row in ranked]
+    utility = Utility(findings.frontier["utility"])
+    named = [
+        say("change.option", name=row.name, cost=_cost(row.utility_loss, utility)) for row in ranked
+    ]
     rest = len(ranked) - _MOST_NAMED
     return say(
         "change.named.more" if rest > 0 else "change.named",
-        names=", ".join(named[:_MOST_NAMED]),
+        names="; ".join(named[:_MOST_NAMED]),
         n=rest,
         utility=findings.frontier["utility"],
     )
@@ -163,21 +168,17 @@ def _price(loss: Measured | None) -> float:
     return math.inf if not isinstance(loss, Estimate) or loss.value is None else loss.value
 
 
-def _cost(loss: Measured | None) -> str:
+def _cost(loss: Measured | None, utility: Utility) -> str:
     if not isinstance(loss, Estimate) or loss.value is None:
         return say("change.cost.unmeasured")
-    value, high = loss.value, loss.high
-    key = "change.cost.gains" if value < 0 else "change.cost.loses"
-    if high is not None and (value >= 0 or high > 0):
-        key = f"{key}.most"
-    return say(key, value=fixed(abs(value), 4), most=fixed(high or 0.0, 4))
+    return say(f"change.cost.{'loses' if loss.value >= 0 else 'gains'}", loss=utility.loss(loss))
 
 
 def _how_much_more(rule: Rule, found: Estimate) -> list[str]:
     """The limit that lies within the interval, and what it takes until it does not."""
     value, low, high, limit = found.value, found.low, found.high, rule.limit
     numbers = {
-        key: "" if end is None else _show(end)
+        key: "" if end is None else _show(rule, end)
         for key, end in (("value", value), ("low", low), ("high", high), ("limit", limit))
     }
     if high is None:
@@ -198,7 +199,7 @@ def _of_width(rule: Rule, found: Estimate, outcome: str) -> list[str]:
     if found.width is None:
         return [say("change.width.unknown")]
     key = "change.width.passes" if outcome == PASS else "change.width"
-    said = say(key, width=_show(found.width), limit=_show(rule.limit))
+    said = say(key, width=_gap(rule, found.width), limit=_gap(rule, rule.limit))
     if outcome == PASS:
         return [said]
     times = found.width / rule.limit if rule.limit > 0 else math.inf
@@ -230,7 +231,8 @@ def _a_rule(findings: Findings) -> list[str]:
     found = _evidence(findings, judged, example)
     if found is not None:
         outcome = say(f"outcome.{judge(example, found)}").lower()
-        come = say("change.no_rule.come", name=judged["name"], outcome=outcome, found=found)
+        known = cell_of(example.metric, found)
+        come = say("change.no_rule.come", name=judged["name"], outcome=outcome, found=known)
         said.append(come)
     return said
 
@@ -256,5 +258,15 @@ def _evidence(findings: Findings, candidate: Mapping[str, Any], rule: Rule) -> M
         return None
 
 
-def _show(number: float) -> str:
+def _show(rule: Rule, number: float) -> str:
+    """A number in the unit of the rule."""
+    if rule.metric in IN_PERCENT:
+        return share_words(number, 3)
     return f"{number:.3g}".replace("-", "−")
+
+
+def _gap(rule: Rule, number: float) -> str:
+    """A difference of such numbers."""
+    if rule.metric in IN_PERCENT:
+        return say("points", value=share_words(number, 3).removesuffix(" %"))
+    return _show(rule, number)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lethe.evidence.document import CandidateRow, CheckRow, Document
-from lethe.evidence.estimate import Measured
+from lethe.evidence.document import AttackRow, CandidateRow, CheckRow, Document
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import RELEASE, AttackResult
-from lethe.evidence.rules import SHARES
 from lethe.report.catalogue import legal, questions, say, term
 from lethe.report.context_fields import Group, groups, run_facts
 from lethe.report.figures import parameter
@@ -31,7 +28,7 @@ from lethe.report.sections import (
     named,
     table,
 )
-from lethe.report.severity import not_tested, outcome, rule_in_words
+from lethe.report.severity import cell_of, not_tested, outcome, rule_in_words
 
 # Where each of the twenty fields of an audit document is in a page, or why it is not there.
 
@@ -161,23 +158,6 @@ def _rules(room: Room[Any]) -> Section | None:
     return Section("rules", say("rules.title"), lead, [shown, Folded(say("rules.change"), change)])
 
 
-def cell_of(quantity: str, measured: Measured | None, shares: bool = False) -> Cell:
-    """A measured quantity by its name: shares in percent, everything else as it is.
-
-    Args:
-        quantity: such as ``tpr@0.01``, or a rule on it.
-        measured: its value.
-        shares: whether losses of utility are shares.
-    """
-    metric = re.split(r"[@ ()\[]", quantity)[0]
-    in_percent = shares if metric == "utility-loss" else metric in _IN_PERCENT
-    return share(measured) if in_percent else amount(measured)
-
-
-_IN_PERCENT = {*SHARES, "share", "attribute-gain"} - {"auc"}
-"""Metrics that are printed in percent."""
-
-
 def _attacks(room: Room[Any]) -> Section:
     document, candidate, parts = room.document, room.judged, [*room.attacks()]
     source = None if candidate is None else candidate.risk_from
@@ -191,7 +171,8 @@ def _attacks(room: Room[Any]) -> Section:
             (say("attacks.counts"), _counts),
         ]
         title = say("attacks.results", name=candidate.name)
-        rows, note = [(row.attack, row) for row in source.results], say("attacks.results.note")
+        rows = [(room.attack_title(row.attack), row) for row in source.results]
+        note = say("attacks.results.note")
         shown = table(title, say("attack"), rows, columns, note=note)
         parts.append(Folded(title, [shown]) if len(shown.rows) > 8 or room.attacks() else shown)
     if listed := document.attacks:
@@ -201,15 +182,21 @@ def _attacks(room: Room[Any]) -> Section:
         )
         columns = ["paper", "threat", tests]
         title, first = say("attacks.run"), say("attacks.title")
-        shown = table(title, first, [(row.title, row) for row in listed], columns, "attacks.")
-        parts.append(Folded(say("attacks.run.n", n=len(listed)), [shown]))
+        sources = dict[tuple[str, str], AttackRow]()
+        for row in listed:
+            sources.setdefault((row.title, row.paper), row)
+        note = say("attacks.run.note") if len(sources) < len(listed) else ""
+        named_rows = [(row.title, row) for row in sources.values()]
+        shown = table(title, first, named_rows, columns, "attacks.", note)
+        parts.append(Folded(say("attacks.run.n", n=len(sources)), [shown]))
     if methods := interval_methods(room.plain):
-        parts.append(Folded(say("attacks.methods"), [Bullets(methods)]))
+        how: list[Part] = [Words(say("attacks.methods.note"), "note"), Bullets(methods, "method-")]
+        parts.append(Folded(say("attacks.methods"), how))
     if words := [*document.verdict.words, *room.words()]:
         parts.append(Folded(say("attacks.words"), [Bullets(list(dict.fromkeys(words)))]))
-    strongest = source and source.attack
-    lead = say("attacks.lead", name=strongest) if strongest else say("attacks.lead.none")
+    strongest = source and source.attack and room.attack_title(source.attack)
     head = room.attacks_head
+    lead = say("attacks.lead", name=strongest) if strongest else say(f"{head}.lead.none")
     return Section("attacks", say(f"{head}.heading"), lead, parts, say(f"nav.{head}"))
 
 
@@ -253,7 +240,7 @@ def _options(room: Room[Any]) -> Section | None:
             lambda row: utility.cell(row.utility),
         ),
         (say("options.within", **head), lambda row: say(f"within.{row.equivalent}")),
-        (say("options.change"), lambda row: room.result_cell(row.risk_change)),
+        (say(room.change_head), lambda row: room.change_cell(row.risk_change)),
         (say("options.standing"), standing),
     ]
     note, title = say("options.note", rule=frontier.rule), say("options.before_after")
@@ -276,12 +263,12 @@ def _proven(room: Room[Any]) -> Section:
 
     parts: list[Part] = []
     if proven:
-        columns: list[Column] = [
-            (say("proven.claim"), lambda row: claim_of(row.guarantee)),
-            (say("proven.measured"), lambda row: measured(row.candidate)),
-        ]
+        columns: list[Column] = [(say("proven.claim"), lambda row: claim_of(row.guarantee))]
         rows = [(row.candidate, row) for row in proven]
-        parts.append(table(say("proven.table"), say("proven.option"), rows, columns))
+        if room.document.candidates:
+            columns.append((say("proven.measured"), lambda row: measured(row.candidate)))
+        title = say("proven.table" if room.document.candidates else "nav.proven")
+        parts.append(table(title, say("proven.option"), rows, columns))
     parts += proven_beside_measured(room.document)
     if claims:
         keys = ("option", "proof", "kind", "numbers", "assumes", "voided")
@@ -290,6 +277,8 @@ def _proven(room: Room[Any]) -> Section:
         parts.append(Folded(say("proven.every"), [Table(say("proven.every"), heads, every)]))
     n, of = (len({row.candidate for row in listed}) for listed in (proven, claims))
     lead = say("proven.lead", n=n, of=of) if proven else say("proven.none")
+    if proven and not room.document.candidates:
+        lead = say("proven.only")
     return Section("proof", say("proven.heading"), lead, parts, say("nav.proven"))
 
 

@@ -26,6 +26,7 @@ from lethe.report.numbers import (
     Cell,
     Utility,
     percent,
+    points,
     range_words,
     share,
     share_words,
@@ -111,6 +112,7 @@ class Room(abc.ABC, Generic[C]):
     risk_head: str = ""
     glossary: Sequence[str] = ()
     result_head: str = "attacks.risk"
+    change_head: str = "options.change.points"
     attacks_head: str = "attacks"
     none_fits: str = "tried.none"
     planted: str = ""  # the quantity of `share_of` in planted leaks; "" = the share is counted
@@ -195,8 +197,16 @@ class Room(abc.ABC, Generic[C]):
         return candidate.risk
 
     def result_cell(self, found: Measured | None) -> Cell:
-        """The result of an attack, in the room's primary metric, or a change of it."""
+        """The result of an attack, in the room's primary metric."""
         return share(found)
+
+    def change_cell(self, change: Measured | None) -> Cell:
+        """A change of that result against the baseline."""
+        return points(change)
+
+    def attack_title(self, attack: str) -> str:
+        """The name of an attack as its tables print it."""
+        return self.document.titles.get(attack, attack)
 
     def criterion(self, attack: str) -> str:
         """The WP216 criterion that an attack tests: singling, linking, inference, or all."""
@@ -565,7 +575,7 @@ def _remaining(room: Room[Any]) -> Card:
         if not row.why.startswith("not asked for")
     ][:3]
     if names:
-        lines = [*lines, say("remaining.untested", names=", ".join(names))]
+        lines = [*lines, say("remaining.untested", names="; ".join(names))]
     return Card(say("card.remaining"), large, lines, sign=True)
 
 

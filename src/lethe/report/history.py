@@ -25,12 +25,11 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.rules import PASS, Rule, joint_outcome
 from lethe.report import static_svg as svg
 from lethe.report.catalogue import say
-from lethe.report.common import cell_of
 from lethe.report.first_screen import run_id
-from lethe.report.numbers import Cell
+from lethe.report.numbers import Cell, Utility, percent
 from lethe.report.page import page_of_sections
 from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words
-from lethe.report.severity import outcome, readable
+from lethe.report.severity import cell_of, in_percent, metric_of, outcome, readable
 from lethe.report.static_svg import COLOURS, DASHES
 
 if TYPE_CHECKING:
@@ -132,7 +131,7 @@ def comparison_page(before: Findings, after: Findings, names: tuple[str, str]) -
     """
     title = say("history.changed", before=names[0], after=names[1])
     lines = comparison_lines(compare_runs(before, after))
-    section = Section("changes", title, "", [Bullets(lines)])
+    section = Section("changes", say("history.what"), "", [Bullets(lines)])
     return page_of_sections(title, say("history.diff"), say("history.method"), [section])
 
 
@@ -146,14 +145,17 @@ def _subject(id_: str, title: str, runs: Sequence[PastRun]) -> Section:
     limits = _limits(runs)
     first = [name for name in (*limits, "risk", "utility") if name in names]
     shown = list(dict.fromkeys([*first, *names]))
+    shares = Utility(runs[-1].findings.frontier["utility"]).shares
+    metrics = metrics_of(runs[-1].findings)
     if len(runs) > 1:
         for number, name in enumerate(shown[:_MOST_CHARTS], start=1):
-            series = [known.get(name) for known in numbers]
-            drawn = _trend(f"{id_}-{number}", name, series, limits.get(name))
+            what = metrics.get(metric_of(name), "")
+            trend = Trend(name, what, [known.get(name) for known in numbers], limits.get(name))
+            drawn = _trend(f"{id_}-{number}", trend, in_percent(name, shares))
             parts += [] if drawn is None else [drawn]
     heads = [say("history.number"), *map(str, range(1, len(runs) + 1))]
     rows: list[Row] = [
-        (name, [cell_of(name, known.get(name)) for known in numbers]) for name in shown
+        (name, [cell_of(name, known.get(name), shares) for known in numbers]) for name in shown
     ]
     parts.append(Folded(say("history.numbers"), [Table(say("history.numbers"), heads, rows)]))
     for number, (old, new) in enumerate(zip(runs, runs[1:], strict=False), start=1):
@@ -218,34 +220,49 @@ def _limits(runs: Sequence[PastRun]) -> dict[str, Rule]:
     return limits
 
 
-def _trend(
-    id_: str, name: str, series: Sequence[Measured | None], rule: Rule | None
-) -> Chart | None:
-    """One number over the runs, with its intervals and the limit; None where none has a value."""
-    known = [
-        (number, measured)
-        for number, measured in enumerate(series, start=1)
-        if isinstance(measured, Estimate) and measured.value is not None
-    ]
+@dataclass(frozen=True)
+class Trend:
+    """One number over the runs: its name, what it is, its values, and the rule on it."""
+
+    name: str
+    what: str
+    series: Sequence[Measured | None]
+    rule: Rule | None
+
+    @property
+    def known(self) -> list[tuple[int, Estimate]]:
+        """Runs with a value, by number."""
+        return [
+            (number, measured)
+            for number, measured in enumerate(self.series, start=1)
+            if isinstance(measured, Estimate) and measured.value is not None
+        ]
+
+
+def _trend(id_: str, trend: Trend, shares: bool) -> Chart | None:
+    """The chart of a number over the runs; None where none has a value."""
+    known = trend.known
     if not known:
         return None
-    label = say("history.trend", name=name, n=len(known))
-    draw = partial(_trend_figure, known, len(series), rule)
-    return svg.chart(name, f"trend-{id_}", f"trend{id_}-", label, draw)
+    label = say("history.trend", name=trend.name, n=len(known))
+    title = say("history.chart", name=trend.name, what=trend.what) if trend.what else trend.name
+    draw = partial(_trend_figure, trend, shares)
+    return svg.chart(title, f"trend-{id_}", f"trend{id_}-", label, draw)
 
 
-def _trend_figure(
-    known: Sequence[tuple[int, Estimate]], runs: int, rule: Rule | None, slots: svg.Slots
-) -> Figure:
+def _trend_figure(trend: Trend, shares: bool, slots: svg.Slots) -> Figure:
     figure, axes = svg.new_axes(*svg.SIZE, svg.MARGINS)
     blue, orange = COLOURS["before"], COLOURS["after"]
+    known, runs, rule = trend.known, len(trend.series), trend.rule
+    if shares:
+        axes.yaxis.set_major_formatter(lambda share, _: percent(round(share, 6)))
     for number, measured in known:
         axes.plot([number, number], svg.ends_of(measured)[::2], color=blue, lw=1.4)
     values = [svg.ends_of(measured)[1] for _, measured in known]
     numbers, label = [number for number, _ in known], say("history.value")
     axes.plot(numbers, values, "o-", lw=1, color=blue, label=label)
     if rule is not None:
-        label = say("history.limit", limit=f"{rule.limit:g}")
+        label = say("history.limit", limit=percent(rule.limit) if shares else f"{rule.limit:g}")
         axes.axhline(rule.limit, color=orange, dashes=DASHES["dashed"], label=label)
     axes.set_xticks(range(1, runs + 1), [str(number) for number in range(1, runs + 1)])
     axes.set_xlim(0.6, runs + 0.4)
@@ -287,9 +304,13 @@ def comparison_lines(comparison: Comparison, every: bool = False) -> list[str]:
 
 
 def _line(change: Change) -> str:
-    sides = [say("diff.unmeasured") if x is None else str(x) for x in (change.before, change.after)]
+    sides = [
+        say("diff.unmeasured") if side is None else str(cell_of(change.quantity, side))
+        for side in (change.before, change.after)
+    ]
     which = "" if change.worse is None else say("diff.worse" if change.worse else "diff.better")
-    gap = "" if change.difference is None else say("diff.gap", gap=change.difference)
+    shown = str(cell_of(change.quantity, change.difference)).replace(" %", f" {say('unit.points')}")
+    gap = "" if change.difference is None else say("diff.gap", gap=shown)
     words = {"verdict": f"{change.verdict}{which}", "before": sides[0], "after": sides[1]}
     return say("diff.line", quantity=change.quantity, name=change.candidate, **words) + gap
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,17 +25,19 @@ class Cell:
         value: the number, or a limit such as ``at most 0.0030``; empty if there is none.
         interval: ``[low, high]``; empty if there is none.
         reason: why it was refused.
+        method: how the interval is made, see `method_name`; empty if there is none.
     """
 
     kind: str
     value: str = ""
     interval: str = ""
     reason: str = ""
+    method: str = ""
 
     def __str__(self) -> str:
         if self.kind == "refused":
             return say("unmeasured.why", reason=self.reason)
-        return f"{self.value} {self.interval}".strip() or "–"
+        return f"{self.value} ({self.interval})" if self.interval else self.value or "–"
 
 
 def fixed(number: float, decimals: int, exact: bool = True) -> str:
@@ -71,9 +73,10 @@ def measured(
     if not isinstance(quantity, Estimate):
         return Cell("estimate", words(quantity))
     limits = interval(quantity)
+    method = method_name(quantity.method) if limits else ""
     if quantity.value is None:
-        return Cell("estimate", limits) if limits else Cell("none")
-    return Cell("estimate", words(quantity.value), limits)
+        return Cell("estimate", limits, method=method) if limits else Cell("none")
+    return Cell("estimate", words(quantity.value), limits, method=method)
 
 
 def grouped(number: float) -> str:
@@ -175,11 +178,22 @@ def share(quantity: Measured | float | None) -> Cell:
     """A share or a difference of shares as a table cell, in percent.
 
     >>> str(share(Estimate(0.0751, 0.0629, 0.0854, 0.95, "", 100)))
-    '7.51 % 6.29 to 8.54 %'
+    '7.51 % (6.29 to 8.54 %)'
     """
     return measured(
         quantity, lambda value: share_words(value, 3), lambda ends: range_words(ends, 3)
     )
+
+
+def points(quantity: Measured | float | None) -> Cell:
+    """A difference of shares in percentage points, for a column whose head says so.
+
+    >>> str(points(Estimate(-0.0751, -0.0854, -0.0629, 0.95, "", 100)))
+    '−7.51 (−8.54 to −6.29)'
+    """
+    cell = share(quantity)
+    bare = {name: getattr(cell, name).replace(" %", "") for name in ("value", "interval")}
+    return replace(cell, **bare)
 
 
 def significant(value: float, digits: int = 3) -> str:
@@ -261,17 +275,30 @@ def is_measured(value: Any) -> bool:
     )
 
 
+_SEVERAL = r"; (?:Bonferroni over|strongest of) \d+ \w+|at once for \d+ attacks, |[\d.]+ times: "
+_COUNT = r"\b(?!(?:19|20)\d\d\b)\d[\d.e+-]*"
+
+
+def method_name(method: str) -> str:
+    """How an interval is made, without the counts that differ from number to number.
+
+    >>> method_name("t by 40 people; strongest of 6 attacks"), method_name("Obuchowski 1997")
+    ('t by n people', 'Obuchowski 1997')
+    """
+    return re.sub(_COUNT, "n", re.sub(_SEVERAL, "", method))
+
+
 def interval_methods(value: Any) -> list[str]:
-    """How the intervals of a document were made, each way once, in order of appearance.
+    """How the intervals of a document are made, each way once, in order of appearance.
 
     >>> interval_methods([{"value": 1, "low": 0, "high": 2, "confidence": 0.95, "method": "exact"}])
-    ['95 %: exact']
+    ['exact']
     """
     found: dict[str, None] = {}
     if isinstance(value, Mapping):
         if value.get("method") and value.get("confidence"):
-            return [f"{percent(value['confidence'])}: {value['method']}"]
-        value = list(value.values())
+            return [method_name(value["method"])]
+        value = [item for key, item in value.items() if key != "plants"]  # they are not printed
     if isinstance(value, list):
         for item in value:
             found |= dict.fromkeys(interval_methods(item))
@@ -313,7 +340,7 @@ class Utility:
     def loss_cell(self, found: Measured | None) -> Cell:
         """A utility lost for a table, in points where utility is a share."""
         if self.shares and isinstance(found, Estimate):
-            return decimals(found.mapped(lambda end: 100 * end), 2)
+            return points(found)
         return decimals(found)
 
     @property

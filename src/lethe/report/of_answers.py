@@ -22,6 +22,7 @@ from lethe.report.sections import (
     Facts,
     Folded,
     Part,
+    Row,
     Section,
     Table,
     Words,
@@ -59,12 +60,13 @@ def allowed(epsilon: float, delta: float, fpr: float) -> float:
     return max(min(first, second, 1.0), fpr)
 
 
-def allowed_table(epsilon: float, delta: float) -> Table:
+def allowed_table(epsilon: float, delta: float, unit: str) -> Table:
     """What an epsilon lets the strongest attacker do, at three false positive rates."""
     rows = [(percent(fpr), share_words(allowed(epsilon, delta, fpr), 3)) for fpr in _FPRS]
     limit: Column = say("epsilon.tpr"), lambda most: Cell("estimate", say("at_most", value=most))
     title = say("epsilon.allows", epsilon=parameter("epsilon", epsilon))
-    return table(title, say("epsilon.fpr"), rows, [limit], note=say("epsilon.note"))
+    note = say("epsilon.note", unit=say(f"ledger.unit.{unit}"))
+    return table(title, say("epsilon.fpr"), rows, [limit], note=note)
 
 
 class Answers(Room[CandidateRow]):
@@ -106,7 +108,7 @@ class Mechanism(Answers):
         key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
         if claim.value is None:
             key = "mechanism.open"
-        head = say(key, measure=claim.measure, low=low, claim=claim.words)
+        head = say(key, measure=claim.measure, low=low, claim=self._claim)
         rules = [rule for rule in self.document.rules if rule.rule.startswith("reuse")]
         if not self.contradicted and any(rule.outcome == "fail" for rule in rules):
             shared = getattr(self.section.reuse, "value", None) or 0.0
@@ -124,9 +126,17 @@ class Mechanism(Answers):
         )
 
     def released(self) -> tuple[str, list[str]]:
+        key = "mechanism.released" if self._claim else "mechanism.unclaimed"
+        return say(key, claim=self._claim), [say("mechanism.name", name=self.document.subject.name)]
+
+    @property
+    def _claim(self) -> str:
+        """The claim with its numbers, such as ``epsilon 1, delta 1e-05``; empty without one."""
         claim = self.section.claim
-        key = "mechanism.released" if claim.value is not None else "mechanism.unclaimed"
-        return say(key, claim=claim.words), [self.document.subject.name]
+        if claim.value is None:
+            return ""
+        delta = f", delta {parameter('delta', claim.delta)}" if claim.delta else ""
+        return f"{claim.measure} {parameter(claim.measure, claim.value)}{delta}"
 
     def tried(self) -> Card:
         largest = f"{self.section.reach.largest:.3g}"
@@ -174,7 +184,7 @@ class Mechanism(Answers):
         claim = self.section.claim
         if claim.measure != "epsilon" or claim.value is None or self.contradicted:
             return None  # a wrong claim limits nothing
-        return allowed_table(claim.value, claim.delta)
+        return allowed_table(claim.value, claim.delta, "record")
 
     def exposed(self) -> Section:
         reach, measure = self.section.reach, self.section.claim.measure
@@ -194,7 +204,7 @@ class Mechanism(Answers):
         shown = reuse.reason if isinstance(reuse, Refusal) else str(amount(reuse))
         rows.append((say("reach.reuse"), shown))
         title, lead = say("mechanism.power"), say("mechanism.power.note")
-        return Section("exposed", title, lead, [Facts(rows)], say("nav.who"))
+        return Section("exposed", title, lead, [Facts(rows)], say("nav.power"))
 
 
 class Ledger(Answers):
@@ -215,26 +225,39 @@ class Ledger(Answers):
         key = "ledger.headline" if section.queries else "ledger.unasked"
         key = "ledger.headline.one" if section.queries == 1 else key
         detail = "ledger.detail.record" if section.unit == "record" else "ledger.detail"
+        short, by = say("ledger.short", spent=spent), [say("ledger.by")]
+        if (most := self._recognised(section.spent)) and section.queries:
+            by = [say("ledger.recognised.by", unit=unit, fpr=percent(_FPRS[1])), *by, short]
+            short = say("ledger.recognised", most=most)
         return Worst(
             say(key, spent=spent, budget=budget, whom=whom, n=grouped(section.queries)),
-            say("ledger.short", spent=spent),
-            say("ledger.by"),
+            short,
+            "; ".join(by),
             say(detail, unit=unit, relation=section.relation),
             "",
         )
+
+    def _recognised(self, charge: typed.Charge) -> str:
+        """The most that any attacker recognises at a cost; empty under another rule."""
+        if self.section.rule != "epsilon":
+            return ""
+        return share_words(allowed(charge.amount, charge.delta, _FPRS[1]))
 
     def released(self) -> tuple[str, list[str]]:
         n = grouped(self.section.answers)
         who = say("ledger.open" if self.section.open else "ledger.closed")
         key = "ledger.released" if n != "1" else "ledger.released.one"
-        return say(key, n=n), [self.section.dataset, who]
+        return say(key, n=n), [say("ledger.from", name=self.section.dataset), who]
 
     def tried(self) -> Card:
         tried = say("ledger.tried", budget=self._amount(self.section.budget))
-        return Card(say("card.tried"), tried, [say("ledger.tried.line")])
+        return Card(say("card.limited"), tried, [say("ledger.tried.line")])
 
     def remaining(self) -> tuple[str, list[str]]:
-        return say("ledger.left", left=self._amount(self.section.left)), [say("ledger.proven")]
+        lines = [say("ledger.proven")]
+        if most := self._recognised(self.section.budget):
+            lines.insert(0, say("ledger.left.spent", most=most))
+        return say("ledger.left", left=self._amount(self.section.left)), lines
 
     @property
     def _questions(self) -> list[typed.Point]:
@@ -242,11 +265,11 @@ class Ledger(Answers):
 
     def attacks(self) -> Sequence[Part]:
         """Every question for output checking, or the budget left where questions are unknown."""
-        rows = [
+        rows: list[Row] = [
             (
                 f"{number}. {point.question}",
                 [
-                    *_answer(point.answer),
+                    _answer(point.answer),
                     *map(_cell, (point.cost, point.left)),
                     point.analyst,
                     self._checked(point),
@@ -282,7 +305,7 @@ class Ledger(Answers):
         spent = self.section.spent
         if self.section.rule != "epsilon":
             return None
-        return allowed_table(spent.amount, spent.delta)
+        return allowed_table(spent.amount, spent.delta, self.section.unit)
 
     def exposed(self) -> Section:
         section = self.section
@@ -320,7 +343,8 @@ class Ledger(Answers):
         if section.problems:
             parts.insert(0, Bullets(section.problems))
         parts.append(Folded(say("ledger.account"), [Facts(rows)]))
-        return Section("exposed", say("ledger.who"), say("ledger.who.note"), parts, say("nav.who"))
+        title = say("ledger.who")
+        return Section("exposed", title, say("ledger.who.note"), parts, title)
 
     def _amount(self, charge: typed.Charge) -> str:
         return f"{say('ledger.rule.' + self.section.rule)} {_plain(charge)}"
@@ -335,15 +359,21 @@ def _plain(charge: typed.Charge) -> str:
     return f"{charge.amount:.6g}{delta}"
 
 
-def _answer(answer: typed.FirstRow | None) -> list[Cell | str]:
-    """The first row of an answer with its interval."""
+def _answer(answer: typed.StoredAnswer | None) -> str:
+    """Every stored value with the interval of its noise, its group before it."""
     if answer is None:
-        return [say("ledger.unstored")]
-    more = say("ledger.rows", n=answer.rows) if answer.rows > 1 else ""
-    if answer.low is None or answer.high is None:  # a value that was chosen has no interval
-        return [f"{answer.value}{more}"]
-    ends = (f"{end:.6g}" for end in (answer.value, answer.low, answer.high))
-    return [say("ledger.answer", **dict(zip(("value", "low", "high"), ends, strict=True))) + more]
+        return say("ledger.unstored")
+    rows = []
+    for row in answer.rows:
+        ends = [row.value, row.low, row.high]
+        words = str(row.value)  # a value that was chosen has no interval
+        if None not in ends:
+            value, low, high = (f"{end:.6g}" for end in ends)
+            words = say("ledger.answer", value=value, low=low, high=high)
+        group = ", ".join(map(str, row.key.values()))
+        rows.append(f"{group}: {words}" if group else words)
+    left = answer.n - len(rows)
+    return "; ".join([*rows, *([say("and_more", n=left)] if left else [])])
 
 
 def _timeline(questions: Sequence[tuple[int, typed.Point]], slots: Slots) -> Figure | None:
@@ -357,7 +387,8 @@ def _timeline(questions: Sequence[tuple[int, typed.Point]], slots: Slots) -> Fig
         first = [say("ledger.cost"), say("ledger.head.budget").lower()] if place == 0 else ["", ""]
         axes.plot([0, budget - left - cost], [-place, -place], color=COLOURS["muted"], lw=1)
         ends = [budget - left - cost, budget - left]
-        axes.plot(ends, [-place, -place], color=COLOURS["after"], lw=7, label=first[0])
+        colour = COLOURS["after"]
+        axes.plot(ends, [-place] * 2, color=colour, lw=7, solid_capstyle="butt", label=first[0])
         axes.plot([budget], [-place], "|", ms=14, mew=2, color=COLOURS["before"], label=first[1])
     axes.set_xlim(left=0)
     axes.set_xlabel(say("ledger.spent"))

@@ -35,6 +35,7 @@ from lethe.report.numbers import (
     fixed,
     grouped,
     percent,
+    points,
     share,
     share_words,
     significant,
@@ -147,8 +148,7 @@ class Language(Room[LanguageCandidate]):
             else:
                 headline = say("language.none", value=value, chance=chance, unit=unit)
                 lines += [say("language.power", size=share_words(size))] if size else []
-        attack = candidate.risk_from.attack or ""
-        attack = self.document.titles.get(attack, attack)
+        attack = self.attack_title(candidate.risk_from.attack or "")
         words = ". ".join(text for text in (*lines, detail) if text)
         return Worst(
             headline,
@@ -181,11 +181,11 @@ class Language(Room[LanguageCandidate]):
         extracted = None if candidate is None else candidate.estimate("extraction")
         if candidate is None or extracted is None or extracted.value is None:
             return ""
-        denials = ("language.extracted.control", "language.extracted.base")
-        known = (key for key in denials if ABSENCE[key](self.section, candidate))
-        key = next(known, "language.extracted")
+        like, but = "language.extracted.control", "language.extracted.base"
+        key = like if ABSENCE[like](self.section, candidate) else "language.extracted"
+        but = say(but) if ABSENCE[but](self.section, candidate) else ""
         control = _or_unmeasured(candidate.extraction.control)
-        return say(key, value=share_words(extracted.value), control=control)
+        return say(key, value=share_words(extracted.value), but=but, control=control)
 
     def _personal(self, candidate: LanguageCandidate) -> str:
         """The personal pattern extracted most often beyond the control; empty without any."""
@@ -203,11 +203,11 @@ class Language(Room[LanguageCandidate]):
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document.data
-        lines = [say("language.others", n=grouped(data.others))]
+        lines = [say("language.members", n=grouped(data.members))]
         if data.people is not None:
             lines.append(say("language.people", n=grouped(data.people)))
-        lines.append(say("language.tokens", n=grouped(data.tokens)))
-        return say("language.released", n=grouped(data.members)), lines
+        lines.append(say("language.others", n=grouped(data.others)))
+        return say("language.released"), lines
 
     def attacks(self) -> Sequence[Part]:
         blind, shown = self.section.blind, self.judged
@@ -223,11 +223,11 @@ class Language(Room[LanguageCandidate]):
         columns = [rate(fpr) for fpr in sorted(blind.tpr, reverse=True)]
         columns.append(("AUC", "auc"))
         columns.append(
-            (say("language.head.excess"), lambda one: share(getattr(one, "excess", None)))
+            (say("language.head.excess"), lambda one: points(getattr(one, "excess", None)))
         )
-        title, first, titles = say("language.rates"), say("attack"), self.document.titles
+        title, first = say("language.rates"), say("attack")
         tables: dict[str, list[tuple[str, TextAttack | BlindRates]]] = {
-            one.name: [(titles.get(key, key), rates) for key, rates in one.text_attacks.items()]
+            one.name: [(self.attack_title(key), rates) for key, rates in one.text_attacks.items()]
             for one in self.document.candidates
         }
         rows = [] if shown is None else tables.pop(shown.name)
@@ -270,7 +270,13 @@ class Language(Room[LanguageCandidate]):
                 lambda one: share(control.get(one.name)),
             ),
         ]
-        rows = [(of_fewer(row.name, row.share), row) for row in member.rows]
+        listed, most = list(member.rows), max(settings.samples)
+        extracted = candidate.estimate("extraction")
+        if self.section.base and extracted is not None:
+            name = say("language.head.first", n=grouped(most))
+            listed.insert(0, TextGroup(name=name, share=extracted))
+            control[name] = result.control
+        rows = [(of_fewer(row.name, row.share), row) for row in listed]
         title = say("language.extraction", prefix=settings.prefix, suffix=settings.suffix)
         note = say("language.extraction.note", chance=percent(settings.chance))
         parts: list[Part] = []
@@ -283,7 +289,7 @@ class Language(Room[LanguageCandidate]):
             shown = table(title, first, groups, ("texts", "share"), "language.head.")
             parts.append(Folded(title, [shown]))
         if result.patterns:
-            parts.append(self._patterns(result.patterns, max(settings.samples)))
+            parts.append(self._patterns(result.patterns, most))
         return parts
 
     @staticmethod

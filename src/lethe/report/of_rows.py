@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -43,6 +44,7 @@ from lethe.report.numbers import (
     fixed,
     grouped,
     percent,
+    points,
     range_words,
     share,
     share_words,
@@ -155,6 +157,7 @@ class Rows(Room[C]):
         return [Folded(title, [table(title, say("options.option"), rows, columns, heads, note)])]
 
 
+_TITLED = ("marketer", "homogeneity", "best-guess", "population")
 _LEARNT = {"homogeneity": "table.headline.certain", "best-guess": "table.headline.guess"}
 
 
@@ -174,6 +177,11 @@ class Quasi(Rows[TableCandidate]):
         words = {"classes": "singling", "subsets": "singling"}
         words |= dict.fromkeys(_LEARNT, "inference")
         return words.get(attack.partition(",")[0], "linking")
+
+    def attack_title(self, attack: str) -> str:
+        name, _, near = attack.partition(", ")
+        title = say(f"table.attack.{name}") if name in _TITLED else attack
+        return f"{title}, {near}" if near else title
 
     @property
     def chance(self) -> float:
@@ -233,7 +241,8 @@ class Quasi(Rows[TableCandidate]):
     def _certain(self, candidate: TableCandidate | None) -> list[str]:
         value = getattr(candidate and candidate.certain, "value", None)
         secret = self._secret()
-        return [say("table.certain", value=share_words(value), secret=secret)] if value else []
+        words = {"value": share_words(value or 0.0), "secret": secret, "people": self._people_word}
+        return [say("table.certain", **words)] if value else []
 
     def beyond(self, candidate: TableCandidate) -> str:
         return " ".join(self._certain(candidate))
@@ -342,7 +351,7 @@ class Quasi(Rows[TableCandidate]):
         columns: list[Column] = [
             (say("table.head.k"), lambda option: amount(option.k, 9)),
             *("released", "unique"),
-            (say("table.head.changed"), lambda option: share(option.risk_change)),
+            (say("options.change.points"), lambda option: points(option.risk_change)),
         ]
         if any(option.journalist for option in listed):
             columns += ["journalist", "mean=population_marketer"]
@@ -382,11 +391,15 @@ class Records(Rows[RecordCandidate]):
 
     def worst(self, candidate: RecordCandidate | None) -> Worst:
         attack = (candidate and candidate.risk_from.attack) or ""
-        known = attack.split(", ", 1)[1] if ", " in attack else attack
+        attacker, _, known = attack.partition(", ")
+        known = known or attack
+        if some := re.match(r"(\d+) \S+ (\d+) [^,]+", known):
+            right = say("records.known", right=some[1], all=some[2])
+            known = f"{right}{known[some.end() :]}"
         half, detail = self.section.needed.half, ""
         if half is not None and candidate is self.base:
             detail = say("records.half" if half != 1 else "records.half.one", n=half)
-        by = say("records.by", attack=attack) if attack else ""
+        by = say("records.by", attack=attacker) if attack else ""
         return self._worst(candidate, by, detail, known=known)
 
     def released(self) -> tuple[str, list[str]]:
@@ -478,7 +491,7 @@ class Records(Rows[RecordCandidate]):
     def options(self) -> Sequence[Part]:
         columns: list[Column] = [
             *("facts", "people", "records"),
-            (say("records.option.changed"), lambda option: share(option.risk_change)),
+            (say("options.change.points"), lambda option: points(option.risk_change)),
             *("exposed", "right=exposed_where_right", "match", "false_match"),
         ]
         return self._options(columns, "records.option.", say("records.options.note"))
@@ -519,17 +532,17 @@ class Synthetic(Rows[SyntheticCandidate]):
         most = copied and (counted is None or 2 * copied.beyond > counted.beyond)
         shown = copied if most else counted
         nearest = shown or min(people, key=lambda near: near.p)
-        words = say(
-            "synthetic.people" if nearest.share else "synthetic.people.copied",
-            people=grouped(nearest.people),
-            of=grouped(nearest.of),
-            share=share_words(nearest.share),
-            expected=f"{nearest.expected:.3g}",
-            p=_chance(nearest.p),
+        key = "synthetic.people" if nearest.share else "synthetic.people.copied"
+        counts = {"people": grouped(nearest.people), "of": grouped(nearest.of)}
+        counts |= {"share": share_words(nearest.share), "expected": f"{nearest.expected:.2g}"}
+        words = say(key, **counts)
+        if shown is None and 2 * nearest.beyond < risk * nearest.of:
+            return replace(worst, headline=f"{words} {worst.headline}")
+        detail = f"{worst.headline} {worst.detail}"
+        by = "; ".join([worst.short, worst.by])
+        return replace(
+            worst, headline=words, detail=detail, short=say(f"{key}.short", **counts), by=by
         )
-        if shown is not None or 2 * nearest.beyond >= risk * nearest.of:
-            return replace(worst, headline=words)
-        return replace(worst, headline=f"{words} {worst.headline}")
 
     def released(self) -> tuple[str, list[str]]:
         counts = {key: grouped(rows) for key, rows in self.section.rows.items()}

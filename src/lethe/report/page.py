@@ -20,6 +20,7 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.rules import joint_outcome
 from lethe.files import write_whole
 from lethe.report.catalogue import say
+from lethe.report.numbers import interval_methods
 from lethe.report.sections import Chart, Column, Section, Table, charts, table
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Release:
 
     first: First
     sections: Sequence[Section]
+    methods: Sequence[str] = ()  # of the intervals, in the order in which the page numbers them
 
     @property
     def title(self) -> str:
@@ -53,10 +55,9 @@ def read(findings: Findings, manifest: Mapping[str, Any] | None = None) -> Relea
     from lethe.report.first_screen import first_screen
     from lethe.report.frontier_chart import frontier_chart
 
-    room = room_of(findings.to_json())
-    return Release(
-        first_screen(room, manifest or {}, frontier_chart(room)), sections_of(room, manifest or {})
-    )
+    room, manifest = room_of(findings.to_json()), manifest or {}
+    screen = first_screen(room, manifest, frontier_chart(room))
+    return Release(screen, sections_of(room, manifest), interval_methods(room.plain))
 
 
 @dataclass(frozen=True)
@@ -141,11 +142,7 @@ def _page(releases: Sequence[Release], title: str | None = None) -> str:
     first = releases[0].first
     name = title or first.name
     if len(releases) == 1:
-        body = (
-            templates()
-            .get_template("release.html.j2")
-            .render(first=first, sections=releases[0].sections, tag="h1")
-        )
+        body = templates().get_template("release.html.j2").render(**vars(releases[0]), tag="h1")
         outcome, kind = first.outcome, first.kind
     else:
         body, outcome = _several(releases)
@@ -196,7 +193,7 @@ def _several(releases: Sequence[Release]) -> tuple[str, Outcome]:
         {
             "id": f"r{at}",
             "html": apart(
-                template.render(first=one.first, sections=one.sections, title=one.title),
+                template.render(**vars(one), title=one.title),
                 f"r{at}-",
                 f"{at}, {one.title}",
             ),

@@ -38,10 +38,15 @@ class Words:
 
 @dataclass(frozen=True)
 class Bullets:
-    """A list of sentences."""
+    """A list of sentences.
+
+    Attributes:
+        anchor: links to the items, which are numbered, begin with it; empty = without numbers.
+    """
 
     kind: ClassVar[str] = "bullets"
     items: Sequence[str]
+    anchor: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +108,20 @@ class Table:
         ]
         return [False, *columns]
 
+    def made_by(self, methods: Sequence[str]) -> list[tuple[str, list[int]]]:
+        """Of every column with intervals, its heading and the numbers of their methods.
+
+        Args:
+            methods: of the document; the first has number 1.
+        """
+        numbers = {method: number for number, method in enumerate(methods, start=1)}
+        columns = []
+        for place, head in enumerate(self.heads[1:]):
+            cells = [cells[place] for _, cells in self.rows]
+            known = {numbers.get(cell.method) for cell in cells if isinstance(cell, Cell)}
+            columns.append((head, sorted(number for number in known if number)))
+        return [(head, known) for head, known in columns if known]
+
 
 Column = str | tuple[str, str | Callable[[Any], Cell | str]]
 """Of a table over results: a heading, and the path to a number (see `unit_of`), printed as its unit
@@ -120,6 +139,8 @@ def table(
     units: Mapping[str, Callable[[Any], Cell | str]] = UNITS,
 ) -> Table:
     """A table over results: a row for each, a column for each field.
+
+    A column that is refused throughout for one reason becomes a sentence of the note.
 
     Args:
         title: what it shows.
@@ -141,9 +162,16 @@ def table(
         form = units[unit_of(type(rows[0][1]), how)] if rows else str
         return head, lambda row: form(value_of(row, how))
 
-    listed = [reader(column) for column in columns]
-    body = [(name, [read(row) for _, read in listed]) for name, row in rows]
-    return Table(title, [first, *(head for head, _ in listed)], body, note)
+    notes, kept = [note] * bool(note), list[tuple[str, Sequence[Cell | str]]]()
+    for head, read in map(reader, columns):
+        cells = [read(row) for _, row in rows]
+        reasons = {cell.reason if isinstance(cell, Cell) else "" for cell in cells}
+        if len(cells) > 1 and len(reasons) == 1 and (reason := reasons.pop()):
+            notes.append(say("unmeasured.column", column=head, reason=reason.rstrip(".")))
+        else:
+            kept.append((head, cells))
+    body = [(name, [cells[at] for _, cells in kept]) for at, (name, _) in enumerate(rows)]
+    return Table(title, [first, *(head for head, _ in kept)], body, " ".join(notes))
 
 
 def unit_of(kind: Any, path: str) -> str:

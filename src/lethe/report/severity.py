@@ -7,6 +7,7 @@ for a share of people or records; it depends on its confidence limits alone and 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,9 +15,9 @@ from typing import Any
 from lethe.errors import InputError
 from lethe.evidence.document import CandidateRow, Document, RuleRow
 from lethe.evidence.estimate import Estimate, Measured
-from lethe.evidence.rules import CONFIDENCE, FAIL, METRICS, PASS, Rule, judge, parse_rule
+from lethe.evidence.rules import CONFIDENCE, FAIL, METRICS, PASS, SHARES, Rule, judge, parse_rule
 from lethe.report.catalogue import say
-from lethe.report.numbers import percent
+from lethe.report.numbers import Cell, amount, percent, points, share
 from lethe.report.sections import Column
 
 HIGH_FROM = 0.20
@@ -201,7 +202,7 @@ def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
         metrics: those of the release, with what they are.
 
     >>> rule_in_words("tpr@0.001 <= 0.05")
-    'true positive rate of the strongest attack at an FPR of 0.1 %: at most 0.05'
+    'true positive rate of the strongest attack at an FPR of 0.1 %: at most 5 %'
     """
     try:
         rule = parse_rule(text, metrics)
@@ -212,9 +213,10 @@ def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
         what = say("rules.words.fpr", what=what, fpr=percent(rule.fpr))
     if rule.on_width:
         what = say("rules.words.width", what=what)
-    if rule.at_least:
-        return say("rules.words.least", what=what, limit=f"{rule.limit:g}")
-    return say("rules.words.limit", what=what, limit=f"{rule.limit:g}")
+    limit = percent(rule.limit) if rule.metric in IN_PERCENT else f"{rule.limit:g}"
+    return say(
+        "rules.words.least" if rule.at_least else "rules.words.limit", what=what, limit=limit
+    )
 
 
 # Output checking: pass, review or fail for each row of a table, and room for a remark by hand.
@@ -277,3 +279,31 @@ def check_columns(
 def exactly(value: float) -> Estimate:
     """A number that was counted."""
     return Estimate(value, value, value, CONFIDENCE, "", 1)
+
+
+IN_PERCENT = {*SHARES, "share", "attribute-gain"} - {"auc"}
+"""Metrics that are printed in percent."""
+
+
+def cell_of(quantity: str, measured: Measured | None, shares: bool = False) -> Cell:
+    """A measured quantity by its name: shares in percent, everything else as it is.
+
+    Args:
+        quantity: such as ``tpr@0.01``, or a rule on it.
+        measured: its value.
+        shares: whether losses of utility are shares.
+    """
+    if metric_of(quantity) == "utility-loss" and shares and isinstance(measured, Estimate):
+        cell = points(measured)
+        return replace(cell, value=say("points", value=cell.value))
+    return share(measured) if in_percent(quantity, shares) else amount(measured)
+
+
+def metric_of(quantity: str) -> str:
+    """The metric of a quantity or of a rule, such as ``tpr`` of ``tpr@0.01[class=8]``."""
+    return re.split(r"[@ ()\[]", quantity)[0]
+
+
+def in_percent(quantity: str, shares: bool = False) -> bool:
+    """Whether a quantity is printed in percent; `shares` as in `cell_of`."""
+    return metric_of(quantity) in IN_PERCENT or (quantity == "utility" and shares)

@@ -20,7 +20,7 @@ from lethe.evidence.sight import smallest_seen
 from lethe.linkage.document import (
     RowsSubject,
     fields_of,
-    of_1000,
+    percent,
     strongest,
     utility_in_words,
     utility_left,
@@ -124,13 +124,13 @@ class RecordSubject(RowsSubject):
         rh = first.by["scoreboard-rh"]
         words = [
             f"The strongest attack ({strongest(base.attacks).attack}) identifies the record of "
-            f"{of_1000(base.risk)} of 1,000 people by its best guess, of {self.indexed.people:,}.",
+            f"{percent(base.risk)} of the {self.indexed.people:,} people by its best guess.",
             f"Who knows {first.name} and answers {_rule_words(settings)}, identifies "
-            f"{of_1000(base.measures['match'])} of 1,000 and names a record for "
-            f"{of_1000(base.measures['false-match'])} of 1,000 people who are not in the release; "
+            f"{percent(base.measures['match'])} of people and names a record for "
+            f"{percent(base.measures['false-match'])} of those who are not in the release; "
             f"Scoreboard-RH from an eccentricity of {COMPARED:g} on identifies "
-            f"{of_1000(rh.at(COMPARED).recall)} and names one for "
-            f"{of_1000(rh.at(COMPARED).false_match)}.",
+            f"{percent(rh.at(COMPARED).recall)} and names one for "
+            f"{percent(rh.at(COMPARED).false_match)}.",
         ]
         if self.needed.half is None:
             words.append("The facts of this adversary do not name half of the people.")
@@ -142,7 +142,7 @@ class RecordSubject(RowsSubject):
         if lowest is not self.measured[0]:
             words.append(
                 f"Of the releases that were tried, {lowest.name} ({lowest.mitigation}) is found "
-                f"least: {of_1000(lowest.risk)} of 1,000, at "
+                f"least: {percent(lowest.risk)}, at "
                 f"{utility_left(lowest, self.measured[0])}."
             )
         return words
@@ -186,8 +186,8 @@ def _rule_words(settings: RecordSettings) -> str:
     if settings.phi is not None:
         return f"from an eccentricity of {settings.phi:g} on"
     return (
-        f"only where at most {1000 * settings.false_matches:.3g} of 1,000 people who are not in "
-        "the release are expected to be given a record"
+        f"only where at most {percent(settings.false_matches)} of people who are not in the "
+        "release are expected to be given a record"
     )
 
 

@@ -29,7 +29,7 @@ from lethe.linkage.document import (
     Measurement,
     RowsSubject,
     fields_of,
-    of_1000,
+    percent,
     utility_in_words,
     utility_left,
 )
@@ -351,48 +351,47 @@ class TableSubject(RowsSubject):
         measured, people = self.anonymity, self.table.people
         rows = "rows" if self.table.person is None else "persons"
         words = [
-            f"Of 1,000 {rows}, {of_1000(measured.unique.value)} are alone with their values of "
-            f"{', '.join(self.table.quasi)}; who links everybody gets "
-            f"{of_1000(measured.marketer.value)} of 1,000 right (a random guess: "
-            f"{1000 / people:.2g})."
+            f"Of the {rows}, {percent(measured.unique.value)} are alone with their values of "
+            f"{', '.join(self.table.quasi)}; an attacker who links every row is right for "
+            f"{percent(measured.marketer.value)} (a random guess: {percent(1 / people)})."
         ]
         subsets = self.uniqueness.subsets
         best = subsets[min(max(subsets), 3)][0]
         names = ", ".join(best.columns)
         words.append(
             f"The {len(best.columns)} column(s) {names} alone single out "
-            f"{of_1000(best.unique.value)} of 1,000 {rows}."
+            f"{percent(best.unique.value)} of the {rows}."
         )
         if self.disclosure is not None:
             learnt = self.disclosure.best
             near = f" {learnt.within}" if learnt.within else ""
             words.append(
                 f"The quasi-identifiers reveal {self.table.sensitive}{near} for certain in "
-                f"{of_1000(learnt.certain.value)} of 1,000 {rows}; the best guess is right in "
-                f"{of_1000(learnt.guessed.value)}, without the table's classes in "
-                f"{of_1000(learnt.blind.value)}."
+                f"{percent(learnt.certain.value)} of the {rows}; the best guess is right in "
+                f"{percent(learnt.guessed.value)}, without the table's classes in "
+                f"{percent(learnt.blind.value)}."
             )
         recoded = [candidate for candidate in self.measured if candidate.name.startswith("k-")]
         if recoded:
             candidate = recoded[-1]
             text = (
                 f"Made {candidate.details.k}-anonymous, the table keeps "
-                f"{utility_left(candidate, self.measured[0])} and a linkage of everybody "
-                f"gets {_linked(candidate)} of 1,000 right"
+                f"{utility_left(candidate, self.measured[0])} and an attacker who "
+                f"links every row is right for {percent(candidate.measures['marketer'])}"
             )
             if self.disclosure is not None and (certain := candidate.details.certain.value):
                 text += (
                     f"; yet {self.table.sensitive} is still certain in "
-                    f"{of_1000(certain)} of 1,000 {rows}"
+                    f"{percent(certain)} of the {rows}"
                 )
             words.append(text + ". That is no proof of privacy.")
         words += [
             f"The synthetic rows {candidate.name} keep "
-            f"{utility_left(candidate, self.measured[0])}; who takes those that agree with a "
-            f"person for copies gets at most {_linked(candidate)} of "
-            f"1,000 right. They are proven to be ({candidate.settings['epsilon']:g}, "
-            f"{candidate.settings['delta']:g})-differentially private, under the assumptions that "
-            "are listed."
+            f"{utility_left(candidate, self.measured[0])}; an attacker who takes those that "
+            f"agree with a person for copies is right for at most "
+            f"{percent(candidate.measures['marketer'])}. They are proven to be "
+            f"({candidate.settings['epsilon']:g}, {candidate.settings['delta']:g})-differentially "
+            "private, under the assumptions that are listed."
             for candidate in self.measured
             if candidate.name in self.synthetic
         ]
@@ -446,10 +445,6 @@ class TableSubject(RowsSubject):
             }
             for rank, row in enumerate(order.tolist(), start=1)
         ]
-
-
-def _linked(candidate: Candidate) -> str:
-    return of_1000(candidate.measures["marketer"])
 
 
 def _private(settings: TableSettings) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
@@ -18,10 +18,10 @@ from lethe.evidence.of_answers import (
     AnswersSection,
     Asked,
     Charge,
-    FirstRow,
     LedgerSection,
     Point,
     Status,
+    StoredAnswer,
 )
 from lethe.evidence.plain import plain, read
 from lethe.evidence.rules import CONFIDENCE, QUERY_METRICS, Rule, counted, parse_rule
@@ -33,7 +33,9 @@ from lethe.queries.ledger.words import budget_words, made_public
 
 SO_FAR, WHOLE = "answers so far", "the whole budget"
 LONGEST_TEXT = 500
-"""Characters of a question, an analyst or an answer in findings; the ledger holds them whole."""
+"""Characters of a question, an analyst or a value in findings; the ledger holds them whole."""
+MOST_ROWS = 40
+"""Rows of an answer in findings; the ledger holds all."""
 
 
 def findings_on(
@@ -233,7 +235,7 @@ def _checks(status: Status, checked: Verification, anchored: bool) -> list[Check
 def burn_down(entries: Sequence[Entry]) -> list[Point]:
     """Budget and what is left of it: at first, after each question, after each raise.
 
-    A question comes with its text, analyst and cost, and the first value of its stored answer.
+    A question comes with its text, analyst and cost, and the first rows of its stored answer.
     """
     stored = {entry.answers: entry.body for entry in entries if entry.kind == "answer"}
     points = []
@@ -249,20 +251,28 @@ def burn_down(entries: Sequence[Entry]) -> list[Point]:
                     entry.analyst,
                     _cut(_question(body["query"])),
                     Charge(now.rule, *body["charge"]),
-                    _first_row(stored.get(entry.number)),
+                    _answer(stored.get(entry.number)),
                 )
             points.append(point)
     return points
 
 
-def _first_row(body: str | None) -> FirstRow | None:
-    """The first value of a stored answer; None where no answer is stored or it cannot be read."""
+def _answer(body: str | None) -> StoredAnswer | None:
+    """The first rows of a stored answer; None where no answer is stored or it cannot be read."""
     try:
         rows = read_json(read_json(body or "")["answer"])["rows"]
-        first: FirstRow = read(FirstRow, {**rows[0], "rows": len(rows)})
-        return replace(first, value=_cut(first.value))
-    except (ValueError, TypeError, KeyError, IndexError):
+        shown = [
+            {
+                **row,
+                "value": _cut(row["value"]),
+                "key": {_cut(name): _cut(value) for name, value in row.get("key", {}).items()},
+            }
+            for row in rows[:MOST_ROWS]
+        ]
+        answer: StoredAnswer = read(StoredAnswer, {"rows": shown, "n": len(rows)})
+    except (ValueError, TypeError, KeyError, AttributeError):
         return None
+    return answer if shown else None
 
 
 def _question(key: str) -> str:

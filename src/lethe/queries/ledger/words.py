@@ -135,18 +135,14 @@ def people_of(status: Status) -> tuple[str | None, int | None]:
 
 def budget_words(status: Status) -> list[str]:
     """Say what was spent, what it means, and what a reader must know about it."""
-    who = "person's record" if status.unit == "record" else "person, with all records,"
     public = made_public(status)
-    if public:
-        who += " and within what the schema made public,"
-    differ = "more or less" if status.relation == "add/remove" else "replaced by another"
     words = [
         f"{_answers(status.queries)} paid for, {status.answers} of them stored; spent: "
         f"{in_words(status.spent, status.budget.delta_units)}, left: "
         f"{in_words(status.left, status.budget.delta_units)}."
     ]
     if status.budget.rule == "epsilon":
-        words.append(_meaning(status, who, differ))
+        words.append(_meaning(status, " within the public schema" if public else ""))
     if status.view:
         words.append(f"Read more tightly, for display only: {status.view}.")
     if status.queries > status.answers:
@@ -168,15 +164,17 @@ def budget_words(status: Status) -> list[str]:
     return words
 
 
-def _meaning(status: Status, who: str, differ: str) -> str:
+def _meaning(status: Status, within: str) -> str:
     epsilon, delta = status.spent.amount, status.spent.delta
     if not status.queries:
         return "Nothing was answered yet."
     times = f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e^{epsilon:g}"
     plus = f", plus {delta:g}" if delta else ""
+    change = "Adding or removing" if status.relation == "add/remove" else "Replacing"
+    who = "record" if status.unit == "record" else "person with all records"
     return (
-        f"With one {who} {differ}, whatever was answered so far is at most {times} times as "
-        f"likely{plus}."
+        f"{change} one {who}{within} changes the probability of any set of answers by at most a "
+        f"factor of {times}{plus}."
     )
 
 
