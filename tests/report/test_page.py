@@ -140,8 +140,7 @@ def test_ids_are_unique_and_everything_that_points_leads_somewhere(page: str) ->
     targets |= set(re.findall(r"url\(#([^)]+)\)", page))
     for name in ("aria-labelledby", "aria-describedby", "for"):
         targets |= {word for _, a in tags for word in (a.get(name) or "").split()}
-    several = "article" in {tag for tag, _ in tags}
-    assert targets - set(ids) <= ({"attacks"} if several else set())
+    assert targets <= set(ids)
     regions = [a["aria-label"] for _, a in tags if a.get("role") == "region"]
     assert len(regions) == len(set(regions))
 

@@ -67,7 +67,7 @@ def summary(findings: Findings) -> str:
     """The first screen in lines of 100 columns, nothing of it cut off."""
     first = _first(findings)
     texts = [f"{first.kind.capitalize()}: {first.name}", first.lead + first.headline, first.verdict]
-    texts += [f"{one.title}: {one.large}{_behind(one.line)}" for one in first.cards[2:]]
+    texts += [f"{one.title}: {one.large}{_behind(one.line)}" for one in first.cards[1:]]
     return "\n".join([*(line for text in texts for line in _wrapped(text)), say("python.go_on")])
 
 

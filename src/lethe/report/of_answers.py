@@ -10,12 +10,22 @@ from typing import TYPE_CHECKING, Any
 from lethe.evidence import of_answers as typed
 from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Refusal
-from lethe.evidence.rules import QUERY_METRICS
+from lethe.evidence.rules import MECHANISM_METRICS, QUERY_METRICS
 from lethe.report.catalogue import say
-from lethe.report.figures import parameter
-from lethe.report.first_screen import Card, Room, is_within_schema
-from lethe.report.numbers import Cell, amount, count, decimals, grouped, percent, share, share_words
+from lethe.report.first_screen import Card, Room
+from lethe.report.numbers import (
+    Cell,
+    amount,
+    count,
+    decimals,
+    grouped,
+    parameter,
+    percent,
+    share,
+    share_words,
+)
 from lethe.report.output_check import checked, exactly
+from lethe.report.proofs import allowed, is_within_schema
 from lethe.report.sections import (
     Bullets,
     Chart,
@@ -43,21 +53,6 @@ if TYPE_CHECKING:
 _MOST_ROWS = 12
 _MOST_QUESTIONS = 500
 _FPRS = (0.001, 0.01, 0.1)
-
-
-def allowed(epsilon: float, delta: float, fpr: float) -> float:
-    """The highest true positive rate that (epsilon, delta)-DP leaves to any attacker.
-
-    Kairouz, Oh and Viswanath 2015: min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)).
-
-    >>> round(allowed(1.0, 0.0, 0.01), 4)
-    0.0272
-    """
-    if epsilon > 700:
-        return 1.0
-    first = math.exp(epsilon) * fpr + delta
-    second = 1 - math.exp(-epsilon) * (1 - delta - fpr)
-    return max(min(first, second, 1.0), fpr)
 
 
 def allowed_table(epsilon: float, delta: float) -> Table:
@@ -92,8 +87,19 @@ class Mechanism(Answers):
 
     section: typed.MechanismSection
     kind = "kind.mechanism"
+    metrics = MECHANISM_METRICS
     glossary = ("neighbours", "epsilon", "delta", "lower_limit", "event")
     attacks_head = "mechanism"
+
+    @property
+    def claim(self) -> str:
+        """What is claimed of the mechanism, such as "epsilon 1"; empty if no number is."""
+        claim = self.section.claim
+        if claim.value is None:
+            return ""
+        words = f"{claim.measure} {parameter(claim.measure, claim.value)}"
+        delta = f"{claim.delta:.3g}"
+        return say("mechanism.claim", claim=words, delta=delta) if claim.delta else words
 
     @property
     def contradicted(self) -> bool:
@@ -107,7 +113,7 @@ class Mechanism(Answers):
         key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
         if claim.value is None:
             key = "mechanism.open"
-        head = say(key, measure=claim.measure, low=low, claim=claim.words)
+        head = say(key, measure=claim.measure, low=low, claim=self.claim)
         rules = [rule for rule in self.document.rules if rule.rule.startswith("reuse")]
         if not self.contradicted and any(rule.outcome == "fail" for rule in rules):
             shared = getattr(self.section.reuse, "value", None) or 0.0
@@ -125,9 +131,8 @@ class Mechanism(Answers):
         )
 
     def released(self) -> tuple[str, list[str]]:
-        claim = self.section.claim
-        key = "mechanism.released" if claim.value is not None else "mechanism.unclaimed"
-        return say(key, claim=claim.words), [self.document.subject.name]
+        key = "mechanism.released" if self.claim else "mechanism.unclaimed"
+        return say(key, claim=self.claim), [self.document.subject.name]
 
     def tried(self) -> Card:
         largest = f"{self.section.reach.largest:.3g}"
@@ -203,6 +208,7 @@ class Ledger(Answers):
 
     section: typed.LedgerSection
     kind = "kind.ledger"
+    metrics = QUERY_METRICS
     glossary = ("neighbours", "epsilon", "delta", "rho", "budget", "chain")
     attacks_head = "ledger"
 
@@ -267,7 +273,7 @@ class Ledger(Answers):
     def _checked(self, point: typed.Point) -> str:
         """Pass, review or fail of one question by the limits on what is spent."""
         spent = round(point.budget.amount - point.left.amount, 9)
-        words = checked(self.document.rules, QUERY_METRICS, {"spent": exactly(spent)})
+        words = checked(self.document.rules, self.metrics, {"spent": exactly(spent)})
         if words in ("", say("check.pass")) and (point.answer is None or not point.whole):
             why = "ledger.cut" if point.answer else "ledger.unstored"
             return say("check.review", why=say(why))

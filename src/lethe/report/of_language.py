@@ -20,7 +20,7 @@ from lethe.evidence.of_language import (
     TextAttack,
     TextGroup,
 )
-from lethe.evidence.rules import Rule
+from lethe.evidence.rules import LANGUAGE_METRICS, Rule
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Room,
@@ -106,10 +106,12 @@ class Language(Room[LanguageCandidate]):
     kind = "kind.language"
     risk_head = "risk.recognised"
     glossary = ("member", "tpr", "fpr", "auc", "epsilon", "delta", "lower_limit")
+    metrics = LANGUAGE_METRICS
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
-        self.planted = Rule("tpr", self.chance, 0.0).quantity
+        self.fpr = self.section.fpr
+        self.planted = Rule("tpr", self.fpr, 0.0).quantity
 
     @property
     def chance(self) -> float:

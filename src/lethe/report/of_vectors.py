@@ -18,6 +18,7 @@ from lethe.evidence.of_vectors import (
     VectorModel,
     VectorSection,
 )
+from lethe.evidence.rules import EMBEDDING_METRICS
 from lethe.report.catalogue import say
 from lethe.report.embedding_figures import vector_charts
 from lethe.report.first_screen import (
@@ -75,6 +76,7 @@ class Vectors(Room[VectorCandidate]):
     glossary = ("gallery", "top_k", "lift", "bits", "sigma", "mu", "exceeds", "radius")
     result_head = "vectors.head.lift"
     none_fits = "tried.both"
+    metrics = EMBEDDING_METRICS
     planted = "top-1"
 
     def __init__(self, plain: Mapping[str, Any]) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from lethe.errors import InputError
 from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured
-from lethe.evidence.rules import METRICS, parse_rule
+from lethe.evidence.rules import METRICS, SHARES, parse_rule
 from lethe.report.catalogue import say
 from lethe.report.numbers import percent
 
@@ -69,11 +69,13 @@ class Place:
         level: severity there.
         long: a sentence.
         short: the same in a few words.
+        unlimited: who they are, if no rule limits the risk there; else empty.
     """
 
     level: str
     long: str
     short: str
+    unlimited: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,6 @@ class Worst:
             self,
             headline=f"{place.long} {self.headline}",
             short=place.short[:1].upper() + place.short[1:],
-            by=f"{say('first.overall', short=self.short)}; {self.by}",
             level=place.level,
             places=[part for part in self.places if part is not place],
         )
@@ -156,6 +157,8 @@ def outcome(code: str, limits: int) -> Outcome:
 # Rules and what was not tested, in words.
 
 _MOST_NAMED = 3
+IN_PERCENT = {*SHARES, "share", "attribute-gain"} - {"auc"}
+"""Metrics that are printed in percent."""
 
 
 def judged_rates(candidate: CandidateRow) -> dict[float, Measured]:
@@ -198,8 +201,8 @@ def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
         text: of the rule.
         metrics: those of the release, with what they are.
 
-    >>> rule_in_words("tpr@0.001 <= 0.05")
-    'true positive rate of the strongest attack at an FPR of 0.1 %: at most 0.05'
+    >>> rule_in_words("tpr@0.001[class=8] <= 0.05")[-55:]
+    'at a 0.1 % false-positive rate, in class=8: at most 5 %'
     """
     try:
         rule = parse_rule(text, metrics)
@@ -208,8 +211,9 @@ def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
     what = metrics[rule.metric]
     if rule.fpr is not None:
         what = say("rules.words.fpr", what=what, fpr=percent(rule.fpr))
+    if rule.group:
+        what = say("rules.words.group", what=what, group=rule.group)
     if rule.on_width:
         what = say("rules.words.width", what=what)
-    if rule.at_least:
-        return say("rules.words.least", what=what, limit=f"{rule.limit:g}")
-    return say("rules.words.limit", what=what, limit=f"{rule.limit:g}")
+    limit = percent(rule.limit) if rule.metric in IN_PERCENT else f"{rule.limit:g}"
+    return say(f"rules.words.{'least' if rule.at_least else 'limit'}", what=what, limit=limit)
