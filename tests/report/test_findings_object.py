@@ -17,8 +17,8 @@ from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.report import markdown, render
 from lethe.report.frame import MEASURED, rows
-from lethe.report.page import charts_of, read
 from lethe.report.page import files as files_of_page
+from lethe.report.page import read
 
 pytestmark = pytest.mark.usefixtures("no_drawing")
 
@@ -160,7 +160,7 @@ def test_without_pandas_the_message_names_the_command(monkeypatch):
 def test_every_chart_of_the_page_is_a_figure(kind):
     import numpy as np
 
-    for chart in charts_of(findings(kind)):
+    for chart in read(findings(kind)).charts:
         figure = chart.draw()
         (axes,) = figure.axes
         figure.draw_without_rendering()

@@ -323,7 +323,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         level="high" if rows else worst.level,
         headline=" ".join([*inside, worst.headline]),
         detail=[
-            *filter(None, (on, worst.detail, worst.group)),
+            *filter(None, (on, worst.detail)),
             *(
                 check.detail
                 for check in document.checks
@@ -458,44 +458,30 @@ def _tried(room: Room[Any]) -> Card:
         lines = [say(key, loss=utility.loss(lost)), best.mitigation, count]
         return Card(say("card.tried"), f"{best.name}: {_value(room, best)}", lines)
     if other is not None and base is not None:
-        before, after = (utility.words(row.utility.value) for row in (base, other))
+        was, now = (utility.words(row.utility.value) for row in (base, other))
+        words = {"merit": utility.name, "was": was, "now": now}
+        words |= {"before": _value(room, base), "after": _ranged(room, other)}
         lines = [
             say(room.none_fits),
-            say(
-                "tried.cheapest" if before != after else "tried.cheapest.same",
-                name=other.name,
-                what=other.mitigation,
-                before=_value(room, base),
-                after=_ranged(room, other),
-                merit=utility.name,
-                was=before,
-                now=after,
-            ),
+            say("tried.cheapest", name=other.name, what=other.mitigation, **words),
             count,
         ]
         return Card(say("card.tried"), say("tried.not_one"), lines)
-
-    def value_of(option: CandidateRow) -> float | None:
-        return getattr(room.share_of(option), "value", None)
-
-    known = [row for row in options if value_of(row) is not None and room.base_of(row) is base]
+    shares = [(getattr(room.share_of(row), "value", None), row) for row in options]
+    known = [(value, row) for value, row in shares if value is not None]
+    known = [(value, row) for value, row in known if room.base_of(row) is base]
     if not known or base is None:
         return Card(say("card.tried"), say("tried.unmeasured"), [count])
-    least = min(known, key=lambda row: value_of(row) or 0.0)
-    was, now = value_of(base), value_of(least) or 0.0
+    lowest, least = min(known, key=lambda pair: pair[0])
+    initial = getattr(room.share_of(base), "value", None)
     # The risk is halved, but the option is not put forward, because its cost is unknown.
-    halves = was is not None and now <= was / 2 < was
-    lowers = "tried.least" if was is None or now < was else "tried.none_lower"
-    lines = [
-        say(
-            "tried.lowest" if halves else lowers,
-            name=least.name,
-            before=_value(room, base),
-            after=_ranged(room, least),
-        ),
-        count,
-    ]
-    return Card(say("card.tried"), say("tried.no_price" if halves else "tried.no_help"), lines)
+    halves = initial is not None and lowest <= initial / 2 < initial
+    lowers = "tried.least" if initial is None or lowest < initial else "tried.none_lower"
+    before, after = _value(room, base), _ranged(room, least)
+    key = "tried.lowest" if halves else lowers
+    line = say(key, name=least.name, before=before, after=after)
+    large = say("tried.no_price" if halves else "tried.no_help")
+    return Card(say("card.tried"), large, [line, count])
 
 
 def _value(room: Room[Any], candidate: CandidateRow) -> str:

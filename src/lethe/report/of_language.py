@@ -152,13 +152,13 @@ class Language(Room[LanguageCandidate]):
         attack = candidate.risk_from.attack or ""
         attack = self.document.titles.get(attack, attack)
         words = ". ".join(text for text in (*lines, detail) if text)
+        sentences = f"{words}." if words else "", self._personal(candidate)
         return Worst(
             headline,
             say("language.short", value=value),
             say("language.by", attack=attack, fpr=percent(self.chance)),
-            f"{words}." if words else "",
+            " ".join(filter(None, sentences)),
             level,
-            self._personal(candidate),
         )
 
     def _worst_extracted(self, candidate: LanguageCandidate, plain: Worst) -> Worst:
@@ -166,13 +166,13 @@ class Language(Room[LanguageCandidate]):
         extracted, control = candidate.estimate("extraction"), candidate.extraction.control
         assert extracted is not None and extracted.value is not None
         parts = (interval_sentence(self, extracted), plain.headline.rstrip("."), plain.detail)
+        sentences = ". ".join(filter(None, parts)), self._personal(candidate)
         return replace(
             plain,
             headline=f"{self._extracted(candidate)}.",
             short=say("language.extracted.short", value=share_words(extracted.value)),
-            detail=". ".join(text for text in parts if text),
+            detail=" ".join(filter(None, sentences)),
             level=severity(extracted, getattr(control, "value", None) or 0.0),
-            group=self._personal(candidate),
             share=extracted,
         )
 

@@ -139,14 +139,15 @@ class Model(Room[ModelCandidate]):
         elif level == "not-above-chance":
             key, level, words = self._absence(candidate, level)
             detail.append(words)
-        threat = self.document.threat_model
+        access = self.document.threat_model.access.split(";")[0]
+        sentences = [", ".join(text for text in detail if text) + "."]
+        sentences += [*self._other_limits(candidate), self._estimated(candidate)]
         return Worst(
             say(key, value=value, chance=chance),
             say("model.short" if self.fpr else "model.short.auc", value=value),
-            say("model.by", access=threat.access.split(";")[0]),
-            ", ".join(text for text in detail if text) + ".",
+            say("model.by", access=access),
+            " ".join(filter(None, sentences)),
             level,
-            " ".join(filter(None, [*self._other_limits(candidate), self._estimated(candidate)])),
             places=self.places(candidate),
         )
 
@@ -161,10 +162,6 @@ class Model(Room[ModelCandidate]):
 
     def places(self, candidate: ModelCandidate) -> list[Place]:
         return [*self._slice_place(candidate), *self._most_exposed(candidate)]
-
-    def _group(self, candidate: ModelCandidate) -> str:
-        """The worst group and the most exposed 1 % of records, where they are above chance."""
-        return " ".join(place.long for place in self.places(candidate))
 
     @staticmethod
     def _estimated(candidate: ModelCandidate) -> str:
@@ -272,10 +269,9 @@ class Model(Room[ModelCandidate]):
             parts += [*self._onion(self.base), *self._groups(self.base)]
         kept = "exposed.explorer" if self.document.records.kept else "exposed.not_kept"
         parts.append(Words(say(kept), "note"))
-        group = self._group(self.base) if self.base else ""
-        return Section(
-            "exposed", say("exposed.title"), group or self._no_group(), parts, say("nav.who")
-        )
+        places = self.places(self.base) if self.base else []
+        lead = " ".join(place.long for place in places) or self._no_group()
+        return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
 
     def _worst_groups(self) -> list[Part]:
         """The worst group of every option, and the rate there of the group worst at baseline."""

@@ -45,6 +45,12 @@ class Release:
         """What a part is called: the kind of release, and its name."""
         return f"{self.first.kind[:1].upper()}{self.first.kind[1:]}: {self.first.name}"
 
+    @property
+    def charts(self) -> list[Chart]:
+        """Every chart of the page, that of the first screen first."""
+        first = [] if self.first.chart is None else [self.first.chart]
+        return [*first, *charts(self.sections)]
+
 
 def read(findings: Findings, manifest: Mapping[str, Any] | None = None) -> Release:
     """The first screen and the sections of one document."""
@@ -259,18 +265,8 @@ def files(
 
     release = read(findings, manifest)
     yield "report.html", _page([release]).encode()
-    for chart in _charts(release):
+    for chart in release.charts:
         yield f"figures/{chart.name}.svg", on_paper(chart.svg).encode()
-
-
-def charts_of(findings: Findings) -> list[Chart]:
-    """Every chart of the page, that of the first screen first."""
-    return _charts(read(findings))
-
-
-def _charts(release: Release) -> list[Chart]:
-    first = [release.first.chart] if release.first.chart is not None else []
-    return [*first, *charts(release.sections)]
 
 
 def _whole(text: str) -> str:

@@ -86,9 +86,8 @@ class Worst:
         headline: a sentence that says who can do what to how many.
         short: the headline in two or three words.
         by: the attacker and the attack.
-        detail: sentences that belong to the headline, such as the interval.
+        detail: sentences below the headline, such as the interval and what else was found.
         level: severity; empty without one.
-        group: sentences on what else was found; may be empty.
         share: the share in the headline, where it is not that of the options.
         places: the worst group and the most exposed records, where they bear more.
     """
@@ -98,7 +97,6 @@ class Worst:
     by: str
     detail: str
     level: str
-    group: str = ""
     share: Measured | None = None
     places: Sequence[Place] = ()
 
