@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from lethe.errors import InputError, RunFailed
 from lethe.evidence.findings import Findings, schema
 from lethe.report import CONTEXT_FIELDS, NOT_PROVIDED, markdown, render, render_several, write
-from lethe.report.catalogue import say
-from lethe.report.page import CONTENT_POLICY, apart, files
+from lethe.report.catalogue import legal, questions, say
+from lethe.report.page import CONTENT_POLICY, apart, files, read
 
 EVIL = "<script>alert(1)</script>\"'&$x$"
 VOID = {"meta", "link", "br", "input", "path", "line", "circle", "rect", "use"}
@@ -160,6 +160,21 @@ def test_order_navigation_and_the_twenty_fields(kind: str) -> None:
         assert f"{number}. {say(f'twenty.{number}')}" in said
     for words in ("EDPB Opinion 28/2024", "WP216", "recital 26", "SP 800-226", "no legal advice"):
         assert words in said
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_texts_name_only_sections_that_the_page_has(kind: str) -> None:
+    """A question sent its reader to "Who is at risk", and no section had that title."""
+    sections = {section.id: section for section in read(findings(kind)).sections}
+    asked = [*questions(), *(text for row in legal().values() for text in row)]
+    named = {name for text in asked for name in re.findall(r"{([a-z-]+)}", text)}
+    known = {"rules", "options"} | set(sections)  # these two depend on the run
+    assert named <= known and named
+    said = visible(page_of(kind))
+    for text in asked:
+        titles = {id_: section.title for id_, section in sections.items()}
+        shown = re.sub(r"{([a-z-]+)}", lambda m: titles.get(m[1], "not part of this audit"), text)
+        assert shown in said
 
 
 def evil_copy(value: Any, key: str = "") -> Any:

@@ -107,7 +107,10 @@ def notes(
             key = "proof.above" if (risk.low or 0.0) <= limit else "proof.exceeded"
             if key == "proof.exceeded" and proof.unit == "vector":
                 key = "proof.exceeded.vector"
-            words = {"value": share_words(risk.value or 0.0, 3), "limit": share_words(limit, 3)}
+            words = {
+                "value": share_words(risk.value or 0.0, 3),
+                "limit": share_words(rounded_up(limit, 3), 3),
+            }
             sentences[say(key, name=name, **words)] = None
     return [*sentences, say("proof.assumes", section=say("proven.heading"))] if sentences else []
 
