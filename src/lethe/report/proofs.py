@@ -107,11 +107,8 @@ def notes(
             key = "proof.above" if (risk.low or 0.0) <= limit else "proof.exceeded"
             if key == "proof.exceeded" and proof.unit == "vector":
                 key = "proof.exceeded.vector"
-            words = {
-                "value": share_words(risk.value or 0.0, 3),
-                "limit": share_words(rounded_up(limit, 3), 3),
-            }
-            sentences[say(key, name=name, **words)] = None
+            value, most = share_words(risk.value or 0.0, 3), share_words(rounded_up(limit, 3), 3)
+            sentences[say(key, name=name, value=value, limit=most)] = None
     return [*sentences, say("proof.assumes", section=say("proven.heading"))] if sentences else []
 
 
