@@ -30,7 +30,7 @@ from lethe.membership.language.fine_tune import distinct
 from lethe.membership.settings import AuditSettings
 from lethe.mitigations.dp_sgd.candidate import IndividualPrivacy, PrivateTraining
 from lethe.mitigations.mitigation import Mitigation
-from lethe.report.first_screen import claim_of
+from lethe.report.proofs import claim_of
 from lethe.training.models import default_recipe
 
 pytestmark = pytest.mark.usefixtures("no_page")

@@ -35,12 +35,19 @@ def page_file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory):
-    """A page of every kind."""
-    from report.documents import KINDS, MANIFEST, findings
+    """A page of every kind, and the one with the most options that the documentation shows."""
+    from report.documents import GALLERY, KINDS, MANIFEST, findings
+
+    from lethe.evidence.findings import Findings
 
     folder = tmp_path_factory.mktemp("pages")
     for kind in (*KINDS, "language"):
         (folder / f"{kind}.html").write_text(render(findings(kind), MANIFEST))
+    shown = {
+        path.parent.name: Findings.from_json(json.loads(path.read_bytes())) for path in GALLERY
+    }
+    for name in ("digits", "vectors"):
+        (folder / f"shown-{name}.html").write_text(render(shown[name], MANIFEST))
     return folder
 
 
@@ -187,8 +194,15 @@ def test_the_first_screen_holds_headline_and_cards(browser, pages):
         tab = page_in(browser, viewport={"width": width, "height": height})
         for page in sorted(pages.iterdir()):
             tab.goto(page.as_uri())
-            ends = tab.locator(".card").last.bounding_box()
-            assert ends["y"] + ends["height"] <= height, (page.name, width)
+            boxes = [tab.locator(".card").last.bounding_box()]
+            if width == 1280:  # and the lines to sign, the chart and every option
+                assert tab.locator(".sign span").count() == 3
+                rows = tab.locator(
+                    ".first .sign, .first .two figure svg:visible, .first tr[data-at]"
+                )
+                boxes += [row.bounding_box() for row in rows.all()]
+            ends = max(box["y"] + box["height"] for box in boxes)
+            assert ends <= height, (page.name, width, ends)
         tab.close()
 
 

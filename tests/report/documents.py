@@ -9,6 +9,7 @@ from typing import Any
 from lethe.evidence.findings import Findings
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+GALLERY = sorted(Path(__file__).parents[2].glob("docs/gallery/*/findings.json"))
 KINDS = ("model", "scores", "vectors", "table", "records", "synthetic", "mechanism", "ledger")
 MANIFEST: dict[str, Any] = {
     "audit": "551b593faaed",

@@ -35,7 +35,6 @@ NO_WORDS = {
     "not asked for",
     "closed form",
     # Symbols, the same in every language.
-    "delta {}",
     ", delta {}",
     # Places, units and fonts of Matplotlib, styles of Rich.
     "lower left",

@@ -85,6 +85,10 @@ def derived(plain: dict[str, Any]) -> Iterator[float]:
     claimed = [ledger["spent"]["amount"]] if ledger else []
     if mechanism := (plain.get("queries") or {}).get("mechanism"):
         claimed.append(mechanism["claim"]["value"])
+    for claim in plain["guarantees"]:  # a proven share is rounded up, to two digits or three
+        share = 100 * claim["guarantee"]["parameters"].get("success", 0.0)
+        places = 10.0 ** -np.floor(np.log10(share or 1.0))
+        yield from (np.ceil(share * places * step) / step / places for step in (10, 100))
     for epsilon in claimed:  # what epsilon allows, Kairouz, Oh and Viswanath 2015
         for fpr in (0.001, 0.01, 0.1):
             yield min(np.exp(epsilon) * fpr, 1 - np.exp(-epsilon) * (1 - fpr))

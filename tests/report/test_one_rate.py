@@ -24,7 +24,7 @@ def test_cards_and_options_speak_at_the_headlines_rate(gap):
     rate = room.judged.measures[f"tpr@{room.fpr:g}"]
     screen, value = first_screen(room, {}, None), share_words(rate.value)
     assert f" {value} " in screen.headline
-    assert screen.cards[1].large.startswith(value) and screen.cards[3].large.startswith(value)
+    assert screen.cards[1].large.startswith(value) and f": {value}" in screen.cards[3].large
     ((_, cells),) = screen.options.rows
     assert cells[1] == room.result_cell(rate)
     if gap < 1:

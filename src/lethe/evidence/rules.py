@@ -46,15 +46,15 @@ def counted(ledger: Mapping[str, Any]) -> dict[str, Estimate]:
 
 
 METRICS = {
-    "tpr": "true positive rate of the strongest attack at an FPR",
-    "tau": "ln(TPR/FPR) of the strongest attack at an FPR",
-    "auc": "area under the ROC curve of the strongest attack",
-    "top-t": "mean t-score of the most exposed 1 % of records",
+    "tpr": "training records recognised by the strongest attack",
+    "tau": "ln(TPR/FPR) of the strongest attack",
+    "auc": "share of pairs that the strongest attack distinguishes (AUC)",
+    "top-t": "mean exposure t of the most exposed 1 % of records",
     "estimated": "true positive rate that 64 shadow models would reach, where one model is given",
     "utility-loss": "utility (accuracy, or R²) lost against the baseline",
 }
 EMBEDDING_METRICS = {
-    "lift": "Top-1 of the strongest attacker over chance",
+    "lift": "people identified by the strongest attacker, as a multiple of chance",
     "top-1": "share of vectors or people that the strongest attacker identifies",
     "bound": "upper limit on Top-1 of every attacker who sees one released vector",
     "eer": "equal error rate of the strongest verification",
@@ -96,8 +96,8 @@ MECHANISM_METRICS = {
     "reuse": "rank correlation of successive answers",
 }
 LANGUAGE_METRICS = {
-    "tpr": "true positive rate of the strongest attack at an FPR",
-    "auc": "area under the ROC curve of the strongest attack",
+    "tpr": "training texts recognised by the strongest attack",
+    "auc": "share of pairs that the strongest attack distinguishes (AUC)",
     "extraction": "share of training texts that are extracted, and not from the base model",
     "epsilon-lower": "lower confidence limit on epsilon, from canaries that stand once",
     "utility-loss": "held-out log-probability a token lost against the baseline, in nats",

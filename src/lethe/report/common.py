@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lethe.evidence.document import AttackRow, CandidateRow, CheckRow, Document
+from lethe.evidence.document import AttackRow, CandidateRow, CheckRow, Document, GuaranteeRow
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import RELEASE, AttackResult
 from lethe.report.catalogue import legal, questions, say, term
 from lethe.report.context_fields import Group, groups, run_facts
-from lethe.report.figures import parameter
-from lethe.report.first_screen import Room, claim_of
-from lethe.report.numbers import Cell, amount, facts, interval_methods, share, share_words
-from lethe.report.proven_measured import proven_beside_measured
+from lethe.report.first_screen import Room
+from lethe.report.numbers import (
+    Cell,
+    amount,
+    facts,
+    interval_methods,
+    parameter,
+    share,
+    share_words,
+)
+from lethe.report.proofs import claim_of, proven_beside_measured
 from lethe.report.sections import (
     Bullets,
     Column,
@@ -28,7 +36,7 @@ from lethe.report.sections import (
     named,
     table,
 )
-from lethe.report.severity import cell_of, not_tested, outcome, rule_in_words
+from lethe.report.severity import cell_of, not_tested, outcome
 
 # Where each of the twenty fields of an audit document is in a page, or why it is not there.
 
@@ -123,35 +131,45 @@ def sections_of(room: Room[Any], manifest: Mapping[str, Any]) -> list[Section]:
         _checks(room.document.checks),
         _untested(room.document),
         _limits(room),
-        _legal(room),
-        Section(
-            "questions",
-            say("questions.title"),
-            say("questions.lead"),
-            [Folded(say("questions.title"), [Bullets(questions())])],
-        ),
     ]
     kept = [section for section in sections if section is not None]
-    return [*kept, *_appendix(room, manifest, kept)]
+    titles = {section.id: section.title for section in kept}
+    later = ("legal", "questions", "fields", "reproduction", "glossary")
+    titles |= {id_: say(f"{id_}.title") for id_ in later}
+    asked = [filled(question, titles) for question in questions()]
+    title, lead = say("questions.title"), say("questions.lead")
+    kept += [
+        _legal(room, titles),
+        Section("questions", title, lead, [Folded(title, [Bullets(asked)])]),
+    ]
+    return [*kept, *_appendix(room, manifest, titles)]
+
+
+def filled(text: str, titles: Mapping[str, str]) -> str:
+    """A text with the titles of the sections it names; one that the page lacks is said to be.
+
+    >>> filled("See {proof}.", {"proof": "Guarantees"})
+    'See Guarantees.'
+    """
+    return re.sub(r"{([a-z-]+)}", lambda m: titles.get(m[1], say("fields.not_here")), text)
 
 
 def _rules(room: Room[Any]) -> Section | None:
     """Rules, and what would change their outcomes."""
-    from lethe.assess.judged import metrics_of
-    from lethe.report.changes import changes  # NumPy comes with both
+    from lethe.report.changes import changes  # NumPy comes with it
 
     rules = room.document.rules
     if not rules:
         return None
-    findings = Findings.from_json(room.plain)
-    metrics = metrics_of(findings)
-    change: list[Part] = [Words(f"{rule}: {' '.join(said)}") for rule, said in changes(findings)]
+    change: list[Part] = [
+        Words(f"{rule}: {' '.join(said)}") for rule, said in changes(Findings.from_json(room.plain))
+    ]
     rows: list[tuple[str, list[Cell | str]]] = []
     for rule in rules:
         result = outcome(rule.outcome, 1)
         cell = cell_of(rule.rule.removeprefix("width("), rule.evidence, room.utility.shares)
         said = f"{result.words}: {rule.reason}" if rule.reason else result.words
-        rows.append((rule.rule, [said, cell, rule.candidate, rule_in_words(rule.rule, metrics)]))
+        rows.append((rule.rule, [said, cell, rule.candidate, room.in_words(rule.rule)]))
     heads = [say(f"rules.{key}") for key in ("rule", "outcome", "measured", "option", "words")]
     lead = say("rules.lead" if all(rule.fixed for rule in rules) else "rules.late")
     shown = Table(say("rules.title"), heads, rows)
@@ -261,14 +279,24 @@ def _proven(room: Room[Any]) -> Section:
         candidate = room.named(name)
         return Cell("none") if candidate is None else share(room.risk_shown(candidate))
 
+    def besides(row: GuaranteeRow) -> str:
+        """What this proof assumes and another proof of the same option does not."""
+        others = [claim.guarantee for claim in proven if claim.candidate == row.candidate]
+        shared = set.intersection(*(set(claim.assumptions) for claim in others))
+        only = [text for text in row.guarantee.assumptions if text not in shared]
+        return "–" if len(others) < 2 else "; ".join(only) or say("proven.no_more")
+
     parts: list[Part] = []
     if proven:
-        columns: list[Column] = [(say("proven.claim"), lambda row: claim_of(row.guarantee))]
-        rows = [(row.candidate, row) for row in proven]
+        columns: list[Column] = [
+            (say("proven.claim"), lambda row: claim_of(row.guarantee)),
+            (say("proven.besides"), besides),
+        ]
         if room.document.candidates:
             columns.append((say("proven.measured"), lambda row: measured(row.candidate)))
         title = say("proven.table" if room.document.candidates else "nav.proven")
-        parts.append(table(title, say("proven.option"), rows, columns))
+        rows, note = [(row.candidate, row) for row in proven], " ".join(room.notes()[:-1])
+        parts.append(table(title, say("proven.option"), rows, columns, note=note))
     parts += proven_beside_measured(room.document)
     if claims:
         keys = ("option", "proof", "kind", "numbers", "assumes", "voided")
@@ -345,9 +373,9 @@ def _limits(room: Room[Any]) -> Section:
     return Section("limits", say("limits.title"), say("limits.lead"), parts)
 
 
-def _legal(room: Room[Any]) -> Section:
+def _legal(room: Room[Any], titles: Mapping[str, str]) -> Section:
     heads = [say(f"legal.{key}") for key in ("source", "asks", "here", "people")]
-    rows = list(legal().items())
+    rows = [(name, [filled(cell, titles) for cell in cells]) for name, cells in legal().items()]
     three: dict[str, list[str]] = {"singling": [], "linking": [], "inference": []}
     for attack in room.document.attacks:
         kind = room.criterion(attack.name)
@@ -380,14 +408,12 @@ def _given(rows: Sequence[tuple[str, str, bool]], title: str = "") -> Facts:
 
 
 def _appendix(
-    room: Room[Any], manifest: Mapping[str, Any], before: Sequence[Section]
+    room: Room[Any], manifest: Mapping[str, Any], titles: Mapping[str, str]
 ) -> list[Section]:
     document = room.plain
     blocks = groups(document, manifest)
     absent = sum(not given for block in blocks for _, _, given in block.rows)
     parts: list[Part] = [_given(block.rows, block.title) for block in blocks]
-    titles = {section.id: section.title for section in before}
-    titles |= {id_: say(f"{id_}.title") for id_ in ("fields", "reproduction", "glossary")}
     rows = _twenty_fields(blocks, room.document, titles)
     heads = [say(f"fields.{key}") for key in ("field", "where", "missing")]
     settings: list[Part] = [

@@ -11,7 +11,6 @@ from lethe.evidence.estimate import Refusal
 from lethe.evidence.of_vectors import VectorModel
 from lethe.report.catalogue import say
 from lethe.report.numbers import percent
-from lethe.report.sections import Chart
 from lethe.report.static_svg import (
     COLOURS,
     DASHES,
@@ -19,7 +18,6 @@ from lethe.report.static_svg import (
     SIZE,
     Slots,
     band,
-    charts_of_data,
     legend,
     new_axes,
 )
@@ -109,19 +107,7 @@ NAMED: Mapping[str, Callable[[VectorModel, Slots], Figure | None]] = {
     "utility": utility,
     "certified": certified,
 }
-
-
-def vector_charts(model: VectorModel, prefix: str) -> dict[str, Chart]:
-    """All figures of one model.
-
-    Args:
-        model: an entry of ``representations.models``.
-        prefix: unique in the page.
-
-    Returns:
-        by name; what there is nothing to draw of is left out.
-    """
-    return charts_of_data(NAMED, model, prefix)
+"""Figures of one model of vectors; None where there is nothing to draw."""
 
 
 def _places(axes: Axes, sigmas: Sequence[float]) -> list[float]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.evidence.document import Histogram
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.of_model import Epsilons
 from lethe.report.catalogue import say
-from lethe.report.numbers import grouped, percent
+from lethe.report.numbers import grouped, parameter, percent
 from lethe.report.sections import Chart, Part, Words
 from lethe.report.static_svg import (
     COLOURS,
@@ -137,8 +136,21 @@ def group_chart(
     series = [("before", "s", before.name)]
     if after is not None and any(isinstance(later, Estimate) for _, (_, later) in rows):
         series.append(("after", "o", after.name))
-    along = say(f"chart.groups.{key}")
-    draw = partial(_intervals, rows[:_MOST_GROUPS], series, along=along, limit=limit)
+
+    def draw(slots: Slots) -> Figure:
+        figure, axes = figure_of_rows([slots.put(name) for name, _ in rows[:_MOST_GROUPS]])
+        for at, (colour, marker, name) in enumerate(series):
+            shift = 0.15 - 0.3 * at if len(series) > 1 else 0.0
+            for place, (_, estimates) in enumerate(rows[:_MOST_GROUPS]):
+                label = "" if place else slots.put(name)
+                interval(axes, shift - place, estimates[at], colour, marker, label)
+        axes.xaxis.set_major_formatter(lambda value, _: percent(value))
+        axes.set_xlabel(say(f"chart.groups.{key}"))
+        if limit is not None:
+            label = say("chart.limit", limit=percent(limit))
+            axes.axvline(limit, color=COLOURS["ink"], lw=1.2, dashes=DASHES["dashed"], label=label)
+        return figure
+
     return chart(say("chart.groups"), "groups", "groups-", say("chart.groups.label"), draw)
 
 
@@ -161,36 +173,6 @@ def onion_chart(base: ModelCandidate) -> Chart | None:
         return figure
 
     return chart(say("chart.onion"), "onion", "onion-", say("chart.onion.label"), draw)
-
-
-def _intervals(
-    rows: Sequence[tuple[str, Sequence[Measured | None]]],
-    series: Sequence[tuple[str, str, str]],
-    slots: Slots,
-    *,
-    along: str,
-    limit: float | None,
-) -> Figure:
-    """One line a row, the first on top, with a dot and its interval for each series.
-
-    Args:
-        rows: name, and a share for each series.
-        series: colour, marker, name for the legend.
-        along: label of the axis.
-        limit: a line, if there is one.
-    """
-    figure, axes = figure_of_rows([slots.put(name) for name, _ in rows])
-    for at, (colour, marker, name) in enumerate(series):
-        shift = 0.15 - 0.3 * at if len(series) > 1 else 0.0
-        for place, (_, estimates) in enumerate(rows):
-            label = "" if place else slots.put(name)
-            interval(axes, shift - place, estimates[at], colour, marker, label)
-    axes.xaxis.set_major_formatter(lambda value, _: percent(value))
-    axes.set_xlabel(along)
-    if limit is not None:
-        label = say("chart.limit", limit=percent(limit))
-        axes.axvline(limit, color=COLOURS["ink"], lw=1.2, dashes=DASHES["dashed"], label=label)
-    return figure
 
 
 def _curve(candidate: ModelCandidate | None) -> Mapping[str, Sequence[float]] | None:
@@ -266,15 +248,3 @@ def epsilon_chart(name: str, found: Epsilons, at: int) -> list[Part]:
     label = f"{title}. {said}"
     drawn = chart(title, f"epsilons-{at}", f"epsilon{at}-", label, draw)
     return [Words(said), *([drawn] if drawn else [])]
-
-
-def parameter(name: str, value: float) -> str:
-    """A parameter of a guarantee at five digits; what is proven is never rounded down.
-
-    >>> parameter("epsilon", 7.99123), parameter("delta", 1e-5), parameter("steps", 298.0)
-    ('7.9913', '1e-05', '298')
-    """
-    if "epsilon" in name and value > 0:
-        digits = 4 - math.floor(math.log10(value))
-        value = math.ceil(value * 10.0**digits - 1e-9) / 10.0**digits
-    return f"{value:.5g}" if value != round(value) or abs(value) < 1 else grouped(round(value))

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic
 
-from lethe.data.schema import MADE_PUBLIC
-from lethe.evidence.document import C, CandidateRow, Document, RuleRow
+from lethe.evidence.document import C, CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import OPTIONAL
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.plain import read
+from lethe.evidence.rules import METRICS, Rule
 from lethe.evidence.sight import smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.context_fields import given_risk
@@ -32,11 +32,22 @@ from lethe.report.numbers import (
     share_words,
     significant,
 )
+from lethe.report.proofs import claim_of, label, notes
 from lethe.report.sections import Chart, Mark, Row, Section, Table
-from lethe.report.severity import Outcome, Place, Worst, advantage, outcome, severity
+from lethe.report.severity import (
+    Outcome,
+    Place,
+    Worst,
+    advantage,
+    outcome,
+    readable,
+    rule_in_words,
+    severity,
+)
 
-_ON_PAPER = 9
 _VACUOUS = 0.99
+_MOST_RULES = 2  # in words on the first screen
+NOT_MET = ("fail", "not-enough-evidence", "not-tested")
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,6 @@ class Card:
     large: str
     lines: Sequence[str]
     level: str = ""
-    sign: bool = False
 
     @property
     def line(self) -> str:
@@ -63,13 +73,15 @@ class First:
         kind: of the release, such as ``trained model``.
         name: of the subject.
         source: date, version and run; parts that are not known are left out.
-        outcome: of the limits.
+        outcome: of the rules.
+        rules: what the rules came to, in words.
         level: severity of the worst number.
         headline: that number in a sentence.
-        detail: sentences below it.
+        detail: sentences below it, before the outcome.
         cards: released, worst risk, tried, remaining.
         chart: utility against risk; None where nothing was compared.
         options: the same as a table, or what an epsilon allows; None where there is neither.
+        notes: sentences on the proofs in that table.
         size: the worst share, to rank releases of one severity.
     """
 
@@ -77,12 +89,14 @@ class First:
     name: str
     source: Sequence[str]
     outcome: Outcome
+    rules: str
     level: str
     headline: str
     detail: Sequence[str]
     cards: Sequence[Card]
     chart: Chart | None
     options: Table | None
+    notes: Sequence[str] = ()
     size: float = 0.0
 
     @property
@@ -92,8 +106,8 @@ class First:
 
     @property
     def verdict(self) -> str:
-        """The outcome and the sentences below the headline."""
-        return " ".join([f"{self.outcome.words}.", *self.detail])
+        """The sentences below the headline, and what the rules came to."""
+        return " ".join([*self.detail, f"{self.outcome.words}. {self.rules}"])
 
 
 class Room(abc.ABC, Generic[C]):
@@ -111,6 +125,8 @@ class Room(abc.ABC, Generic[C]):
     kind: str = ""
     risk_head: str = ""
     glossary: Sequence[str] = ()
+    metrics: Mapping[str, str] = METRICS  # that rules on this kind may be about
+    fpr: float | None = None  # at which the risk is read; None where it is no such rate
     result_head: str = "attacks.risk"
     change_head: str = "options.change.points"
     attacks_head: str = "attacks"
@@ -130,6 +146,11 @@ class Room(abc.ABC, Generic[C]):
     def short_name(self, candidate: C) -> str:
         """The name of a candidate without its model, where several were audited side by side."""
         return candidate.name
+
+    @cached_property
+    def rules(self) -> list[Rule]:
+        """The rules of the run that this version can read."""
+        return readable([row.rule for row in self.document.rules], self.metrics)
 
     @cached_property
     def judged(self) -> C | None:
@@ -173,7 +194,7 @@ class Room(abc.ABC, Generic[C]):
         """Proven guarantees of a candidate, unless they prove next to nothing."""
         claims = [claim.guarantee for claim in self.document.guarantees if claim.candidate == name]
         proven = [claim for claim in claims if claim.proven]
-        # A bound near certainty is no guarantee; see `_label` for why the first one decides.
+        # A bound near certainty is no guarantee; see `label` for why the first one decides.
         vacuous = proven and proven[0].parameters.get("success", 0.0) >= _VACUOUS
         return [] if vacuous else proven
 
@@ -207,6 +228,16 @@ class Room(abc.ABC, Generic[C]):
     def attack_title(self, attack: str) -> str:
         """The name of an attack as its tables print it."""
         return self.document.titles.get(attack, attack)
+
+    def in_words(self, rule: str) -> str:
+        """A rule in words, or as it is written where this version cannot read it."""
+        return rule_in_words(rule, self.metrics) or rule
+
+    def notes(self) -> list[str]:
+        """What a reader of the options and their proofs must know."""
+        listed = self.document.candidates
+        proofs = {row.name: self.proofs(row.name) for row in listed}
+        return notes(proofs, {row.name: self.risk_shown(row) for row in listed}, self.fpr)
 
     def criterion(self, attack: str) -> str:
         """The WP216 criterion that an attack tests: singling, linking, inference, or all."""
@@ -284,12 +315,12 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         value = share_sentence(room.share_of(candidate), room.chance)[0]
         words, detail = say("first.blind", value=value), room.beyond(candidate)
         worst = replace(worst, headline=words, short=say("unmeasured"), level="", detail=detail)
-    worst = worst.promoted()
+    before, worst = worst, worst.promoted()
+    raised = next((place for place in before.places if place not in worst.places), None)
     # Data stored in the file can be read without an attack, so it comes first.
     checks = [row for row in document.checks if row.name.rpartition(" ")[2].startswith("stored-")]
     inside, rows = [row.detail for row in checks], any(row.status == "fail" for row in checks)
-    places = [place.long for place in worst.places]
-    beside = [place.short for place in worst.places] or [worst.group]
+    beside = [place.short for place in worst.places]
     large, lines = room.released()
     share_now = worst.share or (None if candidate is None else room.share_of(candidate))
     ends = [getattr(share_now, end, None) for end in ("value", "high")]
@@ -298,10 +329,11 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         name=document.subject.name,
         source=_source(room, manifest),
         outcome=outcome(document.verdict.outcome, len(document.rules)),
+        rules=_outcome(room, raised),
         level="high" if rows else worst.level,
         headline=" ".join([*inside, worst.headline]),
         detail=[
-            *filter(None, (on, worst.detail, *places, worst.group, _limits(room))),
+            *filter(None, (on, worst.detail)),
             *(
                 check.detail
                 for check in document.checks
@@ -310,12 +342,13 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         ],
         cards=[
             Card(say("card.released"), large, lines),
-            Card(say("card.worst"), worst.short, [worst.by, on, *beside], worst.level),
+            Card(say("card.worst"), worst.short, [*beside, worst.by, on], worst.level),
             room.tried() or _tried(room),
             _remaining(room),
         ],
         chart=chart or room.chart(),
         options=options_table(room) if document.candidates else room.beside(),
+        notes=room.notes(),
         size=ends[0] or ends[1] or 0.0,
     )
 
@@ -356,78 +389,22 @@ def interval_sentence(room: Room[Any], found: Estimate) -> str:
 
 def options_table(room: Room[Any]) -> Table:
     """Every option with its risk and its paired utility loss."""
-    best, sheet = room.recommended, _first_sheet(room)
+    best = room.recommended
     rows: list[Row] = []
-    sheet_marks: list[Mark] = []
+    marked: list[Mark] = []
     for option in room.document.candidates:
         risk = room.risk_shown(option)
         high = getattr(risk, "high", None)
         limit = "" if high is None else f"{high:.8g}"
-        sheet_marks.append(Mark(limit, option is best, option.name not in sheet))
-        marks = [_label(room.proofs(option.name))] + [say("label.recommended")] * (option is best)
+        marked.append(Mark(limit, option is best))
+        proven = label(room.proofs(option.name), room.fpr)
+        marks = [proven] + [say("label.recommended")] * (option is best)
         cells: list[Cell | str] = [", ".join(marks), share(risk)]
         cells.append(room.utility.loss_cell(option.utility_loss))
         rows.append((option.name, cells))
     keys = ("options.option", "options.label", room.risk_head)
     heads = [*map(say, keys), room.utility.lost]
-    return Table(say("options.table"), heads, rows, marks=sheet_marks)
-
-
-def _label(proofs: Sequence[Guarantee]) -> str:
-    """Say whether an option is only measured, or what is proven.
-
-    Takes the option's own proof, which comes first. The others assume other chances (such as
-    equally likely people), and a smaller limit from another game would look too good. A
-    proof about one released vector says so: attackers who join a person's vectors find more.
-    """
-    if not proofs:
-        return say("label.measured")
-    if is_within_schema(proofs[0]):
-        plain = replace(proofs[0], assumptions=())
-        return say("claim.within", claim=_label([plain, *proofs[1:]]))
-    limits = [proof for proof in proofs if "success" in proof.parameters]
-    if limits:
-        key = "label.proven.vector" if limits[0].unit == "vector" else "label.proven.share"
-        return say(key, limit=share_words(limits[0].parameters["success"]))
-    spent = [proof for proof in proofs if "epsilon" in proof.parameters]
-    if spent:
-        key = "label.proven.vector" if spent[0].unit == "vector" else "label.proven"
-        return say(f"{key}.epsilon", epsilon=f"{spent[0].parameters['epsilon']:.3g}")
-    return say("label.proven")
-
-
-def _first_sheet(room: Room[Any]) -> set[str]:
-    """Names of the options that fit on the first printed page, above the lines to sign."""
-    frontier, names = room.document.frontier, [option.name for option in room.document.candidates]
-    first = [option and option.name for option in (room.base, room.recommended)]
-    wanted = [*first, frontier.cheapest_large_reduction, frontier.knee]
-    ordered = dict.fromkeys([*wanted, *frontier.pareto, *names])
-    return set([name for name in ordered if name in names][:_ON_PAPER])
-
-
-def claim_of(guarantee: Guarantee) -> str:
-    """A guarantee in short: its kind, its leading numbers, and whom it protects.
-
-    >>> claim_of(Guarantee("approx-dp", {"epsilon": 4.0, "delta": 1e-05}, "add/remove", "record"))
-    'approximate differential privacy, epsilon 4, delta 1e-05, add/remove a record'
-    """
-    from lethe.report.figures import parameter
-
-    numbers = [
-        f"{name.replace('_', ' ')} {parameter(name, guarantee.parameters[name])}"
-        for name in ("epsilon", "delta", "mu", "rho", "success", "users")
-        if name in guarantee.parameters
-    ]
-    whom = [text for text in (guarantee.relation, guarantee.unit) if text != "none"]
-    if len(whom) == 2:
-        whom = [say("claim.whom", relation=whom[0], unit=whom[1])]
-    claim = ", ".join([say(f"kind.{guarantee.kind}"), *numbers, *whom])
-    return say("claim.within", claim=claim) if is_within_schema(guarantee) else claim
-
-
-def is_within_schema(guarantee: Guarantee) -> bool:
-    """Whether a claim covers only people within a schema that was read from the rows."""
-    return any(text.startswith(MADE_PUBLIC) for text in guarantee.assumptions)
+    return Table(say("options.table"), heads, rows, marks=marked)
 
 
 def _source(room: Room[Any], manifest: Mapping[str, Any]) -> list[str]:
@@ -449,33 +426,30 @@ def run_id(manifest: Mapping[str, Any]) -> str:
     return str(last.get("id") or manifest.get("audit") or "")[:8]
 
 
-def _limits(room: Room[Any]) -> str:
-    """The outcome of all rules, in one sentence."""
+def _outcome(room: Room[Any], place: Place | None) -> str:
+    """What the rules came to, in words; and who in the headline no rule covers, after a pass."""
     rules = room.document.rules
     if not rules:
         return say("limits.none")
-    outcomes = [rule.outcome for rule in rules]
-    if set(outcomes) == {"pass"}:
-        base = room.base and room.base.name
-        names = dict.fromkeys(rule.candidate for rule in rules)
-        name = ", ".join(say("limits.as_is") if option == base else option for option in names)
-        key = "limits.met" if len(outcomes) > 1 else "limits.met.one"
-        met = say(key, n=len(outcomes), rule=rules[0].rule, name=name)
-        return f"{met} {_late(rules)}".rstrip()
-    sentences = [_late(rules)]
-    for code in ("fail", "not-enough-evidence", "not-tested"):
-        named = [rule.rule for rule in rules if rule.outcome == code]
-        if named:
-            listed = ", ".join(named[:3]) + ", ..." * (len(named) > 3)
-            key = f"limits.{code}"
-            sentences.append(say(key, some=len(named), n=len(outcomes), rules=listed))
-    return " ".join(filter(None, [*sentences[1:], sentences[0], room.size_needed()]))
-
-
-def _late(rules: Sequence[RuleRow]) -> str:
-    """The sentence on limits set after the result was known; empty without such limits."""
-    late = sum(not rule.fixed for rule in rules)
-    return say("limits.late", some=late, n=len(rules)) if late else ""
+    base, late = room.base and room.base.name, sum(not rule.fixed for rule in rules)
+    codes = [code for code in NOT_MET if code in {rule.outcome for rule in rules}] or ["pass"]
+    sentences = []
+    for code in codes:
+        judged = [rule for rule in rules if rule.outcome == code]
+        texts = list(dict.fromkeys(room.in_words(rule.rule) for rule in judged))
+        listed = "; ".join(f"“{text}”" for text in texts[:_MOST_RULES])
+        if len(texts) > _MOST_RULES:
+            listed += f" {say('and_more', n=len(texts) - _MOST_RULES)}"
+        options = dict.fromkeys(rule.candidate for rule in judged)
+        names = ", ".join(say("limits.as_is") if name == base else name for name in options)
+        sentences.append(say(f"limits.{code}", rules=listed, name=names))
+    if late:
+        sentences.append(say("limits.late", some=late, n=len(rules)))
+    if codes != ["pass"]:
+        sentences.append(room.size_needed())
+    elif place and place.unlimited:
+        sentences.append(say("limits.unlimited", who=place.unlimited))
+    return " ".join(filter(None, sentences))
 
 
 def _tried(room: Room[Any]) -> Card:
@@ -491,45 +465,33 @@ def _tried(room: Room[Any]) -> Card:
     if best is not None:
         lost = best.utility_loss
         key = "tried.costs" if lost.value >= 0 else "tried.gains"
-        lines = [say(key, loss=utility.loss(lost)), count]
+        lines = [say(key, loss=utility.loss(lost)), best.mitigation, count]
         return Card(say("card.tried"), f"{best.name}: {_value(room, best)}", lines)
     if other is not None and base is not None:
-        before, after = (utility.words(row.utility.value) for row in (base, other))
+        was, now = (utility.words(row.utility.value) for row in (base, other))
+        words = {"merit": utility.name, "was": was, "now": now}
+        words |= {"before": _value(room, base), "after": _ranged(room, other)}
         lines = [
-            say(
-                "tried.cheapest" if before != after else "tried.cheapest.same",
-                name=other.name,
-                before=_value(room, base),
-                after=_ranged(room, other),
-                merit=utility.name,
-                was=before,
-                now=after,
-            ),
+            say(room.none_fits),
+            say("tried.cheapest", name=other.name, what=other.mitigation, **words),
             count,
         ]
-        return Card(say("card.tried"), say(room.none_fits), lines)
-
-    def value_of(option: CandidateRow) -> float | None:
-        return getattr(room.share_of(option), "value", None)
-
-    known = [row for row in options if value_of(row) is not None and room.base_of(row) is base]
+        return Card(say("card.tried"), say("tried.not_one"), lines)
+    shares = [(getattr(room.share_of(row), "value", None), row) for row in options]
+    known = [(value, row) for value, row in shares if value is not None]
+    known = [(value, row) for value, row in known if room.base_of(row) is base]
     if not known or base is None:
         return Card(say("card.tried"), say("tried.unmeasured"), [count])
-    least = min(known, key=lambda row: value_of(row) or 0.0)
-    was, now = value_of(base), value_of(least) or 0.0
+    lowest, least = min(known, key=lambda pair: pair[0])
+    initial = getattr(room.share_of(base), "value", None)
     # The risk is halved, but the option is not put forward, because its cost is unknown.
-    halves = was is not None and now <= was / 2 < was
-    lowers = "tried.least" if was is None or now < was else "tried.none_lower"
-    lines = [
-        say(
-            "tried.lowest" if halves else lowers,
-            name=least.name,
-            before=_value(room, base),
-            after=_ranged(room, least),
-        ),
-        count,
-    ]
-    return Card(say("card.tried"), say("tried.no_price" if halves else "tried.no_help"), lines)
+    halves = initial is not None and lowest <= initial / 2 < initial
+    lowers = "tried.least" if initial is None or lowest < initial else "tried.none_lower"
+    before, after = _value(room, base), _ranged(room, least)
+    key = "tried.lowest" if halves else lowers
+    line = say(key, name=least.name, before=before, after=after)
+    large = say("tried.no_price" if halves else "tried.no_help")
+    return Card(say("card.tried"), large, [line, count])
 
 
 def _value(room: Room[Any], candidate: CandidateRow) -> str:
@@ -552,18 +514,17 @@ def _remaining(room: Room[Any]) -> Card:
     else:
         best = room.recommended or room.judged
         if best is None:
-            return Card(say("card.remaining"), say("unmeasured"), [], sign=True)
+            return Card(say("card.remaining"), say("unmeasured"), [])
         risk, proofs = room.risk_shown(best), room.proofs(best.name)
         risk = None if room.blind(best) else risk
         value = share_sentence(risk, room.chance)[0] or say("unmeasured")
         key = "remaining.proven" if proofs else "remaining.measured"
         if proofs and proofs[0].unit == "vector":
             key = "remaining.proven.vector"
-        large = say(key, value=value)
-        key = "remaining.as_is" if best is room.base_of(best) else "remaining.with"
-        lines = [say(key, name=best.name)]
-        if isinstance(risk, Estimate) and (words := range_words(risk)):
-            lines[0] = say(f"{key}.range", name=best.name, range=words)
+        as_is = best is room.base_of(best)
+        large = say(key, value=value, name=say("remaining.as_is") if as_is else best.name)
+        words = range_words(risk) if isinstance(risk, Estimate) else ""
+        lines = [say("remaining.range", range=words) if words else ""]
         if best is not room.judged:
             lines += [place.short for place in room.places(best)]
         lines += [room.beyond(best), *(f"{claim_of(proof)}." for proof in proofs[:1])]
@@ -576,7 +537,7 @@ def _remaining(room: Room[Any]) -> Card:
     ][:3]
     if names:
         lines = [*lines, say("remaining.untested", names="; ".join(names))]
-    return Card(say("card.remaining"), large, lines, sign=True)
+    return Card(say("card.remaining"), large, lines)
 
 
 def severity_of(room: Room[Any], candidate: CandidateRow | None) -> str:

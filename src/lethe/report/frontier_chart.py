@@ -110,7 +110,7 @@ _LOG_FROM = 40.0
 _CHARACTER = 7.0
 _LINE = 15.0
 _NEAR = 7.0  # marks that cover each other share a label
-_WIDE, _NARROW = (520.0, 290.0), (svg.WIDTH, 330.0)  # of the page, and of a phone
+_WIDE, _NARROW = (500.0, 270.0), (svg.WIDTH, 330.0)  # of the page, and of a phone
 _LEFT, _RIGHT, _TOP, _BOTTOM = 92.0, 20.0, 8.0, 76.0
 
 

@@ -7,14 +7,15 @@ limits; everything else is in the page. Words from data are escaped, so that the
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
 from lethe.report.catalogue import say
+from lethe.report.first_screen import First
 from lethe.report.page import Release, Runs, read, together
 from lethe.report.sections import Bullets, Facts, Folded, Part, Table, Words
 
 # A full stop or a hyphen begins a list only at the start of a line, where no word of ours stands.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&!])")
+_BLANK = 4 * "\\_"
 _SHORT = ("rules", "proof", "checks", "not-run", "limits")
 
 
@@ -31,10 +32,7 @@ def markdown(runs: Runs, title: str | None = None) -> str:
     releases = [read(findings, manifest) for findings, manifest in runs]
     lines = [f"# {say('page.heading', name=words(title or releases[0].first.name))}", ""]
     if len(releases) > 1:
-        titles = [one.title for one in releases]
-        head = together(releases, titles)
-        lines += [*_headline(head.level, head.headline, head.outcome.code, [head.lead])]
-        lines += _table(head.table)
+        lines += _first(together(releases))
     for one in releases:
         lines += _release(one)
     return "\n".join(lines).rstrip() + "\n"
@@ -51,23 +49,25 @@ def words(text: str) -> str:
     return re.sub(r"&", "&amp;", escaped).replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _headline(level: str, headline: str, outcome: str, detail: Sequence[str]) -> list[str]:
-    lead = f"{say(f'level.{level}')}. " if level else ""
-    said = " ".join(detail)
-    return [f"**{words(lead + headline)}**", "", words(f"{say(f'outcome.{outcome}')}. {said}"), ""]
-
-
-def _release(release: Release) -> list[str]:
-    first = release.first
-    lines = [f"## {words(release.title)}", ""]
-    lines += _headline(first.level, first.headline, first.outcome.code, first.detail)
+def _first(first: First) -> list[str]:
+    """The first screen, with lines to sign."""
+    outcome = f"{first.outcome.words}. {first.rules}"
+    texts = [words(" ".join(first.detail)), words(outcome)]
+    lines = [f"**{words(first.lead + first.headline)}**", ""]
+    lines += [part for text in texts if text for part in (text, "")]
     for card in first.cards:
         rest = "; ".join(line.rstrip(".") for line in card.lines if line)
         more = f", {words(rest)}" if rest else ""
         lines.append(f"- {words(card.title)}: **{words(card.large)}**{more}")
+    lines += [f"- {say(f'sign.{key}')}: {_BLANK}" for key in ("option", "accepted", "date")]
     lines.append("")
     if first.options is not None:
-        lines += _table(first.options)
+        lines += [*_table(first.options), words(" ".join(first.notes)), ""]
+    return lines
+
+
+def _release(release: Release) -> list[str]:
+    lines = [f"## {words(release.title)}", "", *_first(release.first)]
     for section in release.sections:
         if section.id in _SHORT:
             lines += [f"### {words(section.title)}", "", words(section.lead), ""]

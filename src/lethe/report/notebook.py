@@ -15,7 +15,7 @@ from lethe.files import write_whole
 from lethe.report.catalogue import say
 from lethe.report.first_screen import First, first_screen
 from lethe.report.frame import to_frame as to_frame
-from lethe.report.page import charts_of, files, read, render, write
+from lethe.report.page import files, read, render, write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,7 +67,7 @@ def summary(findings: Findings) -> str:
     """The first screen in lines of 100 columns, nothing of it cut off."""
     first = _first(findings)
     texts = [f"{first.kind.capitalize()}: {first.name}", first.lead + first.headline, first.verdict]
-    texts += [f"{one.title}: {one.large}{_behind(one.line)}" for one in first.cards[2:]]
+    texts += [f"{one.title}: {one.large}{_behind(one.line)}" for one in first.cards[1:]]
     return "\n".join([*(line for text in texts for line in _wrapped(text)), say("python.go_on")])
 
 
@@ -115,7 +115,7 @@ def _behind(line: str) -> str:
 
 def figure(findings: Findings, name: str) -> Figure:
     """A chart of the page by its name, as a matplotlib figure."""
-    listed = {chart.name: chart for chart in charts_of(findings)}
+    listed = {chart.name: chart for chart in read(findings).charts}
     if not listed:
         raise InputError("this report has no chart; its numbers are in to_frame().")
     # Charts of one encoder of several are numbered; of the only one the number may be left out.

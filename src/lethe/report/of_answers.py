@@ -10,11 +10,21 @@ from typing import TYPE_CHECKING, Any
 from lethe.evidence import of_answers as typed
 from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Refusal
-from lethe.evidence.rules import QUERY_METRICS
+from lethe.evidence.rules import MECHANISM_METRICS, QUERY_METRICS
 from lethe.report.catalogue import say
-from lethe.report.figures import parameter
-from lethe.report.first_screen import Card, Room, is_within_schema
-from lethe.report.numbers import Cell, amount, count, decimals, grouped, percent, share, share_words
+from lethe.report.first_screen import Card, Room
+from lethe.report.numbers import (
+    Cell,
+    amount,
+    count,
+    decimals,
+    grouped,
+    parameter,
+    percent,
+    share,
+    share_words,
+)
+from lethe.report.proofs import allowed, is_within_schema
 from lethe.report.sections import (
     Bullets,
     Chart,
@@ -43,21 +53,6 @@ if TYPE_CHECKING:
 _MOST_ROWS = 12
 _MOST_QUESTIONS = 500
 _FPRS = (0.001, 0.01, 0.1)
-
-
-def allowed(epsilon: float, delta: float, fpr: float) -> float:
-    """The highest true positive rate that (epsilon, delta)-DP leaves to any attacker.
-
-    Kairouz, Oh and Viswanath 2015: min(e^eps FPR + delta, 1 - e^-eps (1 - delta - FPR)).
-
-    >>> round(allowed(1.0, 0.0, 0.01), 4)
-    0.0272
-    """
-    if epsilon > 700:
-        return 1.0
-    first = math.exp(epsilon) * fpr + delta
-    second = 1 - math.exp(-epsilon) * (1 - delta - fpr)
-    return max(min(first, second, 1.0), fpr)
 
 
 def allowed_table(epsilon: float, delta: float, unit: str) -> Table:
@@ -93,8 +88,19 @@ class Mechanism(Answers):
 
     section: typed.MechanismSection
     kind = "kind.mechanism"
+    metrics = MECHANISM_METRICS
     glossary = ("neighbours", "epsilon", "delta", "lower_limit", "event")
     attacks_head = "mechanism"
+
+    @property
+    def claim(self) -> str:
+        """What is claimed of the mechanism, such as "epsilon 1"; empty if no number is."""
+        claim = self.section.claim
+        if claim.value is None:
+            return ""
+        words = f"{claim.measure} {parameter(claim.measure, claim.value)}"
+        delta = f"{claim.delta:.3g}"
+        return say("mechanism.claim", claim=words, delta=delta) if claim.delta else words
 
     @property
     def contradicted(self) -> bool:
@@ -108,7 +114,7 @@ class Mechanism(Answers):
         key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
         if claim.value is None:
             key = "mechanism.open"
-        head = say(key, measure=claim.measure, low=low, claim=self._claim)
+        head = say(key, measure=claim.measure, low=low, claim=self.claim)
         rules = [rule for rule in self.document.rules if rule.rule.startswith("reuse")]
         if not self.contradicted and any(rule.outcome == "fail" for rule in rules):
             shared = getattr(self.section.reuse, "value", None) or 0.0
@@ -126,17 +132,8 @@ class Mechanism(Answers):
         )
 
     def released(self) -> tuple[str, list[str]]:
-        key = "mechanism.released" if self._claim else "mechanism.unclaimed"
-        return say(key, claim=self._claim), [say("mechanism.name", name=self.document.subject.name)]
-
-    @property
-    def _claim(self) -> str:
-        """The claim with its numbers, such as ``epsilon 1, delta 1e-05``; empty without one."""
-        claim = self.section.claim
-        if claim.value is None:
-            return ""
-        delta = f", delta {parameter('delta', claim.delta)}" if claim.delta else ""
-        return f"{claim.measure} {parameter(claim.measure, claim.value)}{delta}"
+        key = "mechanism.released" if self.claim else "mechanism.unclaimed"
+        return say(key, claim=self.claim), [say("mechanism.name", name=self.document.subject.name)]
 
     def tried(self) -> Card:
         largest = f"{self.section.reach.largest:.3g}"
@@ -212,6 +209,7 @@ class Ledger(Answers):
 
     section: typed.LedgerSection
     kind = "kind.ledger"
+    metrics = QUERY_METRICS
     glossary = ("neighbours", "epsilon", "delta", "rho", "budget", "chain")
     attacks_head = "ledger"
 
@@ -289,7 +287,7 @@ class Ledger(Answers):
     def _checked(self, point: typed.Point) -> str:
         """Pass, review or fail of one question by the limits on what is spent."""
         spent = round(point.budget.amount - point.left.amount, 9)
-        words = checked(self.document.rules, QUERY_METRICS, {"spent": exactly(spent)})
+        words = checked(self.document.rules, self.metrics, {"spent": exactly(spent)})
         if words in ("", say("check.pass")) and (point.answer is None or not point.whole):
             why = "ledger.cut" if point.answer else "ledger.unstored"
             return say("check.review", why=say(why))

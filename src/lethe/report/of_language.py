@@ -20,7 +20,7 @@ from lethe.evidence.of_language import (
     TextAttack,
     TextGroup,
 )
-from lethe.evidence.rules import Rule
+from lethe.evidence.rules import LANGUAGE_METRICS, Rule
 from lethe.report.catalogue import say
 from lethe.report.first_screen import (
     Room,
@@ -107,10 +107,12 @@ class Language(Room[LanguageCandidate]):
     kind = "kind.language"
     risk_head = "risk.recognised"
     glossary = ("member", "tpr", "fpr", "auc", "epsilon", "delta", "lower_limit")
+    metrics = LANGUAGE_METRICS
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         super().__init__(plain)
-        self.planted = Rule("tpr", self.chance, 0.0).quantity
+        self.fpr = self.section.fpr
+        self.planted = Rule("tpr", self.fpr, 0.0).quantity
 
     @property
     def chance(self) -> float:
@@ -150,13 +152,13 @@ class Language(Room[LanguageCandidate]):
                 lines += [say("language.power", size=share_words(size))] if size else []
         attack = self.attack_title(candidate.risk_from.attack or "")
         words = ". ".join(text for text in (*lines, detail) if text)
+        sentences = f"{words}." if words else "", self._personal(candidate)
         return Worst(
             headline,
             say("language.short", value=value),
             say("language.by", attack=attack, fpr=percent(self.chance)),
-            f"{words}." if words else "",
+            " ".join(filter(None, sentences)),
             level,
-            self._personal(candidate),
         )
 
     def _worst_extracted(self, candidate: LanguageCandidate, plain: Worst) -> Worst:
@@ -164,13 +166,13 @@ class Language(Room[LanguageCandidate]):
         extracted, control = candidate.estimate("extraction"), candidate.extraction.control
         assert extracted is not None and extracted.value is not None
         parts = (interval_sentence(self, extracted), plain.headline.rstrip("."), plain.detail)
+        sentences = ". ".join(filter(None, parts)), self._personal(candidate)
         return replace(
             plain,
             headline=f"{self._extracted(candidate)}.",
             short=say("language.extracted.short", value=share_words(extracted.value)),
-            detail=". ".join(text for text in parts if text),
+            detail=" ".join(filter(None, sentences)),
             level=severity(extracted, getattr(control, "value", None) or 0.0),
-            group=self._personal(candidate),
             share=extracted,
         )
 

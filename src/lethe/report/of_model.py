@@ -20,7 +20,7 @@ from lethe.evidence.of_model import (
     Slice,
     SlicesBy,
 )
-from lethe.evidence.rules import METRICS, Rule
+from lethe.evidence.rules import Rule
 from lethe.report.catalogue import say
 from lethe.report.figures import (
     epsilon_chart,
@@ -59,7 +59,7 @@ from lethe.report.sections import (
     named,
     table,
 )
-from lethe.report.severity import Place, Worst, advantage, readable, risk_fpr, severity
+from lethe.report.severity import Place, Worst, advantage, risk_fpr, severity
 
 _MOST_CLASSES = 500
 
@@ -95,7 +95,7 @@ class Model(Room[ModelCandidate]):
 
     def _ruled(self, candidate: ModelCandidate) -> float | None:
         """The false-positive rate of the first limit on all records that was measured there."""
-        rules = readable([row.rule for row in self.document.rules], METRICS)
+        rules = self.rules
         rates = [rule.fpr for rule in rules if rule.metric == "tpr" and not rule.group]
         if self.fpr in rates or not isinstance(candidate.risk, Estimate):
             return None
@@ -104,7 +104,7 @@ class Model(Room[ModelCandidate]):
     def _other_limits(self, candidate: ModelCandidate) -> list[str]:
         """The rates of limits that the headline does not speak of, each in words."""
         sentences = []
-        for rule in readable([row.rule for row in self.document.rules], METRICS):
+        for rule in self.rules:
             rate = candidate.measures.get(rule.quantity)
             if rule.metric != "tpr" or rule.group or rule.fpr == self.fpr or rate is None:
                 continue
@@ -139,14 +139,15 @@ class Model(Room[ModelCandidate]):
         elif level == "not-above-chance":
             key, level, words = self._absence(candidate, level)
             detail.append(words)
-        threat = self.document.threat_model
+        access = self.document.threat_model.access.split(";")[0]
+        sentences = [", ".join(text for text in detail if text) + "."]
+        sentences += [*self._other_limits(candidate), self._estimated(candidate)]
         return Worst(
             say(key, value=value, chance=chance),
             say("model.short" if self.fpr else "model.short.auc", value=value),
-            say("model.by", access=threat.access.split(";")[0], budget=threat.budget),
-            ", ".join(text for text in detail if text) + ".",
+            say("model.by", access=access),
+            " ".join(filter(None, sentences)),
             level,
-            " ".join(filter(None, [*self._other_limits(candidate), self._estimated(candidate)])),
             places=self.places(candidate),
         )
 
@@ -161,10 +162,6 @@ class Model(Room[ModelCandidate]):
 
     def places(self, candidate: ModelCandidate) -> list[Place]:
         return [*self._slice_place(candidate), *self._most_exposed(candidate)]
-
-    def _group(self, candidate: ModelCandidate) -> str:
-        """The worst group and the most exposed 1 % of records, where they are above chance."""
-        return " ".join(place.long for place in self.places(candidate))
 
     @staticmethod
     def _estimated(candidate: ModelCandidate) -> str:
@@ -199,7 +196,8 @@ class Model(Room[ModelCandidate]):
             return []
         words = {"name": _group_name(entry, part), "value": share_words(rate.value or 0.0)}
         words |= {"fpr": percent(entry.fpr), "range": range_words(rate)}
-        return [_place(severity(rate, entry.fpr), "model.slice", words)]
+        who = "" if any(rule.group for rule in self.rules) else say("limits.group", **words)
+        return [_place(severity(rate, entry.fpr), "model.slice", words, who)]
 
     def _no_group(self) -> str:
         """The sentence that no group stands out, if groups or records were measured."""
@@ -210,28 +208,27 @@ class Model(Room[ModelCandidate]):
         measured = any(getattr(rate, "value", None) is not None for rate in rates)
         return say("model.no_group" if measured else "model.group.unmeasured")
 
-    @staticmethod
-    def _most_exposed(candidate: ModelCandidate) -> list[Place]:
+    def _most_exposed(self, candidate: ModelCandidate) -> list[Place]:
         top = candidate.vulnerability and candidate.vulnerability.top_auc
         if not isinstance(top, Estimate) or top.value is None or (top.low or 0.0) <= 0.5:
             return []
-        key = "model.certain" if (top.low or 0.0) > 0.99 else "model.top"
-        ends = {key: f"{getattr(top, key):.2f}" for key in ("value", "low", "high")}
-        return [_place(severity(advantage(top), 0.0), key, ends)]
+        certain = (top.low or 0.0) > 0.99
+        value = say("over", value="99 %") if certain else share_words(top.value)
+        words = {"value": value, "range": "" if certain else f" ({range_words(top)})"}
+        who = "" if any(rule.metric == "top-t" for rule in self.rules) else say("limits.top")
+        return [_place(severity(advantage(top), 0.0), "model.top", words, who)]
 
     def released(self) -> tuple[str, list[str]]:
-        data, parameters = self.document.data, self.document.subject.parameters
+        data = self.document.data
         records = data.records if data.pool is None else data.pool
         task = say(f"model.task.{data.task}")
         large = say("model.released", task=task, n=grouped(records)) if records else task
         lines = []
         if data.pool is not None and self.judged is not None and self.judged.models > 1:
             models = grouped(self.judged.models)
-            lines.append(say("model.audited", models=models, n=grouped(data.pool)))
+            lines += [say("model.audited", models=models), say("model.unaudited")]
         if data.classes:
             lines.append(say("model.classes", n=grouped(len(data.classes))))
-        if parameters:
-            lines.append(say("model.parameters", n=grouped(parameters)))
         people = data.people if data.pool_people is None else data.pool_people
         if people and people != records:  # without a column of people each record counts as one
             lines.append(say("model.people", n=grouped(people)))
@@ -272,10 +269,9 @@ class Model(Room[ModelCandidate]):
             parts += [*self._onion(self.base), *self._groups(self.base)]
         kept = "exposed.explorer" if self.document.records.kept else "exposed.not_kept"
         parts.append(Words(say(kept), "note"))
-        group = self._group(self.base) if self.base else ""
-        return Section(
-            "exposed", say("exposed.title"), group or self._no_group(), parts, say("nav.who")
-        )
+        places = self.places(self.base) if self.base else []
+        lead = " ".join(place.long for place in places) or self._no_group()
+        return Section("exposed", say("exposed.title"), lead, parts, say("nav.who"))
 
     def _worst_groups(self) -> list[Part]:
         """The worst group of every option, and the rate there of the group worst at baseline."""
@@ -328,8 +324,7 @@ class Model(Room[ModelCandidate]):
             rows, title = [(persons.attack, persons)], say("persons.table")
             parts.append(table(title, say("attack"), rows, [*columns, _AUC], note=note))
         if base.slices:
-            rules = readable([row.rule for row in self.document.rules], METRICS)
-            limits = [rule.limit for rule in rules if rule.metric == "tpr" and rule.group]
+            limits = [rule.limit for rule in self.rules if rule.metric == "tpr" and rule.group]
             shown = [
                 *_some(group_chart(base, self.put_forward, min(limits, default=None))),
                 Words(say("slices.note")),
@@ -432,8 +427,8 @@ class Model(Room[ModelCandidate]):
         return self._table(title, say("classes.class"), named(kept), columns, "classes.", note)
 
 
-def _place(level: str, key: str, words: Mapping[str, str]) -> Place:
-    return Place(level, say(f"{key}.long", **words), say(f"{key}.short", **words))
+def _place(level: str, key: str, words: Mapping[str, str], unlimited: str) -> Place:
+    return Place(level, say(f"{key}.long", **words), say(f"{key}.short", **words), unlimited)
 
 
 def _group_name(entry: SlicesBy, part: Slice) -> str:

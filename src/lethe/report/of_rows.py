@@ -92,7 +92,6 @@ class Rows(Room[C]):
     """What the three kinds share: the list of exposed people, and charts by name."""
 
     headline = ""
-    metrics: Mapping[str, str] = {}  # of the rules of this kind
     figures: Mapping[str, Any] = {}  # painters by name, see `charts_of_data`
 
     def words(self) -> Sequence[str]:
@@ -236,7 +235,9 @@ class Quasi(Rows[TableCandidate]):
         words = say(f"table.group.{metric}", value=value, secret=self._secret())
         of = {"name": worst.name, "words": words, "unique": unique}
         level = severity(getattr(worst, metric), self.chance)
-        return [Place(level, say("table.group", **of), say("table.group.short", **of))]
+        ruled = any(rule.group for rule in self.rules)
+        who = "" if ruled else say("limits.group", name=worst.name)
+        return [Place(level, say("table.group", **of), say("table.group.short", **of), who)]
 
     def _certain(self, candidate: TableCandidate | None) -> list[str]:
         value = getattr(candidate and candidate.certain, "value", None)
@@ -344,7 +345,7 @@ class Quasi(Rows[TableCandidate]):
         return self._exposed(lead, parts, chance)
 
     def _check(self, known: Callable[[Any], Mapping[str, Measured | None]]) -> list[Column]:
-        return check_columns(self.document.rules, TABLE_METRICS, known)
+        return check_columns(self.document.rules, self.metrics, known)
 
     def options(self) -> Sequence[Part]:
         listed = self.document.candidates

@@ -18,8 +18,9 @@ from lethe.evidence.of_vectors import (
     VectorModel,
     VectorSection,
 )
+from lethe.evidence.rules import EMBEDDING_METRICS
 from lethe.report.catalogue import say
-from lethe.report.embedding_figures import vector_charts
+from lethe.report.embedding_figures import NAMED
 from lethe.report.first_screen import (
     Room,
     interval_sentence,
@@ -53,6 +54,7 @@ from lethe.report.sections import (
     table,
 )
 from lethe.report.severity import Worst
+from lethe.report.static_svg import charts_of_data
 from lethe.report.vectors_further import also_found, further_charts, further_parts
 
 _NEAR_ALL = 0.9  # a limit on every attacker at or above this says next to nothing
@@ -75,6 +77,7 @@ class Vectors(Room[VectorCandidate]):
     glossary = ("gallery", "top_k", "lift", "bits", "sigma", "mu", "exceeds", "radius")
     result_head = "vectors.head.lift"
     none_fits = "tried.both"
+    metrics = EMBEDDING_METRICS
     planted = "top-1"
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
@@ -103,7 +106,7 @@ class Vectors(Room[VectorCandidate]):
     def charts(self) -> list[dict[str, Chart]]:
         """Charts by name, of each model; made only on demand, since a terminal needs none."""
         return [
-            vector_charts(model, f"{number}-") | further_charts(model, mine, f"{number}-")
+            charts_of_data(NAMED, model, f"{number}-") | further_charts(model, mine, f"{number}-")
             for number, (model, mine) in enumerate(zip(self.models, self.mine, strict=True), 1)
         ]
 
@@ -145,14 +148,13 @@ class Vectors(Room[VectorCandidate]):
             further.append(say("vectors.closed_world", **words))
         results = [row for row in candidate.risk_from.results if row.valid and row.powered]
         detail = say("vectors.among", n=len(results)) if len(results) > 1 else ""
-        sentences = [text for text in (interval_sentence(self, risk), detail) if text]
+        interval = ", ".join(filter(None, (interval_sentence(self, risk), detail)))
         return Worst(
             say(key, value=value, chance=chance),
             say("vectors.short", value=value),
             say("vectors.by", attack=_attacker(candidate.risk_from)),
-            ", ".join(sentences) + "." if sentences else "",
+            " ".join(filter(None, [f"{interval}." if interval else "", *further])),
             level,
-            " ".join(filter(None, further)),
         )
 
     def released(self) -> tuple[str, list[str]]:

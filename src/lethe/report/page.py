@@ -10,7 +10,7 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +21,12 @@ from lethe.evidence.rules import joint_outcome
 from lethe.files import write_whole
 from lethe.report.catalogue import say
 from lethe.report.numbers import interval_methods
-from lethe.report.sections import Chart, Column, Section, Table, charts, table
+from lethe.report.sections import Chart, Column, Section, charts, table
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
     from lethe.report.first_screen import First
-    from lethe.report.severity import Outcome
 
 CONTENT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
@@ -48,6 +47,12 @@ class Release:
         """What a part is called: the kind of release, and its name."""
         return f"{self.first.kind[:1].upper()}{self.first.kind[1:]}: {self.first.name}"
 
+    @property
+    def charts(self) -> list[Chart]:
+        """Every chart of the page, that of the first screen first."""
+        first = [] if self.first.chart is None else [self.first.chart]
+        return [*first, *charts(self.sections)]
+
 
 def read(findings: Findings, manifest: Mapping[str, Any] | None = None) -> Release:
     """The first screen and the sections of one document."""
@@ -60,19 +65,9 @@ def read(findings: Findings, manifest: Mapping[str, Any] | None = None) -> Relea
     return Release(screen, sections_of(room, manifest), interval_methods(room.plain))
 
 
-@dataclass(frozen=True)
-class Together:
-    """What stands at the head of several releases: the worst of them speaks."""
-
-    level: str
-    outcome: Outcome
-    headline: str
-    lead: str
-    table: Table
-
-
-def together(releases: Sequence[Release], titles: Sequence[str]) -> Together:
-    """The head of a page on several releases."""
+def together(releases: Sequence[Release]) -> First:
+    """The first screen of a page on several releases: the worst of them speaks."""
+    from lethe.report.first_screen import Card
     from lethe.report.severity import LEVELS, outcome
 
     def rank(at: int) -> tuple[int, float]:
@@ -83,26 +78,41 @@ def together(releases: Sequence[Release], titles: Sequence[str]) -> Together:
         return (LEVELS.index(level) if level else -1, first.size)
 
     worst = max(range(len(releases)), key=rank)  # of equal ones the first
+    titles = [release.title for release in releases]
     codes = [one.first.outcome.code for one in releases]
     known = [code for code in codes if code != "no-limit"]
     joint = outcome(joint_outcome(known) if known else "not-tested", len(known))
-    lead = [say("several.lead", n=len(releases), name=titles[worst])]
+    first, n = releases[worst].first, len(releases)
+    lead = []
+    for code in ("fail", "not-enough-evidence"):
+        named = [title for title, other in zip(titles, codes, strict=True) if other == code]
+        lead += [say(f"several.{code}", names=", ".join(named))] if named else []
     if left := len(codes) - len(known):
         # A pass of some is no pass of the system.
         joint = outcome("not-tested", 0) if joint.code == "pass" else joint
-        lead.insert(0, say("several.unlimited", some=left, n=len(codes)))
+        lead.append(say("several.unlimited", some=left, n=n))
+    lead.append(say("several.lead", n=n, name=titles[worst]))
     columns: list[Column] = [
         (say("several.severity"), lambda one: say(f"level.{one.level}") if one.level else "–"),
         (say("several.worst"), "headline"),
         (say("several.outcome"), lambda one: one.outcome.words),
     ]
-    rows = [(title, one.first) for title, one in zip(titles, releases, strict=True)]
-    return Together(
-        releases[worst].first.level,
-        joint,
-        releases[worst].first.headline,
-        " ".join(lead),
-        table(say("several.table"), say("several.release"), rows, columns),
+    rows = [(release.title, release.first) for release in releases]
+    released = Card(say("card.released"), say("several.released", n=n), titles)
+    others = (
+        replace(card, title=say("several.card", title=card.title, name=first.name))
+        for card in first.cards[1:]
+    )
+    return replace(
+        first,
+        kind=say("several.kind", n=n),
+        outcome=joint,
+        rules=" ".join(lead),
+        detail=(),
+        cards=[released, *others],
+        chart=None,
+        options=table(say("several.table"), say("several.release"), rows, columns),
+        notes=(),
     )
 
 
@@ -139,16 +149,16 @@ def render_several(runs: Runs, title: str | None = None) -> str:
 
 
 def _page(releases: Sequence[Release], title: str | None = None) -> str:
-    first = releases[0].first
-    name = title or first.name
+    name, source = title or releases[0].first.name, releases[0].first.source
     if len(releases) == 1:
-        body = templates().get_template("release.html.j2").render(**vars(releases[0]), tag="h1")
-        outcome, kind = first.outcome, first.kind
+        first, skip = releases[0].first, "attacks"
+        body = templates().get_template("release.html.j2").render(**vars(releases[0]))
     else:
-        body, outcome = _several(releases)
-        kind = say("several.kind", n=len(releases))
-    title = say("page.title", name=name, outcome=say(f"outcome.{outcome.code}"))
-    return whole_page(title, say("page.kind", kind=kind, name=name), body, "attacks", first.source)
+        first, skip = together(releases), "r1"
+        body = _several(releases, first)
+    title = say("page.title", name=name, outcome=say(f"outcome.{first.outcome.code}"))
+    top = say("page.kind", kind=first.kind, name=name)
+    return whole_page(title, top, body, skip, source)
 
 
 def page_of_sections(title: str, top: str, lead: str, sections: Sequence[Section]) -> str:
@@ -186,8 +196,7 @@ def _told_apart(page: str) -> str:
     return re.sub(r'( role="region" aria-label=")([^"]*)', name, page)
 
 
-def _several(releases: Sequence[Release]) -> tuple[str, Outcome]:
-    titles = [one.title for one in releases]
+def _several(releases: Sequence[Release], head: First) -> str:
     template = templates().get_template("article.html.j2")
     parts = [
         {
@@ -200,9 +209,9 @@ def _several(releases: Sequence[Release]) -> tuple[str, Outcome]:
         }
         for at, one in enumerate(releases, start=1)
     ]
-    head = together(releases, titles)
+    titles = [release.title for release in releases]
     page = templates().get_template("several.html.j2")
-    return page.render(parts=parts, titles=titles, **vars(head)), head.outcome
+    return page.render(first=head, parts=parts, titles=titles)
 
 
 # Text from data is escaped, so that a bare quotation mark is always ours.
@@ -257,18 +266,8 @@ def files(
 
     release = read(findings, manifest)
     yield "report.html", _page([release]).encode()
-    for chart in _charts(release):
+    for chart in release.charts:
         yield f"figures/{chart.name}.svg", on_paper(chart.svg).encode()
-
-
-def charts_of(findings: Findings) -> list[Chart]:
-    """Every chart of the page, that of the first screen first."""
-    return _charts(read(findings))
-
-
-def _charts(release: Release) -> list[Chart]:
-    first = [release.first.chart] if release.first.chart is not None else []
-    return [*first, *charts(release.sections)]
 
 
 def _whole(text: str) -> str:

@@ -72,12 +72,10 @@ class Mark:
     Attributes:
         limit: upper limit of its risk, as the slider reads it; empty = not known.
         best: whether it is the recommended one.
-        minor: whether the first sheet of paper leaves it out.
     """
 
     limit: str
     best: bool
-    minor: bool = False
 
 
 @dataclass(frozen=True)

@@ -72,11 +72,13 @@ class Place:
         level: severity there.
         long: a sentence.
         short: the same in a few words.
+        unlimited: who they are, if no rule limits the risk there; else empty.
     """
 
     level: str
     long: str
     short: str
+    unlimited: str = ""
 
 
 @dataclass(frozen=True)
@@ -87,9 +89,8 @@ class Worst:
         headline: a sentence that says who can do what to how many.
         short: the headline in two or three words.
         by: the attacker and the attack.
-        detail: sentences that belong to the headline, such as the interval.
+        detail: sentences below the headline, such as the interval and what else was found.
         level: severity; empty without one.
-        group: sentences on what else was found; may be empty.
         share: the share in the headline, where it is not that of the options.
         places: the worst group and the most exposed records, where they bear more.
     """
@@ -99,7 +100,6 @@ class Worst:
     by: str
     detail: str
     level: str
-    group: str = ""
     share: Measured | None = None
     places: Sequence[Place] = ()
 
@@ -117,7 +117,6 @@ class Worst:
             self,
             headline=f"{place.long} {self.headline}",
             short=place.short[:1].upper() + place.short[1:],
-            by=f"{say('first.overall', short=self.short)}; {self.by}",
             level=place.level,
             places=[part for part in self.places if part is not place],
         )
@@ -159,6 +158,8 @@ def outcome(code: str, limits: int) -> Outcome:
 # Rules and what was not tested, in words.
 
 _MOST_NAMED = 3
+IN_PERCENT = {*SHARES, "share", "attribute-gain"} - {"auc"}
+"""Metrics that are printed in percent."""
 
 
 def judged_rates(candidate: CandidateRow) -> dict[float, Measured]:
@@ -201,8 +202,8 @@ def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
         text: of the rule.
         metrics: those of the release, with what they are.
 
-    >>> rule_in_words("tpr@0.001 <= 0.05")
-    'true positive rate of the strongest attack at an FPR of 0.1 %: at most 5 %'
+    >>> rule_in_words("tpr@0.001[class=8] <= 0.05")[-55:]
+    'at a 0.1 % false-positive rate, in class=8: at most 5 %'
     """
     try:
         rule = parse_rule(text, metrics)
@@ -211,6 +212,8 @@ def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
     what = metrics[rule.metric]
     if rule.fpr is not None:
         what = say("rules.words.fpr", what=what, fpr=percent(rule.fpr))
+    if rule.group:
+        what = say("rules.words.group", what=what, group=rule.group)
     if rule.on_width:
         what = say("rules.words.width", what=what)
     limit = percent(rule.limit) if rule.metric in IN_PERCENT else f"{rule.limit:g}"

@@ -80,6 +80,7 @@ def print_findings(findings: Findings, folder: str) -> None:
     _print_head(console, first)
     if first.options is not None and len(first.options.rows) > 1:
         _print_table(console, first.options, named=not document.candidates)
+        console.print(Text(" ".join(first.notes)))
     for skipped in document.frontier.skipped:
         console.print(Text(say("terminal.skipped", **vars(skipped))))
     for rule in document.rules:
