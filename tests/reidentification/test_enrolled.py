@@ -153,15 +153,6 @@ def test_the_proofs_hold_for_attackers_of_rows(seed, users, dimension, apart, si
 
 
 @pytest.mark.slow
-def test_two_hundred_games():
-    rng = np.random.default_rng(7)
-    for seed in range(200):
-        game = rng.integers(3, 14), rng.integers(1, 6), rng.choice([0.0, 0.1, 1.0, 4.0])
-        sigma, draws = float(np.exp(rng.uniform(-3, 2))), int(rng.integers(1, 5))
-        check_game(seed, *game, sigma, draws, bool(rng.integers(2)))
-
-
-@pytest.mark.slow
 def test_two_hundred_games_of_all_vectors_together():
     """Of six rows a person three are known and three are released together, to the whole family."""
     rng, joined = np.random.default_rng(9), [one for one in ATTACKERS if one.vectors == ALL]

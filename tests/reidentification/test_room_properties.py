@@ -228,8 +228,3 @@ def best_on_a_line(game: Known, spread: float) -> float:
     joint = game.by_user(game.weight * np.exp(-(((middle[:, None] - points) / spread) ** 2) / 2))
     mass = np.diff(ndtr((edges[:, None] - points) / spread), axis=0) * game.weight
     return float(game.by_user(mass)[np.arange(len(middle)), joint.argmax(axis=1)].sum())
-
-
-def test_the_integral_of_this_file_is_phi_for_two_users():
-    reached = best_on_a_line(known([[-1.0], [1.0]]), 2.0)
-    assert 0 <= float(ndtr(0.5)) - reached <= 1e-5
