@@ -290,23 +290,6 @@ def test_two_models_are_too_few_for_either_way(models):
         lethe.audit_scores(np.zeros((models, 5)), np.zeros((models, 5), bool), save=False)
 
 
-ROWS = {"age": RNG.integers(20, 60, 300), "zip": RNG.integers(0, 30, 300).astype(str)}
-ROWS |= {"sick": RNG.random(300) < 0.3}
-HALVES = slice(0, 150), slice(150, 300)
-
-
-@pytest.mark.parametrize("kind", [dict, pandas.DataFrame, polars.DataFrame, pyarrow.table])
-def test_tables_of_every_kind_give_the_same_findings(kind):
-    quiet = {"save": False, "quiet": True}
-    found = lethe.audit_table(kind(ROWS), ["age", "zip"], "sick", **quiet)
-    assert found.to_bytes() == lethe.audit_table(ROWS, ["age", "zip"], "sick", **quiet).to_bytes()
-    used, unused = ({name: column[part] for name, column in ROWS.items()} for part in HALVES)
-    made = lethe.audit_synthetic(
-        kind(used), kind(used), kind(unused), ["age", "zip"], "sick", **quiet
-    )
-    assert made.subject["release"] == "table"
-
-
 def test_facts_vectors_and_mechanisms_are_one_call(tmp_path):
     person = np.repeat(np.arange(40), 8)
     facts = pandas.DataFrame({"who": person, "film": RNG.integers(0, 60, 320), "stars": 3.5})

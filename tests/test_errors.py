@@ -39,12 +39,6 @@ def test_each_error_has_its_exit_code_and_is_a_builtin_error_too(kind, code, als
     assert isinstance(error, LetheError) and isinstance(error, also)
 
 
-def test_a_missing_extra_is_an_input_error_and_a_small_sample_is_none():
-    assert issubclass(MissingExtra, InputError)
-    assert not issubclass(NotMeasurable, InputError)
-    assert not issubclass(RunFailed, InputError)
-
-
 def test_all_lethe_errors_are_in_the_tree_of_the_docstring():
     classes = [
         kind

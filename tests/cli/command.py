@@ -11,6 +11,12 @@ from pathlib import Path
 
 from lethe.cli import run
 
+RECIPE = """\
+from sklearn.linear_model import LogisticRegression
+def make():
+    return LogisticRegression(max_iter=500)
+"""
+
 
 def inside(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run `lethe` here: nothing is imported anew."""

@@ -88,11 +88,7 @@ def write_csv(path, header, rows):
     [
         ("a,b,y", ["1,2,x", "2,2,x", "3,4,x"], [], ["'x'"]),  # a single class
         ("a,b,y", ["1,nan,x", "2,3,z", "1,2,x", "4,5,z"], [], ["b"]),
-        ("a,b,y", ["1,inf,x", "2,3,z", "1,2,x", "4,5,z"], [], ["b"]),
-        ("a,b,y", ["1,2,", "2,3,z", "1,2,x", "4,5,z"], [], ["y"]),  # a missing label
         ("a,b,y", ["1,2,x", "2,3,z"] * 4, ["--label", "yy"], ["'yy'", "Did you mean 'y'?"]),
-        ("a,b,y", ["1,2,x", "2,3,z"] * 4, ["--drop", "c"], ["'c'"]),
-        ("i,a,y", ["1,2,x", "1,3,z", "3,4,x", "4,5,z"], ["--id-column", "i"], ["'1'"]),
     ],
 )
 def test_wrong_tables(capsys, tmp_path, header, rows, extra, words):

@@ -89,13 +89,6 @@ def test_hundreds_of_cases_of_neighbours_look_alike() -> None:
     assert len(covered.kinds) >= 20
 
 
-@pytest.mark.slow
-def test_a_thousand_cases_of_neighbours_look_alike() -> None:
-    covered = search(48)
-    assert covered.cases >= 1000 and covered.answered >= covered.cases / 4
-    assert len(covered.kinds) >= 30
-
-
 @pytest.mark.parametrize("tables", [3, pytest.param(20, marks=pytest.mark.slow)])
 def test_numbers_do_not_hang_on_how_a_table_is_stored(tables: int) -> None:
     """DuckDB once took what a writer noted about a column for its cells."""
@@ -142,7 +135,8 @@ def numbers_of_all_writers(data: st.DataObject) -> None:
 def test_fifty_thousand_cases_of_neighbours_look_alike() -> None:
     """The same search with other seeds, and a table of what was asked: `benchmarks/attacks`."""
     covered = search(2000, seed=1)
-    assert covered.cases >= 50_000
+    assert covered.cases >= 50_000 and covered.answered >= covered.cases / 4
+    assert len(covered.kinds) >= 30
 
 
 def _own_width(column: Column, kind: str) -> str:

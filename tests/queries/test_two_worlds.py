@@ -23,8 +23,8 @@ from lethe.cli import run
 from lethe.errors import RunFailed
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.of_answers import Charge
-from lethe.queries.ledger import contract, words
 from lethe.queries.ledger import ledger as ledgers
+from lethe.queries.ledger import words
 from lethe.queries.ledger.ledger import Ledger, open_ledger
 from lethe.queries.plan import Limits
 from lethe.queries.service.access import AuditLog, RateLimiter, RowCounter, Tokens, issue_token
@@ -86,10 +86,8 @@ def without_noise(content):
 
 OTHER = (424_242.25, "Rutland", 99)
 ODD = [
-    (np.inf, None, -(2**62)),
     (-np.inf, "x" * 100_000, 2**62),
     (np.nan, "\0\n\u2028", None),
-    (5e-324, "", 2**31),
 ]
 """Incomes, counties and ages that one record alone has."""
 
@@ -333,65 +331,6 @@ def test_where_anybody_may_ask_the_rest_of_the_budget_stays_untold(pair):
     assert (status, json.loads(body)["message"]) == (403, words.EXHAUSTED)
 
 
-@pytest.mark.parametrize(
-    ("leak", "who", "method", "path", "more"),
-    [
-        ("left", "dave", "GET", BUDGET, {}),
-        ("receipt", "alice", "POST", ASK, question("count()")),
-        ("words", "dave", "POST", ASK, question("count()", epsilon=3.0)),
-        ("number", "alice", "POST", ASK, question("count()")),
-        ("count", "alice", "GET", "/v1/tables", {}),
-    ],
-)
-def test_a_leak_that_is_planted_is_seen(pair, monkeypatch, leak, who, method, path, more):
-    """What the data set has left, numbers of entries, a function of rows: each makes it fail."""
-    worlds = pair()
-    balance, spend = ledgers.Ledger.balance, ledgers.Ledger.spend
-    if leak == "left":
-
-        def shown(ledger, dataset, analyst):
-            left = ledger.status(dataset).left
-            account = balance(ledger, dataset, analyst)
-            return ledgers.replace(account, limit=left, spent=Charge(left.rule, 0))
-
-        monkeypatch.setattr(ledgers.Ledger, "balance", shown)
-    elif leak == "receipt":
-
-        def received(ledger, **given):
-            receipt = spend(ledger, **given)
-            return ledgers.replace(receipt, left=ledger.status(given["dataset"]).left)
-
-        monkeypatch.setattr(ledgers.Ledger, "spend", received)
-    elif leak == "words":
-
-        def told(ledger, **given):
-            try:
-                return spend(ledger, **given)
-            except contract.BudgetExhausted as error:
-                left = ledger.status(given["dataset"]).left.amount
-                raise contract.BudgetExhausted(f"only {left} is left") from error
-
-        monkeypatch.setattr(ledgers.Ledger, "spend", told)
-    elif leak == "number":
-
-        def numbered(ledger, **given):
-            receipt = spend(ledger, **given)
-            return ledgers.replace(receipt, charge=Charge("epsilon", receipt.number))
-
-        monkeypatch.setattr(ledgers.Ledger, "spend", numbered)
-    else:
-        tables = QueryService.tables
-
-        def counted(service):
-            with service._reading(service._datasets["people"]) as table:
-                found = table.run("SELECT MAX(income) FROM rows")
-            return [*tables(service), {"largest": found[0][0]}]
-
-        monkeypatch.setattr(QueryService, "tables", counted)
-    with pytest.raises(AssertionError):
-        both(worlds, who, method, path, **more)
-
-
 class Commands:
     """`lethe query` as an analyst types it, in the folder of each world in turn."""
 
@@ -491,17 +430,30 @@ def test_the_command_tells_no_world_from_the_other(pair, monkeypatch, capsys):
     assert same("count() where age > 2", "--epsilon", 0.05, analyst="dave")[0] == 4
 
 
-def test_a_leak_that_is_planted_in_the_command_is_seen(pair, monkeypatch, capsys):
-    same = Commands(pair(), monkeypatch, capsys).same
-    balance = ledgers.Ledger.balance
-
-    def shown(ledger, dataset, analyst):
-        left = ledger.status(dataset).left
-        account = balance(ledger, dataset, analyst)
-        return ledgers.replace(account, limit=left, spent=Charge(left.rule, 0))
-
+def test_leaks_that_are_planted_are_seen(pair, monkeypatch, capsys):
+    """What the data set has left, by service and command; a function of rows."""
+    worlds = pair()
+    balance, tables = ledgers.Ledger.balance, QueryService.tables
+    same = Commands(worlds, monkeypatch, capsys).same
     given = ("count()", "--epsilon", 0.1, "--json")
     same(*given)
-    monkeypatch.setattr(ledgers.Ledger, "balance", shown)
-    with pytest.raises(AssertionError):
-        same(*given)
+
+    def left(ledger, dataset, analyst):
+        whole = ledger.status(dataset).left
+        account = balance(ledger, dataset, analyst)
+        return ledgers.replace(account, limit=whole, spent=Charge(whole.rule, 0))
+
+    def counted(service):
+        with service._reading(service._datasets["people"]) as table:
+            found = table.run("SELECT MAX(income) FROM rows")
+        return [*tables(service), {"largest": found[0][0]}]
+
+    monkeypatch.setattr(ledgers.Ledger, "balance", left)
+    monkeypatch.setattr(QueryService, "tables", counted)
+    for leak in (
+        lambda: same(*given),
+        lambda: both(worlds, "dave", "GET", BUDGET),
+        lambda: both(worlds, "alice", "GET", "/v1/tables"),
+    ):
+        with pytest.raises(AssertionError):
+            leak()

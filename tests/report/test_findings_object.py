@@ -226,9 +226,3 @@ def test_a_report_is_written_as_its_ending_says(tmp_path, monkeypatch):
     assert found.report(tmp_path / "a.pdf").read_text() == render(found)
     with pytest.raises(InputError, match=r"\.html.*\.md.*\.pdf"):
         found.report(tmp_path / "a.docx")
-
-
-def test_the_version_is_that_of_the_package():
-    from importlib.metadata import version
-
-    assert lethe.__version__ == version("lethe-privacy")

@@ -11,14 +11,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 from documents import KINDS, MANIFEST, document, findings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.errors import InputError, RunFailed
-from lethe.evidence.findings import Findings, schema
+from lethe.evidence.findings import Findings
 from lethe.report import CONTEXT_FIELDS, NOT_PROVIDED, markdown, render, render_several, write
 from lethe.report.catalogue import say
 from lethe.report.page import CONTENT_POLICY, apart, files
@@ -71,11 +70,6 @@ class Reader(HTMLParser):
 
 def visible(page: str) -> str:
     return re.sub(r"\s+", " ", " ".join(Reader(page).text))
-
-
-def test_documents_are_of_the_schema() -> None:
-    for kind in KINDS:
-        jsonschema.validate(findings(kind).to_json(), schema())
 
 
 @pytest.mark.parametrize("kind", KINDS)
