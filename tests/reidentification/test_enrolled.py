@@ -145,7 +145,7 @@ def test_equal_scores_name_nobody_by_their_order():
         enrol("softmax", many)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(**NOISE)
 def test_the_proofs_hold_for_attackers_of_rows(seed, users, dimension, apart, sigma, draws, clean):
     """One released vector: nobody who keeps rows beats the limits on every attacker."""
