@@ -1,7 +1,5 @@
 """One line of Python: models and tables as people have them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 

@@ -1,7 +1,5 @@
 """The composition of `benchmarks/` against published numbers and the exact worst case."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The one voice of every message: name, value, rule, way out."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """A reader sees the whole file or none, whatever goes wrong in between."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

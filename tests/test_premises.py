@@ -1,7 +1,5 @@
 """A premise that Lethe itself breaks never stands as an assumption under `proven`."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The command, in this process, or in one of its own where that is what is tested."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

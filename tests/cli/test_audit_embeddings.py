@@ -1,7 +1,5 @@
 """`lethe audit embeddings`: files in, documents and an exit code out."""
 
-from __future__ import annotations
-
 import json
 import re
 

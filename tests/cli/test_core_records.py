@@ -1,7 +1,5 @@
 """`lethe audit scores` on files with core records (in every model) and public ones (in none)."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

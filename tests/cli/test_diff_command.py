@@ -1,7 +1,5 @@
 """`lethe diff`: what moved between two finished runs beyond its interval."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

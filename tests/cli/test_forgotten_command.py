@@ -1,7 +1,5 @@
 """`lethe forgotten` as a user runs it: answers, sheets that name one person, and mistakes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

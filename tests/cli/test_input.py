@@ -1,7 +1,5 @@
 """Wrong input: a message that names value, rule and way out, exit code 2, nothing written."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from small_runs import people_files

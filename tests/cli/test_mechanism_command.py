@@ -1,7 +1,5 @@
 """`lethe audit mechanism`: exit codes, files of the run, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`lethe plan`, `--until` and `--group` as a user types them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`lethe query`: the table of answers, what it cost, and refusals with exit code 2."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

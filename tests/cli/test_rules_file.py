@@ -1,7 +1,5 @@
 """`[rules]` in a file: names, reasons, and whether they were fixed before the run."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`lethe serve` and `lethe token` as processes: from a file to an answer, and a clean end."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import json

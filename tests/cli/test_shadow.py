@@ -1,7 +1,5 @@
 """Chunks trained by hand: the same bytes, from several processes at once, only what was settled."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """`lethe audit table`, `records` and `synthetic`: files, rules, exit codes, what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

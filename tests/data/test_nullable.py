@@ -1,7 +1,5 @@
 """Every nullable type of pandas, and polars, means at each door what a .parquet file of it does."""
 
-from __future__ import annotations
-
 import datetime
 from pathlib import Path
 from typing import Any

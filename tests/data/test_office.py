@@ -1,7 +1,5 @@
 """Tables of Excel, SPSS and Stata say the same as the .parquet file of the same rows."""
 
-from __future__ import annotations
-
 import datetime
 import zipfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A threshold set by people outside the release: by hand, its guarantee, and on a real linkage."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

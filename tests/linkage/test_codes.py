@@ -1,7 +1,5 @@
 """Columns as codes and rows as classes."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np

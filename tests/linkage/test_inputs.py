@@ -1,7 +1,5 @@
 """Input that looks like safety: no change of form turns a fail into a pass."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The three audits of rows: figures worked by hand, candidates, rules, report and bad input."""
 
-from __future__ import annotations
-
 import json
 
 import jsonschema

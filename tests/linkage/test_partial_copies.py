@@ -1,7 +1,5 @@
 """Cells of one person that stand together in synthetic rows, beside cells of others."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """What a pass on records rests on: safe releases pass, blinded ones never, plants are seen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

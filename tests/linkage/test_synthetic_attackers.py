@@ -1,7 +1,5 @@
 """Attacks on synthetic rows: each kind of leak is seen and counted, and no audit passes blind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from math import comb
 

@@ -5,8 +5,6 @@ all that is handed out must be the same, byte for byte, and what the noise was a
 by no more than the sensitivity that its price was worked out for.
 """
 
-from __future__ import annotations
-
 import csv
 import datetime
 import math

@@ -1,7 +1,5 @@
 """Singling out, linkability, inference: right on copies, silent on independent data."""
 
-from __future__ import annotations
-
 from math import comb
 
 import numpy as np

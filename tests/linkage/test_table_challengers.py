@@ -1,7 +1,5 @@
 """Attackers of a table that are written from its documentation alone, beside what is printed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

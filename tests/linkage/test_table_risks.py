@@ -1,7 +1,5 @@
 """What a table reveals, against counts by definition; persons, groups, releases, weights."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import io

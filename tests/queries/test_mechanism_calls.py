@@ -3,7 +3,6 @@
 import datetime
 import math
 import time
-import uuid
 
 import numpy as np
 import pytest

@@ -1,7 +1,5 @@
 """The attack's numbers: by hand, by exact expectation, against chance, and under controls."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 

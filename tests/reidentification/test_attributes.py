@@ -1,7 +1,5 @@
 """Attribute inference: what is found, what chance gives, what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """An audit that asks for everything: one document, one page, every candidate looked at alike."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

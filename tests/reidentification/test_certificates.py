@@ -1,7 +1,5 @@
 """Limits on every attacker: printed values, brute force, and no attack above them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """No ordinary attacker names more people on a mitigated release than its printed upper limit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from reidentification_people import audit_embeddings, quick

@@ -1,7 +1,5 @@
 """The audit of representations as a whole, against naive computations of its parts."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Attackers that keep every enrolled row: what a mean hides, exact ranks, and the proofs above."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What an ordinary attacker finds in a few lines, the strongest of the family finds too."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from reidentification_people import audit_embeddings, quick

@@ -1,7 +1,5 @@
 """Leaks planted into vectors: a pass needs every kind to be seen, and no blinded audit passes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from reidentification_people import audit_embeddings, quick

@@ -1,7 +1,5 @@
 """Exact ranks: worked by hand, against exact arithmetic, on tight vectors, on every backend."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from fractions import Fraction

@@ -5,8 +5,6 @@ of it are released. What the gallery attack holds (means of other rows, noisy or
 nothing about that noise, so the limits hold for it too.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass, replace
 
@@ -63,7 +61,7 @@ class People:
         ]
         return known(np.array(rows))
 
-    def released(self, sigma: float, draws: int, seed: int, clean_gallery: bool) -> People:
+    def released(self, sigma: float, draws: int, seed: int, clean_gallery: bool) -> "People":
         """Every probe released `COPIES` times, against one gallery."""
         gallery, probes = self.split.gallery_rows, self.split.probe_rows
         held = self.rows[gallery]

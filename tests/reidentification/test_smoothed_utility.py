@@ -1,7 +1,5 @@
 """Utility under noise: closed forms against pairs, draws and printed values."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

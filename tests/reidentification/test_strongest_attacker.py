@@ -1,7 +1,5 @@
 """The strongest attacker decides: what each learns and holds, and what the audit reads off it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

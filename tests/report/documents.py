@@ -1,7 +1,5 @@
 """Real documents of every kind: those that the golden runs are compared with."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What would change a verdict, worked by hand on small findings."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

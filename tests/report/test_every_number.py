@@ -1,7 +1,5 @@
 """Every number on the page comes from the findings, the manifest, or a sentence of ours."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

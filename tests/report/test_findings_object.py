@@ -1,7 +1,5 @@
 """Findings in five lines of Python: shown, as a table, as figures, written and read back."""
 
-from __future__ import annotations
-
 import builtins
 import html.parser
 import itertools

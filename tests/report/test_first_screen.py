@@ -1,7 +1,5 @@
 """The first screen of every kind of release: what, how bad, what was tried, what remains."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The page as a whole, of every kind: one file, same bytes, nothing loaded, nothing unescaped."""
 
-from __future__ import annotations
-
 import copy
 import functools
 import re

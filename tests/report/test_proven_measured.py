@@ -1,7 +1,5 @@
 """Proven epsilon beside the measured one: by hand, against an oracle, and on the page."""
 
-from __future__ import annotations
-
 import copy
 import math
 
