@@ -78,16 +78,9 @@ def served(place, *options):
 
 
 def post(url, token, body):
-    request = urllib.request.Request(
-        url,
-        json.dumps(body).encode(),
-        {"authorization": f"Bearer {token}", "content-type": "application/json"},
-    )
-    try:
-        with urllib.request.urlopen(request, timeout=600) as answer:
-            return answer.status, json.loads(answer.read())
-    except urllib.error.HTTPError as error:
-        return error.code, json.loads(error.read())
+    headers = {"authorization": f"Bearer {token}"}
+    answer = httpx.post(url, json=body, headers=headers, timeout=600)
+    return answer.status_code, answer.json()
 
 
 def test_from_a_file_to_an_answer_and_a_clean_end(place):
