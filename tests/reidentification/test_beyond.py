@@ -52,7 +52,7 @@ def found() -> Findings:
         texts=texts,
     )
     asked = quick(
-        sigmas=(0.5, 2.0),
+        sigmas=(2.0,),
         draws=2,
         plays=100,
         refine=0,

@@ -191,6 +191,7 @@ def test_an_unknown_chart_is_told_which_there_are(asked):
         findings("model").plot(*asked)
 
 
+@pytest.mark.parametrize("kind", ["vectors", "mechanism"])
 def test_saved_findings_are_those_that_were_read(kind, tmp_path):
     found = findings(kind)
     assert found.save(str(tmp_path / "run")) == tmp_path / "run"
