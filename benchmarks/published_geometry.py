@@ -2,7 +2,7 @@
 
     python benchmarks/published_geometry.py [--users 28361] [--probes 40000] [--draws 2]
 
-The population of `tests/reidentification_published.py`: dimension, norms, rows per user, nearest
+The population of `published_population.py`: dimension, norms, rows per user, nearest
 neighbours and the clean attack follow the publication (how they were set stands there). The gallery
 is whole, the probes are a random part. Beside the lift stand MRR and median rank, which rest on all
 probes where few are named.
@@ -11,20 +11,16 @@ probes where few are named.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from common import RESULTS, load, save
+from published_population import PUBLISHED, SHAPES, SIGMAS, readers
 
-sys.path.append(str(Path(__file__).parents[1] / "tests"))
-
-from reidentification_published import PUBLISHED, SHAPES, SIGMAS, readers  # noqa: E402  (the path)
-
-from lethe.reidentification.by_user import share_of_users  # noqa: E402  (as above)
-from lethe.reidentification.geometry import nearest  # noqa: E402  (as above)
+from lethe.reidentification.by_user import share_of_users
+from lethe.reidentification.geometry import nearest
 
 
 def neighbours(profiles: Any, count: int = 10_000, queries: int = 2_000) -> dict[str, Any]:

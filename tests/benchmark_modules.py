@@ -1,7 +1,5 @@
 """Modules of `benchmarks/`, which is no package, for tests."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

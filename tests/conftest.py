@@ -1,7 +1,5 @@
 """What all tests share: how many run side by side, one thread and process each, a small heap."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

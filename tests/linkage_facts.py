@@ -1,7 +1,5 @@
 """Known facts from plain lists, and the scores of every record, for tests of linkage."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import ArrayLike
 

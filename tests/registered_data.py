@@ -1,7 +1,5 @@
 """Made-up data that are registered, and budgets for them."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 from typing import Any

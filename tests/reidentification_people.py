@@ -1,7 +1,5 @@
 """A small population whose vectors tell who they are, and a task that they serve."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Finished runs of each kind of release, small and real, for the commands that read them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """One line of Python: models and tables as people have them."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 
@@ -273,38 +271,21 @@ def test_one_model_says_what_its_attacker_could_have_seen_and_who_was_not_tried(
 def test_one_model_that_knows_nothing_passes_its_checks():
     """Over many draws the null audit and the interval hold what they say."""
     held = failed = 0
-    for seed in range(30):
+    for seed in range(15):
         rng = np.random.default_rng(seed)
         inside = rng.random(200) < 0.5
         found = lethe.audit_scores(rng.normal(size=200), inside, save=False, quiet=True, seed=seed)
         auc = found.candidates[0]["attacks"]["loss-threshold"]["auc"]
         held += auc["low"] <= 0.5 <= auc["high"]
         failed += any(check["status"] == "fail" for check in found.checks)
-    # 28.5 expected; P(< 26) is 2 % of seeds. Of 1 in 40 the scores seem to point the wrong way.
-    assert held >= 26 and failed <= 3
+    # 14.25 expected; P(< 12) is 1 % of seeds. Of 1 in 40 the scores seem to point the wrong way.
+    assert held >= 12 and failed <= 2
 
 
 @pytest.mark.parametrize("models", [2, 3])
 def test_two_models_are_too_few_for_either_way(models):
     with pytest.raises(InputError, match="one model or at least 4"):
         lethe.audit_scores(np.zeros((models, 5)), np.zeros((models, 5), bool), save=False)
-
-
-ROWS = {"age": RNG.integers(20, 60, 300), "zip": RNG.integers(0, 30, 300).astype(str)}
-ROWS |= {"sick": RNG.random(300) < 0.3}
-HALVES = slice(0, 150), slice(150, 300)
-
-
-@pytest.mark.parametrize("kind", [dict, pandas.DataFrame, polars.DataFrame, pyarrow.table])
-def test_tables_of_every_kind_give_the_same_findings(kind):
-    quiet = {"save": False, "quiet": True}
-    found = lethe.audit_table(kind(ROWS), ["age", "zip"], "sick", **quiet)
-    assert found.to_bytes() == lethe.audit_table(ROWS, ["age", "zip"], "sick", **quiet).to_bytes()
-    used, unused = ({name: column[part] for name, column in ROWS.items()} for part in HALVES)
-    made = lethe.audit_synthetic(
-        kind(used), kind(used), kind(unused), ["age", "zip"], "sick", **quiet
-    )
-    assert made.subject["release"] == "table"
 
 
 def test_facts_vectors_and_mechanisms_are_one_call(tmp_path):

@@ -1,7 +1,5 @@
 """The one voice of every message: name, value, rule, way out."""
 
-from __future__ import annotations
-
 import math
 
 import pytest
@@ -37,12 +35,6 @@ def test_each_error_has_its_exit_code_and_is_a_builtin_error_too(kind, code, als
     error = kind("text")
     assert error.exit_code == code
     assert isinstance(error, LetheError) and isinstance(error, also)
-
-
-def test_a_missing_extra_is_an_input_error_and_a_small_sample_is_none():
-    assert issubclass(MissingExtra, InputError)
-    assert not issubclass(NotMeasurable, InputError)
-    assert not issubclass(RunFailed, InputError)
 
 
 def test_all_lethe_errors_are_in_the_tree_of_the_docstring():

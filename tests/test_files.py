@@ -1,7 +1,5 @@
 """A reader sees the whole file or none, whatever goes wrong in between."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat
@@ -18,14 +16,6 @@ def test_writes_the_bytes_makes_the_folders_and_leaves_nothing_else(tmp_path):
     write_whole(path, b"\x00whole\xff")
     assert path.read_bytes() == b"\x00whole\xff"
     assert [item.name for item in path.parent.iterdir()] == [path.name]
-
-
-def test_an_older_file_is_replaced(tmp_path):
-    path = tmp_path / "findings.json"
-    write_whole(path, b"old and much longer")
-    write_whole(path, b"new")
-    assert path.read_bytes() == b"new"
-    assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_the_old_file_stands_until_the_new_one_is_whole(tmp_path, monkeypatch):

@@ -1,7 +1,5 @@
 """The house itself: floors, light imports, docstrings, short files."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import subprocess

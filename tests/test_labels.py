@@ -4,8 +4,6 @@ The subjects are found, not listed: candidates by their registry, mechanisms by 
 labels by the calls of `Guarantee` in the source. A new one that is in neither fails here.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

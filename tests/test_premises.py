@@ -1,8 +1,5 @@
 """A premise that Lethe itself breaks never stands as an assumption under `proven`."""
 
-from __future__ import annotations
-
-import json
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +14,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 import lethe
-from lethe.cli import run
 from lethe.cli.subject import load_subject
 from lethe.data.dataset import Dataset, Preparation
 from lethe.data.given import given_rows
@@ -153,28 +149,6 @@ def test_the_command_reads_by_held_out_records_or_by_a_schema(tmp_path: Path) ->
         assert bool(data.preparation.assumed) is (schema is not None)
         spec = baseline_spec(data, recipe, asked)
         assert data.preparation.public is None or (spec.pool != data.preparation.public).all()
-
-
-@pytest.mark.slow
-def test_the_command_prepares_by_held_out_records_and_by_a_schema(tmp_path: Path) -> None:
-    """One person more, with a job and a gap of their own, changes no name, class or parameter."""
-    found = []
-    for name, more in (("one", 0), ("two", 1)):
-        frame = people(80)
-        frame.loc[79] = [np.nan, "astronaut", "perhaps"] if more else [30.0, "cook", "no"]
-        frame.to_csv(tmp_path / "p.csv", index=False)
-        words = f"audit model {tmp_path}/p.csv --label y --epsilon 8 --delta 1e-3 --models 4"
-        words += " --mitigations dp-sgd --dp-epochs 1 --attack loss-threshold"
-        words += f" --holdout 0.4 --seed 3 --workers 1 --quiet --out {tmp_path}/{name}"
-        assert run(words.split()) in (0, 3)
-        found.append(json.loads((tmp_path / name / "findings.json").read_bytes()))
-    first, second = found
-    for key in ("features", "classes", "records"):
-        assert first["data"][key] == second["data"][key]
-    assert first["subject"] == second["subject"]
-    claims = [[one["guarantee"] for one in document["guarantees"]] for document in found]
-    assert claims[0][1] == claims[1][1] and claims[0][1]["proven"]
-    assert any("held-out records are public" in text for text in claims[0][1]["assumptions"])
 
 
 def test_arrays_get_their_classes_from_held_out_records() -> None:

@@ -1,7 +1,5 @@
 """A tiny sentence encoder built from a configuration: nothing is downloaded."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Texts made up here, a tokenizer trained on them, and a GPT-2 of 50,000 weights."""
 
-from __future__ import annotations
-
 import functools
 import tempfile
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """One Chromium for the tests of a file."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

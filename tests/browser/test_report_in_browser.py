@@ -1,7 +1,5 @@
 """The page as its reader meets it: in Chromium, offline, by keyboard, on paper, without scripts."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

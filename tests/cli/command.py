@@ -1,7 +1,5 @@
 """The command, in this process, or in one of its own where that is what is tested."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os
@@ -10,6 +8,12 @@ import sys
 from pathlib import Path
 
 from lethe.cli import run
+
+RECIPE = """\
+from sklearn.linear_model import LogisticRegression
+def make():
+    return LogisticRegression(max_iter=500)
+"""
 
 
 def inside(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

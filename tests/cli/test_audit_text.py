@@ -1,7 +1,5 @@
 """`lethe audit text`: an autocoder is audited, with F1 beside the risk."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

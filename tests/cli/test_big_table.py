@@ -1,7 +1,5 @@
 """A file that is larger than all the memory the process may take, from file to report."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

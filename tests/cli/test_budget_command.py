@@ -1,7 +1,5 @@
 """`lethe budget` from end to end."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,7 +1,5 @@
 """Canaries from the command line: planted, trained on, found; and every wrong input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

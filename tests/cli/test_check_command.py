@@ -1,7 +1,5 @@
 """`lethe check`: finished runs of every release, judged by rules, for people and for CI."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

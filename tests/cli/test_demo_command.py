@@ -1,7 +1,5 @@
 """`lethe demo`: every command it prints is right, answers are paid once, Ctrl-C loses nothing."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """`lethe doctor`: what is there, and the traps that it knows."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """`lethe forgotten` as a user runs it: answers, sheets that name one person, and mistakes."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -10,18 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command import inside
+from command import RECIPE, inside
 
 from lethe.cli import run as lethe
 from lethe.data.tables import load
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
-RECIPE = """\
-from sklearn.linear_model import LogisticRegression
-def make():
-    return LogisticRegression(max_iter=500)
-"""
 ROWS = "151"
 ASKED = ["breast-cancer", "--rows", ROWS, "--models", "12", "--mitigations", "weighted", "--quiet"]
 FEW = ["--attack", "lira-online", "loss-threshold"]

@@ -1,7 +1,5 @@
 """`lethe --help`, and how commands are found: quickly, without importing any."""
 
-from __future__ import annotations
-
 import importlib
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The help teaches: headings, examples that are taken, lines that fit; one style of refusals."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import re

@@ -1,7 +1,5 @@
 """A Ctrl-C that was swallowed somewhere counts at the next chunk."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

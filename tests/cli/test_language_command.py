@@ -1,7 +1,5 @@
 """`lethe split`, `lethe canaries text`, `lethe audit language-model`: from a file to a verdict."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

@@ -1,7 +1,5 @@
 """Start-up stays light, and the public names are what they say."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

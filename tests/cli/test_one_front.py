@@ -1,7 +1,5 @@
 """A command and its Python function are one audit: equal findings in one folder."""
 
-from __future__ import annotations
-
 import contextlib
 from pathlib import Path
 

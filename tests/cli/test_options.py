@@ -1,7 +1,5 @@
 """Options are the settings: one name, one default, one sentence for both."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import asdict, dataclass, fields
 

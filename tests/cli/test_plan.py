@@ -1,13 +1,11 @@
 """`lethe plan`, `--until` and `--group` as a user types them."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
 
 import pytest
-from command import inside
+from command import RECIPE, inside
 
 from lethe.cli import run
 from lethe.cli.plan import answer_words, duration, size
@@ -17,11 +15,6 @@ from lethe.membership.widths import Answer
 pytestmark = pytest.mark.usefixtures("no_page")
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "scores.json"
-RECIPE = """\
-from sklearn.linear_model import LogisticRegression
-def make():
-    return LogisticRegression(max_iter=500)
-"""
 
 
 def test_a_plan_and_the_audit_that_follows(tmp_path):

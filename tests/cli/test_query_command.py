@@ -1,7 +1,5 @@
 """`lethe query`: the table of answers, what it cost, and refusals with exit code 2."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -96,10 +94,7 @@ def test_an_explanation_comes_before_the_answer(
     ("words", "why"),
     [
         (["count()", "--epsilon", "-0.5"], "epsilon=-0.5"),
-        (["count()", "--epsilon", "0.5", "--delta", "1"], "delta=1.0"),
         (["count()", "--epsilon", "2"], "does not fit|left|not enough"),
-        (["count(); drop table rows", "--epsilon", "0.5"], "has no place"),
-        (["mean(age) in [18, 18]", "--epsilon", "0.5"], "the lower bound must be below"),
         (["mean(county) in [18, 100]", "--epsilon", "0.5"], "holds text, not numbers"),
         ([MEAN, "--epsilon", "0.5"], "--delta 1e-6"),
     ],

@@ -1,7 +1,5 @@
 """`lethe report` and `lethe context`: finished runs in, one document out."""
 
-from __future__ import annotations
-
 import tomllib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Whole runs: what a user gets, and what survives a crash."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

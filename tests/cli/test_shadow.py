@@ -1,7 +1,5 @@
 """Chunks trained by hand: the same bytes, from several processes at once, only what was settled."""
 
-from __future__ import annotations
-
 import random
 import shutil
 import subprocess
@@ -9,17 +7,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import inside
+from command import RECIPE, inside
 
 from lethe.cli import run as lethe
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
-RECIPE = """\
-from sklearn.linear_model import LogisticRegression
-def make():
-    return LogisticRegression(max_iter=500)
-"""
 ASKED = ["breast-cancer", "--rows", "151", "--models", "6", "--mitigations", "weighted", "--quiet"]
 ASKED += ["--attack", "lira-online", "loss-threshold"]
 

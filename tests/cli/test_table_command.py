@@ -1,7 +1,5 @@
 """`lethe audit table`, `records` and `synthetic`: files, rules, exit codes, what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path
@@ -52,14 +50,13 @@ def test_a_table_from_file_to_report(place: Path, capsys: pytest.CaptureFixture[
 def test_records_with_a_second_release(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     asked = ("films.csv", "--person", "who", "--item", "film", "--value", "stars", "--time", "day")
     more = ("--aux", "older.csv", "--aux-columns", "user,movie,mark,on", "--truth", "truth.csv")
-    assert audit(*asked, *more, "--targets", 10, "--out", "run", "--keep-records") == 0
+    assert audit(*asked, *more, "--targets", 10, "--out", "run") == 0
     page = (place / "run" / "report.html").read_text()
     # Thirty people are too few for a threshold that names at most one of a hundred outside.
     assert re.search(r">0 of 10<.*>10 of 10<", page, re.S)
     found = json.loads((place / "run" / "findings.json").read_text())
     assert found["table"]["auxiliary"]["known_pairs"] == 10
-    (kept,) = (place / "run").glob("records.*")
-    assert kept.stat().st_mode & 0o077 == 0
+    assert not list((place / "run").glob("records.*"))
 
 
 def two_services(place: Path) -> tuple[list[str], list[str]]:
@@ -101,12 +98,6 @@ def test_who_was_matched_is_kept_and_outsiders_are_not_named(
     then, shared = two_services(place)
     asked = ("now.csv", "--person", "who", "--item", "film", "--value", "stars", "--time", "day")
     more = ("--unit", "days", "--aux", "then.csv", "--truth", "who.csv", "--targets", 30)
-    assert audit(*asked, *more, "--out", "counts") == 0
-    assert ">12 of 12<" in (place / "counts" / "report.html").read_text()
-    capsys.readouterr()
-    assert not list((place / "counts").glob("records.*"))
-    assert not list((place / "counts").glob("exposed.*"))
-
     assert audit(*asked, *more, "--keep-records", "--pairs", "--out", "kept") == 0
     told = capsys.readouterr().out
     assert "who was named as whom" in told and shared[3] in told
@@ -123,10 +114,7 @@ def test_who_was_matched_is_kept_and_outsiders_are_not_named(
     assert (np.asarray(kept["score"], float) >= np.asarray(kept["threshold"], float)).all()
 
     found = json.loads((place / "kept" / "findings.json").read_text())
-    linked = found["table"]["auxiliary"]
-    by = {one["name"]: one for one in linked["attackers"]}
-    assert list(by) == ["likelihood", "fitting", "scoreboard-rh"]
-    assert len({one["knows"] for one in by.values()}) == 3
+    by = {one["name"]: one for one in found["table"]["auxiliary"]["attackers"]}
     assert by["scoreboard-rh"]["compared"]["counts"]["others_named"] >= 5
     # Who it is stands in the kept file alone.
     for name in ("findings.json", "report.html"):

@@ -1,7 +1,5 @@
 """`--task regression` from the command line: a number to predict, R² in table and report."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -44,11 +44,6 @@ def test_not_finite(odd: float) -> None:
     assert "column 'weight' of record 'c'" in message and "Fill them" in message
 
 
-def test_single_class() -> None:
-    message = refusal(labels=np.zeros(4, dtype=np.int64))
-    assert "all 'no'" in message and "Choose another label" in message
-
-
 def test_no_classes_mean_regression() -> None:
     data = replace(GOOD, labels=np.array([0.5, 1.5, 1.5, 9.0]), classes=())
     assert data.task == "regression" and GOOD.task == "classification" and data.notes == ()
@@ -67,19 +62,12 @@ def test_rare_class_is_a_note_said_once() -> None:
     assert replace(changed, name="other").notes == changed.notes
 
 
-def test_duplicate_ids() -> None:
-    message = refusal(ids=np.array(["a", "b", "b", "d"]))
-    assert "'b' stands 2 times" in message and "rows are numbered" in message
-
-
-def test_missing_ids() -> None:
-    message = refusal(ids=np.array(["a", "", "", "d"]))
-    assert "missing for 2 records, the first at row 1" in message
-
-
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"labels": np.zeros(4, dtype=np.int64)}, "all 'no', there must be at least two"),
+        ({"ids": np.array(["a", "b", "b", "d"])}, "'b' stands 2 times"),
+        ({"ids": np.array(["a", "", "", "d"])}, "missing for 2 records, the first at row 1"),
         ({"features": np.zeros((4, 2))}, "float64"),
         ({"features": np.zeros((4, 2, 1), np.float32)}, r".reshape(records, -1)"),
         ({"features": np.zeros((4, 0), np.float32), "feature_names": ()}, "0 features"),

@@ -1,7 +1,5 @@
 """Tables of Excel, SPSS and Stata say the same as the .parquet file of the same rows."""
 
-from __future__ import annotations
-
 import datetime
 import zipfile
 from pathlib import Path
@@ -70,7 +68,7 @@ def test_types_labels_dates_and_gaps_are_kept(suffix: str, tmp_path: Path) -> No
             assert columns[name].tolist() == pytest.approx(cells.tolist(), nan_ok=True)
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("suffix", [".xlsx", ".dta"])
 def test_every_door_takes_them(suffix: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
     monkeypatch.chdir(tmp_path)
     file = write(Path(f"people{suffix}"))

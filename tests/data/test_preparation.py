@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.data import preparation
-from lethe.data.columns import as_text, is_text
+from lethe.data.columns import as_text
 from lethe.data.dataset import Dataset
 from lethe.data.given import given_rows
 from lethe.data.preparation import by_public
-from lethe.data.schema import Column, Schema
+from lethe.data.schema import Schema
 from lethe.data.tables import load
 from lethe.errors import InputError
 from lethe.mitigations.dp_sgd.method import scaled_by_held_out
@@ -162,97 +162,6 @@ def test_a_schema_prepares_every_record_alone(
         table[-1][1][:2] = ["no", "yes"]
     folder = tmp_path_factory.mktemp("pair")
     check(from_file(folder, first, 0, schema), from_file(folder, second, 0, schema))
-
-
-def of_all_rows(name: str, values: Any, there: Any, public: Any) -> Any:
-    return values[there]
-
-
-def numbers_then(change: Callable[..., Any]) -> Callable[[pytest.MonkeyPatch], None]:
-    def fault(patch: pytest.MonkeyPatch) -> None:
-        real = preparation._numbers
-        patch.setattr(preparation, "_numbers", lambda *told: change(real(*told), *told))
-
-    return fault
-
-
-def marked_where_seen(found: Any, typed: Any, declared: Any, public: Any, by_schema: bool) -> Any:
-    values, names, note = found
-    if " missing" in names or typed.present.all():
-        return found
-    return np.column_stack([values, ~typed.present]), [*names, " missing"], note
-
-
-def refused(found: Any, typed: Any, *told: Any) -> Any:
-    if np.isinf(typed.values.astype(float)).any():
-        raise InputError("a value is infinite.")
-    return found
-
-
-def kept_if_it_varies(found: Any, typed: Any, *told: Any) -> Any:
-    values, names, note = found
-    if "" in names or len(np.unique(typed.values)) == 1:
-        return found
-    return np.column_stack([typed.values, values]), ["", *names], note
-
-
-def without_unused(patch: pytest.MonkeyPatch) -> None:
-    real = preparation._categories
-
-    def categories(*told: Any) -> Any:
-        values, names, note = real(*told)
-        used = np.flatnonzero(values.any(axis=0))
-        return values[:, used], [names[at] for at in used], note
-
-    patch.setattr(preparation, "_categories", categories)
-
-
-FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "categories, fills and classes of all": lambda patch: patch.setattr(
-        preparation, "_seen", of_all_rows
-    ),
-    "types of all": lambda patch: patch.setattr(
-        preparation,
-        "_declared",
-        lambda name, column, *rest: Column(name, preparation._type_of(column)),
-    ),
-    "scales of all": lambda patch: patch.setattr(
-        preparation,
-        "by_public",
-        lambda numbers, public: by_public(numbers, np.ones(len(public), bool)),
-    ),
-    "gaps marked where a private row has one": numbers_then(marked_where_seen),
-    "an infinite value refused": numbers_then(refused),
-    "a column kept if it varies in any row": numbers_then(kept_if_it_varies),
-    "a category left out if nobody has it": without_unused,
-    "what the reader took the column for": lambda patch: patch.setattr(
-        preparation,
-        "_type_of",
-        lambda cells: "text" if is_text(cells) else "number",
-    ),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_seen(fault: str) -> None:
-    @settings(
-        max_examples=200,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        phases=[Phase.generate],
-        report_multiple_bugs=False,
-    )
-    @given(neighbours())
-    def every(pair: Any) -> None:
-        first, second, public = pair
-        with pytest.MonkeyPatch.context() as patch:
-            FAULTS[fault](patch)
-            check(from_frame(first, public), from_frame(second, public))
-
-    with pytest.raises((AssertionError, InputError, ValueError)):
-        every()
 
 
 def people(rows: int = 40) -> pandas.DataFrame:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.data.records import Ratings, from_columns, load_ratings
@@ -88,6 +88,7 @@ def test_gaps_are_left_out_and_said() -> None:
     )
 
 
+@settings(max_examples=25)
 @given(
     st.sampled_from(["seconds", "milliseconds", "microseconds", "nanoseconds"]),
     st.datetimes(datetime(1975, 1, 1), datetime(2100, 1, 1)),

@@ -56,15 +56,6 @@ def test_a_small_table(tmp_path: Path) -> None:
     assert "text 'text', label 'code'" in found.source and str(tmp_path) not in found.source
 
 
-def test_csv_and_parquet_are_read_alike(tmp_path: Path) -> None:
-    path = tmp_path / "injuries.csv"
-    lines = [f'"{text}",{code},{state},{who}' for text, code, state, who in ROWS]
-    path.write_text("\n".join(["text,code,state,who", *lines]) + "\n")
-    one, two = read(path), read(table(tmp_path))
-    assert one.texts == two.texts and (one.labels == two.labels).all()
-    assert one.classes == two.classes and one.notes == two.notes
-
-
 def test_the_data_set_has_vectors_for_texts(tmp_path: Path) -> None:
     found = read(table(tmp_path), slices=["state"], group="who", id_column=None)
     vectors = np.arange(12, dtype=np.float32).reshape(6, 2)

@@ -136,7 +136,7 @@ def as_tensors() -> dict[str, torch.Tensor]:
 
 
 def few(**changed: Any) -> EmbeddingSettings:
-    small = {"sigmas": (1.0,), "surface": (1.0,), "averaged": (1,), "draws": 2, "plays": 50}
+    small = {"sigmas": (1.0,), "surface": (), "averaged": (1,), "draws": 1, "plays": 0}
     return EmbeddingSettings(**{**small, "refine": 0, **changed})
 
 

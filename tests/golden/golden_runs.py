@@ -7,8 +7,6 @@ Kinds in `EVERYWHERE` give equal documents on every machine and stand beside thi
 `HERE` train networks in single precision, where another processor rounds otherwise.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

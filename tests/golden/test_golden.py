@@ -4,8 +4,6 @@
 difference is then read line by line, and the changelog says "results change".
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

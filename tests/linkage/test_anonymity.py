@@ -1,7 +1,5 @@
 """k, l, t and alpha: a published example, and loops by definition."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

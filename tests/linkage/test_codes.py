@@ -1,7 +1,5 @@
 """Columns as codes and rows as classes."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy as np
@@ -11,7 +9,7 @@ from hypothesis import strategies as st
 
 from lethe.data.columns import encode
 from lethe.errors import InputError
-from lethe.linkage.codes import classes_of, counted
+from lethe.linkage.codes import classes_of
 
 
 def test_missing_is_a_value_and_the_last_one():
@@ -42,7 +40,3 @@ def test_classes_are_those_of_tuples(seed, width, top):
     assert found.of_size.tolist() == [sizes[tuple(row)] for row in table.tolist()]
     rows, first = sorted(sizes), dict(zip(map(tuple, table.tolist()), found.of_row, strict=True))
     assert [first[row] for row in rows] == list(range(len(rows)))  # by the first column, then on
-
-
-def test_what_is_counted_has_no_error():
-    assert str(counted(0.25, 8)) == "0.25 [0.25, 0.25]"

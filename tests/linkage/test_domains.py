@@ -1,7 +1,5 @@
 """Cells of columns: declared by a schema, or read off the rows and said to be."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 from pathlib import Path

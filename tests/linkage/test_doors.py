@@ -1,7 +1,5 @@
 """One meaning at every door: the same rows give the same findings, however they are handed over."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import decimal

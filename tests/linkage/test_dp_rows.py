@@ -1,7 +1,5 @@
 """Synthetic rows with differential privacy: what they keep, and how they stand on the frontier."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

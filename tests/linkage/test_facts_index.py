@@ -1,7 +1,5 @@
 """The index of released facts: order, size, and what it refuses."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,9 +1,8 @@
 """Input that looks like safety: no change of form turns a fail into a pass."""
 
-from __future__ import annotations
-
 import ast
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -77,23 +76,18 @@ SPELLINGS = {
 }  # fmt: skip
 
 
+def test_a_plain_copy_fails() -> None:
+    original, control = people(200, 1), people(200, 2)
+    assert seen(original, original, control)[0] == "fail"
+
+
 @pytest.mark.parametrize("change", SPELLINGS)
 def test_no_spelling_hides_a_copy(change: str) -> None:
     original, control = people(200, 1), people(200, 2)
-    assert seen(original, original, control)[0] == "fail"
     outcome, _ = seen(original, SPELLINGS[change](people(200, 1)), control)
     assert outcome in ("fail", "not-enough-evidence", "refused")
-    same = (
-        "order",
-        "as text",
-        "time of day",
-        "float32",
-        "true and",
-        "very rich",
-        "capitals",
-        "blanks",
-    )
-    assert (outcome == "fail") == any(word in change for word in same)
+    same = "order|as text|time of day|float32|true and|very rich|capitals|blanks"
+    assert (outcome == "fail") == bool(re.search(same, change))
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """The likelihood of what is known: against a naive oracle, a simulation, and other attackers."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """The three audits of rows: figures worked by hand, candidates, rules, report and bad input."""
 
-from __future__ import annotations
-
 import json
 
 import jsonschema
@@ -290,17 +288,6 @@ def test_a_second_release_of_the_same_people() -> None:
         audit_records(first, aux=others)
 
 
-def test_names_of_people_and_items_change_nothing() -> None:
-    columns = service(60)
-    settings = RecordSettings(targets=60)
-    # The same order of names, so the same draws.
-    renamed = dict(columns, person=columns["person"] + 1000, item=columns["item"] + 500)
-    plain_order = dict(columns, person=columns["person"] + 100, item=columns["item"] + 100)
-    one = audit_records(from_columns(renamed, unit="days"), settings=settings)
-    other = audit_records(from_columns(plain_order, unit="days"), settings=settings)
-    assert one.candidates == other.candidates
-
-
 def test_clicks_have_neither_values_nor_times() -> None:
     columns = {name: service()[name] for name in ("person", "item")}
     found = audit_records(from_columns(columns), settings=RecordSettings(targets=20))
@@ -366,37 +353,6 @@ def people_rows(rng: np.random.Generator, rows: int) -> dict[str, np.ndarray]:
     }
 
 
-def test_copies_are_found_and_independent_rows_are_not() -> None:
-    rng = np.random.default_rng(3)
-    original, control, fresh = (people_rows(rng, 300) for _ in range(3))
-    settings = SyntheticSettings(attacks=150, rule=("linkability<=0.2", "identical<=0.5"))
-    quasi = ["age", "height", "town"]
-    copied = audit_synthetic(original, original, control, quasi, "pay", settings=settings)
-    honest = audit_synthetic(original, fresh, control, quasi, "pay", settings=settings)
-    assert copied.table is not None and honest.table is not None
-    worst = {one["name"]: one for one in copied.table["attacks"]}
-    assert worst["linkability, known columns"]["excess"]["low"] > 0.75
-    assert worst["identical, original rows"]["excess"]["low"] > 0.9
-    assert worst["inference"]["excess"]["low"] > 0.5
-    for one in honest.table["attacks"]:
-        assert one["excess"]["low"] <= 0 <= one["excess"]["high"], one["name"]
-    assert [ruling["outcome"] for ruling in copied.rules] == ["fail", "fail"]
-    assert by_name(copied)["baseline"]["utility"]["value"] == 1.0
-    assert 0.5 < by_name(honest)["baseline"]["utility"]["value"] < 1
-    seen = next(one for one in honest.checks if one["name"] == "a known leak is seen")
-    assert seen["status"] == "pass"
-    assert "Attacks on the synthetic rows" in whole(honest)
-
-
-def test_synthetic_rows_need_the_same_columns() -> None:
-    rng = np.random.default_rng(0)
-    rows = people_rows(rng, 30)
-    with pytest.raises(InputError, match="different columns"):
-        audit_synthetic(rows, {"age": rows["age"]}, rows, ["age"])
-    with pytest.raises(InputError, match="Did you mean 'age'"):
-        audit_synthetic(rows, rows, rows, ["ages"])
-
-
 def shown_results(findings: Findings) -> list[tuple[str, dict, dict]]:
     """Candidate, result and risk, of every powered result in the document, wherever it stands."""
     found = []
@@ -426,7 +382,7 @@ def shown_results(findings: Findings) -> list[tuple[str, dict, dict]]:
 
 def test_no_function_of_the_records_is_shown_to_name_more_people(records: Findings) -> None:
     """Every mitigation is one: whoever has the records can apply it, and then attack."""
-    for seed in range(3):
+    for seed in range(2):
         dated = from_columns(service(seed=seed), unit="days")
         found = audit_records(dated, settings=RecordSettings(targets=60)) if seed else records
         changes = [one["risk_change"] for one in found.candidates[1:]]

@@ -1,7 +1,5 @@
 """Simulated adversaries and what they achieve: counted by hand, and on power-law data."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from linkage_facts import known_of

@@ -1,7 +1,5 @@
 """Noisy counts and what they cost; the synthetic rows made of them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

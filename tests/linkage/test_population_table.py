@@ -1,7 +1,5 @@
 """Journalist risk of recoded rows: who of a population could be behind a released row."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from linkage_facts import text

@@ -1,7 +1,5 @@
 """Population uniqueness: the formula of the model, and samples drawn from it."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Changing pseudonyms, noise on values and items left out: by hand, and attacked."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

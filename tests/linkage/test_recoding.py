@@ -1,7 +1,5 @@
 """k-anonymity by recoding, the counts that are kept, and the answers that stay right."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

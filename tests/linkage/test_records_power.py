@@ -1,7 +1,5 @@
 """What a pass on records rests on: safe releases pass, blinded ones never, plants are seen."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -72,6 +70,8 @@ def test_a_safe_release_passes(name: str) -> None:
     """Of rules whose limit is at least twice the true risk."""
     findings = SAFE[name](0)
     assert set(outcomes(findings).values()) == {"pass"}, findings.rules
+    power = next(one for one in findings.checks if one["name"] == "power")
+    assert power["status"] == "pass" and "planted leaks were seen from top-1 of" in power["detail"]
 
 
 @pytest.mark.slow
@@ -127,12 +127,6 @@ def test_blinded_records_never_pass_over_seeds(name: str) -> None:
         check_blinded(name, seed)
 
 
-def test_equal_records_earn_no_pass() -> None:
-    columns = {"person": np.repeat(np.arange(99), 9), "item": np.tile(np.arange(9), 99)}
-    leaks = {key: came for key, came in outcomes(audit(columns)).items() if key != "false-match"}
-    assert "pass" not in leaks.values()
-
-
 def test_a_truth_of_other_tables_stops() -> None:
     """Known pairs that are found beyond doubt, as other people than the truth says."""
     columns, seen = many_items(0, 300), np.arange(60)
@@ -160,13 +154,6 @@ def test_attackers_who_see_nothing_earn_no_pass(monkeypatch: pytest.MonkeyPatch)
     assert set(leaks.values()) == {"not-enough-evidence"}
     reasons = [one["reason"] for one in findings.rules if "reason" in one]
     assert all("was not seen" in why or "planted" in why for why in reasons)
-
-
-def test_what_could_have_been_seen_is_said() -> None:
-    power = next(one for one in SAFE["few items"](1).checks if one["name"] == "power")
-    assert (
-        power["status"] == "pass" and "planted leaks were seen from top-1 of 0.0" in power["detail"]
-    )
 
 
 def test_too_few_people_are_told_how_many_it_would_take() -> None:

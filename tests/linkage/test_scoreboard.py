@@ -1,7 +1,5 @@
 """Scoreboard: worked by hand, against a dictionary loop, ties, and what may not matter."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

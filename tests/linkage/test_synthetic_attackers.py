@@ -1,7 +1,5 @@
 """Attacks on synthetic rows: each kind of leak is seen and counted, and no audit passes blind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from math import comb
 
@@ -126,12 +124,12 @@ def test_the_tail_is_right_about_scores_that_are_alike(levels: int) -> None:
 
 def test_pairs_and_trees_are_right_about_rows_that_are_alike() -> None:
     rng, outside = np.random.default_rng(1), 0
-    for seed in range(30):
+    for seed in range(20):
         tables = ranked(mix(*(mixed(rng, 100) for _ in range(3))))
         view = surroundings(tables, seed=seed)
         risks = [attack(view) for attack in (domias, gen_lra, discriminator)]
         outside += sum(not one.excess.low <= 0 <= one.excess.high for one in risks)
-    assert outside <= 10  # of 90, 5 at 95 %
+    assert outside <= 8  # of 60, 3 at 95 %
     scores = rng.random(50)
     assert in_pairs(scores, scores, 0.95).excess.value == 0
 

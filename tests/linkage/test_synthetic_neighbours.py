@@ -5,8 +5,6 @@ all that is handed out must be the same, byte for byte, and what the noise was a
 by no more than the sensitivity that its price was worked out for.
 """
 
-from __future__ import annotations
-
 import csv
 import datetime
 import math
@@ -16,17 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lethe.data.schema import Column, Schema
-from lethe.data.source import TypedColumn, read_typed
+from lethe.data.source import read_typed
 from lethe.errors import NotMeasurable
 from lethe.linkage.audit import audit_table
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table import candidates
 from lethe.linkage.table import dp_rows as rows_module
-from lethe.linkage.table.domains import Domain, columns_of
 from lethe.linkage.table.dp_rows import NoisyCounts
 from lethe.training.folder import RunFolder
 
@@ -212,67 +209,6 @@ def test_neighbours_from_files(tmp_path_factory: pytest.TempPathFactory, pair: A
     folder = tmp_path_factory.mktemp("pair")
     with pytest.MonkeyPatch.context() as patch:
         check(patch, schema, *from_files(folder, schema, cells, gone))
-
-
-def gap_where_seen(real: Any) -> Any:
-    """A cell for missing values only where some are missing."""
-
-    def place(self: Domain, column: Any) -> Any:
-        cells = real(self, column)
-        object.__setattr__(self, "starts", self.starts if (cells > 0).any() else self.starts[:1])
-        return cells
-
-    return place
-
-
-def typed_by_dtype(schema: Schema, columns: Any) -> Any:
-    """What an array is stored as has a say: floats are no whole numbers."""
-    typed = columns_of(schema, columns)
-    for name, column in typed.items():
-        if schema[name].type == "whole" and columns[name].dtype.kind == "f":
-            typed[name] = TypedColumn(column.values, np.zeros(len(column.present), bool))
-    return typed
-
-
-FAULTS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "cells read off the rows": lambda patch: patch.setattr(
-        Domain, "place", gap_where_seen(Domain.place)
-    ),
-    "types read off arrays": lambda patch: patch.setattr(rows_module, "columns_of", typed_by_dtype),
-    "each record counted twice": lambda patch: patch.setattr(
-        rows_module,
-        "_table",
-        lambda *told, real=rows_module._table: 2 * real(*told),
-    ),
-    "exact total": lambda patch: patch.setattr(
-        rows_module,
-        "_tree",
-        lambda cells, alone, total, rho, later, real=rows_module._tree: real(
-            cells, alone, max(1, len(cells[0])), rho, later
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_is_seen(fault: str) -> None:
-    @settings(
-        max_examples=100,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        phases=[Phase.generate],
-        report_multiple_bugs=False,
-    )
-    @given(pairs())
-    def every(pair: Any) -> None:
-        schema, cells, gone = pair
-        with pytest.MonkeyPatch.context() as patch:
-            FAULTS[fault](patch)
-            check(patch, schema, *in_memory(schema, cells, gone))
-
-    with pytest.raises((AssertionError, ValueError)):
-        every()
 
 
 def test_one_blank_age_changes_no_spelling(monkeypatch: pytest.MonkeyPatch) -> None:

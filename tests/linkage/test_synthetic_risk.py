@@ -1,7 +1,5 @@
 """Singling out, linkability, inference: right on copies, silent on independent data."""
 
-from __future__ import annotations
-
 from math import comb
 
 import numpy as np
@@ -85,22 +83,12 @@ def test_copies_are_singled_out(columns):
 
 
 @pytest.mark.parametrize("columns", [1, 3])
-@pytest.mark.parametrize("control", [2_000, 1_000, 500, 200])
+@pytest.mark.parametrize("control", [2_000, 200])
 def test_independent_rows_are_no_risk_at_any_control_size(columns, control):
     """A correction that does nothing would show an excess here: 2,000 originals, fewer controls."""
     found = singling_out(three(2_000, 2_000, control), columns=columns, attacks=200, seed=4)
     assert found.excess.low <= 0 <= found.excess.high
     assert abs(found.excess.value) < 0.15
-
-
-def test_the_interval_holds_zero_as_often_as_it_says():
-    """30 independent data sets, 95 %: 5 misses or more have chance 0.02, and it is cautious."""
-    missed = 0
-    for seed in range(30):
-        tables = mix(people(300, 10 + seed), people(300, 100 + seed), people(150, 200 + seed))
-        excess = singling_out(tables, columns=2, attacks=80, seed=seed).excess
-        missed += not excess.low <= 0 <= excess.high
-    assert missed <= 4
 
 
 def test_what_cannot_be_singled_out():

@@ -1,13 +1,9 @@
 """Attackers of a table that are written from its documentation alone, beside what is printed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from linkage_facts import by_name
 
 import lethe
@@ -71,28 +67,6 @@ def test_exact_values_say_more_than_their_groups() -> None:
     most = max((pension[group] == value).mean() for value in ("yes", "no"))
     by_group = most * group.mean() + (pension[~group] == "no").mean() * (~group).mean()
     assert seen["guessed"]["value"] > by_group + 0.03
-
-
-@given(st.integers(0, 10_000))
-@settings(max_examples=25, deadline=None)
-def test_of_a_person_any_value_is_learnt(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    person = np.sort(rng.integers(0, 40, 120))
-    table = {"p": person, "a": rng.integers(0, 2, 120), "v": rng.integers(0, 4, 120)}
-    base = lethe.audit_table(table, "a", "v", person="p", ks=(2,), **QUIET).candidates[0]
-    names = np.unique(person)
-    values = {name: set(table["v"][person == name].tolist()) for name in names}
-    known = {name: frozenset(table["a"][person == name].tolist()) for name in names}
-    right = certain = 0
-    for group in set(known.values()):
-        inside = [values[name] for name in names if known[name] == group]
-        most = max(sum(value in held for held in inside) for value in range(4))
-        right += most
-        certain += len(inside) * (most == len(inside))
-    blind = max(sum(value in held for held in values.values()) for value in range(4))
-    assert base["guessed"]["value"] == pytest.approx(right / len(names))
-    assert base["certain"]["value"] == pytest.approx(certain / len(names))
-    assert base["blind"]["value"] == pytest.approx(blind / len(names))
 
 
 @pytest.mark.parametrize(

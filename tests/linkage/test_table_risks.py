@@ -1,8 +1,7 @@
 """What a table reveals, against counts by definition; persons, groups, releases, weights."""
 
-from __future__ import annotations
-
 import csv
+import functools
 import io
 import json
 from collections import Counter
@@ -20,6 +19,7 @@ import lethe
 from lethe.cli import run
 from lethe.data.columns import encode, read_columns
 from lethe.errors import InputError
+from lethe.evidence.findings import Findings
 from lethe.linkage.audit import audit_table
 from lethe.linkage.codes import classes_of, persons_of
 from lethe.linkage.settings import TableSettings
@@ -121,18 +121,6 @@ def test_every_metric_is_the_count_by_definition(
             )
 
 
-@given(tables())
-@settings(max_examples=40, deadline=None)
-def test_the_best_guess_is_never_below_an_ordinary_one(table: dict[str, np.ndarray]) -> None:
-    if table["secret"].dtype == object:
-        return
-    classes = classes_of([table["age"]])
-    found = disclosure(classes, secret_of(table["secret"], Tolerance(0.3)), ruled_out=())
-    assert found.best.guessed.value >= found.exact.guessed.value - 1e-12
-    assert found.best.certain.value >= found.exact.certain.value - 1e-12
-    assert found.best.guessed.value >= found.best.blind.value - 1e-12
-
-
 def zips(rows: int = 600, seed: int = 0) -> dict[str, np.ndarray]:
     """A zip code tells the salary to half a percent."""
     rng = np.random.default_rng(seed)
@@ -209,18 +197,29 @@ CHANGES = {
 RULES = ("certain<=0.5", "guessed<=0.6", "t<=0.3", "marketer<=0.01", "unique<=0.001")
 
 
+@functools.cache
+def failing(secret: str) -> Findings:
+    """Findings on the unchanged rows, of which the first three rules fail."""
+    found = audit_table(zips(), ["zip", "sex"], secret, settings=TableSettings(ks=(3,), rule=RULES))
+    assert [one["outcome"] for one in found.rules][:3] == ["fail"] * 3
+    return found
+
+
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("secret", ["salary", "ill", "seen"])
-def test_no_harmless_change_turns_a_fail_into_a_pass(change: str, secret: str) -> None:
-    quasi = ["zip", "sex"]
-    before, after = (
-        audit_table(table, quasi, secret, settings=TableSettings(ks=(3,), rule=RULES))
-        for table in (zips(), CHANGES[change](zips()))
-    )
-    for old, new in zip(before.rules, after.rules, strict=True):
-        assert old["outcome"] != "fail" or new["outcome"] == "fail", old["rule"]
-    assert [one["outcome"] for one in before.rules][:3] == ["fail"] * 3
-    assert after.candidates[0]["risk"]["value"] >= before.candidates[0]["risk"]["value"] - 1e-7
+def test_no_harmless_change_turns_a_fail_into_a_pass(change: str) -> None:
+    """Whichever column holds the secret; of a change of one column, where that is the secret."""
+    table = zips()
+    changed = CHANGES[change](table)
+    for secret in ("salary", "ill", "seen"):
+        if change not in ("rows", "columns") and changed[secret] is table[secret]:
+            continue
+        before = failing(secret)
+        after = audit_table(
+            changed, ["zip", "sex"], secret, settings=TableSettings(ks=(3,), rule=RULES)
+        )
+        for old, new in zip(before.rules, after.rules, strict=True):
+            assert old["outcome"] != "fail" or new["outcome"] == "fail", old["rule"]
+        assert after.candidates[0]["risk"]["value"] >= before.candidates[0]["risk"]["value"] - 1e-7
 
 
 def test_who_is_not_released_is_guessed_by_an_ordinary_means() -> None:
@@ -298,7 +297,7 @@ def test_persons_hide_among_those_with_the_same_set_of_rows(rows: list[tuple[int
     assert few.singled_out[1].value == pytest.approx(alone)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_who_knows_all_rows_of_a_person_is_counted_by_definition(seed: int) -> None:
     """The adversary knows the set of a person's rows, and guesses a value that any of them has."""
     rng = np.random.default_rng(seed)
@@ -320,18 +319,19 @@ def test_who_knows_all_rows_of_a_person_is_counted_by_definition(seed: int) -> N
     alike = Counter(sets.values())
     linked = sum(1 / alike[one] for one in sets.values()) / len(sets)
     assert value(base, "marketer") == pytest.approx(linked)
+    near = [[right(1.05 * guess, truth, 0.05) for truth in table["s"]] for guess in table["s"]]
+
+    def best(persons: list[Any]) -> int:
+        """Persons of whom the best single guess is right for any row."""
+        held = [np.flatnonzero(who == person) for person in persons]
+        return max(sum(any(row[at] for at in rows) for rows in held) for row in near)
+
     guessed = certain = 0
     for cells in alike:
-        inside = [np.flatnonzero(who == person) for person in sets if sets[person] == cells]
-        most = max(
-            sum(
-                any(right(1.05 * table["s"][one], table["s"][at], 0.05) for at in rows)
-                for rows in inside
-            )
-            for one in range(35)
-        )
-        guessed += most
-        certain += len(inside) * (most == len(inside))
+        inside = [person for person in sets if sets[person] == cells]
+        guessed += best(inside)
+        certain += len(inside) * (best(inside) == len(inside))
+    assert base["blind"]["value"] == pytest.approx(best(list(sets)) / len(sets))
     assert value(base, "guessed") == pytest.approx(guessed / len(sets))
     assert value(base, "certain") == pytest.approx(certain / len(sets))
 

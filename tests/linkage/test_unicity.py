@@ -1,7 +1,5 @@
 """How few facts single a person out, drawn and at worst: by hand, and against loops."""
 
-from __future__ import annotations
-
 from itertools import combinations
 
 import numpy as np

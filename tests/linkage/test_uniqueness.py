@@ -1,7 +1,5 @@
 """Which few columns single people out."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import combinations
 

@@ -1,7 +1,5 @@
 """Utility and what was lost of it: intervals, pairs, and models of the user's."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

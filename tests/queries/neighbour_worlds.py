@@ -8,7 +8,6 @@ the paid privacy loss the two really are apart: above 1 the guarantee is broken.
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -527,35 +526,3 @@ def _part(spend: Spend, whole: Spend) -> float:
     if whole.mu is not None:
         return (spend.mu / whole.mu) ** 2
     return spend.epsilon / whole.epsilon
-
-
-@dataclass
-class Coverage:
-    """Cases by kind of question and column type, and by how they ended."""
-
-    cases: int = 0
-    answered: int = 0
-    kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def note(self, question: str, schema: Schema, seen: Any) -> None:
-        self.cases += 1
-        if seen[0] != "answered":
-            return
-        self.answered += 1
-        kind = question.split("(")[0]
-        if kind == "histogram":
-            kind = "histogram bins" if " bins " in question else "histogram among"
-        query = parse(question)
-        for part, names in (
-            (kind, [getattr(query.aggregate, "column", None)]),
-            ("by, listed", [key.column for key in query.by if key.among is not None]),
-            ("by, found", [key.column for key in query.by if key.among is None]),
-        ):
-            for name in names:
-                if name is not None or part == "count":
-                    self.kinds[part, schema[name].type if name else "-"] += 1
-        if kind == "regress":
-            self.kinds[kind, schema[query.aggregate.y].type] += 1
-        if query.where is not None:
-            for name in {word for word in schema if f" {name_text(word)} " in f" {query.where} "}:
-                self.kinds["where", schema[name].type] += 1

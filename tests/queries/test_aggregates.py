@@ -54,6 +54,7 @@ def test_the_lattice_is_close_and_within_its_width(low, span, values):
     assert np.abs(back - clipped).max() <= lattice.step / 2 + 1e-9
 
 
+PURE = Spend(epsilon=1.0)
 VALUES = np.random.default_rng(3).gamma(4.0, 10.0, size=3000)
 BOUNDS = (0.0, 150.0)
 CLIPPED = np.clip(VALUES, *BOUNDS)
@@ -69,10 +70,10 @@ CLIPPED = np.clip(VALUES, *BOUNDS)
     ],
 )
 def test_intervals_cover_and_are_not_idle(ask, exact, cost):
-    """200 answers: at least 171 covered (fails with probability < 1e-6 at 95 %)."""
-    answers = [ask(VALUES, bounds=BOUNDS, **cost) for _ in range(200)]
+    """100 answers: at least 82 covered (fails with probability < 1e-6 at 95 %)."""
+    answers = [ask(VALUES, bounds=BOUNDS, **cost) for _ in range(100)]
     covered = sum(a.low <= exact <= a.high for a in answers)
-    assert covered >= 171
+    assert covered >= 82
     errors = np.array([a.value - exact for a in answers])
     widths = np.mean([a.high - a.low for a in answers])
     assert widths < 8 * errors.std()  # 2 x 1.96 for the normal law
@@ -166,6 +167,18 @@ def test_unknown_keys():
         (lambda: Lattice(0, math.inf), "finite"),
         (lambda: Lattice(1e15, 1e15 + 1), "subtract"),
         (lambda: quantile([1.0], 1.0, bounds=(0, 1), epsilon=1.0), "alpha"),
+        (lambda: quantile([1.0], True, bounds=(0, 1), epsilon=1.0), "alpha="),
+        *(
+            (lambda odd=odd: Lattice(0, 1, odd), "cells=")
+            for odd in (True, 15, 16.5, math.nan, None)
+        ),
+        (lambda: additive.noised([1], l1=True, l2=1.0, spend=Spend(epsilon=1.0)), "l1"),
+        (lambda: additive.noised([1], l1=1, l2=True, spend=Spend(rho=0.1)), "l2"),
+        (lambda: Spend(epsilon=True), "epsilon"),
+        (
+            lambda: choosing.exponential([1], [1], sensitivity=True, spend=PURE, whose=RECORD),
+            "sens",
+        ),
     ],
 )
 def test_bad_input_is_refused_with_the_reason(ask, reason):
@@ -198,26 +211,4 @@ def test_exact_numbers_are_whole_and_single(odd):
         ),
     ):
         with pytest.raises((InputError, TypeError)):
-            ask()
-
-
-@pytest.mark.parametrize("odd", [True, 15, 16.5, math.nan, None])
-def test_cells_and_shares_are_numbers(odd):
-    with pytest.raises(InputError, match="cells="):
-        Lattice(0, 1, odd)
-    with pytest.raises(InputError, match="alpha="):
-        quantile([1.0], True, bounds=(0, 1), epsilon=1.0)
-
-
-def test_sensitivity_is_no_truth_value():
-    """As every number that `lethe.errors` checks."""
-    for ask in (
-        lambda: additive.noised([1], l1=True, l2=1.0, spend=Spend(epsilon=1.0)),
-        lambda: additive.noised([1], l1=1, l2=True, spend=Spend(rho=0.1)),
-        lambda: choosing.exponential(
-            [1], [1], sensitivity=True, spend=Spend(epsilon=1.0), whose=RECORD
-        ),
-        lambda: additive.noised([1], l1=1, l2=1.0, spend=Spend(epsilon=True)),
-    ):
-        with pytest.raises(InputError):
             ask()

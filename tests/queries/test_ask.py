@@ -307,15 +307,6 @@ def test_nothing_is_told_that_costs_more_than_was_paid(
         ask(people, MEAN, epsilon=0.5, budget=budget)
 
 
-def test_stored_answers_come_back_as_they_were(people: Path, budget: Path) -> None:
-    asked = {"epsilon": 0.3, "delta": 1e-6, "budget": budget}
-    first = ask(people, "mean(age) in [18, 100] by county", **asked)
-    back = ask(people, "mean(age) in [18, 100] by county", **asked)
-    assert [row.key for row in first.answers.rows] == [{"county": "Essex"}, {"county": "Kent"}]
-    assert back.stored and back.answers == first.answers
-    assert json.loads(json.dumps(back.to_json()))["rows"] == first.to_json()["rows"]
-
-
 def test_several_data_sets_need_a_name(people: Path, budget: Path) -> None:
     more = people.with_name("more.parquet")
     more.write_bytes(people.read_bytes())

@@ -289,9 +289,3 @@ def test_an_empty_table_has_zeros(tmp_path: Path) -> None:
         assert measured(opened, "histogram(age) in [0, 9] bins 3") == {(): Exact(0, (), (0, 0, 0))}
         known = measured(opened, "mean(age) in [0, 9] by sex among ['F']")
         assert known == {("F",): Exact(0, (0,))}
-
-
-def test_public_groups_come_in_the_order_of_the_question() -> None:
-    assert parse("count() by b among [2, 1], a among ['x']").groups() == [("x", 1), ("x", 2)]
-    assert parse("count() by b").groups() is None
-    assert parse("count()").groups() == [()]

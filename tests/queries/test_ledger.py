@@ -335,7 +335,7 @@ def raw(where, statement):
             connection.execute(statement)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(
     costs=st.lists(
         st.tuples(st.sampled_from("ab"), st.integers(1, 1200), st.booleans()), max_size=12
@@ -446,7 +446,7 @@ REFUSALS = (
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(
     steps=st.lists(
         st.tuples(

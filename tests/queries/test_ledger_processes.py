@@ -3,14 +3,12 @@
 import random
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
-from ledger_places import FINGERPRINT, ONE, made, pure, spend
+from ledger_places import FINGERPRINT, ONE, made, spend
 
 from lethe.evidence.of_answers import Charge
-from lethe.queries.ledger.contract import BudgetExhausted
 from lethe.queries.ledger.ledger import open_ledger
 
 WORKER = """
@@ -95,11 +93,11 @@ def test_four_processes_never_overspend_by_a_unit(tmp_path):
 
 
 def test_killed_at_any_point_no_answer_is_unspent(tmp_path):
-    """12 processes, killed at random times while they ask, tell and store."""
+    """8 processes, killed at random times while they ask, tell and store."""
     place, outbox = tmp_path / "b.db", tmp_path / "outbox"
     made(place, budget=Charge("epsilon", 10**6 * COST)).close()
     draw = random.Random(0)
-    for turn in range(3):
+    for turn in range(2):
         asking = [worker(place, outbox, f"analyst {turn}.{at}", 10**6) for at in range(4)]
         for one in asking:
             assert one.stdout.readline() == "ready\n"
@@ -112,31 +110,10 @@ def test_killed_at_any_point_no_answer_is_unspent(tmp_path):
     spent = {str(one.number): one.hash for one in ledger.entries("people") if one.kind == "spend"}
     left = told(outbox)
     assert left and all(spent.get(number) == hashed for number, hashed in left)
-    assert len(left) <= len(spent) <= len(left) + 12
+    assert len(left) <= len(spent) <= len(left) + 8
     status = ledger.status("people")
     assert status.spent.units == len(spent) * COST
     assert spend(ledger, query="afterwards").number == status.entries
-    ledger.close()
-
-
-def test_threads_share_one_ledger(tmp_path):
-    ledger = made(tmp_path / "b.db", budget=Charge("epsilon", 30 * COST))
-    refused = []
-
-    def ask(name):
-        for at in range(10):
-            try:
-                spend(ledger, pure(0.001), analyst=name, query=str(at))
-            except BudgetExhausted:
-                refused.append(name)
-
-    threads = [threading.Thread(target=ask, args=(f"analyst {at}",)) for at in range(4)]
-    for one in threads:
-        one.start()
-    for one in threads:
-        one.join(600)
-    assert len(refused) == 10 and ledger.status("people").left.units == 0
-    assert ledger.verify().ok
     ledger.close()
 
 

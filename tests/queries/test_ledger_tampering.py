@@ -76,7 +76,7 @@ def test_it_is_whole_at_first(place):
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_byte_of_any_field_of_any_row(place, column, tmp_path):
     draw = random.Random(column)
-    for entry in all_entries(place):
+    for entry in draw.sample(all_entries(place), 4):
         value = getattr(entry, column)
         if isinstance(value, str) and value:
             at = draw.randrange(len(value))
@@ -122,14 +122,14 @@ def test_raw_bytes_of_the_file(place, tmp_path):
     draw, found = random.Random(0), 0
     # Every place that holds something, and some of the empty ones.
     full = [at for at, byte in enumerate(whole) if byte]
-    for at in [*draw.sample(full, 250), *draw.sample(range(len(whole)), 50)]:
+    for at in [*draw.sample(full, 120), *draw.sample(range(len(whole)), 20)]:
         copy.write_bytes(whole[:at] + bytes([whole[at] ^ draw.randrange(1, 256)]) + whole[at + 1 :])
         for end in ("-wal", "-shm"):
             copy.with_name(f"copy.db{end}").unlink(missing_ok=True)
         after = read_all(copy)
         found += not after[0]
         assert not after[0] or after == told, at
-    assert found > 150
+    assert found > 70
 
 
 def test_a_cut_end_and_an_old_copy(place, tmp_path):

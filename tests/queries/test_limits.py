@@ -123,9 +123,7 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "by", ["", "by b among [0, 1, 2, 3, 4]", f"by name among [{COUNTY}]", "by b"]
-)
+@pytest.mark.parametrize("by", ["", f"by name among [{COUNTY}]", "by b"])
 @pytest.mark.parametrize("aggregate", AGGREGATES)
 def test_an_answer_takes_no_more_than_was_planned(people, tmp_path, aggregate, by) -> None:
     """In the ledger, where the guarantee stands once an entry; found again as it was."""
@@ -153,7 +151,7 @@ def test_an_answer_takes_no_more_than_was_planned(people, tmp_path, aggregate, b
         assert json.dumps(first.to_json()).count("voided_by") == 1
 
 
-@pytest.mark.parametrize("sign", ["x", '"', "\\", "é", "ж", "\U0001f600", "\x01"])
+@pytest.mark.parametrize("sign", ["x", '"', "é", "\U0001f600", "\x01"])
 def test_found_names_count_as_characters_and_fit_in_the_ledger(tmp_path: Path, sign: str) -> None:
     shown, longer = [sign * 999 + end for end in "abcdefgh"], sign * 1000 + "a"
     path = tmp_path / "p.parquet"

@@ -36,7 +36,7 @@ def written(value: object) -> tuple[str, bool]:
     return f"[{', '.join(text for text, _ in members)}]", plain
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(VALUES)
 def test_one_text_has_one_value_or_is_refused(value: object) -> None:
     text, fits = written(value)

@@ -63,7 +63,7 @@ def broken(mechanism, runs, epsilon, delta):
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_bits_tell_no_more_than_was_claimed(name):
     build, claim = MECHANISMS[name]
-    assert not broken(lambda value: build(value).value, 400, *claim)
+    assert not broken(lambda value: build(value).value, 250, *claim)
 
 
 @pytest.mark.parametrize(

@@ -99,12 +99,6 @@ def test_rows_that_changed_are_asked_nothing(tmp_path: Path) -> None:
         find(path).is_unchanged()
 
 
-def test_a_typed_copy_that_changed_is_asked_nothing(tmp_path: Path) -> None:
-    made = register(written(tmp_path, ".csv"), SCHEMA)
-    made.rows.write_bytes(made.rows.read_bytes()[:-1] + b"\0")
-    assert not find(tmp_path / "people.csv").is_unchanged()
-
-
 @pytest.mark.parametrize("named", ["people.csv", "people.csv.keeper"])
 def test_a_file_that_changed_since_it_was_copied_is_asked_nothing(
     tmp_path: Path, named: str
@@ -117,6 +111,12 @@ def test_a_file_that_changed_since_it_was_copied_is_asked_nothing(
     assert not find(tmp_path / named).is_unchanged()
     with pytest.raises(Mismatch, match="not those that the budget is bound to"):
         ask(tmp_path / named, "count()", epsilon=1.0, budget=None, no_budget=True)
+    path.write_bytes(whole)
+    copy = made.rows.read_bytes()
+    made.rows.write_bytes(copy[:-1] + b"\0")
+    assert not find(tmp_path / named).is_unchanged()
+    made.rows.write_bytes(copy)
+    path.write_bytes(whole[:-2] + b"9\n")
     for file in (path, made.keeper):  # both renamed: still the file beside its keeper's
         file.rename(tmp_path / file.name.replace("people", "folk"))
     assert not find(tmp_path / named.replace("people", "folk")).is_unchanged()
@@ -178,13 +178,7 @@ def test_a_file_that_does_not_fit_writes_nothing(
 
 @pytest.mark.parametrize(
     ("content", "why"),
-    [
-        ("age,born\n1,2,3\n", "line 2 has 3"),
-        ('age,born\n1,"x\n', "Repair the quotes there"),
-        ("age;born\n1;2\n", "--delimiter ';'"),
-        ("age,age\n1,2\n", "two columns named 'age'"),
-        ("", "is empty"),
-    ],
+    [("age,born\n1,2,3\n", "line 2 has 3"), ("age;born\n1;2\n", "--delimiter ';'")],
 )
 def test_the_command_refuses_a_malformed_file_and_pays_nothing(
     tmp_path: Path, capsys: Any, content: str, why: str
@@ -327,12 +321,3 @@ def test_what_is_not_registered_is_asked_nothing(tmp_path: Path) -> None:
         ask(path, "count()", epsilon=1.0, budget=None, no_budget=True)
     with pytest.raises(InputError, match="gone.csv does not exist, and"):
         ask(tmp_path / "gone.csv", "count()", epsilon=1.0, budget=None, no_budget=True)
-
-
-def test_only_settings_that_fit_are_taken(tmp_path: Path) -> None:
-    path = written(tmp_path, ".csv")
-    path.write_bytes("age;born\n40;Zürich\n".encode("latin-1"))
-    made = register(File(path, delimiter=";", encoding="latin-1"), SCHEMA)
-    assert pq.read_table(pa.BufferReader(made.rows.read_bytes())).to_pylist() == [
-        {"age": 40, "born": None}
-    ]

@@ -1,7 +1,5 @@
 """Attackers of noisy vectors that stop early: what they were read at still counts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

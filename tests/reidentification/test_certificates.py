@@ -1,7 +1,5 @@
 """Limits on every attacker: printed values, brute force, and no attack above them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -10,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
-from scipy.stats import multivariate_normal
 
 from lethe.errors import InputError
 from lethe.evidence.gdp import gdp_epsilon
@@ -116,26 +113,6 @@ def test_the_optimal_attacker_of_two_users_is_phi():
         assert limit.success - limit.estimate.value == pytest.approx(1.645 * error, rel=0.2)
 
 
-def test_the_one_sided_limit_covers_as_often_as_it_says():
-    """Over 400 seeds of 60 plays: failures of a 90 % limit are at most 10 % and 4 errors."""
-    game = known([[0.0], [2.0]])
-    truth = float(ndtr(1.0))
-    missed = sum(
-        optimal_attacker(game, 1.0, trials=60, confidence=0.9, seed=seed).success < truth
-        for seed in range(400)
-    )
-    assert missed <= 400 * 0.1 + 4 * math.sqrt(400 * 0.09)
-
-
-def posterior(game, seen, level, draws):
-    """(G,) joint chance of each user and (M, d) draws, from densities one by one."""
-    chance = np.zeros(game.users)
-    for row, owner, weight in zip(game.rows, game.owner, game.weight, strict=True):
-        density = multivariate_normal(row, level[owner] ** 2 * np.eye(game.rows.shape[1]))
-        chance[owner] += weight * np.prod([density.pdf(y) for y in seen[:draws]])
-    return chance
-
-
 @pytest.mark.parametrize("adaptive", [False, True])
 def test_the_decoder_is_that_of_all_draws_played_one_by_one(adaptive):
     """Plays against a decoder of densities, several rows, unequal chances; M draws of one size."""
@@ -161,14 +138,6 @@ def posterior_fast(game, seen, level):
     own = level[game.owner]
     density = game.weight * np.exp(-away / (2 * own**2)) / own**seen.size
     return np.bincount(game.owner, density)
-
-
-def test_the_fast_posterior_of_this_file_is_the_plain_one():
-    rng = np.random.default_rng([0, 7])
-    game = known(rng.normal(size=(4, 2)), [0, 0, 1, 2])
-    seen, level = rng.normal(size=(3, 2)), np.array([0.7, 1.0, 2.0])
-    plain, fast = posterior(game, seen, level, 3), posterior_fast(game, seen, level)
-    np.testing.assert_allclose(plain / plain.sum(), fast / fast.sum())
 
 
 def test_the_size_of_the_noise_gives_people_away():

@@ -1,7 +1,5 @@
 """Controls: strangers, copied inputs, nearest users, and what plain float32 would have said."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

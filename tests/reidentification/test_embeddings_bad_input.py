@@ -1,7 +1,5 @@
 """What an audit of representations does with odd input: refused by name, or measured and said."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from reidentification_people import audit_embeddings, population, quick

@@ -1,7 +1,5 @@
 """Attackers that keep every enrolled row: what a mean hides, exact ranks, and the proofs above."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -146,20 +144,11 @@ def test_equal_scores_name_nobody_by_their_order():
         enrol("softmax", many)
 
 
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(**NOISE)
 def test_the_proofs_hold_for_attackers_of_rows(seed, users, dimension, apart, sigma, draws, clean):
     """One released vector: nobody who keeps rows beats the limits on every attacker."""
     check_game(seed, users, dimension, apart, sigma, draws, clean)
-
-
-@pytest.mark.slow
-def test_two_hundred_games():
-    rng = np.random.default_rng(7)
-    for seed in range(200):
-        game = rng.integers(3, 14), rng.integers(1, 6), rng.choice([0.0, 0.1, 1.0, 4.0])
-        sigma, draws = float(np.exp(rng.uniform(-3, 2))), int(rng.integers(1, 5))
-        check_game(seed, *game, sigma, draws, bool(rng.integers(2)))
 
 
 @pytest.mark.slow

@@ -1,7 +1,5 @@
 """Galleries and probes: who is known, who is to be named, and joint evidence."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Mechanisms: what is released, what is proven, and why the rest is not."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Radii: the closed form, its independence of sigma, the cap of draws, and their error rate."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

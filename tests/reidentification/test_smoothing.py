@@ -1,7 +1,5 @@
 """Noise for a sweep: exact in distribution, one for all levels; and the surface over it."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The strongest attacker decides: what each learns and holds, and what the audit reads off it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -21,7 +19,6 @@ from lethe.reidentification.family import ATTACKERS, FURTHER, NORMALISED, allowe
 from lethe.reidentification.gallery import covariance_within, sampled, split_periods, split_rows
 from lethe.reidentification.released import Released
 from lethe.reidentification.sight import ALL, folds, learn, pooled, sight_of
-from lethe.reidentification.surface import operating_point
 from lethe.reidentification.sweep import Battery, sample_of
 from lethe.reidentification.tally import Tally
 from lethe.reidentification.task import task_of
@@ -299,7 +296,7 @@ def test_an_attacker_who_finds_people_under_other_names_decides_nothing(monkeypa
     )
     # More dimensions than pairs: whatever pairs there are, the metric brings them together.
     people = population(users=30, dimensions=150, spread=0.3)
-    found = audit_embeddings(**people, settings=quick(**FAST))
+    found = audit_embeddings(**people, settings=quick(**FAST, sigmas=(1.0,), draws=2))
     failed = [row for row in found.checks if row["status"] == "fail"]
     assert failed and all(row["name"] == "permuted identities" for row in failed)
     voided = {row["detail"].split(":")[0] for row in failed}
@@ -339,17 +336,6 @@ def test_noise_that_spares_the_logit_is_judged_on_the_logit(telling):
     assert lift["l2", "logits"]["value"] == pytest.approx(alone["value"])
     assert noisy["risk"]["low"] >= lift["l2", "logits"]["low"] > 2
     assert noisy["risk"]["low"] > 2 and noisy["tier"] == "identifiable"
-
-
-def test_a_gate_on_subspace_noise_fails(telling):
-    people = population(users=60, spread=0.2, seed=4)
-    owner = np.unique(people["user_ids"], return_inverse=True)[1]
-    people["representations"][:, 0] = 4 * np.random.default_rng(5).standard_normal(60)[owner]
-    people["labels"] = (people["representations"][:, 0] > 0).astype(int)
-    release = named(telling, "subspace-noise")["name"]
-    asked = quick(**{**FAST, "sigmas": (20.0,)}, rule=("lift<=2",), release=release)
-    found = audit_embeddings(**people, settings=asked)
-    assert [row["outcome"] for row in found.rules] == ["fail"]
 
 
 @pytest.fixture(scope="module")
@@ -434,15 +420,3 @@ def test_across_periods_utility_counts_later_rows_only():
     found = audit_embeddings(**people, period=period, settings=settings_)
     assert found.candidates[0]["utility"]["value"] == pytest.approx(task.at(0.0).value.value)
     assert all(c["utility"]["n"] == len(task.rows) for c in found.candidates if c["utility"]["n"])
-
-
-def test_without_a_head_utility_is_not_said_to_fail():
-    """Item (m)."""
-    people = population()
-    for missing in ("head", "labels"):
-        given_ = {name: value for name, value in people.items() if name != missing}
-        found = audit_embeddings(**given_, settings=quick(**FAST))
-        text = " ".join(found.verdict["words"] + found.representations["models"][0]["words"])
-        assert "fails even without noise" not in text and "not measured" in text
-    assert "not measured" in str(operating_point(1.0, None, measured=False))
-    assert "fails" in str(operating_point(1.0, None))

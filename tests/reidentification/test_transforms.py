@@ -1,7 +1,5 @@
 """Further ways to release a vector: what each does, proves, and leaves to its attackers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from reidentification_people import population

@@ -1,7 +1,5 @@
 """Two releases about the same people, and texts behind vectors."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Verification metrics against hand-worked cases, slow oracles, properties and printed numbers."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

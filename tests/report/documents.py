@@ -1,12 +1,12 @@
 """Real documents of every kind: those that the golden runs are compared with."""
 
-from __future__ import annotations
-
+import functools
 import json
 from pathlib import Path
 from typing import Any
 
 from lethe.evidence.findings import Findings
+from lethe.report.page import files
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 GALLERY = sorted(Path(__file__).parents[2].glob("docs/gallery/*/findings.json"))
@@ -35,3 +35,14 @@ def document(kind: str) -> dict[str, Any]:
 def findings(kind: str) -> Findings:
     """The document as the report takes it."""
     return Findings.from_json(document(kind))
+
+
+@functools.cache
+def files_of(kind: str) -> dict[str, bytes]:
+    """The page of the document and its charts, drawn once."""
+    return dict(files(findings(kind), MANIFEST))
+
+
+def page_of(kind: str) -> str:
+    """The page of the document."""
+    return files_of(kind)["report.html"].decode()

@@ -1,7 +1,5 @@
 """A document of a model whose seven options have numbers that are set by hand."""
 
-from __future__ import annotations
-
 import math
 from statistics import NormalDist
 from typing import Any

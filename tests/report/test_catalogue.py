@@ -1,7 +1,5 @@
 """Every sentence of the report stands in one file, and every sentence there is used."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator

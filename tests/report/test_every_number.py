@@ -1,7 +1,5 @@
 """Every number on the page comes from the findings, the manifest, or a sentence of ours."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -10,9 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from documents import KINDS, MANIFEST, document, findings
+from documents import KINDS, MANIFEST, document, page_of
 
-from lethe.report import render
 from lethe.report.catalogue import catalogue
 
 _NUMBER = re.compile(r"(?<![\w.])[−-]?\d[\d,]*(?:\.\d+)?(?:e[−-]?\d+)?")
@@ -113,10 +110,10 @@ def without_source(html: str, plain: dict[str, Any]) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_number_has_a_source(kind: str) -> None:
-    assert without_source(render(findings(kind), MANIFEST), document(kind)) == []
+    assert without_source(page_of(kind), document(kind)) == []
 
 
 def test_a_number_that_was_changed_is_found() -> None:
-    html = render(findings("table"), MANIFEST)
+    html = page_of("table")
     assert "81.7 %" in html
     assert without_source(html.replace("81.7 %", "81.3 %"), document("table")) == ["81.3"]

@@ -1,7 +1,5 @@
 """Findings in five lines of Python: shown, as a table, as figures, written and read back."""
 
-from __future__ import annotations
-
 import builtins
 import html.parser
 import itertools
@@ -194,6 +192,7 @@ def test_an_unknown_chart_is_told_which_there_are(asked):
         findings("model").plot(*asked)
 
 
+@pytest.mark.parametrize("kind", ["vectors", "mechanism"])
 def test_saved_findings_are_those_that_were_read(kind, tmp_path):
     found = findings(kind)
     assert found.save(str(tmp_path / "run")) == tmp_path / "run"
@@ -227,9 +226,3 @@ def test_a_report_is_written_as_its_ending_says(tmp_path, monkeypatch):
     assert found.report(tmp_path / "a.pdf").read_text() == render(found)
     with pytest.raises(InputError, match=r"\.html.*\.md.*\.pdf"):
         found.report(tmp_path / "a.docx")
-
-
-def test_the_version_is_that_of_the_package():
-    from importlib.metadata import version
-
-    assert lethe.__version__ == version("lethe-privacy")

@@ -1,7 +1,5 @@
 """The first screen of every kind of release: what, how bad, what was tried, what remains."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any
@@ -242,17 +240,6 @@ def test_a_proof_is_named_where_the_option_carries_one() -> None:
     assert labels[chosen] == "proven: epsilon 4, recommended"
 
 
-def test_the_choice_widens_what_remains() -> None:
-    plain = document("model")
-    chosen = plain["candidates"][1]["name"]
-    risk = {**plain["candidates"][1]["risk"], "low": 0.01, "high": 0.87}
-    plain["frontier"] |= {
-        "operating_point": chosen,
-        "recommended": {"candidate": chosen, "among": 3, "risk": risk},
-    }
-    assert "1.0 to 87 %" in first("model", plain).cards[3].lines[0]
-
-
 def test_an_attack_that_could_not_be_measured_has_no_severity() -> None:
     plain = document("model")
     plain["candidates"][0]["risk"] = {"refused": "no attack passed its self-check"}
@@ -320,26 +307,6 @@ def test_an_option_shows_the_proof_of_what_was_measured_and_not_the_smallest(
 ) -> None:
     """A limit for people who are equally likely stood over rates of people who are not."""
     assert label([Guarantee(kind, {name: x}, "replace-one", unit) for x in (0.3, 0.2)]) == shown
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_proof_stands_below_what_was_measured_unless_it_says_what_it_is_about(kind: str) -> None:
-    """Joining five vectors of a person found 60 % beside "at most 32 %" of one of them."""
-    plain = document(kind)
-    found = first(kind, plain)
-    labels = {} if found.options is None else {n: str(c[0]) for n, c in found.options.rows}
-    for one in plain["candidates"]:
-        limits = [
-            g["guarantee"]
-            for g in plain["guarantees"]
-            if g["candidate"] == one["name"] and "success" in g["guarantee"]["parameters"]
-        ]
-        if not limits or not limits[0]["proven"]:
-            continue
-        low = (one.get("top_1") or one["risk"]).get("low") or 0.0
-        below = limits[0]["parameters"]["success"] < low
-        about = "of one vector" in labels[one["name"]]
-        assert about == (limits[0]["unit"] == "vector") and (about or not below)
 
 
 @pytest.mark.parametrize("kind", ["model", "vectors", "table", "records"])

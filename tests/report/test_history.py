@@ -1,7 +1,5 @@
 """One page over many runs: order, trends, repeats on the same data, what changed, and absence."""
 
-from __future__ import annotations
-
 import re
 import threading
 import urllib.error

@@ -1,7 +1,5 @@
 """Judged rules for CI servers: the parts that the two formats ask for, whatever the text."""
 
-from __future__ import annotations
-
 import json
 import xml.etree.ElementTree as ET
 from typing import Any

@@ -1,7 +1,5 @@
 """What the page denies about a language model: each sentence has evidence, or says not measured."""
 
-from __future__ import annotations
-
 import copy
 import json
 import re

@@ -1,7 +1,5 @@
 """The page of memorised texts: what is marked, what is shaded, and how much of it there is."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

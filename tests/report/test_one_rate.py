@@ -1,7 +1,5 @@
 """The first screen speaks of one rate: headline, cards and options alike."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Output checking, and its pictures where there is something to draw and where there is not."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

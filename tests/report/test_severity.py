@@ -1,7 +1,5 @@
 """Outcome and severity: one rule each, monotone in the limits, the same in every medium."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -37,7 +37,7 @@ def probabilities(utility, epsilon: float, monotone: bool = False) -> np.ndarray
 def test_the_exponential_mechanism_has_its_probabilities(spend, monotone, epsilon):
     utility = [0, 1, 3, 2]
     seen = [0] * 4
-    for _ in range(5000):
+    for _ in range(2000):
         drawn = choosing.exponential(
             range(4), utility, sensitivity=1, spend=spend, whose=Neighbours(), monotone=monotone
         )
