@@ -66,15 +66,6 @@ def covered(name, models, records, repetitions):
     return hits / repetitions
 
 
-def test_one_point_needs_no_more_than_its_own_confidence():
-    """And so do many that move together."""
-    one = np.random.default_rng(0).normal(size=(500, 1))
-    for columns in (one, np.repeat(one, 30, axis=1)):
-        made = replicates(columns)
-        assert joint_confidence(made, np.arange(columns.shape[1])) == pytest.approx(0.95, abs=4e-3)
-        assert joint_confidence(made, np.arange(columns.shape[1])) >= 0.95
-
-
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
 def test_independent_points_need_sidaks_confidence(confidence):
     """8,000 draws: the error of the share held is at most sqrt(c(1 - c)/8000)."""

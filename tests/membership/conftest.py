@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partialmethod
 
 import pytest
+from model_audits import counted_here
 
 from lethe.membership import audit, checks
 from lethe.membership.measure import Meter
@@ -33,6 +34,7 @@ def in_one_process() -> Iterator[None]:
         yield
 
 
+trained_here = pytest.fixture(counted_here, scope="module")
 measured_here = pytest.fixture(in_one_process, scope="module")
 few_draws_here = pytest.fixture(few_draws, scope="module")
 unplanted = pytest.fixture(no_plants, scope="module")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.evidence.twoway import Replicates, mean_spread
+from lethe.evidence.twoway import Replicates
 from lethe.membership.widths import Forecast
 
 PARTS = st.floats(0, 1)
@@ -38,35 +38,6 @@ def test_at_the_size_of_the_pilot_it_is_the_pilots_own_variance(targets, records
     replicates = Replicates(draws * scale, (9, 50, 450))
     own = replicates.spread(0)
     assert Forecast.of(replicates, 0).spread().variance == pytest.approx(own.variance, abs=1e-12)
-
-
-def test_variance_of_a_mean_from_a_pilot_foresees_that_of_a_larger_table():
-    """Crossed random effects; the truth is a formula. Mean of 200 forecasts within 4 sd of it."""
-    rng = np.random.default_rng(3)
-    a, b, c = 0.5, 1.0, 2.0
-    found, truth = [], a / 32 + b / 120 + c / (32 * 120)
-    for _ in range(200):
-        table = (
-            np.sqrt(a) * rng.normal(size=(8, 1))
-            + np.sqrt(b) * rng.normal(size=60)
-            + np.sqrt(c) * rng.normal(size=(8, 60))
-        )
-        rows, columns = table.mean(axis=1), table.mean(axis=0)
-        rest = table - rows[:, None] - columns + table.mean()
-        both = (rest**2).sum() / (7 * 59) / (8 * 60)
-        forecast = Forecast(
-            max(rows.var(ddof=1) / 8 - both, 0),
-            max(columns.var(ddof=1) / 60 - both, 0),
-            both,
-            8,
-            60,
-        )
-        # The parts used here are those that the closed form of the house finds.
-        assert forecast.spread().variance == pytest.approx(
-            mean_spread(table, np.arange(8), np.arange(60)).variance, rel=1e-6
-        )
-        found.append(forecast.spread(4, 2).variance)
-    assert abs(np.mean(found) - truth) < 4 * np.std(found) / np.sqrt(200)
 
 
 def test_limits_hold_in_the_share_of_cases_they_say():

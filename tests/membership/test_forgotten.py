@@ -57,20 +57,13 @@ def alone(*rows):
 
 
 def test_nobody_without_a_trace_is_called_distinguishable() -> None:
-    """Family-wise over 5 persons and 2 attacks: 2.5 % of 80 runs at most."""
-    wrong = 0
+    """Family-wise over 5 persons and 2 attacks, and of their group: 2.5 % of 80 runs at most."""
+    wrong = groups = 0
     for seed in range(80):
         found = judge_people(run(0.5, seed=seed), both, alone(0, 1, 2, 3, 4))
         wrong += any(one.verdict == DISTINGUISHABLE for one in found.persons)
-    assert wrong <= most(80, 0.025)
-
-
-def test_a_group_without_a_trace_is_rarely_called_distinguishable() -> None:
-    wrong = 0
-    for seed in range(40):
-        group = judge_people(run(0.5, seed=seed), phi, alone(*range(10))).group
-        wrong += group.verdict == DISTINGUISHABLE
-    assert wrong <= most(40, 0.025)
+        groups += found.group.verdict == DISTINGUISHABLE
+    assert max(wrong, groups) <= most(80, 0.025)
 
 
 @pytest.mark.parametrize("auc", [0.9, MARGIN])
@@ -307,13 +300,3 @@ def test_who_leaves_a_trace_is_not_forgotten_by_blinding_the_attackers(kind) -> 
         assert isinstance(lost.group, Refusal) or lost.group.verdict != NOT
     doubtful = [one for one in lost.persons if one.doubt]
     assert not doubtful or "not enough evidence" in meaning(doubtful[0], MARGIN)
-
-
-def test_who_leaves_no_trace_is_told_so_and_the_planted_trace_was_seen() -> None:
-    """With 700 models of 1.6 times what is needed, at least nine in ten get their answer."""
-    verdicts = [
-        one.verdict
-        for seed in range(6)
-        for one in judge_people(run(0.5, 700, 20, seed=seed), both, alone(*range(5))).persons
-    ]
-    assert verdicts.count(NOT) >= 0.9 * len(verdicts)

@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import norm
 from simulated import DESIGNS, balanced, coins, nearly_balanced, paired, signals
 
@@ -171,18 +169,6 @@ def test_without_groups_equals_plain_moments():
             np.testing.assert_allclose(side.squares, plain.squares, rtol=1e-6, atol=1e-9)
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 10**6), st.floats(0.01, 100))
-def test_scale_does_not_matter_to_lira(seed, scale):
-    members = paired(8, 10, seed)
-    phi = signals(members, seed, gap=1.0)
-    for rule in RULES:
-        one = score_all(phi, members, ("lira-online", "lira-offline"), rule)
-        other = score_all(phi * scale, members, ("lira-online", "lira-offline"), rule)
-        for name, score in one.items():
-            np.testing.assert_allclose(other[name], score, rtol=1e-6, atol=1e-6)
-
-
 def test_large_offsets_lose_no_precision():
     members = paired(8, 30, 1)
     phi = signals(members, 1, gap=1.0)
@@ -245,6 +231,7 @@ def assert_null(members, seed, **effects):
 @pytest.mark.parametrize("models", [*range(4, 12), 15, 16, 33, 64])
 def test_null_for_every_number_of_models(models):
     assert_null(paired(models, NULL_RECORDS, models), models)
+    assert_null(coins(models, NULL_RECORDS, 1, 0.3), 1, record_sd=5, model_sd=2)
     if models % 8 < 2 or models < 12:
         if models % 2 == 0:
             assert_null(balanced(models, NULL_RECORDS, models), models)
@@ -261,16 +248,6 @@ def test_null_for_every_number_of_models_and_design(models):
         members = design(models, 4000, models)
         assert_null(members, models + 1)
         assert_null(members, models + 2, record_sd=5, model_sd=2)
-
-
-@pytest.mark.parametrize("models", [4, 5, 6, 7, 16, 33])
-def test_null_with_strong_record_and_model_effects(models):
-    for design in DESIGNS.values():
-        if design is nearly_balanced and models % 2 == 0:
-            continue
-        assert_null(design(models, NULL_RECORDS, models), 1, record_sd=5, model_sd=2)
-    assert_null(balanced(models, NULL_RECORDS, 1, 2), 1)
-    assert_null(coins(models, NULL_RECORDS, 1, 0.3), 1)
 
 
 def leave_out_the_target_alone(monkeypatch):

@@ -9,7 +9,6 @@ from simulated import audit, coins, gaps, nearly_balanced, paired, shadows, sign
 
 from lethe.evidence.bands import simultaneous_band
 from lethe.evidence.estimate import Estimate, Refusal
-from lethe.evidence.risk import family_confidence
 from lethe.evidence.roc import auc, check_resolvable, tau_of, tpr_at_fpr
 from lethe.evidence.twoway import Replicates, share_estimate
 from lethe.membership import measure
@@ -196,45 +195,6 @@ def test_earlier_attacks_win_ties():
     assert strongest(results, None) == "b"
 
 
-@pytest.mark.parametrize("correlation", [0.0, 0.9])
-def test_limits_of_the_strongest_of_equal_attacks_cover(correlation):
-    """Eight equal attacks: the highest of their lower limits alone would miss too often."""
-    rng = np.random.default_rng(0)
-    from scipy.stats import norm
-
-    plain, family = (norm.ppf(0.5 + level / 2) for level in (0.95, family_confidence(0.95, 8)))
-    missed = {"bonferroni": 0, "plain": 0, "high": 0}
-    runs, attacks, error = 800, 8, 0.02
-    templates = [result(f"{at}", 0.7, error, seed=at, degrees=400) for at in range(attacks)]
-    for _ in range(runs):
-        common = rng.normal()
-        noise = math.sqrt(correlation) * common + math.sqrt(1 - correlation) * rng.normal(
-            size=attacks
-        )
-        results = {}
-        for at, value in enumerate(0.7 + error * noise):
-            old = templates[at]
-            half = family * error
-            results[f"{at}"] = AttackRates(
-                f"{at}",
-                estimate(value, value - half, value + half),
-                {},
-                {},
-                {},
-                old.replicates,
-                (),
-            )
-        best = strongest_metric(results, None)
-        missed["bonferroni"] += best.low > 0.7
-        missed["high"] += best.high < 0.7
-        missed["plain"] += max(r.auc.value for r in results.values()) - plain * error > 0.7
-    noise = 3 * math.sqrt(0.025 / runs)
-    assert missed["bonferroni"] / runs < 0.025 + noise
-    assert missed["high"] / runs < 0.025 + noise
-    if correlation == 0:
-        assert missed["plain"] / runs > 0.1
-
-
 # Intervals cover.
 
 
@@ -294,17 +254,6 @@ def before_and_after(models, records, seed, change=0.0):
         )
         for at in (0, 1)
     ]
-
-
-def test_no_change_of_risk_is_covered():
-    runs = 20
-    inside = {0.1: 0, None: 0}
-    for seed in range(runs):
-        before, after = (run_attacks(s, ONE, (0.1,)) for s in before_and_after(8, 100, seed))
-        for fpr in inside:
-            found = risk_change(after, before, fpr, 0.95)
-            inside[fpr] += found.low <= 0 <= found.high
-    assert min(inside.values()) / runs >= least(runs)
 
 
 def test_a_change_of_risk_is_seen_and_has_its_sign():

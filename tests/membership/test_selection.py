@@ -1,7 +1,5 @@
 """What was chosen for being extreme carries limits that allow for the choice."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from simulated import audit, paired, shadows
@@ -84,20 +82,3 @@ def test_the_recommended_candidate_has_wider_limits_than_one_named_beforehand():
         assert among.value == alone.value and among.confidence == alone.confidence
         assert among.method.startswith(alone.method.partition("; Bonferroni")[0])
         assert "over 12 results" in among.method
-
-
-def test_of_equal_candidates_the_lowest_is_held_by_its_limits():
-    """Six candidates of equal risk: the limits of one named beforehand miss one time in eight."""
-    rng = np.random.default_rng(0)
-    template = run_attacks(audit(16, 300), ("loss-threshold",))["loss-threshold"]
-    sd = template.replicates.spread(0).deviation
-    plain = simultaneous = 0
-    runs = 400
-    for _ in range(runs):
-        value = float(min(0.7 + sd * rng.normal(size=6)))
-        half = template.auc.high - template.auc.value
-        auc = dataclasses.replace(template.auc, value=value, low=value - half, high=value + half)
-        chosen = {"loss-threshold": dataclasses.replace(template, auc=auc)}
-        plain += strongest_metric(chosen, None).high < 0.7
-        simultaneous += risk_of(judged(chosen, None, among=6)).estimate.high < 0.7
-    assert simultaneous < 0.05 * runs < plain

@@ -13,7 +13,6 @@ from lethe.evidence.estimate import Refusal
 from lethe.evidence.plain import plain
 from lethe.evidence.roc import auc, tpr_at_fpr
 from lethe.membership.exposure import vulnerability
-from lethe.membership.scoring import score_all
 from lethe.membership.slices import slice_metrics
 
 
@@ -47,18 +46,6 @@ def test_values_are_those_of_the_slice() -> None:
         gap = one.auc.value - auc(members[rest], score[rest])
         assert one.difference.value == pytest.approx(gap)
         assert plain(one)["auc"]["low"] <= one.auc.value
-
-
-def test_an_exposed_slice_is_found_and_the_pooled_threshold_hits_it() -> None:
-    values = np.arange(400) % 4
-    members = paired(32, 400, 1)
-    phi = signals(members, 1, np.where(values == 2, 2.0, 0.0))
-    score = score_all(phi, members, ("lira-online",))["lira-online"]
-    found = slice_metrics(score, phi, members, np.arange(32) // 2, values, fpr=0.01)
-    exposed = found[2]
-    assert exposed.p < 0.01 and exposed.difference.low > 0
-    assert exposed.tpr.low > max(found[at].tpr.value for at in (0, 1, 3))
-    assert exposed.t.low > max(found[at].t.high for at in (0, 1, 3))
 
 
 @pytest.mark.parametrize("runs", [10, pytest.param(300, marks=pytest.mark.slow)])

@@ -213,15 +213,6 @@ def test_a_torch_model_that_diverges_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_mitigation_reaches_the_models(tmp_path: Path) -> None:
-    plain = chunk_jobs(spec(), tmp_path / "a", 4, 4)
-    noisy = chunk_jobs(spec(treatment=Treatment(noise=0.5)), tmp_path / "b", 4, 4)
-    train(plain)
-    train(noisy)
-    one, two = (Shadows.from_shards(jobs, IDS) for jobs in (plain, noisy))
-    assert (one.members == two.members).all() and np.abs(one.signals - two.signals).max() > 0.1
-
-
 def test_without_holdout_utility_is_zero_and_the_population_empty(tmp_path: Path) -> None:
     jobs = chunk_jobs(spec(pool=np.ones(40, bool)), tmp_path, 4, 4)
     train(jobs)

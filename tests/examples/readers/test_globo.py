@@ -70,12 +70,6 @@ def test_by_hand(data: Globo):
     assert data.made_up == 1.0
 
 
-def test_made_up_times_are_counted_and_not_taken_for_granted(tmp_path: Path):
-    rows = [(1, 1, 1, 0, 1), (1, 1, 2, 30_000, 1), (1, 2, 1, HOUR, 1), (1, 2, 3, HOUR + 30_001, 1)]
-    found = load_globo(write(tmp_path / "clicks.parquet", rows))
-    assert found.made_up == 0.5 and len(found.user_ids) == 2
-
-
 def test_the_size_of_a_session_is_never_read(tmp_path: Path):
     """It holds the answer: other values must change nothing."""
     order = range(len(ROWS))
@@ -130,18 +124,6 @@ def test_what_comes_later_changes_nothing_before(tmp_path: Path):
 def key(data: Globo, row: int) -> tuple[int, ...]:
     """A click that is told from all others by its person and inputs of the moment."""
     return (int(data.user_ids[row]), *np.round(1e4 * data.context[row]).astype(int).tolist())
-
-
-def test_no_click_is_an_input_of_both_periods(tmp_path: Path):
-    """The steps of a row of the second period are all from the second."""
-    data = load_globo(write(tmp_path / "clicks.parquet", random_rows()))
-    for period in (1, 2):
-        rows = data.rows(period)
-        assert len(rows) > 200
-        first = rows - data.length[rows] + 1
-        for begin, end in zip(first, rows, strict=True):
-            assert set(data.period[begin : end + 1]) == {period}
-            assert len(set(data.user_ids[begin : end + 1])) == 1
 
 
 def test_bad_files_are_refused(tmp_path: Path):

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from readers.ebnerd import engaged, prepare_news
@@ -160,19 +159,3 @@ def test_an_unfinished_or_damaged_folder_is_refused(news: News, tmp_path: Path):
     (tmp_path / "meta.json").write_text(json.dumps(meta))
     with pytest.raises(InputError, match="format 99"):
         open_news(tmp_path)
-
-
-def test_people_twice_and_lists_of_different_length_are_refused(raw: Path, tmp_path: Path):
-    path = tmp_path / "history.parquet"
-    given = parquet.read_table(raw / "train" / "history.parquet")
-    parquet.write_table(pa.concat_tables([given, given.slice(0, 1)]), path)
-    with pytest.raises(InputError, match="has 2 rows"):
-        list(read_histories(path))
-    short = given.set_column(
-        given.schema.get_field_index("read_time_fixed"),
-        "read_time_fixed",
-        pa.array([one[1:] for one in given["read_time_fixed"].to_pylist()], pa.list_(pa.float32())),
-    )
-    parquet.write_table(short, path)
-    with pytest.raises(InputError, match="differ in length"):
-        list(read_histories(path))
