@@ -71,19 +71,6 @@ def test_the_bound_is_where_the_p_value_crosses_the_level(m, r, v, delta):
     assert one_run_p_value(m, r, v, low * (1 + 1e-9) + 1e-12, delta) > 0.05
 
 
-@pytest.mark.parametrize("form", FORMS)
-@given(counts, st.sampled_from([0.0, 1e-4, 1e-2]))
-@settings(max_examples=25)
-def test_bounds_grow_with_right_guesses_and_fall_with_delta_and_confidence(form, pair, delta):
-    r, v = pair
-    low = one_run_epsilon(50, r, v, delta, form=form)
-    slack = 0.0 if form == "binomial" else 2e-6  # the search of the curves
-    if v < r:
-        assert one_run_epsilon(50, r, v + 1, delta, form=form) >= low - slack
-    assert one_run_epsilon(50, r, v, 0.0, form=form) >= low - slack
-    assert one_run_epsilon(50, r, v, delta, 0.99, form) <= low + slack
-
-
 # The trade-off form.
 
 
@@ -211,10 +198,9 @@ def test_randomized_response_is_met_and_not_exceeded(form):
     )
 
 
-@pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("form", FORMS)
-def test_no_bound_exceeds_a_gaussian_mechanism_too_often(mu, form):
-    lows = []
+def test_no_bound_exceeds_a_gaussian_mechanism_too_often(form):
+    lows, mu = [], 1.0
 
     def bound(score, coins):
         lows.append(one_run_bound(score, coins, 1e-5, form=form).low)

@@ -11,7 +11,7 @@ from scipy.stats import ttest_1samp
 from lethe.errors import InputError
 from lethe.evidence import twoway
 from lethe.evidence.intervals import clopper_pearson
-from lethe.evidence.roc import auc, tpr_at_fpr
+from lethe.evidence.roc import auc
 from lethe.evidence.twoway import (
     Replicates,
     Spread,
@@ -113,18 +113,6 @@ def test_counts_beyond_single_precision_are_exact_too():
     rising = np.maximum.accumulate(wide, axis=1)
     np.testing.assert_allclose(few, rising / rising[:, -1:], rtol=1e-14)
     np.testing.assert_allclose(many, few, rtol=1e-14)
-
-
-def test_all_weights_one_give_the_observed_curve():
-    """Beyond the grid's resolution the replicate statistic is the estimator itself."""
-    member, score = small_table(8, models=16, records=300)
-    clusters = clusters_of(np.arange(16) // 2, np.arange(300))
-    boot = TwoWayBootstrap(member, clusters, draws=2)
-    boot._times = [np.ones_like(times) for times in boot._times]
-    values = boot.replicate(score.ravel(), np.array([0.1, 0.01])).values
-    assert values[:, :, 0] == pytest.approx(auc(member, score), abs=1e-3)
-    for at, fpr in enumerate((0.1, 0.01)):
-        assert values[:, :, 1 + at] == pytest.approx(tpr_at_fpr(member, score, fpr).tpr, abs=5e-3)
 
 
 def test_members_above_a_tie_of_non_members_are_not_tied_with_it():
@@ -303,22 +291,6 @@ def test_clusters_are_numbered_and_many_records_are_grouped():
     sizes = np.bincount(many.records)
     assert sizes.min() >= 2 and sizes.max() <= 3
     assert np.ptp(np.bincount(many.cells.ravel())) <= 1
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_two_pairs_of_models_give_wide_but_finite_intervals(seed):
-    member, score = small_table(seed, models=4, records=400)
-    pairs = np.arange(4) // 2
-    boot = TwoWayBootstrap(member, clusters_of(pairs, np.arange(400)), draws=200, seed=seed)
-    replicates = boot.replicate(score.ravel(), np.array([0.1]))
-    area = symmetric_estimate(auc(member, score), replicates.spread(0), 1600, 0.95, "m", 0, 1)
-    rate = share_estimate(tpr_at_fpr(member, score, 0.1).tpr, replicates.spread(1), 800, 400, 0.95)
-    mean = mean_estimate(score, pairs, np.arange(400))
-    for estimate in (area, rate, mean):
-        assert math.isfinite(estimate.low) and math.isfinite(estimate.high)
-        assert estimate.low < estimate.value < estimate.high
-    # Wider than if all 1600 scores were independent (Hanley and McNeil: sd at most 1/sqrt(4 n)).
-    assert area.width > 2 * 1.96 / math.sqrt(12 * 800)
 
 
 @pytest.mark.parametrize("partly", [False, True])

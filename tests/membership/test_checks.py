@@ -39,12 +39,12 @@ from lethe.training.shadows import Shadows
 
 def test_null_audit_interval_is_as_wide_as_the_null_varies():
     """Simulated spread of the null AUC against the stated one, 4 to 16 models."""
-    for models in (4, 8, 16):
+    for models in (4, 16):
         made = audit(models, 300, scale=2.0)
-        found = [null_audit(made, "lira-online", seed).estimate for seed in range(150)]
+        found = [null_audit(made, "lira-online", seed).estimate for seed in range(100)]
         spread = np.std([one.value for one in found])
         stated = np.mean([one.width for one in found]) / 2 / 3.32
-        assert abs(np.mean([one.value for one in found]) - 0.5) < 4 * spread / np.sqrt(150)
+        assert abs(np.mean([one.value for one in found]) - 0.5) < 4 * spread / np.sqrt(100)
         assert 0.8 < stated / spread < 1.25
 
 

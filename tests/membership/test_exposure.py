@@ -24,7 +24,7 @@ def true_t(gap, model_sd=0.3):
     return gap / math.sqrt(2 + 2 * model_sd**2)
 
 
-@pytest.fixture(scope="module", params=[(16, 250), (32, 120)], ids=str)
+@pytest.fixture(scope="module", params=[(16, 150)], ids=str)
 def runs(request):
     """Many audits of 300 records: estimates beside the truth."""
     models, count = request.param
@@ -101,13 +101,6 @@ def test_records_that_lack_models_in_a_half_are_refused_not_an_exception():
     assert tracked.selected.tolist() == [3, 4] and isinstance(tracked.top_t, Estimate)
 
 
-def test_histogram_counts_every_record_once():
-    made = audit(16, 200)
-    shape = expose(made).row().histogram
-    assert sum(shape.counts) == 200
-    assert len(shape.edges) == len(shape.counts) + 1
-
-
 # Change between two trainings.
 
 
@@ -130,7 +123,7 @@ def two(models, records, seed, change, shared=0.5):
 
 @pytest.mark.parametrize("models, change", [(8, 0.0), (16, 0.0), (16, 0.5)])
 def test_mean_change_is_unbiased_and_covers(models, change):
-    runs = 150
+    runs = 100
     errors, inside = [], []
     for seed in range(runs):
         (before, after), old, new = two(models, 150, seed, change)

@@ -177,18 +177,6 @@ def test_large_offsets_lose_no_precision():
     np.testing.assert_allclose(near, far, rtol=1e-6, atol=1e-6)
 
 
-def test_seed_has_an_effect_and_the_same_seed_reproduces():
-    """LeakPro's random_seed has none."""
-    for members in (balanced(8, 50), nearly_balanced(9, 50)):
-        phi = signals(members, 1, gap=1.0)
-        one, same, other = (
-            score_all(phi, members, ("lira-online",), seed=seed)["lira-online"]
-            for seed in (1, 1, 2)
-        )
-        assert np.array_equal(one, same, equal_nan=True)
-        assert not np.array_equal(one, other, equal_nan=True)
-
-
 def test_refusals():
     members = paired(4, 6)
     with pytest.raises(InputError, match=r"signals \(4, 5\) and members \(4, 6\) must both be"):
@@ -228,7 +216,7 @@ def assert_null(members, seed, **effects):
         assert abs(value - 0.5) < tolerance, (name, members.shape, value)
 
 
-@pytest.mark.parametrize("models", [*range(4, 12), 15, 16, 33, 64])
+@pytest.mark.parametrize("models", [*range(4, 10), 16, 33])
 def test_null_for_every_number_of_models(models):
     assert_null(paired(models, NULL_RECORDS, models), models)
     assert_null(coins(models, NULL_RECORDS, 1, 0.3), 1, record_sd=5, model_sd=2)

@@ -11,8 +11,6 @@ import pytest
 from pyarrow import parquet
 from readers.globo import MIDDLE, Globo, load_globo
 
-from lethe.errors import InputError
-
 NAMES = ("user_id", "session_id", "click_article_id", "click_timestamp", "click_referrer_type")
 
 
@@ -124,22 +122,3 @@ def test_what_comes_later_changes_nothing_before(tmp_path: Path):
 def key(data: Globo, row: int) -> tuple[int, ...]:
     """A click that is told from all others by its person and inputs of the moment."""
     return (int(data.user_ids[row]), *np.round(1e4 * data.context[row]).astype(int).tolist())
-
-
-def test_bad_files_are_refused(tmp_path: Path):
-    with pytest.raises(InputError, match="does not exist"):
-        load_globo(tmp_path / "none.parquet")
-    path = write(tmp_path / "clicks.parquet", ROWS)
-    with pytest.raises(InputError, match=r"users=3 must be in \[2, 2\]"):
-        load_globo(path, users=3)
-    table = parquet.read_table(path)
-    parquet.write_table(table.drop_columns(["session_id"]), path)
-    with pytest.raises(InputError, match="lacks the columns session_id"):
-        load_globo(path)
-    gone = table.set_column(0, "user_id", pa.array([None, *range(len(ROWS) - 1)], pa.int64()))
-    parquet.write_table(gone, path)
-    with pytest.raises(InputError, match="'user_id' is missing"):
-        load_globo(path)
-    path.write_bytes(b"nothing")
-    with pytest.raises(InputError, match="not readable"):
-        load_globo(path)
