@@ -13,7 +13,6 @@ from doc_pages import files, page
 from lethe.cli import main
 from lethe.data.tables import load
 from lethe.training.chunks import Spec, chunk_jobs, train_chunk
-from lethe.training.engines.processes import run_in_processes, stop_processes
 from lethe.training.models import load_recipe
 from lethe.training.recipe import Treatment
 from lethe.training.shadows import Shadows
@@ -62,31 +61,6 @@ def test_the_recipe_trains_shadow_models(command: str, folder: Path) -> None:
     assert known > strange
     assert shadows.population_merit is not None
     assert shadows.population_merit.mean() > (0.75 if data.classes else 0)
-
-
-@pytest.mark.slow
-def test_the_recipes_travel_to_other_processes(folder: Path) -> None:
-    data = load("breast-cancer", rows=100, seed=0)
-    found = []
-    try:
-        for workers in (1, 2):
-            jobs = []
-            for name in ("lit.py:make", "boosted.py:make", "boosted.py:light"):
-                recipe = load_recipe(name, data)
-                spec = Spec(
-                    data.features, data.labels, 2, np.ones(100, bool), recipe, Treatment(), 0
-                )
-                place = folder / f"{workers}-{name.replace(':', '-')}"
-                jobs.append(chunk_jobs(spec, place, 4, 2))
-            assert (
-                sum(run_in_processes([j for pair in jobs for j in pair], train_chunk, workers))
-                == 12
-            )
-            found.append([Shadows.from_shards(pair, data.ids).signals for pair in jobs])
-    finally:
-        stop_processes()
-    for one, two in zip(*found, strict=True):
-        assert (one == two).all()
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtr
 
 from lethe.errors import InputError, MissingExtra
 from lethe.evidence.accounting import (
@@ -20,7 +19,9 @@ from lethe.evidence.accounting import (
     noise_for,
     unamplified_mu,
 )
+from lethe.evidence.epsilon import epsilon_bound
 from lethe.evidence.gdp import gdp_delta, gdp_epsilon
+from lethe.evidence.thresholds import Bonferroni
 
 RELATIONS = ("add/remove", "replace-one")
 
@@ -150,49 +151,6 @@ def by_integral(sigma, left, right, at):
     return np.maximum(gain, 0).sum() * (x[1] - x[0])
 
 
-def pairs_of(rate, relation):
-    if relation == "replace-one":
-        return [([(1 - rate, 0), (rate, 1)], [(1 - rate, 0), (rate, -1)])]
-    one = [(1 - rate, 0), (rate, 1)]
-    return [(one, [(1, 0)]), ([(1, 0)], one)]
-
-
-@pytest.mark.parametrize("relation", RELATIONS)
-@pytest.mark.parametrize(("sigma", "rate"), [(1.0, 0.1), (0.7, 0.4), (3.0, 0.02)])
-def test_one_sampled_step_is_what_an_integral_gives(sigma, rate, relation):
-    delta = 1e-4
-    claimed = epsilon(sigma, rate, 1, delta, relation=relation)
-
-    def true_delta(at):
-        return max(by_integral(sigma, *pair, at) for pair in pairs_of(rate, relation))
-
-    assert true_delta(claimed) <= delta * (1 + 1e-6)
-    assert true_delta(claimed / 1.005) > delta
-
-
-def test_two_sampled_steps_are_what_a_double_integral_gives():
-    """delta(e) of two steps is the mean over the first loss l of delta(e - l) of the second."""
-    sigma, rate, delta = 1.0, 0.2, 1e-3
-    claimed = epsilon(sigma, rate, 2, delta)
-
-    def second(at):  # with against without the record, in closed form
-        inside = (math.exp(at) - 1 + rate) / rate
-        if inside <= 0:
-            return 1 - math.exp(at)
-        x = sigma**2 * math.log(inside) + 0.5
-        with_it = (1 - rate) * ndtr(-x / sigma) + rate * ndtr((1 - x) / sigma)
-        return with_it - math.exp(at) * ndtr(-x / sigma)
-
-    def true_delta(at):
-        x = np.linspace(-10, 12, 20_001)
-        ratio = 1 - rate + rate * np.exp((x - 0.5) / sigma**2)
-        later = np.array([second(at - math.log(one)) for one in ratio])
-        return (density(x, sigma, [(1 - rate, 0), (rate, 1)]) * later).sum() * (x[1] - x[0])
-
-    assert true_delta(claimed) <= delta * (1 + 1e-6)
-    assert true_delta(claimed / 1.005) > delta
-
-
 def on_a_plane(sigma, places):
     """The density of equally likely normal points on a grid, and the area of its cells."""
     axis = np.arange(-12, 12, 0.03)
@@ -261,7 +219,7 @@ sizes = st.tuples(
 )
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(sizes, st.sampled_from(SAMPLINGS), st.floats(1.01, 2))
 def test_epsilon_falls_with_noise_and_delta_and_grows_with_the_rest(size, sampling, factor):
     sigma, rate, steps, relation = size
@@ -279,16 +237,7 @@ def test_epsilon_falls_with_noise_and_delta_and_grows_with_the_rest(size, sampli
     assert base <= gdp_epsilon(free, 1e-5) * (1 + 1e-9)
 
 
-@settings(max_examples=10)
-@given(sizes)
-def test_two_runs_cost_at_most_the_sum(size):
-    sigma, rate, steps, relation = size
-    one = epsilon(sigma, rate, steps, 1e-5, relation=relation)
-    two = epsilon(sigma, rate, 2 * steps, 2e-5, relation=relation)
-    assert two <= 2 * one * (1 + 2e-4)
-
-
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(
     st.floats(0.2, 20),
     st.floats(0.005, 1),
@@ -334,7 +283,7 @@ def test_individual_epsilons_are_those_of_their_own_noise():
     assert (found >= np.array(by_hand) * (1 - 1e-9)).all()
 
 
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(st.integers(0, 2**32 - 1), st.sampled_from(RELATIONS), st.integers(2, 12))
 def test_between_nodes_epsilon_is_rounded_up(seed, relation, nodes):
     weights = np.random.default_rng(seed).beta(0.5, 2.0, 300)
@@ -349,18 +298,6 @@ def test_between_nodes_epsilon_is_rounded_up(seed, relation, nodes):
     assert found.max() == pytest.approx(
         epsilon(1.5 / weights.max(), 0.1, 20, relation=relation), rel=2.5e-3
     )
-
-
-def test_many_records_lie_close_above_their_own_epsilon():
-    weights = np.random.default_rng([5, 1]).uniform(0, 1, 50_000)
-    found = individual_epsilons(
-        weights, noise_multiplier=10.0, sampling_rate=1.0, steps=50, delta=1e-6, sensitivity=1.0
-    )
-    some = slice(0, 50_000, 500)
-    own = np.array([gdp_epsilon(w * math.sqrt(50) / 10, 1e-6) for w in weights[some]])
-    assert (found[some] >= own).all()
-    assert np.median(found[some] / own) < 1.03
-    assert (found[some] - own).max() < 0.04 * found.max()
 
 
 def test_weights_outside_their_range_are_refused():
@@ -431,3 +368,44 @@ def test_a_missing_extra_is_named(monkeypatch):
     with pytest.raises(MissingExtra, match=r"lethe-privacy\[dp\]"):
         epsilon(1.0)
     assert epsilon(1.0, 1.0, 1) > 0  # the exact curve needs nothing
+
+
+DELTA = 1e-5
+TRIALS = 2000
+CONFIDENCE = 1 - 1e-6
+
+
+def worst_case(sigma: float, rate: float, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Log-likelihood ratios of trainings with and without the one record that moves the sum by C.
+
+    All other records have gradient 0, so each step releases b + N(0, sigma^2) with b ~
+    Bernoulli(rate) where the record is there: the attack by the exact ratio is the strongest.
+    """
+    rng = np.random.default_rng(seed)
+    noise = sigma * rng.normal(size=(2, TRIALS, steps))
+    noise[0] += rng.random((TRIALS, steps)) < rate
+    ratio = np.log1p(rate * np.expm1((2 * noise - 1) / (2 * sigma**2))).sum(axis=2)
+    return ratio[0], ratio[1]
+
+
+@settings(max_examples=12)
+@given(
+    sigma=st.floats(0.5, 4),
+    rate=st.floats(0.02, 1),
+    steps=st.integers(1, 30),
+    seed=st.integers(0, 2**20),
+)
+def test_the_bound_is_at_most_what_is_proven(
+    sigma: float, rate: float, steps: int, seed: int
+) -> None:
+    inside, outside = worst_case(sigma, rate, steps, seed)
+    found = epsilon_bound(inside, outside, DELTA, thresholds=Bonferroni(20), confidence=CONFIDENCE)
+    proven = dp_sgd_epsilon(
+        noise_multiplier=sigma,
+        sampling_rate=rate,
+        steps=steps,
+        delta=DELTA,
+        sensitivity=1.0,
+        grid=1e-3,
+    )
+    assert found.low <= proven

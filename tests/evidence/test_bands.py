@@ -74,15 +74,6 @@ def covered(name, models, records, repetitions):
     return hits / repetitions
 
 
-def test_one_point_needs_no_more_than_its_own_confidence():
-    """And so do many that move together."""
-    one = np.random.default_rng(0).normal(size=(500, 1))
-    for columns in (one, np.repeat(one, 30, axis=1)):
-        made = moved_by(columns)
-        assert joint_confidence(made, np.arange(columns.shape[1])) == pytest.approx(0.95, abs=4e-3)
-        assert joint_confidence(made, np.arange(columns.shape[1])) >= 0.95
-
-
 @pytest.mark.parametrize("confidence", [0.8, 0.95, 0.99])
 def test_independent_points_need_sidaks_confidence(confidence):
     """8,000 draws: the error of the share held is at most sqrt(c(1 - c)/8000)."""
@@ -91,22 +82,6 @@ def test_independent_points_need_sidaks_confidence(confidence):
     error = math.sqrt(confidence * (1 - confidence) / 8000)
     # The columns are orthonormal but not centred, so a little correlation is left.
     assert joint**12 == pytest.approx(confidence, abs=4 * error + 2e-3)
-
-
-def test_two_points_of_known_correlation():
-    """P(both within) of a binormal, by a sum over one of the two."""
-    rng = np.random.default_rng(2)
-    first, noise = rng.normal(size=(2, 200_000))
-    rho = 0.8
-    made = moved_by(np.column_stack([first, rho * first + math.sqrt(1 - rho**2) * noise]))
-    joint = joint_confidence(made, np.arange(2), seed=3)
-    limit = ndtri((1 + joint) / 2)
-    x = np.linspace(-limit, limit, 4001)
-    inner = np.diff(
-        ndtr((np.array([-limit, limit])[:, None] - rho * x) / math.sqrt(1 - rho**2)), axis=0
-    )[0]
-    held = np.trapezoid(inner * np.exp(-(x**2) / 2) / math.sqrt(2 * math.pi), x)
-    assert held == pytest.approx(0.95, abs=4 * math.sqrt(0.95 * 0.05 / 8000))
 
 
 def test_correlation_adds_targets_and_records_and_takes_cells_off():
@@ -132,14 +107,6 @@ def test_correlation_adds_targets_and_records_and_takes_cells_off():
     for at in range(5):  # one number of the same rule
         one = interaction_of([float(part[at, at]) for part in parts], CLUSTERS)
         assert max(one, 0) == pytest.approx(max(twice[at, at], 0), abs=1e-12)
-
-
-def test_correlation_is_semidefinite_where_cells_outweigh_the_rest():
-    rng = np.random.default_rng(5)
-    made = Influence(Pulls(*drawn(rng, (1, 0.2, 0.4), 8)))
-    found = two_way_correlation(made, np.arange(8))
-    assert np.diag(found) == pytest.approx(1.0)
-    assert np.linalg.eigvalsh(found).min() > -1e-9
 
 
 def test_where_the_tpr_is_0_or_1_the_limits_are_exact_ones_at_the_joint_confidence():

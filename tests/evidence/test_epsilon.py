@@ -59,17 +59,6 @@ def test_mu_keeps_within_its_claim_to_the_last_digit(epsilon, delta):
         assert 0.99 * delta < real <= delta
 
 
-@given(st.floats(0.01, 8), st.floats(1e-12, 0.3))
-@settings(max_examples=60)
-def test_epsilon_and_mu_are_inverse(mu, delta):
-    epsilon = gdp_epsilon(mu, delta)
-    if epsilon > 0:
-        assert gdp_delta(mu, epsilon) == pytest.approx(delta, rel=1e-6)
-        assert gdp_mu(epsilon, delta) == pytest.approx(mu, rel=1e-6)
-    else:
-        assert gdp_delta(mu, 0.0) <= delta * (1 + 1e-9)
-
-
 def test_known_values_of_the_gaussian_curve():
     assert gdp_delta(0.0, 1.0) == 0 and gdp_epsilon(0.0, 1e-5) == 0
     assert gdp_delta(1.0, 0.0) == pytest.approx(2 * norm.cdf(0.5) - 1)
@@ -132,18 +121,6 @@ def test_ranks_bound_the_rate_above_an_order_statistic():
     assert found.low == pytest.approx(max(best, *spared))
 
 
-def test_the_rate_above_a_rank_is_below_its_limit_often_enough_with_ties_too():
-    """5 % of the true rates may lie above the limit at the 20th largest of 200 coarse scores."""
-    limit = beta.ppf(0.95, 20, 181)
-    above = []
-    for step in (1e-9, 0.5):
-        rng = np.random.default_rng([5, round(1 / step)])
-        drawn = np.sort(np.floor(rng.normal(size=(4000, 200)) / step) * step, axis=1)[:, 180]
-        above.append(float((norm.sf(drawn + step) > limit).mean()))
-    assert above[0] == pytest.approx(0.05, abs=4 * math.sqrt(0.05 * 0.95 / 4000))
-    assert above[1] <= above[0]
-
-
 def test_limits_are_those_of_the_binomial():
     """A rate at the limit makes the count as extreme as seen with probability exactly level."""
     for count, trials in [(0, 5), (3, 10), (10, 10), (40, 1000)]:
@@ -153,35 +130,6 @@ def test_limits_are_those_of_the_binomial():
 
 
 # Properties.
-
-
-@given(st.integers(10, 100), st.integers(0, 30), st.floats(0, 0.3), st.floats(0.6, 0.99))
-@settings(max_examples=60)
-def test_more_delta_or_confidence_never_raises_a_bound(hits, alarms, delta, confidence):
-    inside, outside = [1.0] * hits + [0.0] * (100 - hits), [1.0] * alarms + [0.0] * (100 - alarms)
-    cut = Fixed((0.5,))
-    try:
-        strict = epsilon_bound(inside, outside, delta, thresholds=cut, confidence=confidence)
-    except NotMeasurable:
-        return
-    assert (
-        strict.low <= epsilon_bound(inside, outside, 0, thresholds=cut, confidence=confidence).low
-    )
-    assert strict.low <= epsilon_bound(inside, outside, delta, thresholds=cut, confidence=0.5).low
-    if hits < 100:
-        more = [1.0] * (hits + 1) + [0.0] * (99 - hits)
-        better = epsilon_bound(more, outside, delta, thresholds=cut, confidence=confidence)
-        if hits > alarms:
-            assert better.low >= strict.low
-
-
-@pytest.mark.parametrize("choice", [Bonferroni(4), Split(0.3, 2)])
-def test_bounds_care_for_order_alone(choice):
-    rng = np.random.default_rng(3)
-    inside, outside = rng.normal(1.5, 1, 300), rng.normal(0, 1, 300)
-    plain = epsilon_bound(inside, outside, thresholds=choice).low
-    assert plain > 0
-    assert epsilon_bound(np.exp(inside), np.exp(outside), thresholds=choice).low == plain
 
 
 def test_the_threshold_of_a_split_comes_from_the_other_part():
@@ -248,18 +196,6 @@ def test_randomized_response_is_met_and_not_exceeded(choice):
     # The reason why the Gaussian form gives no verdict unasked: it reads 5.6 here.
     inside, outside = draw(np.random.default_rng(0))
     assert gdp_bound(inside, outside, 1e-5, thresholds=choice).low > 4
-
-
-@pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
-def test_the_gaussian_form_reaches_four_fifths_with_ten_thousand_canaries(mu):
-    mus, epsilons = [], []
-    for repetition in range(100):
-        rng = np.random.default_rng([23, repetition])
-        found = gdp_bound(rng.normal(mu, 1, 5000), rng.normal(size=5000), 1e-5)
-        mus.append(found.mu.low)
-        epsilons.append(found.low)
-    assert np.median(mus) >= 0.8 * mu
-    assert np.median(epsilons) >= 0.8 * gdp_epsilon(mu, 1e-5)
 
 
 # Claims.

@@ -49,19 +49,6 @@ def test_pareto_agrees_with_asking_every_pair(listed):
     assert kept == sorted(kept)
 
 
-@given(points)
-def test_knee_lies_on_the_pareto_set_between_its_ends(listed):
-    frontier = plane(*listed)
-    knee, front = frontier.knee(), {listed[int(name[1:])] for name in frontier.pareto()}
-    if knee is None:
-        return
-    assert len(front) >= 3
-    (low_u, low_r), (u, r), (high_u, high_r) = min(front), listed[int(knee[1:])], max(front)
-    assert low_u < u < high_u and low_r < r < high_r
-    # Above the straight line between the ends: less risk than the line at the same utility.
-    assert r < low_r + (high_r - low_r) * (u - low_u) / (high_u - low_u)
-
-
 def test_knee_by_hand():
     """Ends (1, 1) and (0, 0): the gains are 0.6 - 0.1 = 0.5, 0.8 - 0.4 = 0.4, 0.9 - 0.8 = 0.1."""
     frontier = plane((1.0, 1.0), (0.9, 0.4), (0.6, 0.2), (0.2, 0.1), (0.0, 0.0), (0.1, 0.9))

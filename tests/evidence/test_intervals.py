@@ -2,11 +2,10 @@
 
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import beta, binom, binomtest
+from scipy.stats import beta, binomtest
 
 from lethe.errors import InputError
 from lethe.evidence.intervals import clopper_pearson, clustered_share
@@ -24,16 +23,6 @@ def test_clopper_pearson_agrees_with_scipy(pair, confidence):
     assert mine.low == pytest.approx(theirs.low, abs=1e-9)
     assert mine.high == pytest.approx(theirs.high, abs=1e-9)
     assert (mine.value, mine.n, mine.confidence) == (successes / trials, trials, confidence)
-
-
-@pytest.mark.parametrize("share", [0.001, 0.02, 0.3, 0.5, 0.97])
-@pytest.mark.parametrize("trials", [10, 60, 400])
-def test_clopper_pearson_covers_every_share(share, trials):
-    """The coverage is summed over all outcomes, so that it is exact: no simulation error."""
-    outcomes = range(trials + 1)
-    limits = [clopper_pearson(k, trials) for k in outcomes]
-    covered = np.array([e.low <= share <= e.high for e in limits])
-    assert binom.pmf(outcomes, trials, share)[covered].sum() >= 0.95 - 1e-12
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(-1, 5), (6, 5), (0, 0), (math.nan, 5)])
@@ -74,26 +63,6 @@ def test_clustered_share_with_few_degrees_by_hand():
     low = beta.ppf(0.025, 0.25 * effective, 0.75 * effective + 1)
     high = beta.ppf(0.975, 0.25 * effective + 1, 0.75 * effective)
     assert (mine.low, mine.high) == pytest.approx((low, high), abs=1e-6)
-
-
-@given(
-    st.floats(0.01, 0.99),
-    st.floats(1.0, 300.0),
-    st.floats(1.05, 3.0),
-    st.floats(2.0, 300.0),
-    st.floats(1.1, 10.0),
-)
-@settings(max_examples=60)
-def test_more_variance_or_fewer_degrees_are_wider(share, effect, more, degrees, fewer):
-    trials = 2000
-    base = effect * share * (1 - share) / trials
-    plain = clustered_share(share, base, degrees, trials, 100)
-    noisy = clustered_share(share, base * more, degrees, trials, 100)
-    unsure = clustered_share(share, base, degrees / fewer, trials, 100)
-    for other in (noisy, unsure):
-        assert other.low <= plain.low + 1e-12 and other.high >= plain.high - 1e-12
-    assert noisy.width > plain.width
-    assert plain.low <= share <= plain.high
 
 
 def test_a_variance_below_binomial_gains_nothing():

@@ -71,19 +71,6 @@ def test_the_bound_is_where_the_p_value_crosses_the_level(m, r, v, delta):
     assert one_run_p_value(m, r, v, low * (1 + 1e-9) + 1e-12, delta) > 0.05
 
 
-@pytest.mark.parametrize("form", FORMS)
-@given(counts, st.sampled_from([0.0, 1e-4, 1e-2]))
-@settings(max_examples=25)
-def test_bounds_grow_with_right_guesses_and_fall_with_delta_and_confidence(form, pair, delta):
-    r, v = pair
-    low = one_run_epsilon(50, r, v, delta, form=form)
-    slack = 0.0 if form == "binomial" else 2e-6  # the search of the curves
-    if v < r:
-        assert one_run_epsilon(50, r, v + 1, delta, form=form) >= low - slack
-    assert one_run_epsilon(50, r, v, 0.0, form=form) >= low - slack
-    assert one_run_epsilon(50, r, v, delta, 0.99, form) <= low + slack
-
-
 # The trade-off form.
 
 
@@ -130,22 +117,6 @@ def test_no_curve_is_refuted_that_a_real_mechanism_has(parameter, pair):
         for level in (0.01, 0.05, 0.3):
             if refuted(at, r, r, v, level, inverse)[0]:
                 assert binom.sf(v - 1, r, right) < level
-
-
-def test_what_is_refuted_is_refuted_at_every_smaller_parameter():
-    grid = np.linspace(0, 3, 200)
-    for inverse in (gaussian_inverse, approximate_inverse(1e-3)):
-        flags = refuted(grid, 500, 200, 140, 0.05, inverse)
-        assert flags[0] and not flags[-1] and (np.diff(flags.astype(int)) <= 0).all()
-
-
-def test_the_forms_agree_where_they_must_and_the_gaussian_says_more():
-    """Without delta the trade-off form is near the binomial one, and never tells much more."""
-    for r, v in [(100, 80), (1000, 600), (200, 170)]:
-        one, other = (one_run_epsilon(1000, r, v, form=form) for form in FORMS[:2])
-        assert other == pytest.approx(one, rel=0.03)
-    mu = one_run_epsilon(1000, 200, 170, form="gdp")
-    assert gdp_epsilon(mu, 1e-5) > one_run_epsilon(1000, 200, 170, 1e-5)
 
 
 @given(st.floats(0, 3), st.sampled_from([0.0, 1e-3, 0.2]), st.floats(0, 1))
@@ -227,10 +198,9 @@ def test_randomized_response_is_met_and_not_exceeded(form):
     )
 
 
-@pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
 @pytest.mark.parametrize("form", FORMS)
-def test_no_bound_exceeds_a_gaussian_mechanism_too_often(mu, form):
-    lows = []
+def test_no_bound_exceeds_a_gaussian_mechanism_too_often(form):
+    lows, mu = [], 1.0
 
     def bound(score, coins):
         lows.append(one_run_bound(score, coins, 1e-5, form=form).low)

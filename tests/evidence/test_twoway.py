@@ -175,23 +175,6 @@ def test_mean_with_one_cell_a_record_is_the_textbook_interval():
     assert estimate.n == 500
 
 
-def test_variance_is_one_way_when_only_targets_vary():
-    """Every record of a target alike: the variance is that of the targets' own AUC."""
-    rng = np.random.default_rng(4)
-    pairs, half = 40, 50
-    member = np.empty((2 * pairs, 2 * half), bool)
-    member[::2] = np.arange(2 * half) < half
-    member[1::2] = ~member[::2]
-    # Score 1 in a share of members that only the pair decides, else 0: AUC = 1/2 + share/2.
-    share = np.repeat(rng.random(pairs), 2)
-    rank = np.where(member, np.cumsum(member, axis=1) / half, 2.0)
-    score = (rank <= share[:, None]).astype(float)
-    table = ClusteredTable(member, clusters_of(np.arange(2 * pairs) // 2, np.arange(2 * half)))
-    measured = table.influence(score.ravel(), np.array([0.1])).parts(0)[0]
-    expected = np.var([score[2 * k][member[2 * k]].mean() / 2 for k in range(pairs)], ddof=1)
-    assert measured == pytest.approx(expected / pairs, rel=1e-9)
-
-
 def test_spread_combines_the_three_kinds():
     """V = V_targets + V_records - V_cells, and never below its largest part."""
     rng = np.random.default_rng(0)

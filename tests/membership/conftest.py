@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from model_audits import counted_here
 
 from lethe.membership import audit, checks
 from lethe.training.environment import on_one_thread
@@ -24,6 +25,7 @@ def in_one_process() -> Iterator[None]:
         yield
 
 
+trained_here = pytest.fixture(counted_here, scope="module")
 measured_here = pytest.fixture(in_one_process, scope="module")
 unplanted = pytest.fixture(no_plants, scope="module")
 unplanted_here = pytest.fixture(no_plants)

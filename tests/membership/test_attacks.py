@@ -38,32 +38,11 @@ def audit(members, seed=0, gap=0.0, held=HELD) -> Shadows:
     )
 
 
-@pytest.mark.parametrize("models", [5, 8])
 @pytest.mark.parametrize("design", DESIGNS)
-def test_null_scores_tell_nothing(design, models):
-    """AUC 0.5 within 4.5 standard errors, records the clusters, for every attack."""
-    records = 1200
-    members = DESIGNS[design](models, records, models)
-    for name, found in score(audit(members, models), NAMES).items():
-        known = np.isfinite(found)
-        area = auc(members[known], found[known])
-        # Scores of a pair mirror each other: a record counts for half its scores at the most.
-        error = np.sqrt(1 / 12) * np.sqrt(2 / (known.sum() / 2)) * np.sqrt(2)
-        assert abs(area - 0.5) < 4.5 * error, f"{name}: {area:.4f}"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_exposed_records_are_found(name):
-    members = paired(16, 1500, 3)
-    found = score(audit(members, 3, gaps(1500, 3, 1.5)), (name,))[name]
-    assert auc(members, found) > (0.53 if name == "gap" else 0.56)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_all_attacks_score_the_same_cells(name):
-    members = DESIGNS["nearly balanced"](7, 400, 2)
-    found = score(audit(members, 2), (name,))[name]
-    assert (np.isfinite(found) == scored_cells(members)).all()
+def test_all_attacks_score_the_same_cells(design):
+    members = DESIGNS[design](7, 400, 2)
+    for name, found in score(audit(members, 2), NAMES).items():
+        assert (np.isfinite(found) == scored_cells(members)).all(), name
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -121,55 +100,26 @@ def test_given_targets_must_be_scored_on_the_same_records():
         score(whole, ("lira-online",), targets=other)
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if ATTACKS[n].population])
-def test_without_a_population_rmia_is_refused(name):
-    bare = audit(paired(6, 200, 8), held=29)
-    with pytest.raises(InputError, match=f"{name}.*at least 30 records that no model.*are 29"):
-        score(bare, (name,))
-
-
-@pytest.mark.parametrize("name", [n for n in NAMES if ATTACKS[n].probabilities])
-def test_regressions_have_no_probabilities(name):
-    regression = replace(audit(paired(6, 200, 9)), task="regression")
-    with pytest.raises(InputError, match=f"{name}.*which a regression does not have"):
-        score(regression, (name,))
-
-
-def test_what_a_regression_allows_is_run():
-    members = paired(12, 800, 10)
-    numbers = replace(audit(members, 10, gaps(800, 10, 1.5)), task="regression")
-    names = [
-        name
-        for name in NAMES
-        if ATTACKS[name].lacks(Available.of(numbers)) is None and name != "gap"
-    ]
-    assert {"lira-hierarchical", "learned-ratio", "attack-r"} <= set(names)
-    for name, found in score(numbers, names).items():
-        assert auc(members, found) > 0.55, name
-
-
-@pytest.mark.parametrize("name", ["gap", "quantile"])
-def test_what_an_attack_needs_and_is_not_known_is_named(name):
-    bare = replace(audit(paired(6, 200, 9)), correct=None)
-    with pytest.raises(InputError, match=f"{name}.*it needs the .*, which are not known here"):
-        score(bare, (name,))
-
-
-def test_quantile_regression_attacks_every_target():
-    members = paired(4, 300, 13)
-    rng = np.random.default_rng(13)
-    features, outside = rng.normal(size=(300, 2)), rng.normal(size=(90, 2))
-    whole = audit(members, 13, 2.0, held=90)
-    whole = replace(
-        whole,
-        signals=whole.signals + 3 * features[:, 0].astype(np.float32),
-        population=whole.population + 3 * outside[:, 0].astype(np.float32),
-        features=features,
-        population_features=outside,
-    )
-    found = score(whole, ("quantile", "loss-threshold"))
-    assert np.isfinite(found["quantile"]).all()
-    assert auc(members, found["quantile"]) > auc(members, found["loss-threshold"]) + 0.05
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [
+        *(
+            (name, {"population": np.zeros((6, 29), np.float32)}, "at least 30 records that no mo")
+            for name in NAMES
+            if ATTACKS[name].population
+        ),
+        *(
+            (name, {"task": "regression"}, "which a regression does not have")
+            for name in NAMES
+            if ATTACKS[name].probabilities
+        ),
+        ("gap", {"correct": None}, "it needs the .*, which are not known here"),
+        ("quantile", {}, "it needs the .*, which are not known here"),
+    ],
+)
+def test_what_an_attack_lacks_is_named(name, change, words):
+    with pytest.raises(InputError, match=f"{name}.*{words}"):
+        score(replace(audit(paired(6, 200, 8)), **change), (name,))
 
 
 def test_automatic_and_all_take_what_can_be_run():
@@ -180,19 +130,10 @@ def test_automatic_and_all_take_what_can_be_run():
     )
     assert set(choose_attacks(("all",), Available.of(whole))) == set(ATTACKS) - {"quantile"}
     assert choose_attacks(("gap", "gap"), Available.of(whole)) == ("gap",)
-
-
-def test_unknown_attacks_are_named():
-    with pytest.raises(InputError, match="attack='lira' must be one of 'lira-online'"):
-        score(audit(paired(4, 50)), ("lira",))
-
-
-def test_infinite_signals_are_refused():
-    whole = audit(paired(6, 100, 11))
-    broken = whole.signals.copy()
-    broken[2, 5] = np.inf
-    with pytest.raises(InputError, match="model 2, record 5 is inf"):
-        score(replace(whole, signals=broken))
+    regression = replace(Available.of(whole), task="regression")
+    assert {"lira-hierarchical", "learned-ratio", "attack-r"} <= {
+        *choose_attacks(("all",), regression)
+    }
 
 
 def test_the_same_seed_gives_the_same_bits():

@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save_file
-from scipy.stats import binom, chi2
+from scipy.stats import chi2
 from sklearn.datasets import load_digits
 from sklearn.ensemble import RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.evidence.one_run import Guesses, one_run_epsilon, right_guesses
+from lethe.evidence.one_run import Guesses
 from lethe.membership.one_run import Canaries, load_canaries, plan_canaries
 
 
@@ -175,9 +174,9 @@ def blinded(rng, kind: str, scores, coins):
     "kind", ["constant", "shuffled", "wrong sign", "two values", "never met", "tied at both ends"]
 )
 def test_blinded_scores_are_consistent_with_no_claim_that_the_informative_ones_refute(kind):
-    """Each of 30 trainings refutes epsilon 1.5; what hides that is never called consistent."""
+    """Each of 15 trainings refutes epsilon 1.5; what hides that is never called consistent."""
     features, labels = table()
-    for seed in range(30):
+    for seed in range(15):
         plan = plan_canaries(features, labels, 200, seed=seed)
         rng = np.random.default_rng([78, seed])
         scores = 5 * plan.inserted + rng.normal(size=200)
@@ -198,33 +197,6 @@ def test_safe_trainings_that_were_watched_are_consistent_nine_times_in_ten():
         seen = plan.seen_in([plan.insert(features, labels)])
         found.append(plan.audit(scores, claimed=(1.5, 1e-5), seen=seen).verdict)
     assert found.count("consistent") >= 27
-
-
-def test_what_the_audit_says_is_what_the_counts_say(digits):
-    features, labels = digits
-    plan = plan_canaries(features, labels, 100, "out-of-distribution", seed=1)
-    train = plan.insert(features / 16, labels)
-    model = LogisticRegression(max_iter=2000, C=1e3).fit(*train)
-    scores = plan.signals(model.decision_function(plan.features))
-    result = plan.audit(scores, guesses=Guesses((0.5,)))
-    right = right_guesses(scores, plan.inserted, 50, seed=1)
-    assert result.bound.low == one_run_epsilon(100, 50, right)
-    assert result.verdict is None and result.plan == plan.digest
-    # Without delta the Gaussian form has no epsilon.
-    assert set(result.bounds) == {"binomial", "tradeoff"}
-
-
-def test_true_claims_of_noisy_coins_are_hardly_ever_contradicted():
-    """A mechanism that answers each coin truly with e/(1 + e): exactly (1, 0)-DP."""
-    features, labels = table()
-    wrong, repetitions = 0, 400
-    for seed in range(repetitions):
-        plan = plan_canaries(features, labels, 100, seed=seed)
-        rng = np.random.default_rng([77, seed])
-        told = np.where(rng.random(100) < math.e / (1 + math.e), plan.inserted, ~plan.inserted)
-        result = plan.audit(told.astype(float), claimed=(1.0, 0.0), guesses=Guesses((1.0,)))
-        wrong += result.verdict == "contradicts"
-    assert wrong <= binom.ppf(0.99, repetitions, 0.05)
 
 
 def test_a_training_declared_gaussian_is_judged_by_its_own_form():
@@ -343,11 +315,3 @@ def test_bad_input_is_refused():
             ask()
     with pytest.raises(NotMeasurable, match="guesses"):
         plan.audit(np.arange(50.0), guesses=Guesses((0.05,)))
-
-
-def test_constant_scores_give_no_number():
-    plan = plan_canaries(*table(), 60, seed=1)
-    result = plan.audit(np.zeros(60), claimed=(0.5, 1e-5))
-    assert result.verdict == "not-enough-evidence"
-    assert all("inconclusive" in str(bound) for bound in result.bounds.values())
-    assert all(bound.low == 0 for bound in result.bounds.values())

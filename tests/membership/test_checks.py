@@ -36,29 +36,15 @@ from lethe.membership.measure import run_attacks
 from lethe.membership.planted import exchanged
 from lethe.training.shadows import Shadows
 
-MAKERS = [
-    lambda seed: audit(8, 250, seed),
-    lambda seed: audit(4, 400, seed),
-    lambda seed: audit(16, 120, seed),
-]
-
-
-@pytest.mark.parametrize("make", MAKERS)
-def test_null_audit_passes_on_honest_audits(make):
-    """At 99.9 %; measured 12 failures in 8,000 audits of 4 to 16 models."""
-    found = [null_audit(make(seed), "lira-online", seed) for seed in range(40, 50)]
-    assert [check.status for check in found] == [PASS] * 10
-    assert all(check.estimate.low <= 0.5 <= check.estimate.high for check in found)
-
 
 def test_null_audit_interval_is_as_wide_as_the_null_varies():
     """Simulated spread of the null AUC against the stated one, 4 to 16 models."""
-    for models in (4, 8, 16):
+    for models in (4, 16):
         made = audit(models, 300, scale=2.0)
-        found = [null_audit(made, "lira-online", seed).estimate for seed in range(150)]
+        found = [null_audit(made, "lira-online", seed).estimate for seed in range(100)]
         spread = np.std([one.value for one in found])
         stated = np.mean([one.width for one in found]) / 2 / 3.32
-        assert abs(np.mean([one.value for one in found]) - 0.5) < 4 * spread / np.sqrt(150)
+        assert abs(np.mean([one.value for one in found]) - 0.5) < 4 * spread / np.sqrt(100)
         assert 0.8 < stated / spread < 1.25
 
 
@@ -72,21 +58,16 @@ def test_null_audit_passes_on_every_design_and_attack(design, attack):
     assert null_audit(made, attack, 1).status == PASS
 
 
-def test_null_audit_fails_when_membership_leaks_through_the_design(monkeypatch):
-    made = audit(4, 4000)
+@pytest.mark.parametrize(
+    "members", [paired(4, 4000), balanced(5, 2500, 1, 2)], ids=["pairs", "no counterparts"]
+)
+def test_null_audit_fails_when_membership_leaks_through_the_design(members, monkeypatch):
+    made = shadows(members, signals(members, 1))
     assert null_audit(made, "lira-online", 0).status == PASS
     leave_out_the_target_alone(monkeypatch)
     check = null_audit(made, "lira-online", 0)
     assert check.status == FAIL and "0.5 lies OUTSIDE" in check.detail
     assert check.estimate.high < 0.5
-
-
-def test_null_audit_fails_on_odd_designs_without_counterparts(monkeypatch):
-    members = balanced(5, 2500, 1, 2)
-    made = shadows(members, signals(members, 1))
-    assert null_audit(made, "lira-online", 0).status == PASS
-    leave_out_the_target_alone(monkeypatch)
-    assert null_audit(made, "lira-online", 0).status == FAIL
 
 
 def test_exchanged_changes_membership_alone_and_forgets_what_it_was():

@@ -1,12 +1,9 @@
 """Rows that stand several times are counted, said, and can be kept together."""
 
-import json
-
 import numpy as np
 import pytest
 from simulated import gaps, paired, shadows, signals
 
-from lethe.cli import run as lethe
 from lethe.data.dataset import copies_note
 from lethe.data.tables import load
 from lethe.membership.checks import duplicates
@@ -35,26 +32,6 @@ def test_copies_are_counted_at_load_with_the_option_that_groups_them(thrice):
     assert (grouped.groups.reshape(3, 100) == grouped.groups[:100]).all()
     assert not any("exact copies of another" in note for note in grouped.notes)
     assert not any("copies" in note for note in load("breast-cancer").notes)
-
-
-RECIPE = """\
-from sklearn.linear_model import LogisticRegression
-def make():
-    return LogisticRegression(max_iter=500)
-"""
-
-
-def test_the_command_says_it_on_the_console_and_in_the_report(thrice, tmp_path, capsys):
-    (tmp_path / "mine.py").write_text(RECIPE)
-    asked = ["audit", "model", str(thrice), "--label", "y", "--models", "4", "--workers", "1"]
-    asked += ["--recipe", f"{tmp_path / 'mine.py'}:make"]
-    asked += ["--mitigations", "none", "--attack", "loss-threshold", "--out", str(tmp_path / "r")]
-    assert lethe(asked) == 0
-    assert "200 of 300 records are exact copies" in capsys.readouterr().err
-    document = json.loads((tmp_path / "r" / "findings.json").read_text())
-    assert "exact copies" in " ".join(document["data"]["notes"])
-    status = {check["name"]: check["status"] for check in document["checks"]}
-    assert status["copies of records"] == "warn"
 
 
 def test_copies_in_a_score_file_are_no_evidence_of_their_own():

@@ -1,46 +1,29 @@
 """Early stopping costs no training, finds a better stop than a third, and counts the choice."""
 
 import functools
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from unittest.mock import patch
 
-import jsonschema
 import numpy as np
 import pytest
+from model_audits import TRAINED, audited, valid
 from simulated import audit, paired, shadows
 
 from lethe.cli.plan import head_words
 from lethe.data.dataset import Dataset
-from lethe.evidence.findings import schema
-from lethe.membership import audit as module
-from lethe.membership.audit import audit_model, baseline_spec
+from lethe.membership.audit import audit_model
 from lethe.membership.by_hand import chunks_of
 from lethe.membership.candidates import best_stop, compare_stops, measure
 from lethe.membership.measure import run_attacks
 from lethe.membership.planning import plan
 from lethe.membership.settings import AuditSettings
-from lethe.mitigations.mitigation import BASELINE, EarlyStopping, Obfuscation
+from lethe.mitigations.mitigation import BASELINE, EarlyStopping
 from lethe.training.batches import stop_epochs
-from lethe.training.folder import RunFolder, SettledRun
-from lethe.training.recipe import Layout, TorchRecipe
+from lethe.training.folder import SettledRun
+from lethe.training.recipe import TorchRecipe
 
 EPOCHS = 60
-TRAINED: list[int] = []
-
-
-@pytest.fixture(scope="module", autouse=True)
-def in_this_process(unplanted, measured_here):
-    """Chunks are trained here, not in other processes, and counted."""
-
-    def here(jobs, work, workers):
-        for job in jobs:
-            TRAINED.append(work(job))
-            yield TRAINED[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "train_in_processes", here)
-        yield
+pytestmark = pytest.mark.usefixtures("unplanted", "measured_here", "trained_here")
 
 
 def noisy(records=400, columns=30, seed=0):
@@ -72,20 +55,12 @@ QUICK = replace(SETTINGS, attack=("lira-online",), margin=0.01)
 DATA = noisy()
 
 
-A_THIRD = Obfuscation("a-third", "what early stopping was before", {"epochs": EPOCHS // 3})
-
-
-def in_folder(path, do=audit_model, settings=SETTINGS, **more):
-    TRAINED.clear()
-    with RunFolder(path, baseline_spec(DATA, RECIPE, settings).hash()) as folder:
-        folder.settle("layout", asdict(Layout("chain")))  # not tried out in another process
-        return do(DATA, RECIPE, settings, folder, workers=1, **more)
+def in_folder(path, do=audit_model, **more):
+    return audited(path, DATA, RECIPE, SETTINGS, do, **more)
 
 
 def by_name(findings):
-    document = json.loads(findings.to_bytes())
-    jsonschema.Draft202012Validator(schema()).validate(document)
-    return {one["name"]: one for one in document["candidates"]}
+    return {one["name"]: one for one in valid(findings)["candidates"]}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -116,22 +91,6 @@ def test_no_further_model_is_trained(run):
         f"training that ends after {early['settings']['epochs']} of 60 epochs, the best of 7 stops"
     )
     assert early["guarantee"]["kind"] == "empirical-only"
-
-
-def test_where_a_third_memorises_everything_an_earlier_stop_leaks_less(run):
-    path, plain, _ = run
-    found = by_name(in_folder(path, extra=[A_THIRD]))
-    assert sum(TRAINED) == 16  # the third alone
-    early, third = found["early-stopping"], found["a-third"]
-    assert third["train_utility"]["value"] > 0.95  # of labels of which a fifth is wrong
-    assert early["settings"]["epochs"] < EPOCHS // 3
-    # Both paired with the full training; the limits of the early stop allow for the choice.
-    assert early["risk_change"]["value"] < third["risk_change"]["value"]
-    assert early["risk_change"]["high"] < 0 < third["risk_change"]["high"]
-    assert early["utility_loss"]["high"] <= SETTINGS.margin
-    # Limits of groups hold for all options at once, and there is one more.
-    alone = by_name(plain)["early-stopping"]
-    assert {**early, "slices": []} == {**alone, "slices": []}
 
 
 def test_the_choice_is_counted_in_every_limit(run):

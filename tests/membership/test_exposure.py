@@ -24,7 +24,7 @@ def true_t(gap, model_sd=0.3):
     return gap / math.sqrt(2 + 2 * model_sd**2)
 
 
-@pytest.fixture(scope="module", params=[(16, 250), (32, 120)], ids=str)
+@pytest.fixture(scope="module", params=[(16, 150)], ids=str)
 def runs(request):
     """Many audits of 300 records: estimates beside the truth."""
     models, count = request.param
@@ -101,30 +101,6 @@ def test_records_that_lack_models_in_a_half_are_refused_not_an_exception():
     assert tracked.selected.tolist() == [3, 4] and isinstance(tracked.top_t, Estimate)
 
 
-def test_given_rows_are_reported():
-    made = audit(32, 200)
-    rows = np.array([5, 17, 30])
-    found = expose(made, rows)
-    _, report = made.halves()
-    plain = vulnerability(report.signals, report.members).t[rows].mean()
-    assert found.top_t.value == pytest.approx(plain * (1 - 3 / (4 * 14 - 1)), rel=0.1)
-    assert found.top_t.n == 3
-
-
-def test_record_order_does_not_matter():
-    made = audit(16, 120)
-    order = np.random.default_rng(0).permutation(120)
-    other = shadows(made.members[:, order], made.signals[:, order])
-    assert expose(other).top_t.value == pytest.approx(expose(made).top_t.value, rel=1e-6)
-
-
-def test_histogram_counts_every_record_once():
-    made = audit(16, 200)
-    shape = expose(made).row().histogram
-    assert sum(shape.counts) == 200
-    assert len(shape.edges) == len(shape.counts) + 1
-
-
 # Change between two trainings.
 
 
@@ -147,7 +123,7 @@ def two(models, records, seed, change, shared=0.5):
 
 @pytest.mark.parametrize("models, change", [(8, 0.0), (16, 0.0), (16, 0.5)])
 def test_mean_change_is_unbiased_and_covers(models, change):
-    runs = 150
+    runs = 100
     errors, inside = [], []
     for seed in range(runs):
         (before, after), old, new = two(models, 150, seed, change)
@@ -161,12 +137,6 @@ def test_mean_change_is_unbiased_and_covers(models, change):
         assert found.high < 0
 
 
-def test_mean_change_of_nothing_is_zero():
-    made = audit(8, 50)
-    found = mean_change(made, made, np.arange(50), 0.95)
-    assert (found.value, found.width) == (0.0, 0.0)
-
-
 @pytest.mark.parametrize("models", [8, 64])
 def test_newly_exposed_holds_false_discoveries(models):
     """Nothing changed: any discovery is false, and may happen in 5 % of audits."""
@@ -176,19 +146,6 @@ def test_newly_exposed_holds_false_discoveries(models):
         pair = [vulnerability(s.signals, s.members) for s in (after, before)]
         any_found += newly_exposed(*pair, rows) > 0
     assert any_found / runs <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / runs)
-
-
-def test_newly_exposed_finds_those_who_are():
-    """Of 40 among 400 whose t rises from 0 to 4 most are found, and few others."""
-    members = paired(64, 400)
-    rise = np.where(np.arange(400) < 40, 4 * math.sqrt(2), 0.0)
-    before, after = (
-        vulnerability(signals(members, seed, gap), members) for seed, gap in ((1, 0.0), (2, rise))
-    )
-    found = newly_exposed(after, before, np.arange(400))
-    assert 36 <= found <= 40 / 0.95 + 6
-    assert newly_exposed(after, before, np.arange(40, 400)) <= 3
-    assert newly_exposed(before, after, np.arange(400)) == 0
 
 
 def test_newly_exposed_by_hand():

@@ -1,23 +1,20 @@
 """Hold-outs of another time, site or group: drift is measured, and is no part of the risk."""
 
-import json
 from dataclasses import replace
 
-import jsonschema
 import numpy as np
 import pytest
+from model_audits import audited, valid
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import r2_score
 
 from lethe.data.condition import External
 from lethe.data.dataset import Dataset
 from lethe.errors import InputError
-from lethe.evidence.findings import schema
-from lethe.membership.audit import audit_model, baseline_spec
+from lethe.membership.audit import baseline_spec
 from lethe.membership.settings import AuditSettings
 from lethe.membership.utility import drift, utility
 from lethe.training.design import membership
-from lethe.training.folder import RunFolder
 from lethe.training.recipe import SklearnRecipe
 from lethe.training.shadows import Shadows
 
@@ -40,10 +37,9 @@ def drifted(records: int = 260, far: int = 60, seed: int = 0, groups: bool = Fal
     return replace(made, external=External("year >= 2016", rows))
 
 
-def audited(path, data, recipe, **settings):
+def run(path, data, recipe, **settings):
     chosen = AuditSettings(**{"models": 16, "mitigations": ("removal",), **settings})
-    with RunFolder(path, baseline_spec(data, recipe, chosen).hash()) as folder:
-        return audit_model(data, recipe, chosen, folder, workers=1)
+    return audited(path, data, recipe, chosen)
 
 
 def test_no_attack_sees_the_external_records(tmp_path) -> None:
@@ -59,8 +55,8 @@ def test_no_attack_sees_the_external_records(tmp_path) -> None:
     )
     attacks = ("lira-online", "rmia-offline", "rmia-online", "base-online", "quantile")
     asked = {"attack": attacks, "mitigations": ("none",), "holdout": 0.3, "models": 8}
-    one = audited(tmp_path / "with", data, LINEAR, **asked)
-    two = audited(tmp_path / "without", alone, LINEAR, **asked)
+    one = run(tmp_path / "with", data, LINEAR, **asked)
+    two = run(tmp_path / "without", alone, LINEAR, **asked)
     same = ("attacks", "risk", "vulnerability", "train_utility", "strongest_attack")
     for key in same:
         assert one.candidates[0][key] == two.candidates[0][key]
@@ -69,9 +65,8 @@ def test_no_attack_sees_the_external_records(tmp_path) -> None:
 
 
 def test_utility_is_judged_on_them_and_the_loss_told(tmp_path) -> None:
-    findings = audited(tmp_path, drifted(), LINEAR, attack=("lira-online",))
-    document = json.loads(findings.to_bytes())
-    jsonschema.Draft202012Validator(schema()).validate(document)
+    findings = run(tmp_path, drifted(), LINEAR, attack=("lira-online",))
+    document = valid(findings)
     assert document["data"]["external"] == {"by": "year >= 2016", "records": 60}
     for candidate in document["candidates"]:
         near, loss = candidate["drift"]["random"], candidate["drift"]["loss"]
@@ -99,7 +94,7 @@ def test_r2_is_that_of_each_kind_of_records(tmp_path) -> None:
         "made",
         external=External("site = west", rows),
     )
-    found = audited(
+    found = run(
         tmp_path, data, SklearnRecipe(Ridge()), mitigations=("none",), attack=("loss-threshold",)
     )
     spec = baseline_spec(data, SklearnRecipe(Ridge()), AuditSettings(models=16))
@@ -163,7 +158,7 @@ def test_a_model_alike_everywhere_does_not_drift() -> None:
 
 
 def test_persons_may_stand_on_both_sides(tmp_path) -> None:
-    found = audited(
+    found = run(
         tmp_path, drifted(groups=True), LINEAR, attack=("lira-online",), mitigations=("none",)
     )
     assert found.candidates[0]["drift"]["loss"]["low"] > 0

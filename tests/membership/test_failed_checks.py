@@ -56,6 +56,8 @@ def test_an_attack_that_failed_its_null_audit_is_out_of_headline_gate_and_fronti
     (rule,) = BOTH.rules()
     assert evidence(after, rule).high < evidence(before, rule).high
     document = audit_scores("x", made, BOTH).to_json()
+    assert document["verdict"]["outcome"] == "not-enough-evidence"
+    assert "leave lira-online out by name" in document["rules"][0]["reason"]
     candidate = document["candidates"][0]
     assert candidate["risk_from"]["attack"] == candidate["strongest_attack"] == "loss-threshold"
     assert [one["valid"] for one in candidate["risk_from"]["results"]] == [False, True]

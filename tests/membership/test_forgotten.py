@@ -57,24 +57,17 @@ def alone(*rows):
 
 
 def test_nobody_without_a_trace_is_called_distinguishable() -> None:
-    """Family-wise over 5 persons and 2 attacks: 2.5 % of 80 runs at most."""
-    wrong = 0
-    for seed in range(80):
+    """Family-wise over 5 persons and 2 attacks, and of their group: 2.5 % of 50 runs at most."""
+    wrong = groups = 0
+    for seed in range(50):
         found = judge_people(run(0.5, seed=seed), both, alone(0, 1, 2, 3, 4))
         wrong += any(one.verdict == DISTINGUISHABLE for one in found.persons)
-    assert wrong <= most(80, 0.025)
-
-
-def test_a_group_without_a_trace_is_rarely_called_distinguishable() -> None:
-    wrong = 0
-    for seed in range(40):
-        group = judge_people(run(0.5, seed=seed), phi, alone(*range(10))).group
-        wrong += group.verdict == DISTINGUISHABLE
-    assert wrong <= most(40, 0.025)
+        groups += found.group.verdict == DISTINGUISHABLE
+    assert max(wrong, groups) <= most(50, 0.025)
 
 
 @pytest.mark.parametrize("auc", [0.9, MARGIN])
-@pytest.mark.parametrize("models", [16, 64, 300])
+@pytest.mark.parametrize("models", [16, 300])
 def test_who_leaves_a_trace_is_almost_never_called_not_distinguishable(auc, models) -> None:
     """At the margin the error is what was allowed, 2.5 %; at AUC 0.9 it never happens."""
     members = paired(models, 2000, 1)
@@ -173,11 +166,11 @@ def test_redrawn_coins_keep_the_design_and_treat_persons_alike() -> None:
 def test_the_randomisation_test_is_valid_and_has_power() -> None:
     """An attack that always leans its own way is caught; its p is uniform without a trace."""
     p = []
-    for seed in range(150):
+    for seed in range(100):
         made = run(0.5, 16, 30, seed)
         drawn = redraw_p(both, made.signals, made.members, made.pairs, np.array([3]), 39, seed)
         p.append(drawn["lira-online"])
-    assert np.sum(np.array(p) <= 0.1) <= most(150, 0.1)
+    assert np.sum(np.array(p) <= 0.1) <= most(100, 0.1)
     made = run(0.99, 16, 30)
     strong = redraw_p(both, made.signals, made.members, made.pairs, np.array([3]), 199, 0)
     assert strong["lira-online"] <= 0.02
@@ -307,13 +300,3 @@ def test_who_leaves_a_trace_is_not_forgotten_by_blinding_the_attackers(kind) -> 
         assert isinstance(lost.group, Refusal) or lost.group.verdict != NOT
     doubtful = [one for one in lost.persons if one.doubt]
     assert not doubtful or "not enough evidence" in meaning(doubtful[0], MARGIN)
-
-
-def test_who_leaves_no_trace_is_told_so_and_the_planted_trace_was_seen() -> None:
-    """With 700 models of 1.6 times what is needed, at least nine in ten get their answer."""
-    verdicts = [
-        one.verdict
-        for seed in range(6)
-        for one in judge_people(run(0.5, 700, 20, seed=seed), both, alone(*range(5))).persons
-    ]
-    assert verdicts.count(NOT) >= 0.9 * len(verdicts)

@@ -18,7 +18,6 @@ from lethe.membership.language.attacks import (
 )
 from lethe.membership.language.measure import combined
 from lethe.membership.language.tokens import TokenScores
-from lethe.membership.measure import paired
 
 
 def tokens(logprob, **fields):
@@ -71,69 +70,6 @@ def test_an_attack_says_what_it_lacks():
     assert "rank" in missing_field(ATTACKS["error-zone"], bare, True)
     assert "divergence" in missing_field(ATTACKS["informia"], bare, True)
     assert "min-k" in ATTACKS and "min-k" not in DEFAULT
-
-
-@given(st.lists(st.floats(-20, 0, width=32), min_size=1, max_size=40))
-@settings(max_examples=50, deadline=None)
-def test_a_likelier_text_scores_higher(values):
-    """Loss, ratio and Min-K% rise when every token does; the ratio to itself is 0."""
-    low, high = tokens(np.array(values) - 1), tokens(values)
-    for name in ("loss", "min-k", "zlib"):
-        assert ATTACKS[name].score(high, None, "x") > ATTACKS[name].score(low, None, "x")
-    assert ATTACKS["ratio"].score(high, high, "") == 0
-    assert ATTACKS["ratio"].score(high, low, "") == pytest.approx(1, abs=1e-5)
-
-
-def made_up_tokens(rng, member, length, leak, far=8):
-    """Model and base of each text: tokens of very different difficulty, which texts share.
-
-    leak: of (rng, length): what the model gains on each token of a text that it was trained on.
-    far: how many nats a token moves at most without memory.
-    """
-    pairs = []
-    for inside in member:
-        # 50 nats lower than real ones, so that no gain is cut off at a probability of 1.
-        base = -50 - rng.gamma(1.0, 2.0, length) * rng.uniform(0.6, 1.4)
-        # Without memory a fine-tune moves tokens both ways, few of them far.
-        moved = np.clip(0.2 * rng.standard_cauchy(length), -far, far)
-        gain = moved + (leak(rng, length) if inside else 0)
-        model = base + gain
-        # Where a distribution was moved, it was moved for all tokens.
-        pairs.append((tokens(model, divergence=np.abs(moved)), tokens(base)))
-    return pairs
-
-
-def memorised_windows(rng, length):
-    """Two passages of 12 tokens, each token a little likelier."""
-    gain = np.zeros(length)
-    for start in rng.integers(0, length - 12, 2):
-        gain[start : start + 12] = 0.8
-    return gain
-
-
-def rare_tokens(rng, length):
-    """One token in 40 becomes much likelier: a name, a number."""
-    return np.where(rng.random(length) < 0.025, 5.0, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("name", "leak", "far"), [("wbc", memorised_windows, 40), ("informia", rare_tokens, 8)]
-)
-def test_each_finds_its_leak_where_the_mean_loss_does_not(name, leak, far):
-    """Paired over 400 texts of 120 tokens: the lower limit of the difference of AUC is above 0."""
-    rng = np.random.default_rng(3)
-    member = np.arange(400) < 200
-    pairs = made_up_tokens(rng, member, 120, leak, far)
-    who = People(member, np.arange(400), 0)
-    one, loss = (
-        np.array([ATTACKS[attack].score(*pair, "") for pair in pairs]) for attack in (name, "loss")
-    )
-    mine, theirs = (who.meter.rates("", score, (0.1,), 0.95) for score in (one, loss))
-    assert paired(mine, theirs, None, 0.99).low > 0
-    assert mine.tpr[0.1].low > 0.1
-    if name == "wbc":  # and the mean gain drowns in the few tokens that moved far
-        ratio = np.array([ATTACKS["ratio"].score(*pair, "") for pair in pairs])
-        assert paired(mine, who.meter.rates("", ratio, (0.1,), 0.95), None, 0.99).low > 0
 
 
 @given(st.lists(st.floats(-20, 0, width=32), min_size=1, max_size=60), st.floats(0.01, 5))
@@ -191,9 +127,6 @@ def test_intervals_find_nothing_where_membership_is_permuted():
     truth = rng.normal(size=(n, 6))  # scores with structure, as texts have
     truth[:, 1] += truth[:, 0]
     truth[:, 5] = np.round(truth[:, 5])  # ties, as the error zone has
-    pairs = made_up_tokens(rng, np.zeros(n, bool), 30, rare_tokens)
-    for column, name in ((3, "wbc"), (4, "informia")):
-        truth[:, column] = [ATTACKS[name].score(*pair, "") for pair in pairs]
     people = np.repeat(np.arange(n // 2), 2)
     rejected = np.zeros((2, 7))
     for at in range(repetitions):
@@ -247,10 +180,10 @@ def made_up(rng, count, shift=0.0):
 def test_the_blind_classifier_is_quiet_on_a_random_hold_out():
     rng = np.random.default_rng(0)
     told = 0
-    for at in range(30):
+    for at in range(20):
         member = rng.permutation(200) < 100
         told += blind_check(made_up(rng, 200), People(member, np.arange(200)), seed=at).tells
-    assert told <= 2  # of 30 at 1 %: more than 2 once in 1,000
+    assert told <= 2  # of 20 at 1 %: more than 2 once in 1,000
 
 
 @pytest.mark.parametrize("by", ["words", "length", "date", "base"])

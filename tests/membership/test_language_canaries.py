@@ -204,23 +204,6 @@ def test_exposure_by_hand_and_without_memory():
     assert bits.mean() == pytest.approx(1 / np.log(2), abs=0.1)
 
 
-def test_bounds_hold_where_nothing_was_trained(plan):
-    """No training: epsilon is 0, and at 95 % no more than 5 % of the bounds may be above it."""
-    rng = np.random.default_rng(0)
-    above, tried = 0, 300
-    canaries = list(plan.canaries)
-    for at in range(tried):
-        coins = rng.random(len(canaries)) < 0.5
-        from dataclasses import replace
-
-        drawn = [replace(c, inserted=bool(x)) for c, x in zip(canaries, coins, strict=True)]
-        fresh = TextCanaries(tuple(drawn), seed=at)
-        for one in canary_results(fresh, signs_of(rng.normal(size=len(canaries)))):
-            above += any(bound.low > 0 for bound in one.bounds.values())
-    limit = 3 * tried * 0.05
-    assert above <= limit + 3 * np.sqrt(limit)
-
-
 def test_a_memory_of_all_canaries_shows_the_most_that_so_many_can(plan):
     found = canary_results(plan, signs_of(plan.inserted.astype(float)))
     for one in found:

@@ -4,8 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import norm
 from simulated import DESIGNS, balanced, coins, nearly_balanced, paired, signals
 
@@ -177,36 +175,12 @@ def test_without_groups_equals_plain_moments():
             np.testing.assert_allclose(side.squares, plain.squares, rtol=1e-6, atol=1e-9)
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 10**6), st.floats(0.01, 100))
-def test_scale_does_not_matter_to_lira(seed, scale):
-    members = paired(8, 10, seed)
-    phi = signals(members, seed, gap=1.0)
-    for rule in RULES:
-        one = score_all(phi, members, ("lira-online", "lira-offline"), rule)
-        other = score_all(phi * scale, members, ("lira-online", "lira-offline"), rule)
-        for name, score in one.items():
-            np.testing.assert_allclose(other[name], score, rtol=1e-6, atol=1e-6)
-
-
 def test_large_offsets_lose_no_precision():
     members = paired(8, 30, 1)
     phi = signals(members, 1, gap=1.0)
     near = score_all(phi, members, ("lira-online",))["lira-online"]
     far = score_all(phi + 1e6, members, ("lira-online",))["lira-online"]
     np.testing.assert_allclose(near, far, rtol=1e-6, atol=1e-6)
-
-
-def test_seed_has_an_effect_and_the_same_seed_reproduces():
-    """LeakPro's random_seed has none."""
-    for members in (balanced(8, 50), nearly_balanced(9, 50)):
-        phi = signals(members, 1, gap=1.0)
-        one, same, other = (
-            score_all(phi, members, ("lira-online",), seed=seed)["lira-online"]
-            for seed in (1, 1, 2)
-        )
-        assert np.array_equal(one, same, equal_nan=True)
-        assert not np.array_equal(one, other, equal_nan=True)
 
 
 def test_refusals():
@@ -248,9 +222,10 @@ def assert_null(members, seed, **effects):
         assert abs(value - 0.5) < tolerance, (name, members.shape, value)
 
 
-@pytest.mark.parametrize("models", [*range(4, 12), 15, 16, 33, 64])
+@pytest.mark.parametrize("models", [*range(4, 10), 16, 33])
 def test_null_for_every_number_of_models(models):
     assert_null(paired(models, NULL_RECORDS, models), models)
+    assert_null(coins(models, NULL_RECORDS, 1, 0.3), 1, record_sd=5, model_sd=2)
     if models % 8 < 2 or models < 12:
         if models % 2 == 0:
             assert_null(balanced(models, NULL_RECORDS, models), models)
@@ -267,16 +242,6 @@ def test_null_for_every_number_of_models_and_design(models):
         members = design(models, 4000, models)
         assert_null(members, models + 1)
         assert_null(members, models + 2, record_sd=5, model_sd=2)
-
-
-@pytest.mark.parametrize("models", [4, 5, 6, 7, 16, 33])
-def test_null_with_strong_record_and_model_effects(models):
-    for design in DESIGNS.values():
-        if design is nearly_balanced and models % 2 == 0:
-            continue
-        assert_null(design(models, NULL_RECORDS, models), 1, record_sd=5, model_sd=2)
-    assert_null(balanced(models, NULL_RECORDS, 1, 2), 1)
-    assert_null(coins(models, NULL_RECORDS, 1, 0.3), 1)
 
 
 def leave_out_the_target_alone(monkeypatch):

@@ -5,44 +5,28 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from model_audits import QUICK, TRAINED, audited
 from sklearn.linear_model import LogisticRegression
 
 from lethe.data.dataset import subset
 from lethe.data.shipped import digits
 from lethe.errors import InputError
 from lethe.evidence.estimate import Refusal
-from lethe.membership import audit as module
-from lethe.membership.audit import audit_model, baseline_spec
+from lethe.membership.audit import audit_model
 from lethe.membership.planning import Cost, plan
 from lethe.membership.settings import AuditSettings
-from lethe.training.folder import RunFolder
 from lethe.training.recipe import SklearnRecipe
 
 RECIPE = SklearnRecipe(LogisticRegression(max_iter=300, C=30.0, tol=0.01))
 DATA = subset(digits(), 240, 0)
-QUICK = ("lira-online", "loss-threshold")
 PLAIN = AuditSettings(models=32, mitigations=("none",), attack=QUICK)
-TRAINED: list[int] = []
 
 
-@pytest.fixture(scope="module", autouse=True)
-def in_this_process(unplanted, measured_here):
-    """Chunks are trained here, not in other processes, and counted."""
-
-    def here(jobs, work, workers, **options):
-        for job in jobs:
-            TRAINED.append(work(job))
-            yield TRAINED[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "train_in_processes", here)
-        yield
+pytestmark = pytest.mark.usefixtures("unplanted", "measured_here", "trained_here")
 
 
 def in_folder(path, do, data=DATA, settings=PLAIN, **options):
-    TRAINED.clear()
-    with RunFolder(path, baseline_spec(data, RECIPE, settings).hash()) as folder:
-        return do(data, RECIPE, settings, folder, workers=1, **options)
+    return audited(path, data, RECIPE, settings, do, **options)
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,11 @@
 """Quantile regression: knows how hard a record is, is silent on null signals, refuses members."""
 
-import math
-
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from scipy.stats import norm
 from simulated import coins
 
 from lethe.errors import InputError
-from lethe.evidence.roc import auc, tpr_at_fpr
+from lethe.evidence.roc import auc
 from lethe.membership.attacks import quantile as module
 from lethe.membership.attacks.quantile import (
     quantile_scores,
@@ -37,11 +32,6 @@ def audit(models=2, records=2000, others=1500, seed=0, gap=GAP):
     return *(table.astype(np.float32) for table in tables), inside, outside, members
 
 
-def null_sd(members):
-    inside = members.sum()
-    return math.sqrt((members.size + 1) / (12 * inside * (members.size - inside)))
-
-
 def test_what_is_fitted_is_the_distribution_of_non_members():
     """Scores of fresh non-members are near standard normal, wherever the record stands."""
     phi, population, features, outside, _ = audit(1, 3000, 1000, gap=0.0)
@@ -51,16 +41,6 @@ def test_what_is_fitted_is_the_distribution_of_non_members():
         assert 0.75 < score[easy].std() < 1.4
     mean, sd = difficulty(features)
     assert np.corrcoef(score, (phi[0] - mean) / sd)[0, 1] > 0.9
-
-
-def test_it_beats_one_threshold_and_comes_near_the_oracle():
-    phi, population, features, outside, members = audit(2, 3000, 1000)
-    score = quantile_scores(phi, population, features, outside)
-    best = norm.cdf(GAP / math.sqrt(2))  # who knows mean and deviation of every record
-    plain = auc(members, phi)
-    assert auc(members, score) > plain + 0.6 * (best - plain)
-    assert auc(members, score) < best + 4 * null_sd(members)
-    assert tpr_at_fpr(members, score, 0.01).tpr > 2 * tpr_at_fpr(members, phi, 0.01).tpr
 
 
 def test_each_target_is_attacked_by_itself():
@@ -77,15 +57,6 @@ def test_each_target_is_attacked_by_itself():
     np.testing.assert_allclose(alone[0], score[3], rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=5)
-@given(st.floats(0.01, 100), st.floats(-100, 100))
-def test_scale_and_shift_of_signals_change_nothing(scale, shift):
-    phi, population, features, outside, _ = audit(1, 100, 80)
-    one = quantile_scores(phi, population, features, outside)
-    moved = (table.astype(np.float64) * scale + shift for table in (phi, population))
-    np.testing.assert_allclose(quantile_scores(*moved, features, outside), one, atol=2e-3)
-
-
 def test_the_same_seed_repeats(monkeypatch):
     phi, population, features, outside, _ = audit(1, 100, 200)
     monkeypatch.setattr(module, "MOST", 150)  # of more a random part is taken
@@ -95,19 +66,6 @@ def test_the_same_seed_repeats(monkeypatch):
     assert np.array_equal(one, same) and not np.array_equal(one, other)
 
 
-def test_labels_help_where_classes_differ():
-    rng = np.random.default_rng(0)
-    members = coins(1, 3000, 1)
-    labels, others = rng.integers(3, size=3000), rng.integers(3, size=700)
-    names = np.array(["a", "b", "c"])
-    phi = 4.0 * labels + rng.normal(size=(1, 3000)) + GAP * members
-    population = 4.0 * others + rng.normal(size=(1, 700))
-    features, outside = rng.normal(size=(3000, 2)), rng.normal(size=(700, 2))
-    blind = auc(members, quantile_scores(phi, population, features, outside))
-    score = quantile_scores(phi, population, features, outside, names[labels], names[others])
-    assert auc(members, score) > blind + 0.1
-
-
 def test_labels_are_one_column_a_class_or_the_number():
     one, two = np.zeros((2, 1)), np.ones((3, 1))
     first, second = with_labels(one, np.array([4, 7]), two, np.array([7, 9, 4]))
@@ -115,18 +73,6 @@ def test_labels_are_one_column_a_class_or_the_number():
     assert second.tolist() == [[1, 0, 1, 0], [1, 0, 0, 1], [1, 1, 0, 0]]
     first, second = with_labels(one, np.array([0.5, 2.5]), two, np.array([1.0, 2.0, 3.0]))
     assert first.tolist() == [[0, 0.5], [0, 2.5]] and second[:, 1].tolist() == [1, 2, 3]
-
-
-def test_regression_signals():
-    """phi = -|error|/sd, with errors whose size depends on the record; members err half as much."""
-    rng = np.random.default_rng(0)
-    members = coins(2, 3000, 2)
-    features, outside = rng.normal(size=(3000, 3)), rng.normal(size=(800, 3))
-    phi = -np.abs(rng.normal(size=(2, 3000)) * np.exp(features[:, 0])) * np.where(members, 0.5, 1)
-    population = -np.abs(rng.normal(size=(2, 800)) * np.exp(outside[:, 0]))
-    targets, others = rng.normal(size=3000), rng.normal(size=800)
-    score = quantile_scores(phi, population, features, outside, targets, others)
-    assert auc(members, score) > auc(members, phi) + 4 * null_sd(members)
 
 
 def test_pixels_become_components_and_labels_stay(monkeypatch):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated import audit, gaps, paired, shadows, signals
+from simulated import audit, paired, shadows, signals
 
 from lethe.errors import InputError
 from lethe.evidence.plain import plain
@@ -78,27 +78,13 @@ def test_ranks_by_the_count_of_all_pairs() -> None:
     assert low.min() == 1 and high.max() == 60
 
 
-def test_all_ranks_hold_together() -> None:
-    """Simulated records of known exposure: at most 5 % of audits miss any true rank."""
-    missed = 0
-    for seed in range(100):
-        gap = gaps(50, seed, 2.0)
-        members = paired(32, 50, seed)
-        phi = signals(members, seed, gap)
-        low, high = rank_intervals(vulnerability(phi, members), 32)
-        true = 1 + np.argsort(np.argsort(-gap))
-        missed += bool(((true < low) | (true > high)).any())
-    assert missed <= 12  # 99.9 % limit of 5 in 100
-    assert (high - low).mean() < 49  # they say something
-
-
 def test_no_record_is_called_exposed_where_none_leaves_a_trace() -> None:
     """In at most 5 % of audits without any leak does a joint interval of a record exclude 0."""
     wrong = 0
-    for seed in range(100):
+    for seed in range(60):
         found = vulnerability(signals(paired(16, 200, seed), seed), paired(16, 200, seed))
         wrong += bool((np.abs(found.t) > joint_half_width(found, 16)).any())
-    assert wrong <= 12  # 99.9 % limit of 5 in 100
+    assert wrong <= 9  # 99.9 % limit of 3 in 60
     leaking = audit(64, 200, 1, 3.0)
     found = vulnerability(leaking.signals, leaking.members)
     assert (found.t > joint_half_width(found, 64)).mean() > 0.3
@@ -117,7 +103,7 @@ def test_a_record_without_t_can_have_any_rank() -> None:
 def test_false_discoveries_are_held_and_true_ones_made(models) -> None:
     """A tenth of 400 records leaves a trace; LiRA per record from 64 models on."""
     false, share = 0.0, []
-    for seed in range(20):
+    for seed in range(12):
         exposed = np.arange(400) < 40
         members = paired(models, 400, seed)
         phi = signals(members, seed, np.where(exposed, 3.0, 0.0))
@@ -128,19 +114,8 @@ def test_false_discoveries_are_held_and_true_ones_made(models) -> None:
         share.append((hit & exposed).sum() / 40)
         both = np.char.count(found["flagged_by"], " ") == 1
         assert (both & exposed).sum() > 20
-    assert false / 20 <= 0.05 + 3 * math.sqrt(0.05 / (20 * 40))
+    assert false / 12 <= 0.05 + 3 * math.sqrt(0.05 / (12 * 40))
     assert np.mean(share) > 0.8
-
-
-def test_no_record_is_flagged_where_none_leaves_a_trace() -> None:
-    wrong = 0
-    for seed in range(60):
-        members = paired(32, 100, seed)
-        scores = score_all(signals(members, seed), members, ATTACKS)
-        wrong += bool(flags(scores, members, np.arange(32) // 2)["flagged"].any())
-    assert wrong <= 10  # 99.9 % limit of 3 in 60
-    with pytest.raises(InputError, match="at least one attack"):
-        flags({}, members, np.arange(32) // 2)
 
 
 # --- neighbours and reasons

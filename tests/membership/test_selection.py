@@ -1,7 +1,5 @@
 """What was chosen for being extreme carries limits that allow for the choice."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from simulated import audit, paired, shadows
@@ -96,8 +94,8 @@ def test_of_equal_candidates_the_lowest_is_held_by_its_limits():
     for _ in range(runs):
         value = float(min(0.7 + sd * rng.normal(size=6)))
         half = template.auc.high - template.auc.value
-        auc = dataclasses.replace(template.auc, value=value, low=value - half, high=value + half)
-        chosen = {"loss-threshold": dataclasses.replace(template, auc=auc)}
+        auc = replace(template.auc, value=value, low=value - half, high=value + half)
+        chosen = {"loss-threshold": replace(template, auc=auc)}
         plain += strongest_metric(chosen, None).high < 0.7
         simultaneous += risk_of(judged(chosen, None, among=6)).estimate.high < 0.7
     assert simultaneous < 0.05 * runs < plain

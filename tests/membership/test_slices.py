@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 from scipy.stats import binom
-from simulated import paired, signals
+from simulated import paired, shadows, signals
 
 from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.plain import plain
 from lethe.evidence.roc import auc, tpr_at_fpr
 from lethe.membership.exposure import vulnerability
-from lethe.membership.scoring import score_all
-from lethe.membership.slices import slice_metrics
+from lethe.membership.slices import slice_metrics, who_bears
 
 
 def made(models=16, records=300, seed=0, gap=1.0):
@@ -47,18 +46,6 @@ def test_values_are_those_of_the_slice() -> None:
         gap = one.auc.value - auc(members[rest], score[rest])
         assert one.difference.value == pytest.approx(gap)
         assert plain(one)["auc"]["low"] <= one.auc.value
-
-
-def test_an_exposed_slice_is_found_and_the_pooled_threshold_hits_it() -> None:
-    values = np.arange(400) % 4
-    members = paired(32, 400, 1)
-    phi = signals(members, 1, np.where(values == 2, 2.0, 0.0))
-    score = score_all(phi, members, ("lira-online",))["lira-online"]
-    found = slice_metrics(score, phi, members, np.arange(32) // 2, values, fpr=0.01)
-    exposed = found[2]
-    assert exposed.p < 0.01 and exposed.difference.low > 0
-    assert exposed.tpr.low > max(found[at].tpr.value for at in (0, 1, 3))
-    assert exposed.t.low > max(found[at].t.high for at in (0, 1, 3))
 
 
 @pytest.mark.parametrize("runs", [10, pytest.param(300, marks=pytest.mark.slow)])
@@ -106,3 +93,29 @@ def test_a_rate_that_is_not_resolved_is_refused() -> None:
     few = slice_metrics(*made(4, 300), np.arange(300) % 10, fpr=0.02)
     assert all(isinstance(one.tpr_within, Refusal) for one in few)
     assert all(not isinstance(one.tpr, Refusal) for one in few)
+
+
+@pytest.fixture(scope="module")
+def unequal():
+    """2,000 records; every fourth moves by 2 when trained on, the others not at all."""
+    members = paired(16, 2000, 4)
+    kind = np.where(np.arange(2000) % 4 == 0, "rare", "common")
+    return shadows(members, signals(members, 4, np.where(kind == "rare", 2.0, 0.0))), kind
+
+
+def test_the_group_that_bears_it_is_named(unequal):
+    made, kind = unequal
+    (entry,) = who_bears(made, "lira-online", 0.01, {"kind": kind})
+    common, rare = entry.slices
+    assert (entry.column, entry.fpr, common.name) == ("kind", 0.01, "common")
+    assert rare.records == 500 and rare.auc.low > 0.8
+    assert abs(common.auc.value - 0.5) < 0.02
+    assert rare.p < 0.001 and rare.tpr.low > common.tpr.high
+
+
+def test_what_cannot_be_cut_is_said(unequal):
+    made, kind = unequal
+    each = np.arange(2000).astype(str)
+    found = who_bears(made, "lira-online", 0.01, {"one": np.full(2000, "x"), "each": each})
+    assert all(entry.refused and not entry.slices for entry in found)
+    assert who_bears(made, "lira-online", 0.01, {}) == []

@@ -104,10 +104,10 @@ def drawn(rng: np.random.Generator, models: int, records: int) -> tuple[np.ndarr
 
 
 def test_the_interval_covers_the_mean_over_new_models_and_records() -> None:
-    """100 data sets at 95 %: 3 standard errors below are 0.885; above is cautious, not wrong."""
+    """60 data sets at 95 %: 3 standard errors below are 0.866; above is cautious, not wrong."""
     rng = np.random.default_rng(7)
     found = []
-    for _ in range(100):
+    for _ in range(60):
         labels, said = drawn(rng, 12, 150)
         table = plain_f1(shadows(labels, labels, said), None, 0.95)
         assert table is not None
@@ -117,7 +117,7 @@ def test_the_interval_covers_the_mean_over_new_models_and_records() -> None:
             [[one[average][key] for key in ("value", "low", "high")] for one in found]
         )
         truth, spread = values[:, 0].mean(), values[:, 0].std()
-        assert np.mean((values[:, 1] <= truth) & (truth <= values[:, 2])) >= 0.885
+        assert np.mean((values[:, 1] <= truth) & (truth <= values[:, 2])) >= 0.866
         assert np.mean(values[:, 2] - values[:, 1]) < 2.5 * 2 * 1.96 * spread
 
 

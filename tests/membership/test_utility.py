@@ -73,10 +73,9 @@ def answers(models, held, seed, loss=0.0):
     return [with_answers(members, table) for table in tables]
 
 
-@pytest.mark.parametrize("models", [8, 16, 32])
-@pytest.mark.parametrize("loss", [0.0, 0.2])
+@pytest.mark.parametrize(("models", "loss"), [(8, 0.2), (16, 0.0)])
 def test_accuracy_and_its_loss_cover(models, loss):
-    runs = 300
+    runs = 200
     made = [answers(models, 150, seed, loss) for seed in range(runs)]
     assert share_covered([utility(before, 0.95) for before, _ in made]) >= least(runs)
     losses = [utility_loss(after, before, 0.95) for before, after in made]
@@ -132,10 +131,9 @@ def test_r_squared_of_the_mean_is_nothing_and_of_the_truth_is_all():
     assert utility_loss(true, mean, 0.95).value == pytest.approx(-1)
 
 
-@pytest.mark.parametrize(("loss", "models"), [(0.0, 16), (0.5, 8)])
-def test_r_squared_and_its_loss_cover(loss, models):
+def test_r_squared_and_its_loss_cover():
     """The truth is a mean over all runs: the variance of the target varies with its sample."""
-    runs, size = 300, 120
+    runs, size, loss, models = 200, 120, 0.5, 8
     before, losses = [], []
     for seed in range(runs):
         rng = np.random.default_rng([seed, models])
@@ -152,8 +150,5 @@ def test_r_squared_and_its_loss_cover(loss, models):
         losses.append(utility_loss(made[1], made[0], 0.95))
     assert share_covered(before) >= least(runs)
     assert np.mean([e.high < 1 for e in before]) > 0.99
-    if loss:
-        assert share_covered(losses) >= least(runs)
-        assert np.mean([e.value for e in losses]) > 0.01
-    else:
-        assert {(e.low, e.value, e.high) for e in losses} == {(0.0, 0.0, 0.0)}
+    assert share_covered(losses) >= least(runs)
+    assert np.mean([e.value for e in losses]) > 0.01

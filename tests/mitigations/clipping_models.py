@@ -17,24 +17,29 @@ def loss(module: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
 
 
 def by_hand(
-    module: nn.Module, loss_of: Callable[..., Tensor], batch: Any, clip: float, weights: Any = None
+    module: nn.Module,
+    loss_of: Callable[..., Tensor],
+    batch: Any,
+    clip: float,
+    weights: Any = None,
+    copies: int = 1,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """One backward pass an example, in double precision from the gradients on."""
+    """One backward pass a row; means over copies, clipped, weighted, added up, all in double."""
     names = {n: p for n, p in module.named_parameters() if p.requires_grad}
-    count = len(batch[0])
     sums = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in names.items()}
-    norms = []
-    for row in range(count):
-        one = tuple(part[row : row + 1] for part in batch)
-        made = torch.autograd.grad(loss_of(module, one)[0], list(names.values()), allow_unused=True)
-        flat = [g.double() if g is not None else None for g in made]
-        norm = sum(float(g.square().sum()) for g in flat if g is not None) ** 0.5
-        factor = min(1.0, clip / norm) if norm else 1.0
-        factor *= 1.0 if weights is None else float(weights[row])
-        for name, g in zip(names, flat, strict=True):
-            if g is not None:
-                sums[name] += factor * g
-        norms.append(norm)
+    norms: list[float] = []
+    for start in range(0, len(batch[0]), copies):
+        mean = {n: torch.zeros_like(p, dtype=torch.float64) for n, p in names.items()}
+        for row in range(start, start + copies):
+            one = tuple(part[row : row + 1] for part in batch)
+            own = loss_of(module, one)[0]
+            made = torch.autograd.grad(own, list(names.values()), allow_unused=True)
+            for name, g in zip(names, made, strict=True):
+                mean[name] += 0 if g is None else g.double() / copies
+        norms.append(length(mean))
+        factor = 1.0 if weights is None else float(weights[len(norms) - 1])
+        for name, g in mean.items():
+            sums[name] += factor * min(1.0, clip / max(norms[-1], 1e-300)) * g
     return sums, torch.tensor(norms)
 
 

@@ -72,10 +72,6 @@ def dropping() -> nn.Module:
     return nn.Sequential(nn.Linear(WIDTH, 16), nn.Dropout(0.4), nn.ReLU(), nn.Linear(16, CLASSES))
 
 
-def line() -> nn.Module:
-    return nn.Linear(WIDTH, CLASSES, bias=False)
-
-
 class Residual(nn.Module):
     """Not a plain chain of layers."""
 
@@ -219,6 +215,10 @@ def test_a_model_is_the_same_whatever_is_stacked_with_it(make: Callable[[], nn.M
     narrow = trained(method, recipe, replace(CHAIN, width=3))
     assert np.abs(together - narrow).max() < 1e-4
     assert np.abs(together[0] - together[1]).max() > 1e-2
+
+
+def line() -> nn.Module:
+    return nn.Linear(WIDTH, CLASSES, bias=False)
 
 
 def walk(method: DpSgd, layout: Layout, models: int) -> NDArray[np.float64]:

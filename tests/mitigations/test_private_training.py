@@ -46,33 +46,29 @@ def values(module: nn.Module) -> Tensor:
     return torch.cat([value.detach().flatten() for value in module.parameters()])
 
 
-def test_without_clipping_and_noise_it_is_full_batch_gradient_descent() -> None:
-    inputs, labels = examples()
-    plain, private = small(), small()
-    for _ in range(3):
-        plain.zero_grad()
-        nn.functional.cross_entropy(plain(inputs), labels).backward()
-        with torch.no_grad():
-            for value in plain.parameters():
-                value -= 0.1 * value.grad
-    settings = asked(noise_multiplier=1e-5, clip=20, batch_size=40, epochs=3)
-    made = train_privately(private, (inputs, labels), settings, seed=0)
-    assert made.steps == 3
-    torch.testing.assert_close(values(private), values(plain), rtol=1e-4, atol=1e-5)
-
-
-def test_one_step_moves_by_clipped_gradients_over_the_expected_batch() -> None:
+@pytest.mark.parametrize("copies", [1, 3])
+def test_one_step_moves_by_clipped_means_over_the_expected_batch(copies: int) -> None:
+    """Means over an example's changed copies, clipped, weighted, then summed."""
     inputs, labels = examples(8)
+    shifts = torch.tensor([0.0, 1.0, -1.0][:copies])
     module = small()
     before, own = values(module), []
     for at in range(8):
         module.zero_grad()
-        nn.functional.cross_entropy(module(inputs[at : at + 1]), labels[at : at + 1]).backward()
+        each = inputs[at] + shifts[:, None]
+        nn.functional.cross_entropy(module(each), labels[at].repeat(copies)).backward()
         slope = torch.cat([value.grad.flatten() for value in module.parameters()])
         own.append(0.5 * slope * min(1.0, 0.2 / float(slope.norm())))
     module = small()
-    settings = asked(noise_multiplier=1e-5, clip=0.2, batch_size=8, epochs=1)
-    train_privately(module, (inputs, labels), settings, seed=0, weights=np.full(8, 0.5))
+    how = {"noise_multiplier": 1e-5, "clip": 0.2, "batch_size": 8, "epochs": 1}
+    train_privately(
+        module,
+        (inputs, labels),
+        asked(**how, copies=copies, part_size=3),
+        seed=0,
+        weights=np.full(8, 0.5),
+        augment=lambda batch: (batch[0] + shifts.repeat(8)[:, None], batch[1]),
+    )
     moved = (before - values(module)) / 0.1
     torch.testing.assert_close(moved, torch.stack(own).sum(0) / 8, rtol=1e-4, atol=1e-6)
 
@@ -90,29 +86,6 @@ def test_batches_of_nobody_are_noisy_steps_too() -> None:
     moved = [float((b - a).norm()) for a, b in itertools.pairwise(taken)]
     # 67 normals of deviation 0.1: the norm is 0.82 but for one in ten thousand within 0.3.
     assert min(moved) > 0.5
-
-
-def test_an_example_counts_once_whatever_its_copies() -> None:
-    """One step on 8 examples in 3 changed copies: means over copies, clipped, then summed."""
-    inputs, labels = examples(8)
-    shifts = torch.tensor([0.0, 1.0, -1.0]).repeat(8)[:, None]
-
-    def moved(batch: Any) -> Any:
-        return batch[0] + shifts, batch[1]
-
-    module = small()
-    before, own = values(module), []
-    for at in range(8):
-        module.zero_grad()
-        three = inputs[at] + shifts[:3]
-        nn.functional.cross_entropy(module(three), labels[at].repeat(3)).backward()
-        slope = torch.cat([value.grad.flatten() for value in module.parameters()])
-        own.append(slope * min(1.0, 0.2 / float(slope.norm())))
-    module = small()
-    settings = asked(noise_multiplier=1e-5, clip=0.2, batch_size=8, epochs=1, copies=3, part_size=3)
-    train_privately(module, (inputs, labels), settings, seed=0, augment=moved)
-    found = (before - values(module)) / 0.1
-    torch.testing.assert_close(found, torch.stack(own).sum(0) / 8, rtol=1e-4, atol=1e-6)
 
 
 def test_the_noise_on_the_sum_has_deviation_sigma_times_clip() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from released_draws import read_release
+from safetensors import safe_open
 from swag_parts import drawn
 from torch import Tensor, nn
 
@@ -102,3 +102,11 @@ def test_a_model_of_one_number_and_a_scalar_file(tmp_path: Path) -> None:
     tensors, _ = read_release(tmp_path / "a")
     assert tensors["slope"].shape == ()
     assert tensors["slope"].item() == done.module.get_parameter("slope").item()
+
+
+def read_release(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors by name, and the label, with the keys ``guarantee`` and ``release``."""
+    with safe_open(str(path), framework="pt") as file:
+        header = dict(file.metadata() or {})
+        tensors = {name: file.get_tensor(name) for name in file.keys()}
+    return tensors, {name: json.loads(header[name]) for name in ("guarantee", "release")}

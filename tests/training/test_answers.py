@@ -8,13 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from torch import nn
 
 from lethe.errors import InputError
-from lethe.membership.attacks.simple import robustness_scores
 from lethe.training.answers import (
     Answer,
     LabelOnly,
@@ -120,34 +117,6 @@ def test_votes_by_hand() -> None:
     assert np.exp(vote_logits(labels, 3)) == pytest.approx(np.array(wanted))
     tie = vote_logits(np.array([[1], [0]]), 2)
     assert np.exp(tie) == pytest.approx(np.array([[1.5, 2.0]]))
-
-
-@given(st.integers(1, 9), st.integers(2, 4), st.integers(0, 99))
-def test_votes_keep_the_answer_and_the_order_of_robustness(
-    copies: int, classes: int, seed: int
-) -> None:
-    rng = np.random.default_rng(seed)
-    truth = rng.integers(0, classes, 40)
-    sure = rng.random((1, 40))
-    labels = np.where(
-        rng.random((copies + 1, 40)) < sure, truth, rng.integers(0, classes, (copies + 1, 40))
-    )
-    found = vote_logits(labels, classes)
-    assert (found.argmax(1) == labels[0]).all()
-    count = np.stack([(labels == c).sum(0) for c in range(classes)], axis=1)
-    rivals = count.copy()
-    rivals[np.arange(40), labels[0]] = -1
-    kept = count[np.arange(40), labels[0]] > rivals.max(1)
-    right = (labels == truth).T[None]
-    if right.all() or not right.any():
-        return
-    robust = robustness_scores(right)[0]
-    signal = signal_from_logits(found, truth)
-    by_share = np.argsort(robust[kept], kind="stable")
-    assert (np.diff(signal[kept][by_share]) > -1e-5).all()
-    for share in np.unique(robust[kept]):
-        assert np.ptp(signal[kept & (robust == share)]) < 1e-5
-    assert len(np.unique(signal[kept].round(3))) == len(np.unique(robust[kept]))
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda one: type(one).__name__)

@@ -2,16 +2,13 @@
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.optim import lr_scheduler
 
 from lethe.training.batches import (
     Mixer,
     Shuffler,
     dropout_seed,
-    factor,
     generator,
     noise_seed,
     plan,
@@ -108,16 +105,3 @@ def test_plans(batch, treatment, steps, epochs, weights, kept) -> None:
     course, whole = plan(12, 10, batch, 7, treatment)
     assert (course.steps, course.epochs) == (steps, epochs)
     assert (course.weights == weights).all() and whole.sum() == kept and whole[12 - kept :].all()
-
-
-@given(steps=st.integers(3, 200))
-def test_one_cycle_is_torchs(steps: int) -> None:
-    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=1.0)
-    wanted = lr_scheduler.OneCycleLR(optimizer, 2.0, total_steps=steps, cycle_momentum=False)
-    for step in range(steps):
-        assert 2.0 * factor("one-cycle", step, steps, 0.0) == pytest.approx(
-            wanted.get_last_lr()[0], rel=1e-9
-        )
-        optimizer.step()
-        if step < steps - 1:
-            wanted.step()

@@ -1,20 +1,15 @@
 """Which records each model trains on, by records and by whole persons."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from lethe.errors import InputError
-from lethe.training.chunks import Spec, chunk_jobs, train_chunk
 from lethe.training.design import check_models, holdout, membership, model_seed, partners
-from lethe.training.recipe import TorchRecipe, Treatment
-from lethe.training.shadows import Shadows
 
 
 def test_with_an_odd_number_of_records_a_coin_gives_one_more() -> None:
@@ -194,29 +189,3 @@ def test_holdout_by_person_comes_near_the_share_of_each_class() -> None:
         rows = labels == code
         assert abs(held[rows].sum() - 0.2 * rows.sum()) <= 9
     assert (held != holdout(labels, 0.2, 1, groups)).any()
-
-
-def uneven() -> nn.Module:
-    return nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
-
-
-def test_models_of_very_uneven_persons_train_alike_in_any_company(tmp_path: Path) -> None:
-    """One person owns most records: models of a pair differ much in size, and all is well."""
-    rng = np.random.default_rng(1)
-    groups = np.repeat([0, 1, 2, 3, 4, 5], [60, 2, 1, 3, 1, 2])
-    labels = rng.integers(0, 2, len(groups))
-    features = (rng.normal(size=(len(groups), 3)) + labels[:, None]).astype(np.float32)
-    sizes = membership(4, len(groups), 0, groups).sum(axis=1)
-    assert sizes.max() > 5 * sizes.min()
-    recipe = TorchRecipe(uneven, epochs=3, batch_size=8, optimizer="sgd", learning_rate=0.1)
-    spec = Spec(
-        features, labels, 2, np.ones(len(groups), bool), recipe, Treatment(), 0, groups=groups
-    )
-    found = []
-    for width in (2, 4):
-        jobs = chunk_jobs(spec, tmp_path / str(width), 4, width)
-        assert sum(map(train_chunk, jobs)) == 4
-        found.append(Shadows.from_shards(jobs, np.arange(len(groups))))
-    assert (found[0].members.sum(axis=1) == sizes).all()
-    assert np.isfinite(found[0].signals).all()
-    assert found[0].signals == pytest.approx(found[1].signals, abs=1e-4)

@@ -1,9 +1,12 @@
-"""Estimators with scikit-learn's interface: what they are given and what comes back."""
+"""Estimators with scikit-learn's interface, XGBoost, LightGBM and skorch among them: what they
+are given and what comes back."""
 
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from lightgbm import LGBMClassifier, LGBMRegressor
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.cluster import KMeans
 from sklearn.compose import TransformedTargetRegressor
@@ -25,55 +28,110 @@ from sklearn.model_selection import (
     RandomizedSearchCV,
     StratifiedGroupKFold,
 )
+from sklearn.multioutput import ClassifierChain
 from sklearn.neighbors import KNeighborsClassifier, NearestNeighbors
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, SVR, LinearSVC
+from skorch import NeuralNetBinaryClassifier, NeuralNetClassifier, NeuralNetRegressor
+from torch import nn
+from xgboost import XGBClassifier, XGBRegressor
 
 from lethe.errors import InputError
-from lethe.training.outputs import check_splits, train_sklearn
+from lethe.training.outputs import check_splits, prepared, train_sklearn
 from lethe.training.recipe import SklearnRecipe, Treatment
 
 RNG = np.random.default_rng(0)
-LABELS = np.arange(60) % 3
-FEATURES = (RNG.normal(size=(60, 4)) + LABELS[:, None]).astype(np.float32)
-ROWS = np.flatnonzero(RNG.random(60) < 0.6)
-WEIGHTS = RNG.random(60).astype(np.float32)
+LABELS = np.arange(90) % 3
+FEATURES = (RNG.normal(size=(90, 4)) + LABELS[:, None]).astype(np.float32)
+ROWS = np.flatnonzero(RNG.random(90) < 0.6)
+WEIGHTS = RNG.random(90).astype(np.float32)
+
+
+TARGETS = FEATURES @ np.array([1.0, -2.0, 0.5, 3.0]) / 10 + 5
 
 
 def fit(
     estimator: Any,
-    classes: int = 3,
-    rows: Any = ROWS,
     labels: Any = LABELS,
+    rows: Any = ROWS,
     treatment: Treatment | None = None,
     seed: int = 0,
 ) -> np.ndarray:
-    return train_sklearn(
-        SklearnRecipe(estimator), FEATURES, labels, rows, classes, treatment or Treatment(), seed
-    )
+    classes = 0 if labels.dtype.kind == "f" else int(labels.max()) + 1
+    recipe = SklearnRecipe(estimator)
+    assert recipe.task == ("classification" if classes else "regression")
+    return train_sklearn(recipe, FEATURES, labels, rows, classes, treatment or Treatment(), seed)
+
+
+class Net(nn.Module):
+    """One output a class, at least."""
+
+    def __init__(self, out: int = 3) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Linear(4, 16), nn.ReLU(), nn.Dropout(0.1), nn.Linear(16, out)
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
+def net(**given: Any) -> Any:
+    settings = {"optimizer": torch.optim.Adam, "lr": 0.03, "max_epochs": 15, "train_split": None}
+    return NeuralNetClassifier(Net, criterion=nn.CrossEntropyLoss, **{**settings, **given})
+
+
+STEADY = {  # no seed changes these
+    "logistic regression": LogisticRegression(max_iter=1000),
+    "linear support vectors": LinearSVC(),
+    "ridge": RidgeClassifier(),
+    "support vectors": SVC(),
+    "neighbours": KNeighborsClassifier(),
+    "nested": CalibratedClassifierCV(XGBClassifier(n_estimators=5), cv=2, method="sigmoid"),
+}
+CLASSIFIERS = {
+    **STEADY,
+    "forest": RandomForestClassifier(5),
+    "forest with a seed of its own": RandomForestClassifier(5, random_state=7),
+    "pipeline of a forest": make_pipeline(StandardScaler(), RandomForestClassifier(5)),
+    "xgboost": XGBClassifier(n_estimators=5, subsample=0.8),
+    "lightgbm": LGBMClassifier(
+        n_estimators=5, min_child_samples=5, subsample=0.8, subsample_freq=1
+    ),
+    "skorch": net(),
+    "skorch with a split of its own": net(train_split=NeuralNetClassifier(Net).train_split),
+    "pipeline": make_pipeline(StandardScaler(), XGBClassifier(n_estimators=5, subsample=0.8)),
+    "pipeline of skorch": make_pipeline(StandardScaler(), net()),
+}
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_probabilities_follow_the_seed_alone(name: str, capfd: Any) -> None:
+    estimator = CLASSIFIERS[name]
+    one, again, other = (fit(estimator, seed=seed) for seed in (5, 5, 6))
+    assert one.shape == (90, 3) and (one >= 0).all()
+    assert one.sum(axis=1) == pytest.approx(np.ones(90), abs=1e-5)
+    assert (one == again).all()
+    assert name in STEADY or ((one != other).any() and (one != fit(estimator, seed=2**62)).any())
+    assert (one.argmax(axis=1) == LABELS)[ROWS].mean() > 0.6
+    said = capfd.readouterr()
+    assert said.out == "" and said.err == ""
 
 
 @pytest.mark.parametrize(
-    "estimator",
-    [
-        LogisticRegression(max_iter=1000),
-        RandomForestClassifier(5),
-        LinearSVC(),
-        RidgeClassifier(),
-        SVC(),
-        KNeighborsClassifier(),
-        make_pipeline(StandardScaler(), LogisticRegression()),
-    ],
-    ids=lambda e: type(e).__name__,
+    ("name", "missing"),
+    [*((name, 1) for name in CLASSIFIERS), ("logistic regression", 0), ("ridge", 2)],
 )
-@pytest.mark.parametrize("classes", [2, 3])
-def test_probabilities_of_each_kind_of_classifier(estimator: Any, classes: int) -> None:
-    labels = np.minimum(LABELS, classes - 1)
-    out = fit(estimator, classes, labels=labels)
-    assert out.shape == (60, classes)
-    assert out.sum(axis=1) == pytest.approx(np.ones(60)) and (out >= 0).all()
-    assert (out.argmax(axis=1) == labels).mean() > 0.5
+def test_a_missing_class_gets_no_probability(name: str, missing: int) -> None:
+    out = fit(CLASSIFIERS[name], rows=np.flatnonzero(missing != LABELS))
+    kept = missing != LABELS
+    assert (out.argmax(axis=1) == LABELS)[kept].mean() > 0.6
+    if "skorch" in name:
+        # The net has an output for it, which learns to be small.
+        assert out[kept, missing].mean() < 1 / 6
+    else:
+        assert (out[:, missing] == 0).all()
 
 
 def test_logistic_regression_is_what_scikit_learn_gives_on_these_rows() -> None:
@@ -90,35 +148,15 @@ def test_logistic_regression_is_what_scikit_learn_gives_on_these_rows() -> None:
 def test_a_binary_margin_becomes_its_sigmoid() -> None:
     labels = np.minimum(LABELS, 1)
     margin = LinearSVC(random_state=0).fit(FEATURES[ROWS], labels[ROWS]).decision_function(FEATURES)
-    assert fit(LinearSVC(), 2, labels=labels)[:, 1] == pytest.approx(1 / (1 + np.exp(-margin)))
-
-
-@pytest.mark.parametrize("estimator", [LogisticRegression(), LinearSVC()])
-@pytest.mark.parametrize("missing", [0, 1, 2])
-def test_a_class_absent_from_a_split_gets_its_column_of_zeros(estimator: Any, missing: int) -> None:
-    out = fit(estimator, rows=np.flatnonzero(missing != LABELS))
-    assert (out[:, missing] == 0).all() and (np.delete(out, missing, axis=1) > 0).all()
-    kept = missing != LABELS
-    assert (out.argmax(axis=1) == LABELS)[kept].mean() > 0.6
+    assert fit(LinearSVC(), labels)[:, 1] == pytest.approx(1 / (1 + np.exp(-margin)))
 
 
 def test_removal_is_fitting_without_the_records() -> None:
-    drop = (np.arange(60) >= 20).astype(np.float32)
+    drop = (np.arange(90) >= 20).astype(np.float32)
     removed = fit(LogisticRegression(), treatment=Treatment(weights=drop, remove=True))
     assert removed == pytest.approx(fit(LogisticRegression(), rows=ROWS[ROWS >= 20]))
     knn = KNeighborsClassifier()
-    assert fit(knn, treatment=Treatment(weights=drop, remove=True)).shape == (60, 3)
-
-
-def test_seeds_reach_every_random_state() -> None:
-    for forest in (
-        RandomForestClassifier(3),
-        RandomForestClassifier(3, random_state=7),
-        make_pipeline(StandardScaler(), RandomForestClassifier(3)),
-    ):
-        one, again, other = (fit(forest, seed=seed) for seed in (5, 5, 6))
-        assert (one == again).all() and (one != other).any()
-        assert (one != fit(forest, seed=2**62 + 1)).any()
+    assert fit(knn, treatment=Treatment(weights=drop, remove=True)).shape == (90, 3)
 
 
 def test_the_users_estimator_is_left_alone() -> None:
@@ -133,9 +171,9 @@ def test_a_split_with_one_class_is_refused() -> None:
 
 
 def test_margins_of_pairs_of_classes_are_refused() -> None:
-    labels = np.arange(60) % 4
+    labels = np.arange(90) % 4
     with pytest.raises(InputError, match="SVC returned 6 columns, one for each pair.*'ovr'"):
-        fit(SVC(decision_function_shape="ovo"), 4, labels=labels)
+        fit(SVC(decision_function_shape="ovo"), labels)
 
 
 @pytest.mark.parametrize(
@@ -179,19 +217,10 @@ def test_weights_reach_the_estimator_inside_a_search_or_a_transformed_target() -
     assert fit(search, treatment=weighted) == (
         pytest.approx(fit(LogisticRegression(C=0.5), treatment=weighted))
     )
-    inside = TransformedTargetRegressor(Ridge(), func=np.exp, inverse_func=np.log)
-    plain = Ridge().fit(FEATURES[ROWS], np.exp(TARGETS[ROWS]), sample_weight=WEIGHTS[ROWS])
-    out = predict(inside, treatment=weighted)
-    assert out[:, 0] == pytest.approx(np.log(plain.predict(FEATURES)), nan_ok=True)
-
-
-TARGETS = FEATURES @ np.array([1.0, -2.0, 0.5, 3.0]) / 10 + 5
-
-
-def predict(estimator: Any, treatment: Treatment | None = None, seed: int = 0) -> Any:
-    recipe = SklearnRecipe(estimator)
-    assert recipe.task == "regression"
-    return train_sklearn(recipe, FEATURES, TARGETS, ROWS, 0, treatment or Treatment(), seed)
+    inside = TransformedTargetRegressor(Ridge(), func=np.sinh, inverse_func=np.arcsinh)
+    plain = Ridge().fit(FEATURES[ROWS], np.sinh(TARGETS[ROWS]), sample_weight=WEIGHTS[ROWS])
+    out = fit(inside, TARGETS, treatment=weighted)
+    assert out[:, 0] == pytest.approx(np.arcsinh(plain.predict(FEATURES)))
 
 
 @pytest.mark.parametrize(
@@ -203,19 +232,29 @@ def predict(estimator: Any, treatment: Treatment | None = None, seed: int = 0) -
         make_pipeline(StandardScaler(), LinearRegression()),
         TransformedTargetRegressor(LinearRegression(), transformer=StandardScaler()),
         GridSearchCV(Ridge(), {"alpha": [1e-3, 1.0]}, cv=3),
+        XGBRegressor(n_estimators=30),
+        LGBMRegressor(n_estimators=30, min_child_samples=3),
+        NeuralNetRegressor(
+            Net,
+            module__out=1,
+            optimizer=torch.optim.Adam,
+            lr=0.05,
+            max_epochs=200,
+            train_split=None,
+        ),
     ],
     ids=lambda e: type(e).__name__,
 )
 def test_regressors_predict_in_the_targets_own_units(estimator: Any) -> None:
-    out = predict(estimator)
-    assert out.shape == (60, 1)
+    out = fit(estimator, TARGETS)
+    assert out.shape == (90, 1)
     left = (out[:, 0] - TARGETS)[ROWS]
     assert np.mean(left**2) < 0.2 * np.var(TARGETS)
 
 
 def test_ridge_is_what_scikit_learn_gives_on_these_rows() -> None:
     plain = Ridge().fit(FEATURES[ROWS], TARGETS[ROWS], sample_weight=WEIGHTS[ROWS])
-    out = predict(Ridge(), Treatment(weights=WEIGHTS))
+    out = fit(Ridge(), TARGETS, treatment=Treatment(weights=WEIGHTS))
     assert out[:, 0] == pytest.approx(plain.predict(FEATURES))
 
 
@@ -224,8 +263,8 @@ def test_a_regressor_of_two_targets_is_refused() -> None:
         def predict(self, X: Any) -> Any:
             return np.stack([super().predict(X)] * 2, axis=1)
 
-    with pytest.raises(InputError, match=r"predict of Two returned shape \(60, 2\)"):
-        predict(Two())
+    with pytest.raises(InputError, match=r"predict of Two returned shape \(90, 2\)"):
+        fit(Two(), TARGETS)
 
 
 class Untagged:
@@ -286,7 +325,7 @@ def test_a_fitted_estimator_counts_as_a_fresh_one() -> None:
     assert SklearnRecipe(RandomForestClassifier(4)).code_hash() != before
 
 
-PEOPLE = np.arange(60) // 6
+PEOPLE = np.arange(90) // 6
 
 
 class Witness(KNeighborsClassifier):
@@ -297,7 +336,7 @@ class Witness(KNeighborsClassifier):
     def predict_proba(self, rows: Any) -> Any:
         whole = NearestNeighbors(n_neighbors=1).fit(FEATURES)
         theirs, mine = (PEOPLE[whole.kneighbors(x)[1][:, 0]] for x in (rows, self._fit_X))
-        if len(rows) < 60:
+        if len(rows) < 90:
             self.asked.append(bool(np.isin(theirs, mine).any()))
         return super().predict_proba(rows)
 
@@ -328,7 +367,7 @@ def test_splits_by_group_inside_an_estimator_part_the_people(around: Any, split:
     Witness.asked.clear()
     recipe, binary = SklearnRecipe(around(split)), LABELS % 2
     out = train_sklearn(recipe, FEATURES, binary, rows, 2, Treatment(), 0, PEOPLE)
-    assert out.shape == (60, 2) and len(Witness.asked) >= 2 and not any(Witness.asked)
+    assert out.shape == (90, 2) and len(Witness.asked) >= 2 and not any(Witness.asked)
 
 
 def test_splits_that_nobody_can_hand_groups_to_are_refused() -> None:
@@ -341,3 +380,76 @@ def test_splits_that_nobody_can_hand_groups_to_are_refused() -> None:
     ):
         with pytest.raises(InputError, match=said):
             check_splits(estimator, people)
+
+
+# What boosters and nets need beside.
+
+
+def test_boosters_are_what_their_libraries_give_on_these_rows() -> None:
+    weighted = Treatment(weights=WEIGHTS)
+    for estimator in (XGBClassifier(n_estimators=4), LGBMClassifier(n_estimators=4, verbose=-1)):
+        plain = type(estimator)(**estimator.get_params())
+        plain.fit(FEATURES[ROWS], LABELS[ROWS], sample_weight=WEIGHTS[ROWS])
+        out = fit(estimator, treatment=weighted)
+        assert out == pytest.approx(plain.predict_proba(FEATURES), abs=1e-6)
+        assert (out != fit(estimator)).any()
+
+
+def test_a_binary_net_gives_two_columns() -> None:
+    labels = np.minimum(LABELS, 1)
+    binary = NeuralNetBinaryClassifier(
+        Net, module__out=1, optimizer=torch.optim.Adam, lr=0.03, max_epochs=20, train_split=None
+    )
+    out = fit(binary, labels)
+    assert out.shape == (90, 2) and (out.argmax(axis=1) == labels)[ROWS].mean() > 0.7
+
+
+def test_a_net_with_too_few_outputs_is_refused() -> None:
+    with pytest.raises(InputError, match="NeuralNetClassifier returned 4 columns for 3"):
+        fit(net(module__out=4))
+
+
+def test_nets_take_no_weights_and_say_so() -> None:
+    reason = SklearnRecipe(make_pipeline(StandardScaler(), net())).refuses(Treatment(WEIGHTS))
+    assert reason == "NeuralNetClassifier.fit takes no sample_weight"
+    assert SklearnRecipe(net()).refuses(Treatment(WEIGHTS, remove=True)) is None
+    drop = (np.arange(90) >= 30).astype(np.float32)
+    removed = fit(net(), treatment=Treatment(weights=drop, remove=True))
+    assert (removed == fit(net(), rows=ROWS[ROWS >= 30])).all()
+
+
+@pytest.mark.parametrize(
+    ("estimator", "wanted"),
+    [
+        (XGBClassifier(), {"n_jobs": 1}),
+        (XGBClassifier(n_jobs=3), {"n_jobs": 3}),
+        (XGBClassifier(nthread=3), {"n_jobs": None, "nthread": 3}),
+        (LGBMClassifier(), {"n_jobs": 1, "verbose": -1, "deterministic": True}),
+        (LGBMClassifier(num_threads=2, verbosity=0), {"n_jobs": None, "verbosity": 0}),
+        (LGBMClassifier(), {"force_col_wise": True, "random_state": 8}),
+        (LGBMClassifier(force_row_wise=True), {"force_row_wise": True, "random_state": 8}),
+        (make_pipeline(LGBMClassifier()), {"lgbmclassifier__n_jobs": 1}),
+        (ClassifierChain(XGBClassifier()), {"estimator__n_jobs": 1}),
+        (net(), {"verbose": 0}),
+    ],
+)
+def test_one_thread_and_no_messages_unless_the_user_says_otherwise(
+    estimator: Any, wanted: dict[str, Any]
+) -> None:
+    found = prepared(estimator, 8).get_params()
+    assert {name: found[name] for name in wanted} == wanted
+    assert "force_col_wise" not in found or "force_row_wise" not in found
+
+
+def test_hashes_are_the_same_after_a_fit() -> None:
+    made = [
+        XGBClassifier(n_estimators=5, max_depth=3),
+        LGBMClassifier(n_estimators=5),
+        NeuralNetClassifier(nn.Linear, module__in_features=4, module__out_features=3),
+    ]
+    here = [SklearnRecipe(estimator).code_hash() for estimator in made]
+    for estimator in made:
+        fit(estimator)
+    assert [SklearnRecipe(estimator).code_hash() for estimator in made] == here
+    assert len(set(here)) == 3
+    assert SklearnRecipe(XGBClassifier(n_estimators=5, max_depth=4)).code_hash() != here[0]

@@ -16,7 +16,7 @@ import numpy as np
 import psutil
 import pytest
 
-from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, shard_path, train_chunk
+from lethe.training.chunks import ChunkJob, Spec, chunk_jobs, train_chunk
 from lethe.training.engines.processes import stop_processes
 from lethe.training.recipe import CallableRecipe, Treatment
 
@@ -166,38 +166,3 @@ def test_a_disk_that_fills_up_keeps_what_is_whole_and_resumes(tiny_disk, expecte
     assert contents(tiny_disk / "run" / "shadows") == expected
     assert all(path.stat().st_ino == inode for path, inode in before.items())
     assert not list(tiny_disk.rglob("*.part"))
-
-
-def damage(raw: bytes, kind: str, chance: random.Random) -> bytes:
-    at = chance.randrange(len(raw))
-    if kind == "truncated":
-        return raw[:at]
-    if kind == "longer":
-        return raw + b"\0"
-    if kind == "empty":
-        return b""
-    flipped = bytearray(raw)
-    flipped[at] ^= 1 << chance.randrange(8)
-    return bytes(flipped)
-
-
-@pytest.mark.parametrize("kind", ["truncated", "flipped", "longer", "empty"])
-def test_a_damaged_shard_is_trained_again_to_the_same_bytes(tmp_path, expected, kind) -> None:
-    chance = random.Random(kind)
-    job = jobs_in(tmp_path)[3]
-    path = shard_path(tmp_path, 3)
-    for _ in range(10):
-        train_chunk(job)
-        whole = path.read_bytes()
-        assert whole == expected[path.name]
-        path.write_bytes(damage(whole, kind, chance))
-        assert path.read_bytes() != whole
-        shard = job.finished()
-        if shard is None:
-            assert train_chunk(job) == WIDTH
-        else:  # damage that changes no number, such as a blank of the header
-            path.unlink()
-            assert kind == "flipped"
-            train_chunk(job)
-            again = job.finished()
-            assert again is not None and (again.signals == shard.signals).all()

@@ -11,11 +11,10 @@ from torch import nn
 
 from lethe.errors import InputError
 from lethe.training.augment import Augment
-from lethe.training.batches import Mixer, Shuffler, noise_seed, validation_rows
+from lethe.training.batches import validation_rows
 from lethe.training.design import membership, model_seed
 from lethe.training.loop import default_layout, train_models
 from lethe.training.recipe import Layout, TorchRecipe, Treatment, Work
-from lethe.training.users_code import build_module
 
 RECORDS, POOL, WIDTH, CLASSES = 45, 37, 5, 3
 RNG = np.random.default_rng(1)
@@ -273,113 +272,3 @@ def test_inputs_of_several_axes_reach_the_module_as_they_are() -> None:
 
 
 # --- one step by hand ---------------------------------------------------------------------
-
-
-def linear() -> nn.Module:
-    return nn.Linear(WIDTH, CLASSES)
-
-
-ONE = TorchRecipe(linear, epochs=1, batch_size=1000, learning_rate=0.5, optimizer="sgd")
-
-
-def start(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    module = build_module(linear, seed)
-    return module.weight.detach().numpy().astype(float), module.bias.detach().numpy().astype(float)
-
-
-def step_by_hand(seed: int, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """theta - 0.5 (1/B) sum_j w_j g_j in NumPy; logits of all records."""
-    weight, bias = start(seed)
-    scores = FEATURES[rows] @ weight.T + bias
-    p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
-    p[np.arange(len(rows)), LABELS[rows]] -= 1
-    p *= weights[rows, None] / len(rows)
-    return FEATURES @ (weight - 0.5 * p.T @ FEATURES[rows]).T + bias - 0.5 * p.sum(axis=0)
-
-
-@pytest.mark.parametrize(
-    "weights", [np.ones(RECORDS, np.float32), WEIGHTS, np.full(RECORDS, 0.25, np.float32)]
-)
-def test_one_step_divides_by_the_batch_not_by_the_weights(weights: np.ndarray) -> None:
-    treatment = Treatment(weights=weights)
-    one = train(ONE, treatment, slice(0, 2))
-    two = train(ONE, treatment, slice(0, 2), ALONE)
-    for model in range(2):
-        wanted = step_by_hand(SEEDS[model], np.flatnonzero(MEMBERS[model]), weights)
-        assert np.abs(one[model] - wanted).max() < 1e-5
-        assert np.abs(two[model] - wanted).max() < 1e-5
-
-
-@pytest.mark.parametrize("layout", [CHAIN, ALONE], ids=lambda layout: layout.kind)
-def test_one_step_of_mixup_is_that_on_mixed_rows_and_mixed_targets(layout: Layout) -> None:
-    """theta - 0.5 (1/B) sum_j of softmax minus the mixed target, in NumPy."""
-    found = train(ONE, Treatment(mixup=0.7), slice(0, 2), layout)
-    for model, seed in enumerate(SEEDS[:2]):
-        rows = np.flatnonzero(MEMBERS[model])
-        order = Shuffler(rows, seed, 1).epoch(len(rows))[0][0]
-        partner, own = (one[0] for one in Mixer(np.array([len(rows)]), seed, 0.7).epoch(len(rows)))
-        assert sorted(partner) == list(range(len(rows))) and 0 <= own.min() < own.max() <= 1
-        own = own[:, None].astype(float)
-        x = own * FEATURES[order] + (1 - own) * FEATURES[order][partner]
-        target = np.eye(CLASSES)[LABELS[order]]
-        target = own * target + (1 - own) * target[partner]
-        weight, bias = start(seed)
-        p = np.exp(x @ weight.T + bias)
-        p = (p / p.sum(axis=1, keepdims=True) - target) / len(rows)
-        wanted = FEATURES @ (weight - 0.5 * p.T @ x).T + bias - 0.5 * p.sum(axis=0)
-        assert np.abs(found[model] - wanted).max() < 1e-5
-
-
-def test_an_average_over_all_steps_by_hand() -> None:
-    """Of a linear model the average of its logits after each step, which fewer epochs give."""
-    recipe = replace(ONE, epochs=4)
-    states = [train(recipe, Treatment(epochs=epochs)) for epochs in (1, 2, 3, 4)]
-    for share, first in ((1.0, 0), (0.5, 2), (0.3, 3), (0.01, 3)):
-        averaged = train(recipe, Treatment(average=share))
-        assert np.abs(averaged - np.mean(states[first:], axis=0)).max() < 1e-5
-
-
-def test_records_of_weight_zero_do_not_count_but_fill_the_batch() -> None:
-    weights = np.where(np.arange(RECORDS) < 20, 0, 1).astype(np.float32)
-    kept = train(ONE, Treatment(weights=weights), slice(0, 2))
-    removed = train(ONE, Treatment(weights=weights, remove=True), slice(0, 2))
-    assert np.abs(kept - removed).max() > 1e-3
-    wanted = step_by_hand(SEEDS[0], np.flatnonzero(MEMBERS[0] & (weights > 0)), weights)
-    assert np.abs(removed[0] - wanted).max() < 1e-5
-
-
-def big() -> nn.Module:
-    return nn.Linear(WIDTH, 4000)
-
-
-def test_noise_on_the_averaged_gradient_has_the_deviation_it_says() -> None:
-    """A step of SGD with rate 1 minus the same without noise is -noise z: sd within 4 se."""
-    recipe = TorchRecipe(big, epochs=1, batch_size=1000, learning_rate=1.0, optimizer="sgd")
-    still = np.zeros((RECORDS, WIDTH), np.float32)
-    noise = 0.03
-
-    def last(treatment: Treatment, rows: int) -> np.ndarray:
-        members = np.zeros((2, RECORDS), bool)
-        members[:, :rows] = True
-        return train(recipe, treatment, slice(0, 2), features=still, members=members)[:, 0]
-
-    for rows in (4, 36):  # not the batch size but the average carries the noise
-        added = last(Treatment(noise=noise), rows) - last(Treatment(), rows)
-        assert np.abs(added.std(axis=1) / noise - 1).max() < 4 / np.sqrt(2 * 4000)
-        assert np.abs(added.mean(axis=1)).max() < 4 * noise / np.sqrt(4000)
-        assert abs(np.corrcoef(added)[0, 1]) < 4 / np.sqrt(4000)
-    stream = torch.Generator().manual_seed(noise_seed(SEEDS[0]))
-    drawn = torch.empty(4000 * (WIDTH + 1)).normal_(generator=stream)[4000 * WIDTH :].numpy()
-    assert np.abs(added[0] + noise * drawn).max() < 1e-5
-
-
-def test_noise_is_drawn_once_a_step() -> None:
-    """Over s steps of SGD with rate 1 independent draws add up to sd noise * sqrt(s)."""
-    still = np.zeros((RECORDS, WIDTH), np.float32)
-    recipe = TorchRecipe(big, epochs=5, batch_size=6, learning_rate=1e-9, optimizer="sgd")
-
-    def last(noise: float) -> np.ndarray:
-        return train(recipe, Treatment(noise=noise), slice(0, 2), features=still)[:, 0]
-
-    added = (last(1e8) - last(0.0)) / (1e-9 * 1e8)
-    assert np.abs(added.std(axis=1) / np.sqrt(20) - 1).max() < 4 / np.sqrt(2 * 4000)

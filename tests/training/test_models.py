@@ -41,19 +41,6 @@ def refusal(reference: str, data: Any = None) -> str:
     return str(caught.value)
 
 
-def test_mlp_layers() -> None:
-    made = mlp(4, (8, 6), 3)
-    assert [type(layer).__name__ for layer in made] == [
-        "Linear",
-        "ReLU",
-        "Linear",
-        "ReLU",
-        "Linear",
-    ]
-    assert made(torch.zeros(2, 4)).shape == (2, 3)
-    assert [type(layer).__name__ for layer in mlp(4, (), 3)] == ["Linear"]
-
-
 @pytest.mark.parametrize(
     ("records", "epochs", "batch", "sizes"),
     [

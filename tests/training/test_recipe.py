@@ -85,8 +85,3 @@ def test_every_setting_is_part_of_the_description() -> None:
     assert all(one != two for at, one in enumerate(seen) for two in [plain.describe(), *seen[:at]])
     # Without early stopping nothing is held back, however much it would be.
     assert TorchRecipe(nn.ReLU, validation=0.3).describe() == plain.describe()
-
-
-def test_the_loss_says_what_the_task_is() -> None:
-    assert TorchRecipe(nn.ReLU).task == "classification"
-    assert TorchRecipe(nn.ReLU, loss="squared-error").task == "regression"

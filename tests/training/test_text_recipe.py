@@ -12,7 +12,7 @@ from lethe.data.text import find_encoder
 from lethe.errors import InputError
 from lethe.training.fingerprint import hash_json
 from lethe.training.outputs import train_callable
-from lethe.training.recipe import CallableRecipe, TorchRecipe, Treatment
+from lethe.training.recipe import CallableRecipe, Treatment
 from lethe.training.text_recipe import (
     FreshClassifier,
     fine_tune_recipe,
@@ -36,13 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recipe(folder: Path, epochs: int = 3) -> CallableRecipe:
     found = find_encoder(folder)
     return fine_tune_recipe(folder, found.tokens_of(TEXTS), LABELS, 2, found.content, epochs)
-
-
-def test_the_head_is_one_linear_map() -> None:
-    made = head_recipe(1000, 24, 7)
-    assert isinstance(made, TorchRecipe) and made.loss == "cross-entropy"
-    module = made.make_module()
-    assert [tuple(p.shape) for p in module.parameters()] == [(7, 24), (7,)]
 
 
 @pytest.mark.parametrize(("records", "epochs"), [(100, 60), (6400, 30), (10**6, 15)])

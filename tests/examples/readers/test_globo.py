@@ -11,8 +11,6 @@ import pytest
 from pyarrow import parquet
 from readers.globo import MIDDLE, Globo, load_globo
 
-from lethe.errors import InputError
-
 NAMES = ("user_id", "session_id", "click_article_id", "click_timestamp", "click_referrer_type")
 
 
@@ -70,12 +68,6 @@ def test_by_hand(data: Globo):
     assert data.made_up == 1.0
 
 
-def test_made_up_times_are_counted_and_not_taken_for_granted(tmp_path: Path):
-    rows = [(1, 1, 1, 0, 1), (1, 1, 2, 30_000, 1), (1, 2, 1, HOUR, 1), (1, 2, 3, HOUR + 30_001, 1)]
-    found = load_globo(write(tmp_path / "clicks.parquet", rows))
-    assert found.made_up == 0.5 and len(found.user_ids) == 2
-
-
 def test_the_size_of_a_session_is_never_read(tmp_path: Path):
     """It holds the answer: other values must change nothing."""
     order = range(len(ROWS))
@@ -130,34 +122,3 @@ def test_what_comes_later_changes_nothing_before(tmp_path: Path):
 def key(data: Globo, row: int) -> tuple[int, ...]:
     """A click that is told from all others by its person and inputs of the moment."""
     return (int(data.user_ids[row]), *np.round(1e4 * data.context[row]).astype(int).tolist())
-
-
-def test_no_click_is_an_input_of_both_periods(tmp_path: Path):
-    """The steps of a row of the second period are all from the second."""
-    data = load_globo(write(tmp_path / "clicks.parquet", random_rows()))
-    for period in (1, 2):
-        rows = data.rows(period)
-        assert len(rows) > 200
-        first = rows - data.length[rows] + 1
-        for begin, end in zip(first, rows, strict=True):
-            assert set(data.period[begin : end + 1]) == {period}
-            assert len(set(data.user_ids[begin : end + 1])) == 1
-
-
-def test_bad_files_are_refused(tmp_path: Path):
-    with pytest.raises(InputError, match="does not exist"):
-        load_globo(tmp_path / "none.parquet")
-    path = write(tmp_path / "clicks.parquet", ROWS)
-    with pytest.raises(InputError, match=r"users=3 must be in \[2, 2\]"):
-        load_globo(path, users=3)
-    table = parquet.read_table(path)
-    parquet.write_table(table.drop_columns(["session_id"]), path)
-    with pytest.raises(InputError, match="lacks the columns session_id"):
-        load_globo(path)
-    gone = table.set_column(0, "user_id", pa.array([None, *range(len(ROWS) - 1)], pa.int64()))
-    parquet.write_table(gone, path)
-    with pytest.raises(InputError, match="'user_id' is missing"):
-        load_globo(path)
-    path.write_bytes(b"nothing")
-    with pytest.raises(InputError, match="not readable"):
-        load_globo(path)

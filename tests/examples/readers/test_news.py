@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from pyarrow import parquet
 from readers.ebnerd import engaged, prepare_news
 from readers.features import aggregates
 from readers.history import read_histories
-from readers.people import Activity, choose_cohort
-from readers.store import News, open_news
+from readers.store import News
 from readers.synthetic import write_synthetic_news
-
-from lethe.errors import InputError
 
 USERS = 150
 
@@ -120,59 +115,3 @@ def test_blind_users_are_strangers_of_both_weeks(news: News):
         )
         assert unseen and unseen <= ids["train"] and not main & unseen
         assert len(window.rows_of("main")) + len(window.rows_of("blind")) == len(window.rows)
-
-
-def activity(users: list[int]) -> Activity:
-    return Activity(np.array(users), np.arange(len(users)), 0, 1)
-
-
-def test_the_cohort():
-    weeks = {"train": activity(range(0, 80)), "validation": activity(range(40, 120))}
-    everybody = choose_cohort(weeks)
-    assert len(everybody.blind) == 4 and len(everybody.main) == 116
-    assert set(everybody.blind) <= set(range(40, 80)) and not set(everybody.blind) & set(
-        everybody.main
-    )
-    some = choose_cohort(weeks, 50, 5, keep=[0, 119])
-    assert len(some.main) == 50 and {0, 119} <= set(some.main) and len(some.blind) == 5
-    assert not set(some.blind) & set(some.main) and set(some.blind) <= set(range(40, 80))
-    same, other = choose_cohort(weeks, 50, 5), choose_cohort(weeks, 50, 5, seed=1)
-    assert same.main.tolist() == choose_cohort(weeks, 50, 5).main.tolist() != other.main.tolist()
-    for options, message in (
-        ({"users": 121}, "users=121 is more than the 120 people"),
-        ({"blind": 41}, "blind=41 is more than the 40 people"),
-        ({"keep": [500]}, "such as 500"),
-        ({"users": 1}, "at least 2"),
-    ):
-        with pytest.raises(InputError, match=message):
-            choose_cohort(weeks, **options)
-
-
-def test_an_unfinished_or_damaged_folder_is_refused(news: News, tmp_path: Path):
-    with pytest.raises(InputError, match="no finished folder"):
-        open_news(tmp_path)
-    for name in ("meta.json", "train-users.bin", "articles.bin"):
-        (tmp_path / name).write_bytes((news.folder / name).read_bytes())
-    (tmp_path / "train-rows.bin").write_bytes(b"12")
-    with pytest.raises(InputError, match="has 2 bytes where"):
-        open_news(tmp_path).window("train").rows_of("main")
-    meta = json.loads((tmp_path / "meta.json").read_text()) | {"format": 99}
-    (tmp_path / "meta.json").write_text(json.dumps(meta))
-    with pytest.raises(InputError, match="format 99"):
-        open_news(tmp_path)
-
-
-def test_people_twice_and_lists_of_different_length_are_refused(raw: Path, tmp_path: Path):
-    path = tmp_path / "history.parquet"
-    given = parquet.read_table(raw / "train" / "history.parquet")
-    parquet.write_table(pa.concat_tables([given, given.slice(0, 1)]), path)
-    with pytest.raises(InputError, match="has 2 rows"):
-        list(read_histories(path))
-    short = given.set_column(
-        given.schema.get_field_index("read_time_fixed"),
-        "read_time_fixed",
-        pa.array([one[1:] for one in given["read_time_fixed"].to_pylist()], pa.list_(pa.float32())),
-    )
-    parquet.write_table(short, path)
-    with pytest.raises(InputError, match="differ in length"):
-        list(read_histories(path))

@@ -18,20 +18,6 @@ def raw(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_synthetic_news(tmp_path_factory.mktemp("data") / "raw", 60, 40)
 
 
-def test_features_are_written_and_told(raw: Path, tmp_path: Path, capsys):
-    out = tmp_path / "features"
-    assert main([str(raw), "--out", str(out), "--users", "40", "--blind", "3"]) == 0
-    news = open_news(out)
-    assert news.meta["cohort"] == {"main": 40, "blind": 3}
-    said = capsys.readouterr()
-    assert "40 main users, 3 blind users" in said.out and "train: histories" in said.err
-    rows = news.meta["windows"]["validation"]["rows"]
-    assert f"validation: {rows:,} of" in said.out
-    assert "[none] impressions in both windows: 0 of" in said.out
-    assert "[known] validation history items in the train window" in said.out
-    assert "LEAK" not in said.out
-
-
 def test_what_is_missing_is_said_with_exit_code_2(raw: Path, tmp_path: Path, capsys):
     broken = shutil.copytree(raw, tmp_path / "broken")
     (broken / "validation" / "behaviors.parquet").unlink()
@@ -42,13 +28,6 @@ def test_what_is_missing_is_said_with_exit_code_2(raw: Path, tmp_path: Path, cap
     assert not out.exists()
     assert main([str(tmp_path / "nowhere")]) == 2
     assert "is not a folder" in capsys.readouterr().err
-
-
-def test_check_writes_nothing(raw: Path, tmp_path: Path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main([str(raw), "--check"]) == 0
-    assert "train/history.parquet:" in capsys.readouterr().out
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_people_of_another_folder_are_kept(raw: Path, tmp_path: Path, capsys):

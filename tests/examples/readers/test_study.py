@@ -9,7 +9,6 @@ from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
-import torch
 from readers.ebnerd import prepare_news
 from readers.store import News
 from readers.synthetic import write_synthetic_news
@@ -46,23 +45,6 @@ def news(tmp_path_factory: pytest.TempPathFactory) -> News:
 def test_the_networks_have_the_published_number_of_parameters(code):
     networks = [code.networks.make(name, code.networks.Shape()) for name in ("mlp", "lstm")]
     assert code.networks.parameters(networks) == [209_665, 1_025_089]
-
-
-@pytest.mark.parametrize("name", ["mlp", "lstm"])
-def test_what_a_network_reads(code, news: News, name: str):
-    """Padding is ignored, the sequence is read by the LSTM alone, LayerNorm comes last."""
-    window = news.window("train")
-    batch = window.batch(window.rows_of()[:64])
-    network = code.networks.make(name, code.networks.Shape()).train(False)
-    given = code.training.tensors(batch)
-    with torch.no_grad():
-        vectors = network.represent(given)
-        assert vectors.mean(dim=1).abs().max() < 1e-5  # before training its gain is one
-        assert torch.allclose(vectors.std(dim=1, unbiased=False), torch.ones(64), atol=1e-2)
-        wanted = network.head(vectors)[:, 0]
-        assert torch.equal(network(given), wanted)
-        given.sequence[:, 0] += 1.0
-        assert torch.equal(network.represent(given), vectors) == (name == "mlp")
 
 
 def test_held_out_people_are_whole(code):

@@ -170,15 +170,6 @@ def test_noise_levels_on_ray_are_those_of_this_machine(ray_here, tmp_path) -> No
     assert sum("all attackers; " in line for line in told) > 3
 
 
-@pytest.mark.slow
-def test_networks_have_the_same_bytes_too(engine, tmp_path) -> None:
-    alone = jobs_in(tmp_path / "alone", "torch")
-    assert sum(run_in_processes(alone, train_chunk, 1)) == 10
-    jobs = jobs_in(tmp_path / "run", "torch")
-    assert sum(engine(jobs, train_chunk)) == 10
-    assert contents(jobs) == contents(alone)
-
-
 JOIN = """\
 import sys
 from pathlib import Path

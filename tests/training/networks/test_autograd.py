@@ -36,13 +36,6 @@ def convolution() -> nn.Module:
     )
 
 
-def test_a_module_that_cannot_be_stacked_learns_and_repeats() -> None:
-    recipe = TorchRecipe(convolution, epochs=20, batch_size=12, learning_rate=0.02)
-    one, two, other = (alone(recipe, Treatment(noise=1e-4), seed) for seed in (0, 0, 1))
-    assert (one == two).all() and (one != other).any() and one.dtype == np.float32
-    assert (one.argmax(axis=1) == LABELS)[ROWS].mean() > 0.6
-
-
 def test_training_leaves_torchs_global_stream_alone() -> None:
     torch.manual_seed(0)
     wanted = torch.rand(1)
