@@ -1,5 +1,7 @@
 """What was chosen for being extreme carries limits that allow for the choice."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from simulated import audit, paired, shadows
