@@ -23,7 +23,7 @@ from lethe.runs.settings import settings_of
 
 if TYPE_CHECKING:
     from lethe.membership.planning import EstimatePlan, Plan, Row
-    from lethe.membership.widths import Answer, Foreseen
+    from lethe.membership.widths import Foreseen, ModelsNeeded
 
 
 # The words and cells of a plan on a terminal.
@@ -73,7 +73,7 @@ def refusals(plan: Plan) -> list[str]:
     return [f"refused: {reason}" for reason in reasons]
 
 
-def answer_words(answer: Answer) -> str:
+def answer_words(answer: ModelsNeeded) -> str:
     """Say how many models a precision takes."""
     if answer.models is None:
         return f"{answer.asked}: no number of models gives this; {answer.why}."

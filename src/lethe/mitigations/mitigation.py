@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.guarantee import SEED_KNOWN, Guarantee, empirical_only
-from lethe.training.answers import Answer, LabelOnly, Rounding, Temperature
+from lethe.training.answers import AnswerForm, LabelOnly, Rounding, Temperature
 from lethe.training.batches import stop_epochs
 from lethe.training.recipe import Recipe, TorchRecipe, Treatment
 
@@ -88,7 +88,7 @@ def _regulariser(name: str, title: str, field: str, value: float, *voided_by: st
 
 
 def _output_limit(
-    name: str, title: str, answer: Answer, assumes: str, voided_by: str
+    name: str, title: str, answer: AnswerForm, assumes: str, voided_by: str
 ) -> Comparator:
     """The recipe as it is, with another answer."""
     return Comparator(

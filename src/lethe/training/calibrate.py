@@ -17,7 +17,7 @@ from torch import nn
 
 from lethe.training.batches import dropout_seed
 from lethe.training.design import model_seed
-from lethe.training.engines import Trial
+from lethe.training.engines import Probe
 from lethe.training.loop import Records, default_layout, load_records, make_network
 from lethe.training.networks.chain import quiet_numpy
 from lethe.training.networks.parameters import Optimizer, loss_slope
@@ -43,7 +43,7 @@ _EXACT = (
 """Layers whose written-out form gives the same bits in a stack of any width."""
 
 
-def calibrate(trial: Trial) -> dict[str, Any]:
+def calibrate(trial: Probe) -> dict[str, Any]:
     """Time the ways to train the recipe's models on some of its rows.
 
     Returns: A `Layout` as plain values, with `seconds`, the time of a step and model of each way

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.training.answers import Answer
+from lethe.training.answers import AnswerForm
 from lethe.training.fingerprint import hash_array, hash_value
 from lethe.training.users_code import build_module
 
@@ -79,7 +79,7 @@ class Treatment:
     label_smoothing: float | None = None
     mixup: float | None = None
     average: float | None = None
-    answer: Answer | None = None
+    answer: AnswerForm | None = None
 
     def __post_init__(self) -> None:
         check_between("noise", self.noise, 0, float("inf"), open_high=True)

@@ -21,7 +21,7 @@ from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.of_rows import AdversaryRow, Point, RecordDetails
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 from lethe.evidence.sight import Plant
-from lethe.linkage.document import FEWEST, Measurement, measured_only, strongest
+from lethe.linkage.document import FEWEST, RowRelease, measured_only, strongest
 from lethe.linkage.records.attackers import (
     ASSIGNED,
     ATTACKERS,
@@ -224,7 +224,7 @@ class Simulated:
 
 
 @dataclass(frozen=True, eq=False)
-class Attacked(Measurement):
+class Attacked(RowRelease):
     """A release, and what the risk of later ones is compared with.
 
     Attributes:

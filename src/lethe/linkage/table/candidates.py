@@ -16,7 +16,7 @@ from lethe.evidence.estimate import Measured
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.codes import Float, Int, Persons, classes_of, counted, nearest
-from lethe.linkage.document import Measurement, measured_only
+from lethe.linkage.document import RowRelease, measured_only
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.domains import columns_of, domains_of, plain, schema_of
 from lethe.linkage.table.dp_rows import DpRows, check_installed, dp_rows
@@ -31,7 +31,7 @@ from lethe.linkage.table.inference import (
 )
 from lethe.linkage.table.model import guessed_by_model
 from lethe.linkage.table.population import PopulationTable, population_table
-from lethe.linkage.table.reached import KNOWN, Groups, Learnt, Reached, Table, groups_of, reported
+from lethe.linkage.table.reached import KNOWN, Groups, Learnt, Reached, RowSet, groups_of, reported
 from lethe.linkage.table.recoding import Hierarchy, hierarchy, released_columns
 from lethe.linkage.utility import (
     Original,
@@ -64,7 +64,7 @@ class Plan:
 class Context:
     """What every candidate of a table is measured with."""
 
-    table: Table  # the original
+    table: RowSet  # the original
     hierarchies: tuple[Hierarchy, ...]  # of its quasi-identifiers
     secret: Secret | None  # the sensitive column; None without one
     settings: TableSettings  # of the audit
@@ -95,7 +95,7 @@ class Context:
         return Original(columns, levels, self.table.times)
 
 
-def context_of(table: Table, settings: TableSettings) -> Context:
+def context_of(table: RowSet, settings: TableSettings) -> Context:
     """Code the columns, and hold rows out where a model is the utility.
 
     Raises:
@@ -135,7 +135,7 @@ def context_of(table: Table, settings: TableSettings) -> Context:
     )
 
 
-def measure_recoded(context: Context, plan: Plan) -> Measurement:
+def measure_recoded(context: Context, plan: Plan) -> RowRelease:
     """Everything is a share of the rows of the table, those that are not released included.
 
     Raises NotMeasurable: the utility model has nothing to learn from.
@@ -217,7 +217,7 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
     no_proof = (_NO_PROOF,) if plan.name.startswith("k-") else ()
     assumed = (_ASSUMED, _ONE_ROW if table.person is None else _ALL_ROWS, *no_proof)
     utility = _utility(context, steps, kept)
-    return Measurement(
+    return RowRelease(
         plan.name,
         plan.mitigation,
         taken,
@@ -230,7 +230,7 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
     )
 
 
-def compared(context: Context, release: Measurement, base: Measurement) -> Candidate:
+def compared(context: Context, release: RowRelease, base: RowRelease) -> Candidate:
     """A candidate beside the table as it is: the change of a risk that was counted is exact."""
     people, sure = context.table.people, context.settings.confidence
     before, now = (getattr(one.risk, "value", None) or 0.0 for one in (base, release))
@@ -289,7 +289,7 @@ def synthetic_rows(context: Context, epsilon: float) -> DpRows:
     return _made(context, context.table.declared, epsilon)
 
 
-def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measurement:
+def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> RowRelease:
     """Look how far synthetic rows agree with the people of the table: numbers without a guarantee.
 
     Raises NotMeasurable: their utility cannot be told, which hangs on single rows of the table.
@@ -326,7 +326,7 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
     words = f"synthetic rows, ({epsilon:g}, {settings.delta:g})-differentially private"
     chosen = {"epsilon": epsilon, "delta": settings.delta}
     utility = _utility_of(context, made, epsilon)
-    return Measurement(
+    return RowRelease(
         dp_name(epsilon),
         words,
         chosen,

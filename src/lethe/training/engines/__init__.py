@@ -159,14 +159,14 @@ def settled_layout(
         return None
     if "layout" not in folder.manifest:
         limit = half_of_memory() if memory is None else int(memory * 2**30)
-        trial = Trial(recipe, spec.features, spec.labels, spec.pool, spec.seed, workers, limit)
+        trial = Probe(recipe, spec.features, spec.labels, spec.pool, spec.seed, workers, limit)
         (layout,) = run_in_processes([trial], _tried, workers)
         folder.settle("layout", layout)
     return Layout.from_json(folder.manifest["layout"])
 
 
 @dataclass(frozen=True)
-class Trial:
+class Probe:
     """What a calibration looks at: recipe, data and `pool` as in `Spec`."""
 
     recipe: TorchRecipe
@@ -183,7 +183,7 @@ def half_of_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def _tried(trial: Trial) -> dict[str, Any]:
+def _tried(trial: Probe) -> dict[str, Any]:
     """Calibrate, in a worker process: this one does without the training loop."""
     from lethe.training.calibrate import calibrate
 
