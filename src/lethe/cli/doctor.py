@@ -1,4 +1,4 @@
-"""`lethe doctor`: what Lethe finds on this machine, and what would get in its way."""
+"""`lethe doctor`: report the environment, and known causes of slow or failing audits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lethe forgotten`: has this person been forgotten? Answers for those who asked, a sheet each."""
+"""`lethe forgotten`: test whether a model has forgotten people who asked, one sheet for each."""
 
 from __future__ import annotations
 

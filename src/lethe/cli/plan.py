@@ -1,4 +1,4 @@
-"""`lethe plan`: what an audit will cost and how much it will say, before it is run."""
+"""`lethe plan`: estimate the time of an audit and the width of its intervals before it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From measurements on rows to the findings: releases, candidates on a frontier, rules, words."""
+"""Findings of an audit of rows: releases, candidates on a frontier, rules, words."""
 
 from __future__ import annotations
 

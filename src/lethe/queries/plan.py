@@ -1,4 +1,4 @@
-"""What a question will cost and how far off its answer will be, before a private row is read."""
+"""Plan a question: its cost and the error of its answer, before a private row is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registered data: what a keeper settles before the first question, and what binds it to a budget.
+"""Registered data: settled by a keeper before the first question, and bound to a budget.
 
 `register` is the only place where rows are read without a budget. It checks a file against its
 schema once, makes a typed copy where cells have no types, and writes the *keeper's file*: the

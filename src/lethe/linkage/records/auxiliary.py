@@ -1,4 +1,4 @@
-"""A real auxiliary table, or a second release: who of it is in the release?"""
+"""Link a real auxiliary table, or a second release, to the release."""
 
 from __future__ import annotations
 

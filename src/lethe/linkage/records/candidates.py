@@ -1,4 +1,4 @@
-"""One release of sparse records: who is found in it, and how much of their facts that gives away.
+"""Measure one release of sparse records: who is identified, and how many facts that reveals.
 
 Records may be pseudonyms, several of one person: the attack names the record that fits best, and is
 right when it is ANY of the person's own. `exposed` is the share of the person's facts in that

@@ -1,4 +1,4 @@
-"""What the findings say of sparse records."""
+"""Findings on sparse records."""
 
 from __future__ import annotations
 

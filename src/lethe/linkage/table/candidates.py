@@ -1,4 +1,4 @@
-"""Releases of a table, recoded or synthetic: classes, what they give away, what they serve."""
+"""Measure releases of a table, recoded or synthetic: classes, disclosure, utility."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that are released, and what the attacks reach on each: by person, by group, in all."""
+"""Released rows, and the results of the attacks on each: by person, by group, in all."""
 
 from __future__ import annotations
 

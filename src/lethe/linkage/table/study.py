@@ -1,4 +1,4 @@
-"""A table with quasi-identifiers: what it tells as it is, after recoding, and as findings."""
+"""Study a table with quasi-identifiers: as it is, after recoding, and as findings."""
 
 from __future__ import annotations
 

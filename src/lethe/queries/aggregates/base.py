@@ -1,4 +1,4 @@
-"""What every aggregate of the query grammar is: one class from its words to its noisy answers.
+"""The base class of every aggregate of the query grammar: from its words to its noisy answers.
 
 A subclass reads its part of a question, checks its columns, says which whole numbers of a row it
 needs and how far a person can move their sums, and puts noise on them by

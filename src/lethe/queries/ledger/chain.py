@@ -1,4 +1,4 @@
-"""How entries hang together: canonical bytes, hashes, and the accounts that each entry carries."""
+"""The hash chain of a ledger: canonical bytes, hashes, and the accounts in each entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a ledger says in words: every sentence by which it refuses, and where a budget stands.
+"""Sentences of a ledger: every refusal, and the state of a budget.
 
 The refusals are a closed list. In them stand the question's cost, what is public about the data
 set, and the analyst's own account. Never: what others asked or have left, what the data set has

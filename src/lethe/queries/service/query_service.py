@@ -1,4 +1,4 @@
-"""What is served, without HTTP: tables with a budget, models with a count."""
+"""The service without HTTP: tables with a budget, models with a count."""
 
 from __future__ import annotations
 
