@@ -424,7 +424,7 @@ def train_only(module: nn.Module, *parts: str) -> list[str]:
 
 
 def _stream(secret: int, step: int, purpose: int) -> np.random.Generator:
-    """Of one step alone, so that a training goes on after a stop as if nothing had happened."""
+    """Seed a generator by the step alone, so that a training continues after a stop."""
     return np.random.default_rng(np.random.SeedSequence(secret, spawn_key=(step, purpose)))
 
 

@@ -40,7 +40,7 @@ class AnswerForm(Protocol):
         return np.empty((0, *features.shape), features.dtype)
 
     def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
-        """What the attacker knows of the outputs.
+        """Return what the attacker learns from the outputs.
 
         Args:
             outputs: (1 + A, N, C) of the records as they are and then of their copies.

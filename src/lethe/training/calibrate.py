@@ -143,7 +143,7 @@ def _time(
 
 
 def _difference(recipe: TorchRecipe, records: Records, rows: torch.Tensor, seed: int) -> str | None:
-    """How written-out layers differ from autograd on one batch, or None if they agree."""
+    """Say how written-out layers differ from autograd on one batch, or None if they agree."""
     runs = []
     for kind in ("chain", "alone"):
         first = model_seed(seed, 0)
@@ -172,7 +172,7 @@ def _difference(recipe: TorchRecipe, records: Records, rows: torch.Tensor, seed:
 
 
 def _bytes_of(module: nn.Module, records: Records, rows: torch.Tensor) -> int:
-    """What one model of a stack takes: parameters, optimiser, activations and their gradients."""
+    """Estimate the bytes of one model of a stack: parameters, optimiser, activations, gradients."""
     held = [3 * records.inputs[rows].numel()]
 
     def count(_module: nn.Module, _inputs: Any, output: Any) -> None:

@@ -475,7 +475,7 @@ def weight_argument(estimator: Any) -> str | None:
 
 
 def _tagged(check: Callable[[Any], bool], estimator: Any) -> bool:
-    """What the estimator's tags say; one without tags is taken by what it can do."""
+    """Read the estimator's tags; one without tags is judged by its methods."""
     try:
         return bool(check(estimator))
     except AttributeError:
@@ -508,7 +508,7 @@ class Layout:
     why: str = ""  # in a few words
 
     def workers(self, most: int) -> int:
-        """How many of at most so many processes train side by side; few share a GPU."""
+        """Limit the processes that train side by side; few share a GPU."""
         return min(most, PER_GPU) if self.device == "cuda" else most
 
     @classmethod

@@ -82,7 +82,7 @@ def choose_engine(
 
 
 def choose_cluster(name: str | None, workers: int, options: Iterable[str] = ()) -> Any:
-    """Where jobs that train nothing are done, such as noise levels; None on this machine's threads.
+    """Choose where noise levels and the like run; None on this machine's threads.
 
     Args:
         name: ``ray``, or ``ray://host:port``; None or ``processes`` is this machine.
@@ -143,7 +143,7 @@ def check_engine(name: str | None, options: Iterable[str] = ()) -> tuple[str, di
 def settled_layout(
     folder: RunFolder, spec: Spec, workers: int, memory: float | None = None
 ) -> Layout | None:
-    """How a run trains its models: tried out once, in a worker process, and kept in the manifest.
+    """Settle how a run trains its models: tried out once in a worker, kept in the manifest.
 
     Args:
         folder: an open run folder.
@@ -199,7 +199,7 @@ class ByHand:
     def __call__(
         self, jobs: Sequence[ChunkJob], work: Callable[[ChunkJob], int]
     ) -> Generator[int, None, None]:
-        """Nothing to yield when no chunk is missing.
+        """Yield nothing when no chunk is missing.
 
         Raises RunFailed: chunks are missing; the message lists them as commands.
         """
