@@ -18,7 +18,6 @@ from lethe.errors import InputError
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.findings import Findings
 from lethe.membership.settings import AuditSettings
-from lethe.report.terminal import print_tables
 from lethe.runs.settings import settings_of
 
 if TYPE_CHECKING:
@@ -212,6 +211,8 @@ def plan(
 
 
 def _print_estimate(plan: EstimatePlan, rules: Iterable[str]) -> None:
+    from lethe.report.terminal import print_tables
+
     low, middle, high = rates = [f"{rate:.1%}" for rate in plan.rates]
     rows = [
         [str(models), *(f"{interval.low:.1%} to {interval.high:.1%}" for interval in intervals)]
@@ -248,6 +249,8 @@ def _audit_of(target: str) -> str:
 
 
 def _print(plan: Plan, folder: Path, command: str) -> None:
+    from lethe.report.terminal import print_tables
+
     headings = ("K", "plain", "all", "disk", "memory", "tpr@.01", "tpr@.001")
     after = [
         *(*refusals(plan), *map(answer_words, plan.answers), *plan.notes),

@@ -19,7 +19,6 @@ from lethe.queries.plan import explain as explained
 from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
-from lethe.report.terminal import print_tables
 
 if TYPE_CHECKING:
     from lethe.queries.ask import Reply
@@ -109,6 +108,8 @@ def _print_cost(plan: Plan, typed: Mapping[str, Any]) -> None:
 
 def _print_reply(reply: Reply) -> None:
     """The answers as a table, what they cost and what is left."""
+    from lethe.report.terminal import print_tables
+
     rows = reply.answers.rows
     keys = list(dict.fromkeys(name for row in rows for name in row.key))
     cells = [
