@@ -346,9 +346,9 @@ def _select(columns: Sequence[str], conditions: Sequence[Sql]) -> Sql:
     return Sql(f"SELECT {', '.join(columns) or '1'} FROM rows{after}", values)
 
 
-def _in_groups(found: Sql, keys: Sequence[Key], schema: Schema) -> Sql:
+def _in_groups(sql: Sql, keys: Sequence[Key], schema: Schema) -> Sql:
     """The lines of public groups."""
-    joins, values = "", list(found.values)
+    joins, values = "", list(sql.values)
     for place, key in enumerate(keys):
         if key.among is None:
             continue
@@ -358,8 +358,8 @@ def _in_groups(found: Sql, keys: Sequence[Key], schema: Schema) -> Sql:
         listed = f"(SELECT unnest(CAST(? AS {kind}[])) AS listed) AS l{place}"
         joins += f" SEMI JOIN {listed} ON found.k{place} = l{place}.listed"
     if not joins:
-        return found
-    return Sql(f"SELECT * FROM ({found.text}) AS found{joins}", tuple(values))
+        return sql
+    return Sql(f"SELECT * FROM ({sql.text}) AS found{joins}", tuple(values))
 
 
 def _condition(condition: Condition, schema: Schema) -> Sql:

@@ -289,16 +289,16 @@ def synthetic_rows(context: Context, epsilon: float) -> DpRows:
     return _made(context, context.table.declared, epsilon)
 
 
-def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> RowRelease:
+def measure_synthetic(context: Context, rows: DpRows, epsilon: float) -> RowRelease:
     """Look how far synthetic rows agree with the people of the table: numbers without a guarantee.
 
     Raises NotMeasurable: their utility cannot be told, which hangs on single rows of the table.
     """
     table, settings = context.table, context.settings
     people, sure = table.people, settings.confidence
-    place = {domain.name: index for index, domain in enumerate(made.domains)}
-    mine = [made.domains[place[name]].place(table.declared[name]) for name in table.quasi]
-    theirs = [made.cells[place[name]] for name in table.quasi]
+    place = {domain.name: index for index, domain in enumerate(rows.domains)}
+    mine = [rows.domains[place[name]].place(table.declared[name]) for name in table.quasi]
+    theirs = [rows.cells[place[name]] for name in table.quasi]
     own_groups, drawn, size, shown = agreement(mine, theirs)
     smallest = int(size[shown].min()) if shown.any() else 0
     details: dict[str, Any] = {
@@ -306,15 +306,15 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> RowRele
         "classes": int(shown.sum()),
         "released": len(drawn),
         "steps": {},
-        "pairs": made.pairs,
+        "pairs": rows.pairs,
     }
     learnt: list[Learnt] = []
     if table.sensitive is not None and context.secret is not None:
         at = place[table.sensitive]
-        cells = made.domains[at].place(table.declared[table.sensitive])
-        learnt.append(_inferred(own_groups, cells, drawn, made.cells[at]))
+        cells = rows.domains[at].place(table.declared[table.sensitive])
+        learnt.append(_inferred(own_groups, cells, drawn, rows.cells[at]))
         if context.secret.words:
-            values = [table.plain[table.sensitive], made.plain()[table.sensitive]]
+            values = [table.plain[table.sensitive], rows.plain()[table.sensitive]]
             both = secret_of(np.concatenate(values), Tolerance.read(str(settings.tolerance)))
             codes, released = np.split(both.codes, [len(own_groups)])
             learnt.append(_inferred(own_groups, codes, drawn, released, both))
@@ -325,14 +325,14 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> RowRele
     measures["prosecutor"] = counted(1 / smallest if smallest else 0.0, people, sure)
     words = f"synthetic rows, ({epsilon:g}, {settings.delta:g})-differentially private"
     chosen = {"epsilon": epsilon, "delta": settings.delta}
-    utility = _utility_of(context, made, epsilon)
+    utility = _utility_of(context, rows, epsilon)
     return RowRelease(
         dp_name(epsilon),
         words,
         chosen,
         utility.estimate,
         results,
-        made.guarantee,
+        rows.guarantee,
         details=groups.details(details),
         measures=measures,
         used=utility,
@@ -383,7 +383,7 @@ def _some(
 
 
 def _inferred(
-    own: Int,
+    mine: Int,
     codes: Codes,
     drawn: Int,
     released: Codes,
@@ -391,14 +391,14 @@ def _inferred(
     weight: Int | Float | None = None,
 ) -> Learnt:
     """Infer people's values from released rows, see `guess_from`; from all rows if none agrees."""
-    certain, right, there = guess_from(own, codes, drawn, released, near, weight)
-    everybody = np.zeros_like(own), codes, np.zeros_like(drawn)
+    certain, right, there = guess_from(mine, codes, drawn, released, near, weight)
+    everybody = np.zeros_like(mine), codes, np.zeros_like(drawn)
     _, blind, _ = guess_from(*everybody, released, near, weight)
     within = "" if near is None else near.words
     return Learnt(certain, np.where(there, right, blind), blind, within)
 
 
-def _utility_of(context: Context, made: DpRows, epsilon: float) -> Utility:
+def _utility_of(context: Context, rows: DpRows, epsilon: float) -> Utility:
     table, settings = context.table, context.settings
     original = table.plain
     if context.use is not None:
@@ -413,19 +413,19 @@ def _utility_of(context: Context, made: DpRows, epsilon: float) -> Utility:
             written[domain.name] = plain(drawn, domain.column, gaps=domain.column.missing)
         return context.use(learnt.plain(), held_out, written)
     if settings.queries:
-        value = answer_overlap(original, made.plain(), settings.queries)
+        value = answer_overlap(original, rows.plain(), settings.queries)
         return counted_utility(value, table.rows, settings.confidence, "released rows")
     names = [*table.quasi, *(() if table.sensitive is None else (table.sensitive,))]
-    place = {one.name: index for index, one in enumerate(made.domains)}
+    place = {one.name: index for index, one in enumerate(rows.domains)}
     codes, released, groups = [], [], []
     for name in names:
-        column, one = encode(original[name]), made.domains[place[name]]
+        column, one = encode(original[name]), rows.domains[place[name]]
         cells, of_level = np.unique(one.place(column.values), return_inverse=True)
         # A cell without any original value is -1: nobody asks for its count.
         new = np.full(one.cells, -1)
         new[cells] = np.arange(len(cells))
         codes.append(column.codes)
-        released.append(new[made.cells[place[name]]])
+        released.append(new[rows.cells[place[name]]])
         groups.append(of_level)
     value = count_overlap(codes, released, groups)
     return counted_utility(value, table.rows, settings.confidence, "released rows")

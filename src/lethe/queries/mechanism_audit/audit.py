@@ -552,8 +552,8 @@ def _section(study: Study, settings: MechanismSettings, within: Reach) -> Mechan
     )
 
 
-def _records(one: MeasuredPair) -> int:
+def _records(pair: MeasuredPair) -> int:
     try:
-        return max(len(one.pair.first), len(one.pair.second))
+        return max(len(pair.pair.first), len(pair.pair.second))
     except TypeError:  # data that have no length
         return 0

@@ -100,12 +100,12 @@ class Served:
                 "has a sigma above 0 there."
             )
 
-    def rows(self, given: Any) -> NDArray[np.float64]:
+    def rows(self, values: Any) -> NDArray[np.float64]:
         """Rows of a request as an array.
 
         Raises InputError: not 1 to `MOST_ROWS` lists of `features` finite numbers.
         """
-        rows = given if isinstance(given, list) and 0 < len(given) <= MOST_ROWS else [None]
+        rows = values if isinstance(values, list) and 0 < len(values) <= MOST_ROWS else [None]
         if not all(
             isinstance(row, list) and len(row) == self.features and all(map(_is_number, row))
             for row in rows
