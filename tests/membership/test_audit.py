@@ -1,7 +1,7 @@
 """The whole audit on a few hundred real records: findings, resume, more models, odd data."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import jsonschema
 import numpy as np
@@ -48,7 +48,7 @@ QUICK = ("lira-online", "loss-threshold")
 def run(path, data, recipe, settings, show=None):
     name = baseline_spec(data, recipe, settings).hash()
     with RunFolder(path, name) as folder:
-        folder.settle("layout", asdict(Layout("chain")))  # not tried out in another process
+        folder.settle("layout", Layout("chain").to_json())  # not tried out in another process
         return audit_model(data, recipe, settings, folder, show, workers=1)
 
 

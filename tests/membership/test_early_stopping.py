@@ -2,7 +2,7 @@
 
 import functools
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from unittest.mock import patch
 
 import jsonschema
@@ -78,7 +78,7 @@ A_THIRD = Obfuscation("a-third", "what early stopping was before", {"epochs": EP
 def in_folder(path, do=audit_model, settings=SETTINGS, **more):
     TRAINED.clear()
     with RunFolder(path, baseline_spec(DATA, RECIPE, settings).hash()) as folder:
-        folder.settle("layout", asdict(Layout("chain")))  # not tried out in another process
+        folder.settle("layout", Layout("chain").to_json())  # not tried out in another process
         return do(DATA, RECIPE, settings, folder, workers=1, **more)
 
 

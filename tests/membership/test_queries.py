@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -129,7 +129,7 @@ def audited(path, recipe, **more):
     )
     name = baseline_spec(small(), recipe, settings).hash()
     with RunFolder(path, name) as folder:
-        folder.settle("layout", asdict(Layout("chain")))
+        folder.settle("layout", Layout("chain").to_json())
         findings = audit_model(small(), recipe, settings, folder, workers=1)
     return findings, path
 

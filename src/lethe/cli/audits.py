@@ -304,8 +304,8 @@ _PAIRS = 20  # printed; the file has all
 
 def _print_pairs(folder: Path) -> None:
     """Print who was named as whom, from the kept table of records: personal data, asked for."""
+    from lethe.cli.tables import print_tables
     from lethe.data.columns import read_columns
-    from lethe.report.terminal import print_tables
 
     kept = next(iter(sorted(folder.glob("records.*"))), None)
     columns = {} if kept is None else read_columns(kept)

@@ -11,6 +11,7 @@ from cyclopts import App
 
 from lethe.cli.options import AsJson, Dataset, LedgerPlace, TableName
 from lethe.cli.register import forget_data
+from lethe.cli.tables import print_tables
 from lethe.evidence.plain import plain
 
 if TYPE_CHECKING:
@@ -152,7 +153,6 @@ def _print_status(status: Status) -> None:
     """Print the share that is spent, a table of the analysts, and plain words."""
     from lethe.queries.charge import in_words
     from lethe.queries.ledger.words import budget_words
-    from lethe.report.terminal import print_tables
 
     part = status.spent.units / status.budget.units
     rows = []

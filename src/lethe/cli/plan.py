@@ -13,6 +13,7 @@ from lethe.cli import TYPED
 from lethe.cli.audit_model import model
 from lethe.cli.audits import NOT_ASKED
 from lethe.cli.options import RunOptions, command_line, merged, options_for
+from lethe.cli.tables import print_tables
 from lethe.data.tables import load
 from lethe.errors import InputError
 from lethe.evidence.estimate import Refusal
@@ -211,8 +212,6 @@ def plan(
 
 
 def _print_estimate(plan: EstimatePlan, rules: Iterable[str]) -> None:
-    from lethe.report.terminal import print_tables
-
     low, middle, high = rates = [f"{rate:.1%}" for rate in plan.rates]
     rows = [
         [str(models), *(f"{interval.low:.1%} to {interval.high:.1%}" for interval in intervals)]
@@ -249,8 +248,6 @@ def _audit_of(target: str) -> str:
 
 
 def _print(plan: Plan, folder: Path, command: str) -> None:
-    from lethe.report.terminal import print_tables
-
     headings = ("K", "plain", "all", "disk", "memory", "tpr@.01", "tpr@.001")
     after = [
         *(*refusals(plan), *map(answer_words, plan.answers), *plan.notes),

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.cli.options import options_for
+from lethe.cli.tables import print_tables
 from lethe.queries.ask import ANALYST, FREE, ask
 from lethe.queries.charge import charge_of, in_words
 from lethe.queries.ledger.ledger import open_ledger
@@ -108,8 +109,6 @@ def _print_cost(plan: Plan, typed: Mapping[str, Any]) -> None:
 
 def _print_reply(reply: Reply) -> None:
     """The answers as a table, what they cost and what is left."""
-    from lethe.report.terminal import print_tables
-
     rows = reply.answers.rows
     keys = list(dict.fromkeys(name for row in rows for name in row.key))
     cells = [

@@ -24,7 +24,6 @@ from lethe.report.catalogue import say
 from lethe.report.context_fields import given_risk
 from lethe.report.numbers import (
     Cell,
-    Utility,
     percent,
     range_words,
     share,
@@ -33,6 +32,7 @@ from lethe.report.numbers import (
 )
 from lethe.report.sections import Chart, Mark, Row, Section, Table
 from lethe.report.severity import Outcome, Place, Worst, advantage, outcome, severity
+from lethe.report.utility import Utility
 
 _ON_PAPER = 9
 _VACUOUS = 0.99

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from lethe.report.catalogue import say
-from lethe.report.page import Rendered, Runs, read, together
+from lethe.report.page import Release, Runs, read, together
 from lethe.report.sections import Bullets, Facts, Folded, Part, Table, Words
 
 # A full stop or a hyphen begins a list only at the start of a line, where no word of ours stands.
@@ -57,7 +57,7 @@ def _headline(level: str, headline: str, outcome: str, detail: Sequence[str]) ->
     return [f"**{words(lead + headline)}**", "", words(f"{say(f'outcome.{outcome}')}. {said}"), ""]
 
 
-def _release(release: Rendered) -> list[str]:
+def _release(release: Release) -> list[str]:
     first = release.first
     lines = [f"## {words(release.title)}", ""]
     lines += _headline(first.level, first.headline, first.outcome.code, first.detail)

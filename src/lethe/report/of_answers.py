@@ -15,6 +15,7 @@ from lethe.report.catalogue import say
 from lethe.report.figures import parameter
 from lethe.report.first_screen import Card, Room, is_within_schema
 from lethe.report.numbers import Cell, amount, count, decimals, grouped, percent, share, share_words
+from lethe.report.output_check import checked, exactly
 from lethe.report.sections import (
     Bullets,
     Chart,
@@ -27,7 +28,7 @@ from lethe.report.sections import (
     Words,
     table,
 )
-from lethe.report.severity import Worst, checked, exactly
+from lethe.report.severity import Worst
 from lethe.report.static_svg import (
     COLOURS,
     Slots,

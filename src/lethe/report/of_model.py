@@ -46,6 +46,7 @@ from lethe.report.numbers import (
     share,
     share_words,
 )
+from lethe.report.output_check import readable
 from lethe.report.sections import (
     Bullets,
     Chart,
@@ -59,7 +60,7 @@ from lethe.report.sections import (
     named,
     table,
 )
-from lethe.report.severity import Place, Worst, advantage, readable, risk_fpr, severity
+from lethe.report.severity import Place, Worst, advantage, risk_fpr, severity
 
 _MOST_CLASSES = 500
 

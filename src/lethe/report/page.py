@@ -35,7 +35,7 @@ Runs = Sequence[tuple[Findings, Mapping[str, Any] | None]]
 
 
 @dataclass(frozen=True)
-class Rendered:
+class Release:
     """What any renderer prints of one release."""
 
     first: First
@@ -47,14 +47,14 @@ class Rendered:
         return f"{self.first.kind[:1].upper()}{self.first.kind[1:]}: {self.first.name}"
 
 
-def read(findings: Findings, manifest: Mapping[str, Any] | None = None) -> Rendered:
+def read(findings: Findings, manifest: Mapping[str, Any] | None = None) -> Release:
     """The first screen and the sections of one document."""
     from lethe.report.common import room_of, sections_of
     from lethe.report.first_screen import first_screen
     from lethe.report.frontier_chart import frontier_chart
 
     room = room_of(findings.to_json())
-    return Rendered(
+    return Release(
         first_screen(room, manifest or {}, frontier_chart(room)), sections_of(room, manifest or {})
     )
 
@@ -70,7 +70,7 @@ class Together:
     table: Table
 
 
-def together(releases: Sequence[Rendered], titles: Sequence[str]) -> Together:
+def together(releases: Sequence[Release], titles: Sequence[str]) -> Together:
     """The head of a page on several releases."""
     from lethe.report.severity import LEVELS, outcome
 
@@ -137,7 +137,7 @@ def render_several(runs: Runs, title: str | None = None) -> str:
     return _page([read(findings, manifest) for findings, manifest in runs], title)
 
 
-def _page(releases: Sequence[Rendered], title: str | None = None) -> str:
+def _page(releases: Sequence[Release], title: str | None = None) -> str:
     first = releases[0].first
     name = title or first.name
     if len(releases) == 1:
@@ -189,7 +189,7 @@ def _told_apart(page: str) -> str:
     return re.sub(r'( role="region" aria-label=")([^"]*)', name, page)
 
 
-def _several(releases: Sequence[Rendered]) -> tuple[str, Outcome]:
+def _several(releases: Sequence[Release]) -> tuple[str, Outcome]:
     titles = [one.title for one in releases]
     template = templates().get_template("article.html.j2")
     parts = [
@@ -269,7 +269,7 @@ def charts_of(findings: Findings) -> list[Chart]:
     return _charts(read(findings))
 
 
-def _charts(release: Rendered) -> list[Chart]:
+def _charts(release: Release) -> list[Chart]:
     first = [release.first.chart] if release.first.chart is not None else []
     return [*first, *charts(release.sections)]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,7 +88,7 @@ def calibrate(trial: Probe) -> dict[str, Any]:
     why = f"{first.why}; {_name(best)} was fastest of {len(seconds)} ways tried"
     chosen = replace(best, why=f"{why}; one thread a worker")
     return {
-        **asdict(chosen),
+        **chosen.to_json(),
         "seconds": {name: value for name, value in seconds.items() if np.isfinite(value)},
         "refused": [name for name, value in seconds.items() if not np.isfinite(value)],
         "bytes": per_model,

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.training.answers import AnswerForm
 from lethe.training.fingerprint import hash_array, hash_value
 from lethe.training.users_code import build_module
 
 if TYPE_CHECKING:
+    from lethe.training.answers import AnswerForm
     from lethe.training.augment import Augment
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -510,6 +510,10 @@ class Layout:
     def workers(self, most: int) -> int:
         """Limit the processes that train side by side; few share a GPU."""
         return min(most, PER_GPU) if self.device == "cuda" else most
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Plain values for the manifest."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, settled: Mapping[str, Any]) -> Layout:
