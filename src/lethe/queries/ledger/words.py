@@ -1,4 +1,4 @@
-"""Sentences of a ledger: every refusal, and the state of a budget.
+"""What a ledger says in words: every sentence by which it refuses, and where a budget stands.
 
 The refusals are a closed list. In them stand the question's cost, what is public about the data
 set, and the analyst's own account. Never: what others asked or have left, what the data set has
@@ -121,7 +121,7 @@ DELTA = 1e-6
 
 
 def made_public(status: Status) -> tuple[str, ...]:
-    """Word what every guarantee says of a schema that was read off the rows; else nothing."""
+    """What every guarantee has to say of a schema that was read off the rows; else nothing."""
     columns = read_json(status.schema or "{}").get("columns", {})
     read_off = {name: column.get("read_off", ()) for name, column in columns.items()}
     return schema.made_public(read_off)
@@ -134,7 +134,7 @@ def people_of(status: Status) -> tuple[str | None, int | None]:
 
 
 def budget_words(status: Status) -> list[str]:
-    """Say what was spent, what it means, and what a reader must know about it."""
+    """What was spent, what it means, and what a reader must know about it."""
     who = "person's record" if status.unit == "record" else "person, with all records,"
     public = made_public(status)
     if public:
