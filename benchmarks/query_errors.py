@@ -51,9 +51,9 @@ from lethe.queries.lattice import (
     MEAN_CELLS,
     QUANTILE_CELLS,
     VARIANCE_CELLS,
+    CellLayout,
     Exact,
     Lattice,
-    Layout,
 )
 from lethe.queries.mechanisms.additive import opendp, vector
 from lethe.queries.privacy import Neighbours, Spend
@@ -124,7 +124,7 @@ def ours(x: np.ndarray[Any, Any], limits: tuple[int, int], epsilon: float) -> di
     bounds = Bounds(*limits)
 
     def answered(aggregate: Any, exact: Exact, lattice: Lattice) -> Any:
-        (answer,) = aggregate.answered(exact, Layout((), lattices=(lattice,)), spend, whose)
+        (answer,) = aggregate.answered(exact, CellLayout((), lattices=(lattice,)), spend, whose)
         return answer.value
 
     def total() -> Exact:

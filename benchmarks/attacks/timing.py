@@ -32,7 +32,7 @@ from lethe.queries.plan import make_plan
 from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.release import release
-from lethe.queries.table import Table, measure
+from lethe.queries.table import OpenTable, measure
 
 QUESTIONS = ("count() where pay > 150000", "mean(pay) in [0, 200000] where pay > 150000")
 Json = dict[str, Any]
@@ -46,7 +46,7 @@ def write(path: Path, pay: np.ndarray) -> Path:
 
 def asker(path: Path, question: str) -> Callable[[], None]:
     """What the service does between payment and reply, on a table that it holds open."""
-    table = Table(path, threads=1, keep=True)
+    table = OpenTable(path, threads=1, keep=True)
     plan = make_plan(parse(question), table.schema, Privacy(epsilon=0.1))
 
     def ask() -> None:

@@ -1,6 +1,6 @@
 """An audit of another kind: which of 1,000 queries lay in a cache, by how long answers take."""
 
-from lethe.assess.run import Facts, Subject, check, outcome_words
+from lethe.assess.run import AuditFacts, Subject, check, outcome_words
 from lethe.evidence.document import AttackRow
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import empirical_only
@@ -26,7 +26,7 @@ class CacheSubject(Subject):
         return [outcome_words(verdict), f"The attack is right {self.hits['baseline']} times."]
 
     def facts(self):
-        return Facts(
+        return AuditFacts(
             subject={"release": "model", "name": "cache", "summary": "A cache of answers."},
             threat_model=dict.fromkeys(("goal", "knowledge", "access", "budget", "unit"), "time"),
             data={"records": self.tried, "fingerprint": "0"},

@@ -11,7 +11,7 @@ import pytest
 from lethe.cli import run
 from lethe.cli.doctor import (
     GIB,
-    Surroundings,
+    Machine,
     cpu_quota,
     extras,
     installed,
@@ -19,7 +19,7 @@ from lethe.cli.doctor import (
     traps,
 )
 
-FINE = Surroundings(
+FINE = Machine(
     processor="some",
     cores=4,
     quota=None,

@@ -10,7 +10,7 @@ from command import RECIPE, inside
 from lethe.cli import run
 from lethe.cli.plan import answer_words, duration, size
 from lethe.evidence.rules import parse_precision
-from lethe.membership.widths import Answer
+from lethe.membership.widths import ModelsNeeded
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
@@ -55,11 +55,11 @@ def test_what_is_refused(arguments, message, tmp_path):
 
 def test_answers_in_words():
     asked = parse_precision("auc within 0.01")
-    assert answer_words(Answer(asked, 30, 44)).endswith(
+    assert answer_words(ModelsNeeded(asked, 30, 44)).endswith(
         "about 30 models; with 44 in 9 audits of 10."
     )
-    assert "do not make it sure" in answer_words(Answer(asked, 30, None))
-    assert answer_words(Answer(asked, None, None, "why")).endswith("gives this; why.")
+    assert "do not make it sure" in answer_words(ModelsNeeded(asked, 30, None))
+    assert answer_words(ModelsNeeded(asked, None, None, "why")).endswith("gives this; why.")
 
 
 def test_units():

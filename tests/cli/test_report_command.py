@@ -57,7 +57,7 @@ def test_one_form_for_all_runs(runs):
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["report", "nowhere"], "no findings.json"),
+        (["report", "nowhere"], "nowhere does not exist. Name a finished run"),
         (["context", "init", "nowhere"], "not a folder"),
         (["report", "model", "--context", "none.toml"], "none.toml"),
         (["report", "model", "--pdf", "x.pdf"], "LETHE_BROWSER='absent'"),

@@ -6,7 +6,7 @@ import numpy as np
 
 from lethe.queries.aggregates import Mean, Quantile, Regression, Sum, Variance
 from lethe.queries.grammar import Bounds
-from lethe.queries.lattice import VARIANCE_CELLS, Exact, Lattice, Layout
+from lethe.queries.lattice import VARIANCE_CELLS, CellLayout, Exact, Lattice
 from lethe.queries.privacy import Answer, Neighbours, Spend
 
 RECORD = Neighbours()
@@ -23,13 +23,13 @@ def noisy(
 ) -> Answer:
     """The answer of a statistic of one column, from exact sums on its lattice."""
     aggregate = kind("x", Bounds(lattices[0].low, lattices[0].high))
-    layout = Layout((), lattices=tuple(lattices))
+    layout = CellLayout((), lattices=tuple(lattices))
     return aggregate.answered(Exact(rows, tuple(sums)), layout, spend, whose)[0]
 
 
 def noisy_quantile(cells: Any, lattice: Lattice, share: Any, spend: Spend, whose: Any) -> Answer:
     aggregate = Quantile("x", share, Bounds(lattice.low, lattice.high))
-    layout = Layout((), lattices=(lattice,))
+    layout = CellLayout((), lattices=(lattice,))
     return aggregate.answered(Exact(sum(cells), (), tuple(cells)), layout, spend, whose)[0]
 
 
@@ -37,7 +37,7 @@ def noisy_regression(
     rows: int, sums: Any, lattices: list[Lattice], spend: Spend, whose: Any = RECORD
 ) -> list[Answer]:
     of_x, of_y = (Bounds(lattice.low, lattice.high) for lattice in lattices)
-    layout = Layout((), lattices=tuple(lattices))
+    layout = CellLayout((), lattices=tuple(lattices))
     exact = Exact(rows, tuple(sums))
     return list(Regression("y", of_y, "x", of_x).answered(exact, layout, spend, whose))
 

@@ -37,7 +37,7 @@ from lethe.queries.plan import make_plan
 from lethe.queries.privacy import Answer, Neighbours, Privacy, Spend
 from lethe.queries.query import parse
 from lethe.queries.registration import register
-from lethe.queries.table import Table
+from lethe.queries.table import OpenTable
 
 BIG = 2**53
 NAMES = ["c", "k0", "u0", "person", "rows", "found", "listed", "a b", 'q"x', "é", "select", "count"]
@@ -345,7 +345,7 @@ class World:
     def __init__(self, pair: Pair, rows: Sequence[Mapping[str, Any]], folder: Path) -> None:
         folder.mkdir()
         self.registered = register(write(pair, rows, folder), pair.schema)
-        self.table = Table(self.registered, threads=1)
+        self.table = OpenTable(self.registered, threads=1)
         self.ledger = open_ledger(folder / "b.db")
         rule = "mu2" if "mu" in pair.privacy else "rho" if "rho" in pair.privacy else "epsilon"
         self.ledger.create(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from lethe.queries.aggregates.moments import OfColumn
-from lethe.queries.lattice import VARIANCE_CELLS, Layout, from_first_sql, lattice_of
+from lethe.queries.lattice import VARIANCE_CELLS, CellLayout, from_first_sql, lattice_of
 from lethe.queries.mechanisms import additive
 
 
@@ -17,7 +17,7 @@ class Squares(OfColumn):
     def layout(self, keys, schema):
         grid = lattice_of(self.bounds, schema[self.column], VARIANCE_CELLS)
         unit = from_first_sql(schema[self.column], grid)
-        return Layout(keys, (unit,), (self.column,), ("u0 * u0",), lattices=(grid,))
+        return CellLayout(keys, (unit,), (self.column,), ("u0 * u0",), lattices=(grid,))
 
     def sensitivity(self, whose, grouped):
         return f"one person moves it by at most {whose.rows} squares of the bounds' distance"

@@ -17,7 +17,7 @@ from lethe.queries.ask import Reply, ask
 from lethe.queries.ledger.ledger import open_ledger
 from lethe.queries.query import bind, parse
 from lethe.queries.registration import register
-from lethe.queries.table import Table, measure
+from lethe.queries.table import OpenTable, measure
 
 SURE = 1e6  # an epsilon at which the noise is below one row
 
@@ -161,7 +161,7 @@ def test_texts_that_a_collation_calls_equal_are_two(tmp_path: Path) -> None:
         base.execute("CREATE TABLE t (county VARCHAR COLLATE NOCASE)")
         base.execute("INSERT INTO t VALUES ('KENT'), ('kent'), ('kent'), ('Kent')")
     registered = register(File(path), Schema.of({"county": {"type": "text"}}))
-    with Table(registered) as table:
+    with OpenTable(registered) as table:
         for question, exact in (
             ("count() by county among ['KENT', 'kent']", [1, 2]),
             ("count() where county = 'kent'", [2]),
@@ -180,7 +180,7 @@ def test_columns_that_are_worked_out_when_read_are_copied_once(tmp_path: Path) -
     schema = Schema.of({"n": {"type": "whole"}, "drawn": {"type": "number"}})
     registered = register(File(path), schema)
     assert registered.copied
-    with Table(registered) as table:
+    with OpenTable(registered) as table:
         first = table.run("SELECT sum(drawn) FROM rows")
         assert first == table.run("SELECT sum(drawn) FROM rows")
 

@@ -28,7 +28,7 @@ from lethe.queries.ledger.contract import (
 )
 from lethe.queries.ledger.ledger import Ledger, open_ledger
 from lethe.queries.registration import find
-from lethe.queries.table import Table
+from lethe.queries.table import OpenTable
 
 MEAN = "mean(age) in [18, 100]"
 
@@ -379,7 +379,7 @@ def test_an_empty_table_is_answered_like_any_other(tmp_path: Path) -> None:
 def test_many_threads_may_ask_one_table(people: Path) -> None:
     from concurrent.futures import ThreadPoolExecutor
 
-    with Table(find(people), threads=1) as table, ThreadPoolExecutor(4) as pool:
+    with OpenTable(find(people), threads=1) as table, ThreadPoolExecutor(4) as pool:
         found = list(
             pool.map(lambda at: table.run("SELECT count(*) + ? FROM rows", [at]), range(20))
         )

@@ -15,9 +15,9 @@ from lattice_units import units_of
 from registered_data import registered
 
 from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull
-from lethe.queries.lattice import Exact, Layout
+from lethe.queries.lattice import CellLayout, Exact
 from lethe.queries.query import bind, parse
-from lethe.queries.table import Table, measure
+from lethe.queries.table import OpenTable, measure
 
 Row = dict[str, Any]
 DAY = datetime.date(2024, 1, 31)
@@ -50,21 +50,21 @@ def written(folder: Path, rows: list[Row]) -> Path:
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    with Table(registered(written(tmp_path_factory.mktemp("rows"), ROWS)), threads=1) as opened:
+    with OpenTable(registered(written(tmp_path_factory.mktemp("rows"), ROWS)), threads=1) as opened:
         yield opened
 
 
-def measured(table: Table, query: str, person: str | None = None, rows: int = 1) -> Any:
+def measured(table: OpenTable, query: str, person: str | None = None, rows: int = 1) -> Any:
     asked = bind(parse(query), table.schema, person)
     return measure(table, asked, person, rows, "salt")
 
 
-def laid_out(table: Table, query: str) -> Layout:
+def laid_out(table: OpenTable, query: str) -> CellLayout:
     asked = bind(parse(query), table.schema)
     return asked.aggregate.layout(asked.by, table.schema)
 
 
-def test_counts_and_groups(table: Table) -> None:
+def test_counts_and_groups(table: OpenTable) -> None:
     assert measured(table, "count()") == {(): Exact(6)}
     assert measured(table, "count() by sex") == {
         ("F",): Exact(2),
@@ -83,7 +83,7 @@ def test_counts_and_groups(table: Table) -> None:
     ]
 
 
-def test_sums_are_of_clamped_values_that_are_there(table: Table) -> None:
+def test_sums_are_of_clamped_values_that_are_there(table: OpenTable) -> None:
     # ages 20, 100 (clamped), 30, 40, 41 on the lattice of whole years from 18
     assert measured(table, "mean(age) in [18, 100]") == {(): Exact(5, (2 + 82 + 12 + 22 + 23,))}
     # pay 1.25, -2, 3, -2 in [-2, 3]: steps of 2^-21
@@ -108,7 +108,7 @@ def test_sums_are_of_clamped_values_that_are_there(table: Table) -> None:
     )
 
 
-def test_cells_hold_every_row_once(table: Table) -> None:
+def test_cells_hold_every_row_once(table: OpenTable) -> None:
     (bins,) = measured(table, "histogram(age) in [0, 100] bins 4").values()
     assert bins == Exact(5, (), (1, 3, 0, 1))  # 20 | 30, 40, 41 | | 200
     (pays,) = measured(table, "histogram(pay) in [-5, 5] bins 2").values()
@@ -189,7 +189,7 @@ conditions = st.recursive(
 
 @settings(max_examples=80)
 @given(condition=conditions)
-def test_conditions_are_those_of_a_loop(table: Table, condition: str) -> None:
+def test_conditions_are_those_of_a_loop(table: OpenTable, condition: str) -> None:
     asked = bind(parse(f"count() where {condition}"), table.schema)
     (found,) = measure(table, asked, None, 1, "").values()
     assert found.rows == sum(holds(asked.where, row) is True for row in ROWS)
@@ -209,7 +209,7 @@ def test_a_person_has_at_most_so_many_rows_whoever_else_is_there(tmp_path: Path)
         ("nobody", others),
     ):
         (tmp_path / name).mkdir()
-        with Table(registered(written(tmp_path / name, rows)), threads=1) as opened:
+        with OpenTable(registered(written(tmp_path / name, rows)), threads=1) as opened:
             found.append(measured(opened, "histogram(age) in [0, 5] bins 5", "user", 2)[()])
     alone, turned, crowd, nobody = found
     assert alone.rows == 2 and sum(alone.cells) == 2 and alone == turned
@@ -217,13 +217,13 @@ def test_a_person_has_at_most_so_many_rows_whoever_else_is_there(tmp_path: Path)
     assert [a - b for a, b in zip(crowd.cells, nobody.cells, strict=True)] == list(alone.cells)
 
 
-def test_rows_without_a_person_are_left_out_and_the_condition_comes_first(table: Table) -> None:
+def test_rows_without_a_person_are_left_out_and_the_condition_comes_first(table: OpenTable) -> None:
     assert measured(table, "count()", "user", 1)[()].rows == 2
     assert measured(table, "count()", "user", 9)[()].rows == 5
     assert measured(table, "count() where sex = 'M'", "user", 1)[()].rows == 2
 
 
-def test_rows_of_other_groups_take_nobodys_place(table: Table) -> None:
+def test_rows_of_other_groups_take_nobodys_place(table: OpenTable) -> None:
     """User 1 has F, F, M: a bound of one row is for rows of the groups that are asked about."""
     for query in ("count() by sex among ['M']", "histogram(sex) among ['M', 'Z']"):
         assert [one.rows for one in measured(table, query, "user", 1).values()] == [2]
@@ -245,7 +245,7 @@ def test_whole_numbers_fall_into_the_bins_of_exact_arithmetic(
 ) -> None:
     path = tmp_path_factory.mktemp("whole") / "whole.parquet"
     pq.write_table(pa.table({"age": pa.array(ages, pa.int16())}), path)
-    with Table(registered(path), threads=1) as opened:
+    with OpenTable(registered(path), threads=1) as opened:
         for low, width, bins in asked:
             right = [0] * bins
             for age in ages:
@@ -267,7 +267,7 @@ def test_no_value_breaks_a_sum_or_moves_it_beyond_its_lattice(
     path = tmp_path_factory.mktemp("odd") / "odd.parquet"
     pq.write_table(pa.table({"pay": pa.array(pays, pa.float64())}), path)
     present = [x for x in pays if x == x]
-    with Table(registered(path), threads=1) as opened:
+    with OpenTable(registered(path), threads=1) as opened:
         for low, width in bounds:
             inside = f"(pay) in [{low!r}, {low + width!r}]"
             for kind in ("mean", "variance"):
@@ -283,7 +283,7 @@ def test_no_value_breaks_a_sum_or_moves_it_beyond_its_lattice(
 
 
 def test_an_empty_table_has_zeros(tmp_path: Path) -> None:
-    with Table(registered(written(tmp_path, [])), threads=1) as opened:
+    with OpenTable(registered(written(tmp_path, [])), threads=1) as opened:
         assert measured(opened, "mean(age) in [18, 100]") == {(): Exact(0, (0,))}
         assert measured(opened, "count() by sex") == {}
         assert measured(opened, "histogram(age) in [0, 9] bins 3") == {(): Exact(0, (), (0, 0, 0))}

@@ -14,7 +14,7 @@ from lethe.data.schema import Schema
 from lethe.errors import RunFailed
 from lethe.queries.query import bind, parse
 from lethe.queries.registration import find
-from lethe.queries.table import Table, measure
+from lethe.queries.table import OpenTable, measure
 
 
 @pytest.fixture
@@ -28,7 +28,7 @@ def parquet(tmp_path: Path) -> Path:
 
 def test_only_the_one_file_can_be_read(parquet: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.csv"
-    with Table(find(parquet)) as table:
+    with OpenTable(find(parquet)) as table:
         assert table.run("SELECT sum(x) FROM rows") == [(6,)]
         for attempt in (
             f"SELECT * FROM read_csv('{other}')",
@@ -57,7 +57,7 @@ def test_no_filter_moves_into_the_file(tmp_path: Path) -> None:
     texts = pa.array(["a"] * 60 + [None] * 40 + ["b"])
     pq.write_table(pa.table({"t": texts, "n": list(range(101))}), path, use_dictionary=False)
     registered(path)
-    with Table(find(path)) as table:
+    with OpenTable(find(path)) as table:
         assert table.run("SELECT count(*) FROM rows WHERE t IS NULL") == [(40,)]
         for condition in ("t IS NULL", "t = 'b'", "n >= 50", "t < 'b' AND n IS NOT NULL"):
             plan = str(table.run(f"EXPLAIN SELECT count(*) FROM rows WHERE {condition}"))
@@ -68,7 +68,7 @@ def test_no_filter_moves_into_the_file(tmp_path: Path) -> None:
 
 
 def test_an_error_tells_nothing_of_the_rows(parquet: Path) -> None:
-    with Table(find(parquet)) as table, pytest.raises(RunFailed) as caught:
+    with OpenTable(find(parquet)) as table, pytest.raises(RunFailed) as caught:
         table.run("SELECT CAST(name AS INTEGER) FROM rows")
     assert "ConversionException" in str(caught.value)
     assert "'a'" not in str(caught.value) and caught.value.__suppress_context__
@@ -76,7 +76,7 @@ def test_an_error_tells_nothing_of_the_rows(parquet: Path) -> None:
 
 def test_values_travel_beside_the_statement(parquet: Path) -> None:
     attack = "x'; DROP TABLE rows; --"
-    with Table(find(parquet)) as table:
+    with OpenTable(find(parquet)) as table:
         assert table.run("SELECT count(*) FROM rows WHERE name = ?", [attack]) == [(0,)]
         assert table.run("SELECT count(*) FROM rows") == [(3,)]
 
@@ -84,7 +84,7 @@ def test_values_travel_beside_the_statement(parquet: Path) -> None:
 def test_names_with_quotes_are_names(tmp_path: Path) -> None:
     name = 'x" FROM rows; DROP TABLE rows; --'
     pq.write_table(pa.table({name: [1, 2]}), tmp_path / "odd.parquet")
-    with Table(registered(tmp_path / "odd.parquet")) as table:
+    with OpenTable(registered(tmp_path / "odd.parquet")) as table:
         asked = parse(f"count() where {quoted(name)} >= 2 by {quoted(name)}")
         query = bind(asked, table.schema)
         assert [one.rows for one in measure(table, query, None, 1, "").values()] == [1]
@@ -99,7 +99,7 @@ def test_cells_of_a_csv_are_what_the_schema_declares(tmp_path: Path) -> None:
     )
     kinds = {"name": "text", "age": "number", "born": "date", 'the "x"': "bool"}
     schema = Schema.of({name: {"type": kind} for name, kind in kinds.items()})
-    with Table(registered(path, schema)) as table:
+    with OpenTable(registered(path, schema)) as table:
 
         def count(words: str) -> int:
             query = bind(parse(f"count() {words}"), table.schema)
@@ -118,7 +118,7 @@ def test_cells_of_a_csv_are_what_the_schema_declares(tmp_path: Path) -> None:
 def test_only_declared_columns_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "people.parquet"
     pq.write_table(pa.table({"age": [40], "name": ["secret"]}), path)
-    with Table(registered(path, Schema.of({"age": {"type": "whole"}}))) as table:
+    with OpenTable(registered(path, Schema.of({"age": {"type": "whole"}}))) as table:
         assert table.run("SELECT * FROM rows") == [(40,)]
         with pytest.raises(RunFailed) as caught:
             table.run("SELECT name FROM rows")
@@ -129,7 +129,7 @@ def test_a_duckdb_file_is_read_only(tmp_path: Path) -> None:
     path = tmp_path / "a.duckdb"
     with duckdb.connect(str(path)) as base:
         base.execute("CREATE TABLE people AS SELECT 1 AS x, DATE '2024-01-31' AS born")
-    with Table(registered(path)) as table:
+    with OpenTable(registered(path)) as table:
         assert table.run("SELECT born FROM rows") == [(19_753,)]  # days since 1970
         with pytest.raises(RunFailed):
             table.run("CREATE TABLE given.main.more AS SELECT 1")
@@ -139,7 +139,7 @@ def test_missing_numbers_are_found_whatever_the_file_says_of_its_range(tmp_path:
     """Statistics of a Parquet file leave out NaN, and DuckDB would drop tests that they decide."""
     path = tmp_path / "nan.parquet"
     pq.write_table(pa.table({"x": [0.0, math.nan, 1.0]}), path)
-    with Table(registered(path)) as table:
+    with OpenTable(registered(path)) as table:
         for words, rows in (("x is null", 1), ("x >= 0", 2), ("x != 1", 1), ("x in [0, 1]", 2)):
             query = parse(f"count() where {words}")
             assert [one.rows for one in measure(table, query, None, 1, "").values()] == [rows]
@@ -155,6 +155,6 @@ def test_more_rows_than_memory_holds(tmp_path: Path) -> None:
             "COPY (SELECT range AS person, md5(range::VARCHAR) AS word FROM range(600000)) "
             f"TO '{path}' (FORMAT parquet)"
         )
-    with Table(registered(path), threads=1, memory="40MB") as table:
+    with OpenTable(registered(path), threads=1, memory="40MB") as table:
         found = measure(table, parse("count() where word >= ''"), "person", 1, "")
     assert [one.rows for one in found.values()] == [600_000]

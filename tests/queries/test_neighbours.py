@@ -30,7 +30,7 @@ from lethe.queries.plan import make_plan
 from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import register
-from lethe.queries.table import Table
+from lethe.queries.table import OpenTable
 
 QUESTIONS = 25
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
@@ -107,7 +107,7 @@ def numbers_of_all_writers(data: st.DataObject) -> None:
         for at, how in enumerate(stored):
             place = Path(folder) / str(at)
             place.mkdir()
-            tables.append(Table(register(write(how, rows, place), how.schema), threads=1))
+            tables.append(OpenTable(register(write(how, rows, place), how.schema), threads=1))
         for _ in range(QUESTIONS):
             question = data.draw(questions(pair.schema))
             try:

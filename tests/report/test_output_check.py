@@ -10,8 +10,8 @@ from lethe.evidence.document import RuleRow
 from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.rules import NOT_TESTED, TABLE_METRICS, UNDECIDED
 from lethe.report.common import room_of
+from lethe.report.output_check import checked, exactly
 from lethe.report.sections import charts
-from lethe.report.severity import checked, exactly
 
 OPEN = Estimate(0.2, 0.1, 0.3, 0.95, "", 9)
 

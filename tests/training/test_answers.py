@@ -13,7 +13,7 @@ from torch import nn
 
 from lethe.errors import InputError
 from lethe.training.answers import (
-    Answer,
+    AnswerForm,
     LabelOnly,
     Rounding,
     Temperature,
@@ -40,7 +40,7 @@ LABELS = (FEATURES[:, 0] + RNG.normal(size=30) > 0).astype(np.int64) + (FEATURES
 POOL = np.arange(30) < 24
 MEMBERS = np.zeros((2, 30), bool)
 MEMBERS[0, :24:2] = MEMBERS[1, 1:24:2] = True
-ANSWERS: list[Answer] = [Temperature(3.0), Rounding(1), LabelOnly(copies=5, scale=1.0)]
+ANSWERS: list[AnswerForm] = [Temperature(3.0), Rounding(1), LabelOnly(copies=5, scale=1.0)]
 
 
 def net() -> nn.Module:
@@ -120,7 +120,7 @@ def test_votes_by_hand() -> None:
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda one: type(one).__name__)
-def test_nan_stays_to_be_refused_with_its_record(answer: Answer) -> None:
+def test_nan_stays_to_be_refused_with_its_record(answer: AnswerForm) -> None:
     asked = 1 + len(answer.queries(FEATURES))
     outputs = RNG.normal(size=(asked, 30, 3))
     outputs[-1, 7, 1] = np.nan
@@ -226,7 +226,9 @@ def test_other_ways_to_train_are_asked_about_copies_that_nobody_trains_on() -> N
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda one: type(one).__name__)
-def test_a_chunk_holds_signals_and_accuracy_of_the_answer(answer: Answer, tmp_path: Path) -> None:
+def test_a_chunk_holds_signals_and_accuracy_of_the_answer(
+    answer: AnswerForm, tmp_path: Path
+) -> None:
     (job,) = chunk_jobs(spec(answer=answer), tmp_path, 2, 2)
     train_chunk(job)
     shard = job.finished()

@@ -13,7 +13,7 @@ from lethe.errors import InputError
 from lethe.training import calibrate as module
 from lethe.training.calibrate import calibrate
 from lethe.training.chunks import Spec
-from lethe.training.engines import Trial, half_of_memory, settled_layout
+from lethe.training.engines import Probe, half_of_memory, settled_layout
 from lethe.training.folder import RunFolder
 from lethe.training.loop import default_layout
 from lethe.training.networks import layers
@@ -44,9 +44,9 @@ class Sum(nn.Module):
         return self.first(x) + self.second(x)
 
 
-def trial(make: Any, **changes: Any) -> Trial:
+def trial(make: Any, **changes: Any) -> Probe:
     everyone = np.ones(60, bool)
-    plain = Trial(TorchRecipe(make), FEATURES, LABELS, everyone, 0, 2, half_of_memory())
+    plain = Probe(TorchRecipe(make), FEATURES, LABELS, everyone, 0, 2, half_of_memory())
     return replace(plain, **changes)
 
 

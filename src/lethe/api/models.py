@@ -283,12 +283,12 @@ def audit_text(
     return audit(recipe, data, workers=workers, **settings)
 
 
-def recipe_of(model: Any, given: RowsInMemory) -> Recipe:
+def recipe_of(model: Any, rows: RowsInMemory) -> Recipe:
     """Make a recipe of a model: how one shadow model is trained.
 
     Args:
         model: see `audit`.
-        given: the records, and how models see them.
+        rows: the records, and how models see them.
 
     Raises InputError: it is none of them; the message says what to hand over.
     """
@@ -297,16 +297,16 @@ def recipe_of(model: Any, given: RowsInMemory) -> Recipe:
 
     recipe = model
     if hasattr(model, "fit") and hasattr(model, "get_params"):
-        return SklearnRecipe(model, given.frame, given.class_labels, given.weights)
+        return SklearnRecipe(model, rows.frame, rows.class_labels, rows.weights)
     check_own_loop(model)
-    if given.weights is not None:
+    if rows.weights is not None:
         raise InputError(
             "sample_weight is for estimators whose fit takes it; any other model multiplies each "
             "record's loss by a weight of its own. Leave it out."
         )
-    if given.class_labels is not None and given.class_labels.ndim == 2:
+    if rows.class_labels is not None and rows.class_labels.ndim == 2:
         raise InputError(
-            f"y has {given.class_labels.shape[1]} columns, which only estimators with "
+            f"y has {rows.class_labels.shape[1]} columns, which only estimators with "
             f"scikit-learn's interface take; model is a {type(model).__name__}. Take one column."
         )
     if hasattr(model, "state_dict") and not isinstance(model, type):
@@ -315,12 +315,12 @@ def recipe_of(model: Any, given: RowsInMemory) -> Recipe:
             "a function that builds it, such as lambda: Net()."
         )
     if callable(model):
-        regression, wanted = given.data.task == "regression", _arguments(model)
+        regression, wanted = rows.data.task == "regression", _arguments(model)
         if wanted == 0:
             with users_code("model"), seeded(0):
                 built = model()
             if hasattr(built, "fit") and hasattr(built, "get_params"):
-                return recipe_of(built, given)
+                return recipe_of(built, rows)
             check_own_loop(built)
             recipe = TorchRecipe(model, loss="squared-error" if regression else "cross-entropy")
         if wanted == 3:
@@ -328,11 +328,11 @@ def recipe_of(model: Any, given: RowsInMemory) -> Recipe:
     if isinstance(recipe, TorchRecipe):
         from lethe.training.wrapped import wrapped
 
-        if isinstance(given.frame, np.ndarray):
+        if isinstance(rows.frame, np.ndarray):
             way_out = "hand over a pipeline with a vectoriser, or use lethe.audit_text"
             raise InputError(f"X holds texts, which a torch module does not read: {way_out}.")
-        records = np.asarray(given.data.features) if given.array is None else given.array
-        make = wrapped(recipe.make_module, records, len(given.data.classes))
+        records = np.asarray(rows.data.features) if rows.array is None else rows.array
+        make = wrapped(recipe.make_module, records, len(rows.data.classes))
         return replace(recipe, make_module=make)
     if isinstance(recipe, SklearnRecipe | CallableRecipe):
         return recipe
@@ -343,7 +343,7 @@ def recipe_of(model: Any, given: RowsInMemory) -> Recipe:
     )
 
 
-def _fitted(model: Any, how: Run, given: RowsInMemory, members: Any, chosen: Any) -> Findings:
+def _fitted(model: Any, how: Run, rows: RowsInMemory, members: Any, chosen: Any) -> Findings:
     """Look into a fitted model, and attack it by its scores on members and others."""
     from lethe.data.given import column_of
     from lethe.membership.audit import audit_scores
@@ -354,9 +354,9 @@ def _fitted(model: Any, how: Run, given: RowsInMemory, members: Any, chosen: Any
     from lethe.training.shadows import models_of
 
     # As handed over: a number rounded to single precision is another one.
-    data, handed = given.data, given.array if given.frame is None else given.frame
+    data, handed = rows.data, rows.array if rows.frame is None else rows.frame
     inputs = data.features if handed is None else handed
-    answers = asked(model, inputs, data.labels, data.classes, given.class_labels)
+    answers = asked(model, inputs, data.labels, data.classes, rows.class_labels)
     inside = column_of(members, "members")
     columns = {"signals": answers.signal[None], "members": inside[None], "ids": data.ids}
     each = {"labels": data.labels, "groups": data.groups}

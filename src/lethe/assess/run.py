@@ -39,7 +39,7 @@ from lethe.training.fingerprint import versions
 
 
 @dataclass(frozen=True)
-class Facts:
+class AuditFacts:
     """What a room says of its audit, beside the candidates: results that `plain` can write.
 
     Attributes:
@@ -109,7 +109,7 @@ class Subject(abc.ABC):
     """A finished measurement of one release, of whatever kind."""
 
     @abc.abstractmethod
-    def facts(self) -> Facts:
+    def facts(self) -> AuditFacts:
         """Everything that is not a number of a candidate."""
 
     @abc.abstractmethod
@@ -238,7 +238,7 @@ def _candidate(candidate: Candidate, margin: float) -> Mapping[str, Any]:
     return {**candidate.to_json(), **within}
 
 
-def _frontier(facts: Facts, verdict: Verdict) -> FrontierRow:
+def _frontier(facts: AuditFacts, verdict: Verdict) -> FrontierRow:
     frontier, chosen, risk = verdict.frontier, verdict.chosen, verdict.recommended
     recommended = None
     if chosen is not None and risk is not None:

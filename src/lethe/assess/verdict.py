@@ -1,4 +1,4 @@
-"""The only place where a rule becomes pass, fail or not enough evidence.
+"""Checks of the input, and the only place where a rule becomes pass, fail or not enough evidence.
 
 A pass claims that the audit would have seen a leak. So it needs an upper limit of the deciding
 number that meets the rule, no failed self-check of an attack, the data, the control or a proof, and

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from lethe.errors import InputError
-from lethe.report.terminal import print_tables
 from lethe.runs.settings import descriptions
 
 if TYPE_CHECKING:
@@ -305,6 +304,7 @@ _PAIRS = 20  # printed; the file has all
 
 def _print_pairs(folder: Path) -> None:
     """Print who was named as whom, from the kept table of records: personal data, asked for."""
+    from lethe.cli.tables import print_tables
     from lethe.data.columns import read_columns
 
     kept = next(iter(sorted(folder.glob("records.*"))), None)

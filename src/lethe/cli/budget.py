@@ -11,8 +11,8 @@ from cyclopts import App
 
 from lethe.cli.options import AsJson, Dataset, LedgerPlace, TableName
 from lethe.cli.register import forget_data
+from lethe.cli.tables import print_tables
 from lethe.evidence.plain import plain
-from lethe.report.terminal import print_tables
 
 if TYPE_CHECKING:
     from lethe.evidence.of_answers import Charge, Status

@@ -1,4 +1,4 @@
-"""`lethe canaries`: what one training of your own tells about epsilon."""
+"""`lethe canaries`: bound epsilon from below with one training of your own."""
 
 from __future__ import annotations
 

@@ -51,6 +51,8 @@ def check(
         against_baseline,
         judge_anew,
         judge_stored,
+        metric_of,
+        metrics_of,
         read_baseline,
         unsupported,
     )
@@ -58,14 +60,17 @@ def check(
     from lethe.errors import InputError
     from lethe.evidence.findings import Findings
     from lethe.evidence.plain import plain
-    from lethe.evidence.rules import UNDECIDED, exit_code, joint_outcome
+    from lethe.evidence.rules import UNDECIDED, exit_code, joint_outcome, parse_rule
 
     if not runs:
         raise InputError("lethe check needs a finished run, such as lethe-runs/digits-1a2b3c4d.")
     asked = _written_rules(rule, rules)
     paths = [run / "findings.json" if run.is_dir() else run for run in runs]
     documents = [Findings.load(path) for path in paths]
-    _check_metrics(asked, documents)
+    known = {name: what for findings in documents for name, what in metrics_of(findings).items()}
+    for entry in asked:  # a rule whose metric no run has would judge nothing
+        if metric_of(entry.text) not in known:
+            parse_rule(entry.text, known)
     judged: list[Judged] = []
     for run, findings in zip(runs, documents, strict=True):
         if asked or release is not None:
@@ -119,17 +124,6 @@ def _own(findings: Findings) -> list[WrittenRule]:
 
     rules = {rule["rule"]: rule for rule in findings.rules}.values()
     return [WrittenRule(r["rule"], r.get("name", ""), r.get("why", "")) for r in rules]
-
-
-def _check_metrics(written: list[WrittenRule], documents: list[Findings]) -> None:
-    """Refuse a rule whose metric no run has, rather than judge nothing by it."""
-    from lethe.assess.judged import metric_of, metrics_of
-    from lethe.evidence.rules import parse_rule
-
-    known = {name: words for findings in documents for name, words in metrics_of(findings).items()}
-    for entry in written:
-        if metric_of(entry.text) not in known:
-            parse_rule(entry.text, known)
 
 
 def _write_files(

@@ -1,4 +1,4 @@
-"""`lethe diff`: what moved between two runs beyond its interval."""
+"""`lethe diff`: compare two runs and print what moved beyond its interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`lethe doctor`: what Lethe finds on this machine, and what would get in its way."""
+"""`lethe doctor`: report the environment, and known causes of slow or failing audits."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GIB = 2.0**30
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class Machine:
     """What was found."""
 
     processor: str  # its name
@@ -40,7 +40,7 @@ class Surroundings:
     variables: Mapping[str, str]  # of the environment, that set threads and kernels
 
 
-def look_around(folder: Path) -> Surroundings:
+def look_around(folder: Path) -> Machine:
     """Find out; imports NumPy, and torch if it is installed.
 
     Args:
@@ -65,7 +65,7 @@ def look_around(folder: Path) -> Surroundings:
         import torch
 
         gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else ""
-    return Surroundings(
+    return Machine(
         str(machine()["processor"]),
         default_workers(),
         cpu_quota(),
@@ -82,7 +82,7 @@ def look_around(folder: Path) -> Surroundings:
     )
 
 
-def traps(machine: Surroundings) -> list[str]:
+def traps(machine: Machine) -> list[str]:
     """List known causes of slow or stopped audits on this machine, each with the way out."""
     warnings = []
     kernels = machine.variables.get("OPENBLAS_CORETYPE")
@@ -220,7 +220,7 @@ def doctor(
     return 0
 
 
-def _print_machine(machine: Surroundings) -> None:
+def _print_machine(machine: Machine) -> None:
     print(f"processor: {machine.processor}, {machine.cores} cores for us")
     for library in machine.blas:
         print(f"BLAS: {library}")

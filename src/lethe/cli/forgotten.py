@@ -1,4 +1,4 @@
-"""`lethe forgotten`: has this person been forgotten? Answers for those who asked, a sheet each."""
+"""`lethe forgotten`: test whether a model has forgotten people who asked, one sheet for each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from lethe.cli.subject import Options
     from lethe.membership.forgotten import Forgotten, Verdict
     from lethe.membership.requests import Requests
-    from lethe.training.folder import SettledRun
     from lethe.training.shadows import Shadows
 
 
@@ -163,15 +162,23 @@ def audited(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
     """
     import numpy as np
 
-    from lethe.cli.subject import chunks_in, settled_run
+    from lethe.cli.subject import chunks_in, elsewhere, settled_run
     from lethe.errors import InputError
-    from lethe.training.shadows import Shadows
+    from lethe.runs.run import scores_name
+    from lethe.training.shadows import Shadows, read_models
 
     settled, asked = settled_run(run)
     if asked["command"] == "audit scores":
         if candidate != "baseline":
             raise InputError(f"candidate={candidate!r}: a run of scores has 'baseline' only.")
-        return _scores(settled, asked, data)
+        # A run of scores: the file is read again, and must be the same.
+        file = Path(data or str(asked["file"]))
+        with elsewhere():
+            shadows, targets = read_models(file, asked["signal"] or "logit")
+        if scores_name(shadows, targets, int(asked["seed"] or 0)) != settled.audit:
+            raise InputError(f"{file} is not the scores file that {settled.path} is about.")
+        pool = np.ones(shadows.records, bool)
+        return Audited(shadows, shadows.ids, shadows.groups, pool, asked)
     loaded, jobs = chunks_in(settled, asked, candidate, data, recipe)
     finished = [job.finished() is not None for job in jobs]
     jobs = jobs[: finished.index(False)] if not all(finished) else jobs
@@ -184,24 +191,6 @@ def audited(run: Path, candidate: str, data: str | None, recipe: str | None) -> 
     return Audited(
         Shadows.from_shards(jobs, loaded.ids), loaded.ids, names, jobs[0].spec.pool, asked
     )
-
-
-def _scores(settled: SettledRun, asked: Options, data: str | None) -> Audited:
-    """A run of `lethe audit scores`: the file is read again, and must be the same."""
-    import numpy as np
-
-    from lethe.cli.subject import elsewhere
-    from lethe.errors import InputError
-    from lethe.runs.run import scores_name
-    from lethe.training.shadows import read_models
-
-    file = Path(data or str(asked["file"]))
-    with elsewhere():
-        shadows, targets = read_models(file, asked["signal"] or "logit")
-    if scores_name(shadows, targets, int(asked["seed"] or 0)) != settled.audit:
-        raise InputError(f"{file} is not the scores file that {settled.path} is about.")
-    pool = np.ones(shadows.records, bool)
-    return Audited(shadows, shadows.ids, shadows.groups, pool, asked)
 
 
 def forgotten(

@@ -1,4 +1,4 @@
-"""`lethe plan`: what an audit will cost and how much it will say, before it is run."""
+"""`lethe plan`: estimate the time of an audit and the width of its intervals before it runs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from lethe.cli import TYPED
 from lethe.cli.audit_model import model
 from lethe.cli.audits import NOT_ASKED
 from lethe.cli.options import RunOptions, command_line, merged, options_for
+from lethe.cli.tables import print_tables
 from lethe.data.tables import load
 from lethe.errors import InputError
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.findings import Findings
 from lethe.membership.settings import AuditSettings
-from lethe.report.terminal import print_tables
 from lethe.runs.settings import settings_of
 
 if TYPE_CHECKING:
     from lethe.membership.planning import EstimatePlan, Plan, Row
-    from lethe.membership.widths import Answer, Foreseen
+    from lethe.membership.widths import Foreseen, ModelsNeeded
 
 
 # The words and cells of a plan on a terminal.
@@ -73,7 +73,7 @@ def refusals(plan: Plan) -> list[str]:
     return [f"refused: {reason}" for reason in reasons]
 
 
-def answer_words(answer: Answer) -> str:
+def answer_words(answer: ModelsNeeded) -> str:
     """Say how many models a precision takes."""
     if answer.models is None:
         return f"{answer.asked}: no number of models gives this; {answer.why}."

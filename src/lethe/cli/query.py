@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.cli.options import options_for
+from lethe.cli.tables import print_tables
 from lethe.queries.ask import ANALYST, FREE, ask
 from lethe.queries.charge import charge_of, in_words
 from lethe.queries.ledger.ledger import open_ledger
@@ -19,7 +20,6 @@ from lethe.queries.plan import explain as explained
 from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
-from lethe.report.terminal import print_tables
 
 if TYPE_CHECKING:
     from lethe.queries.ask import Reply
@@ -30,7 +30,7 @@ _PRINTED = 1_000  # values in the table; rich needs minutes for a hundred thousa
 
 
 @dataclass(frozen=True)
-class Shown:
+class Printing:
     """What is printed.
 
     Attributes:
@@ -44,7 +44,7 @@ class Shown:
     as_json: bool = False
 
 
-Options = options_for(ask, Shown, Limits, leave=("query", "threads", "limits"), headed=False)
+Options = options_for(ask, Printing, Limits, leave=("query", "threads", "limits"), headed=False)
 
 
 def query(
@@ -70,7 +70,7 @@ def query(
         question: In the grammar above.
     """
     typed = {name: value for name, value in asdict(flags or Options()).items() if value is not None}
-    dry_run, explain, as_json = (typed.pop(name, False) for name in vars(Shown()))
+    dry_run, explain, as_json = (typed.pop(name, False) for name in vars(Printing()))
     limits = Limits(**{name: typed.pop(name) for name in vars(LIMITS) if name in typed})
     if dry_run or explain:
         terms = ("epsilon", "delta", "rho", "mu", "relation", "person", "rows")

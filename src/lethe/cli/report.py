@@ -127,18 +127,11 @@ def _folder(run: Path) -> Path:
 def _read(run: Path, context: Path | None) -> tuple[Findings, Mapping[str, Any]]:
     from dataclasses import replace
 
-    from lethe.errors import InputError
     from lethe.evidence.findings import Findings
     from lethe.runs.settings import read_toml
     from lethe.training.folder import RunFolder
 
-    folder = _folder(run)
-    file = folder / "findings.json" if run.is_dir() else run
-    if not file.is_file():
-        raise InputError(
-            f"{run} has no findings.json: it is no finished run. Run its audit to the end first."
-        )
-    findings = Findings.load(file)
+    folder, findings = _folder(run), Findings.load(run)
     filled = context or folder / "context.toml"
     if context is not None or filled.is_file():
         findings = replace(findings, context=read_toml(filled))

@@ -1,4 +1,4 @@
-"""What `lethe audit model`, `text`, `plan` and `shadow` are about: records, and their recipe."""
+"""Records and recipe of `lethe audit model`, `text`, `plan` and `shadow`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text cells: the rows of a CSV file, and the type of a column that is written as text.
+"""Text cells: read the rows of a CSV file, and infer the type of a text column.
 
 DuckDB guesses where a CSV file is malformed, so these files are read strictly here.
 """

@@ -1,4 +1,4 @@
-"""Which records a condition such as ``year>=2016`` or ``site=north`` names."""
+"""Conditions such as ``year>=2016`` or ``site=north`` that select records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as people hold them in memory: pandas, polars, Arrow, NumPy, SciPy sparse, torch, lists."""
+"""Rows in memory as records: pandas, polars, Arrow, NumPy, SciPy sparse, torch, lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the columns of a table are: declared once, made public, and from then on enforced.
+"""Schemas: what the columns of a table are, declared once, made public, and then enforced.
 
 Nothing that is not declared may shape a release: not the type that a reader would guess, not the
 smallest value, not whether a cell is blank. A `Schema` says all of it beforehand; what does not fit

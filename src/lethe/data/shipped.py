@@ -1,4 +1,4 @@
-"""Small real data that ship along, as the files that a user would have: for the demonstration."""
+"""Small real data sets that ship with Lethe, as files for the demonstration."""
 
 from __future__ import annotations
 

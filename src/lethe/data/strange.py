@@ -1,6 +1,6 @@
-"""Columns of Parquet files with which DuckDB cannot be trusted, cleaned outside of it.
+"""Parquet columns that DuckDB reads wrongly, cleaned before it sees them.
 
-It fails at times beyond its range and at text that is not UTF-8.
+DuckDB fails at times beyond its range and at text that is not UTF-8.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Free text with a code, and its numbers by a sentence encoder that lies on this machine.
+"""Free text with a code, turned into numbers by a sentence encoder on this machine.
 
 Guarantee: the numbers of a text are a function of that text and of the encoder's files alone, so
 what is claimed about a model on top of a frozen encoder holds for the texts themselves.

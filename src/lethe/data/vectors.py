@@ -324,16 +324,16 @@ def _ascending(path: Path, prefix: str, columns: Iterable[str]) -> list[str]:
     return [places[place] for place in sorted(places)]
 
 
-def _table(path: Path, name: str, given: NDArray[Any]) -> NDArray[np.floating[Any]]:
-    if is_listed_text(given):
-        given = from_text(as_text(given).tolist(), f"{path}: {name}")
-    if given.ndim != 2 or not given.size or given.dtype.kind not in "fiub":
+def _table(path: Path, name: str, array: NDArray[Any]) -> NDArray[np.floating[Any]]:
+    if is_listed_text(array):
+        array = from_text(as_text(array).tolist(), f"{path}: {name}")
+    if array.ndim != 2 or not array.size or array.dtype.kind not in "fiub":
         raise InputError(
-            f"{path}: {name} has shape {given.shape} and dtype {given.dtype}; it must be (rows, "
+            f"{path}: {name} has shape {array.shape} and dtype {array.dtype}; it must be (rows, "
             "dimensions) of numbers, one row a vector, as float32. In a table a vector is a list "
             f"of numbers in one column, or columns {name}_0, {name}_1 and so on."
         )
-    table = given if given.dtype in (np.float32, np.float64) else given.astype(np.float64)
+    table = array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
     bad = ~np.isfinite(table).all(axis=1)
     if bad.any():
         raise InputError(
@@ -343,39 +343,39 @@ def _table(path: Path, name: str, given: NDArray[Any]) -> NDArray[np.floating[An
     return np.asarray(table)
 
 
-def _values(path: Path, name: str, given: NDArray[Any]) -> NDArray[Any]:
+def _values(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any]:
     """Values as text; what is missing is empty."""
-    if given.ndim != 1:
-        raise InputError(f"{path}: {name} has shape {given.shape}; give one value for each row.")
-    return np.where(missing(given), "", as_text(given))
+    if array.ndim != 1:
+        raise InputError(f"{path}: {name} has shape {array.shape}; give one value for each row.")
+    return np.where(missing(array), "", as_text(array))
 
 
-def _ids(path: Path, name: str, given: NDArray[Any]) -> NDArray[Any]:
-    whole = given.dtype.kind in "iu" or is_text(given)
-    if given.ndim != 1 or not whole or missing(given).any():
+def _ids(path: Path, name: str, array: NDArray[Any]) -> NDArray[Any]:
+    whole = array.dtype.kind in "iu" or is_text(array)
+    if array.ndim != 1 or not whole or missing(array).any():
         raise InputError(
-            f"{path}: {name} has shape {given.shape} and dtype {given.dtype}; it must be one "
+            f"{path}: {name} has shape {array.shape} and dtype {array.dtype}; it must be one "
             "whole number or text for each row, none missing. Save it with .astype(str)."
         )
-    return as_text(given) if is_text(given) else given
+    return as_text(array) if is_text(array) else array
 
 
-def _labels(path: Path, name: str, given: NDArray[Any]) -> NDArray[np.int64]:
-    if given.ndim == 2 and given.shape[1] == 1:
-        given = given[:, 0]
-    if given.ndim != 1 or given.dtype.kind not in "biuf":
+def _labels(path: Path, name: str, array: NDArray[Any]) -> NDArray[np.int64]:
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or array.dtype.kind not in "biuf":
         raise InputError(
-            f"{path}: {name} has shape {given.shape} and dtype {given.dtype}; it must be one "
+            f"{path}: {name} has shape {array.shape} and dtype {array.dtype}; it must be one "
             "whole number from 0 for each row."
         )
     with np.errstate(invalid="ignore"):
-        whole = np.isfinite(given) & (given == np.floor(given)) & (given >= 0)
+        whole = np.isfinite(array) & (array == np.floor(array)) & (array >= 0)
     if not whole.all():
         raise InputError(
             f"{path}: {int((~whole).sum())} {name} are no whole numbers from 0, the first is "
-            f"{given[~whole][0]!r}. Number the classes, or leave {name} out (then no utility)."
+            f"{array[~whole][0]!r}. Number the classes, or leave {name} out (then no utility)."
         )
-    return given.astype(np.int64)
+    return array.astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -153,7 +153,7 @@ def unamplified_mu(
 
 
 def epochs_of(steps: int, sampling_rate: float) -> int:
-    """In how many shuffled epochs these steps fall at most, the last one counted as whole.
+    """Return the most shuffled epochs that these steps fall in, the last one counted as whole.
 
     >>> epochs_of(101, 0.1)
     11

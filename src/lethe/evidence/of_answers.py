@@ -35,7 +35,7 @@ class Charge:
         return float(self.delta_units * DELTA_UNIT)
 
     def to_json(self) -> dict[str, float]:
-        """As numbers, and as exact whole units."""
+        """Write it as numbers, and as exact whole units."""
         names = ("amount", "delta", "units", "delta_units")
         return {name: getattr(self, name) for name in names}
 

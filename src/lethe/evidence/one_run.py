@@ -94,7 +94,7 @@ def approximate_inverse(delta: float) -> Inverse:
 def refuted(
     parameters: Float, canaries: int, guesses: int, right: int, level: float, inverse: Inverse
 ) -> NDArray[np.bool_]:
-    """For each parameter, whether `right` of `guesses` right ones refute its curve at `level`.
+    """Say for each parameter whether `right` of `guesses` refute its curve at `level`.
 
     Args:
         parameters: (p,) epsilons or mus, >= 0.
@@ -159,7 +159,7 @@ class Guesses:
 
 
 def right_guesses(score: ArrayLike, inserted: ArrayLike, guesses: int, seed: int = 0) -> int:
-    """How many of r guesses are right: the half of highest scores guessed IN, of lowest OUT.
+    """Count the right of r guesses: the half of highest scores guessed IN, of lowest OUT.
 
     Args:
         score: (m,) one score a canary, higher = more likely IN; ties are broken by the seed.

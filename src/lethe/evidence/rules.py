@@ -167,7 +167,7 @@ class Rule:
         return f"{self.metric}{rate}{f'[{self.group}]' if self.group else ''}"
 
     def to_json(self) -> str:
-        """As it is written."""
+        """Write the rule as its text."""
         return str(self)
 
     def __str__(self) -> str:

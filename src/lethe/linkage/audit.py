@@ -26,7 +26,7 @@ from lethe.linkage.records.study import study_records
 from lethe.linkage.settings import RecordSettings, SyntheticSettings, TableSettings
 from lethe.linkage.synthetic.study import study_synthetic
 from lethe.linkage.table.domains import as_declared
-from lethe.linkage.table.reached import Table
+from lethe.linkage.table.reached import RowSet
 from lethe.linkage.table.study import study_table
 from lethe.training.folder import RunFolder
 
@@ -114,7 +114,7 @@ def audit_table(
         raise InputError(
             "synthetic rows are private by row; a person has several. Leave epsilon or person out."
         )
-    table = Table(name, plain, tuple(quasi), sensitive, population, times, typed, person)
+    table = RowSet(name, plain, tuple(quasi), sensitive, population, times, typed, person)
     say(f"{name}: {table.rows} rows, {len(table.quasi)} quasi-identifiers")
     study = study_table(table, settings)
     if beside and set(table.quasi) <= set(beside):

@@ -1,4 +1,4 @@
-"""From measurements on rows to the findings: releases, candidates on a frontier, rules, words."""
+"""Findings of an audit of rows: releases, candidates on a frontier, rules, words."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
+from lethe.assess.run import AuditFacts, Subject, Verdict, outcome_words, run
 from lethe.assess.verdict import InputCheck, stopped
 from lethe.evidence.document import CheckRow, NotRun
 from lethe.evidence.estimate import Estimate, Measured, Refusal
@@ -33,12 +33,12 @@ def fields_of(owner: Any, *names: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement(Candidate):
+class RowRelease(Candidate):
     """A candidate with its utility by held-out row, to be compared with the release as it is."""
 
     used: Utility = field(kw_only=True)
 
-    def beside(self, base: Measurement, confidence: float, change: Estimate | None) -> Measurement:
+    def beside(self, base: RowRelease, confidence: float, change: Estimate | None) -> RowRelease:
         """The candidate with what it loses and saves.
 
         Args:
@@ -138,18 +138,18 @@ class RowsSubject(Subject):
         section: Any,
         reproduction: Mapping[str, Any],
         **facts: Any,
-    ) -> Facts:
+    ) -> AuditFacts:
         """Join the facts of one kind with those that all kinds share.
 
         Args:
             summary: one sentence.
             limits: what the audit cannot say.
             section: the entry ``table`` of the findings.
-            facts: all others of `Facts`.
+            facts: all others of `AuditFacts`.
         """
         settings = self.settings
         people = self.exposed()[:MOST_PEOPLE] if settings.keep_records else []
-        return Facts(
+        return AuditFacts(
             **facts,
             subject={"release": "table", "name": name, "summary": summary},
             operating_rule=(

@@ -1,4 +1,4 @@
-"""What a table holds beside what was named: persons with several rows, identifiers, suppression."""
+"""Checks on columns that were not named: repeated persons, identifiers, suppression marks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an audit of rows is told to do; the same names as the command's options."""
+"""Settings of an audit of rows, with the names of the command's options."""
 
 from __future__ import annotations
 

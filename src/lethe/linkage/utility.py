@@ -529,7 +529,7 @@ def ask(columns: Mapping[str, NDArray[Any]], sql: str) -> Answer:
     return answer
 
 
-def error_of(right: Answer, given: Answer) -> float:
+def error_of(right: Answer, answer: Answer) -> float:
     """Mean over all numbers of |right - given| / max(|right|, |given|), in [0, 1].
 
     A number that only one side has, or that is no finite number, counts as wholly wrong.
@@ -538,8 +538,8 @@ def error_of(right: Answer, given: Answer) -> float:
     (0.5, 0.0)
     """
     wrong: list[float] = []
-    for key in right.keys() | given.keys():
-        mine, theirs = right.get(key, []), given.get(key, [])
+    for key in right.keys() | answer.keys():
+        mine, theirs = right.get(key, []), answer.get(key, [])
         pairs = zip(mine, theirs, strict=False)
         wrong += [_apart(one, other) for one, other in pairs]
         wrong += [1.0] * abs(len(mine) - len(theirs))
@@ -563,8 +563,8 @@ def _is_number(cell: Any) -> bool:
     return hasattr(cell, "__float__") and not isinstance(cell, bool)
 
 
-def _apart(one: float, other: float) -> float:
-    if not (math.isfinite(one) and math.isfinite(other)):
-        return 0.0 if math.isnan(one) and math.isnan(other) else 1.0
-    largest = max(abs(one), abs(other))
-    return min(abs(one - other) / largest, 1.0) if largest else 0.0
+def _apart(first: float, other: float) -> float:
+    if not (math.isfinite(first) and math.isfinite(other)):
+        return 0.0 if math.isnan(first) and math.isnan(other) else 1.0
+    largest = max(abs(first), abs(other))
+    return min(abs(first - other) / largest, 1.0) if largest else 0.0

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from lethe.assess.run import Facts, Subject, Verdict, outcome_words, run
+from lethe.assess.run import AuditFacts, Subject, Verdict, outcome_words, run
 from lethe.assess.verdict import InputCheck, stopped
 from lethe.data.dataset import Dataset
 from lethe.evidence.document import AttackRow, CheckRow, NotRun, ThreatModel
@@ -355,7 +355,7 @@ class ModelSubject(Subject):
         inside = [detail for detail, check in pairs if check.in_the_file]
         return [*inside, first, *(detail for detail in details if detail not in inside), *rest]
 
-    def facts(self) -> Facts:
+    def facts(self) -> AuditFacts:
         settings, plain, spec = self.settings, self.measured[0], self.spec
         classes = None if self.data is None else self.data.classes
         available = Available.of(plain.shadows)
@@ -364,7 +364,7 @@ class ModelSubject(Subject):
         size = {}
         if spec is not None and isinstance(spec.recipe, TorchRecipe):
             size = {"parameters": parameter_count(spec.recipe.make_module)}
-        return Facts(
+        return AuditFacts(
             subject={
                 "release": "model",
                 "name": self.name,

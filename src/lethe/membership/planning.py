@@ -30,8 +30,8 @@ from lethe.membership.widths import (
     MINIMUM_PILOT,
     MOST_MODELS,
     SURE,
-    Answer,
     Foreseen,
+    ModelsNeeded,
     Supposed,
     Width,
     Widths,
@@ -196,7 +196,7 @@ class EstimatePlan:
     name: str
     rates: tuple[float, ...]
     rows: tuple[tuple[int, tuple[Estimate, ...]], ...]
-    answers: tuple[Answer, ...]
+    answers: tuple[ModelsNeeded, ...]
 
 
 def plan_of_estimate(
@@ -248,7 +248,7 @@ class Plan:
     candidates: int  # how many candidates an audit would measure, the plain model included
     cost: Cost  # of the pilot
     rows: tuple[Row, ...]  # sizes by number of models
-    answers: tuple[Answer, ...]  # to the precisions asked for
+    answers: tuple[ModelsNeeded, ...]  # to the precisions asked for
     notes: tuple[str, ...]  # what the reader must know beside the numbers
 
     def recommended(self) -> tuple[int, str]:

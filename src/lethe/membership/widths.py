@@ -249,7 +249,7 @@ class Supposed:
         width = self.limits(models, records).width or 0.0
         return Width(self.rate, width, width, width)
 
-    def settle(self, rule: Rule) -> Answer:
+    def settle(self, rule: Rule) -> ModelsNeeded:
         """The fewest models that pass or fail a rule on the value, at the expected interval.
 
         `sure` is the number with which an audit that is 1.28 deviations unlucky does.
@@ -257,7 +257,7 @@ class Supposed:
         broken = self.rate > rule.limit
         goal = f"{rule}, to {'fail' if broken else 'pass'} at {self.rate:.1%}"
         if isinstance(refused := self.of(rule, MOST_MODELS), Refusal):
-            return Answer(str(rule), None, None, refused.reason)
+            return ModelsNeeded(str(rule), None, None, refused.reason)
         sizes: dict[str, int] = {}
         for models in _even_numbers():
             if models < FEWEST_MODELS or isinstance(self.of(rule, models), Refusal):
@@ -272,11 +272,11 @@ class Supposed:
         most = self.limits(MOST_MODELS)
         why = f"even {MOST_MODELS} leave {most.low:.2%} to {most.high:.2%}"
         why += ", because records differ from each other"
-        return Answer(goal, sizes.get("models"), sizes.get("sure"), why * (not sizes))
+        return ModelsNeeded(goal, sizes.get("models"), sizes.get("sure"), why * (not sizes))
 
 
 @dataclass(frozen=True)
-class Answer:
+class ModelsNeeded:
     """How many models a precision takes.
 
     Attributes:
@@ -289,7 +289,7 @@ class Answer:
     why: str = ""  # why no number suffices, and what would help; empty if one suffices
 
 
-def answer(widths: Widths | Supposed, asked: Precision) -> Answer:
+def answer(widths: Widths | Supposed, asked: Precision) -> ModelsNeeded:
     """The fewest models that give a precision, by trying all even numbers up to 4096."""
     rule = asked.rule
     sizes: dict[str, int] = {}
@@ -309,7 +309,7 @@ def answer(widths: Widths | Supposed, asked: Precision) -> Answer:
         why = last.reason
     elif "models" not in sizes:
         why = _records_needed(widths, asked, last)
-    return Answer(str(asked), sizes.get("models"), sizes.get("sure"), why)
+    return ModelsNeeded(str(asked), sizes.get("models"), sizes.get("sure"), why)
 
 
 def _even_numbers() -> Iterable[int]:

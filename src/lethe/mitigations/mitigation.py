@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.guarantee import SEED_KNOWN, Guarantee, empirical_only
-from lethe.training.answers import Answer, LabelOnly, Rounding, Temperature
 from lethe.training.batches import stop_epochs
 from lethe.training.recipe import Recipe, TorchRecipe, Treatment
+
+if TYPE_CHECKING:
+    from lethe.training.answers import AnswerForm
 
 # Cheap comparators that a serious defence must beat: regularisers, and limits on what is answered.
 #
@@ -88,7 +90,7 @@ def _regulariser(name: str, title: str, field: str, value: float, *voided_by: st
 
 
 def _output_limit(
-    name: str, title: str, answer: Answer, assumes: str, voided_by: str
+    name: str, title: str, answer: AnswerForm, assumes: str, voided_by: str
 ) -> Comparator:
     """The recipe as it is, with another answer."""
     return Comparator(
@@ -140,6 +142,8 @@ def cheap_baselines(recipe: Recipe) -> list[Comparator]:
 
 def output_limits() -> list[Comparator]:
     """The limits on outputs that a fair reader asks for."""
+    from lethe.training.answers import LabelOnly, Rounding, Temperature
+
     labels = LabelOnly()
     return [
         _output_limit(

@@ -424,7 +424,7 @@ def train_only(module: nn.Module, *parts: str) -> list[str]:
 
 
 def _stream(secret: int, step: int, purpose: int) -> np.random.Generator:
-    """Of one step alone, so that a training goes on after a stop as if nothing had happened."""
+    """Seed a generator by the step alone, so that a training continues after a stop."""
     return np.random.default_rng(np.random.SeedSequence(secret, spawn_key=(step, purpose)))
 
 
@@ -526,12 +526,12 @@ class State:
             self._write(0)
         return secret
 
-    def _put_back(self, found: Mapping[str, Tensor]) -> None:
+    def _put_back(self, state: Mapping[str, Tensor]) -> None:
         with torch.no_grad():
             for key, value in self._trained.items():
-                value.copy_(found[f"value/{key}"])
+                value.copy_(state[f"value/{key}"])
         slots: dict[int, dict[str, Tensor]] = {}
-        for key, value in found.items():
+        for key, value in state.items():
             kind, _, rest = key.partition("/")
             if kind == "slot":
                 at, _, what = rest.partition("/")

@@ -124,7 +124,7 @@ class _Run:
     progress: Progress  # is told (step, done, of)
 
     def six_steps(self) -> Mechanism:
-        """All of it, top to bottom."""
+        """Do all six steps, top to bottom."""
         settings = self.settings
         self._fit("2-fit", (FIT,), settings.fit_epochs, None)
         parameters = self.trained.parameters

@@ -32,7 +32,7 @@ from lethe.queries.privacy import Answer, Answers, Privacy
 from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.release import release
-from lethe.queries.table import Table, measure, opened
+from lethe.queries.table import OpenTable, measure, opened
 
 if TYPE_CHECKING:
     import pandas
@@ -224,7 +224,7 @@ def ask(
 
 
 def answer(
-    table: Table,
+    table: OpenTable,
     plan: Plan,
     ledger: Ledger,
     dataset: str,
@@ -309,7 +309,7 @@ def _stored(ledger: Ledger, plan: Plan, dataset: str, analyst: str, key: str) ->
     return Reply(Answers(tuple(rows), guarantee), plan, None, left, True)
 
 
-def _answered(table: Table, plan: Plan) -> Answers:
+def _answered(table: OpenTable, plan: Plan) -> Answers:
     """The answer, which is for nobody to see before it was paid for."""
     privacy = plan.privacy
     groups = measure(table, plan.query, privacy.person, privacy.rows or 1, salt=plan.key)

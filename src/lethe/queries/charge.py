@@ -1,4 +1,4 @@
-"""What a guarantee costs under a budget's rule, in whole units, rounded against the spender.
+"""Cost of a guarantee under a budget's rule, in whole units, rounded up.
 
 One currency a budget: the sum of epsilon (and of delta), of rho (zero-concentrated DP), or of mu
 squared (Gaussian DP). Whole units add up exactly, in any order.

@@ -1,4 +1,4 @@
-"""What can be asked of a table: the parts of a query, and its one canonical text.
+"""The parts of a query, and its one canonical text.
 
 Equal questions have equal text, by which the ledger knows them: `str(query)` sorts what has no
 order and writes everything in one way.

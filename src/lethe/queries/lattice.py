@@ -2,8 +2,8 @@
 
 Floating-point sums depend on their order, and one row can move them by more than that row
 (Casacuberta et al. 2022). So each value is clamped to given bounds, rounded to whole steps, and
-only then summed. `Layout` says which whole numbers of a row a question needs; `Exact` holds their
-sums.
+only then summed. `CellLayout` says which whole numbers of a row a question needs; `Exact` holds
+their sums.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ def _double(number: float) -> str:
 
 
 @dataclass(frozen=True)
-class Layout:
+class CellLayout:
     """How a question is put to DuckDB.
 
     Attributes:
@@ -214,7 +214,7 @@ class Exact:
     """Exact numbers of one group; private."""
 
     rows: int  # used
-    sums: tuple[int, ...] = ()  # of whole steps, as `Layout.sums` has them
+    sums: tuple[int, ...] = ()  # of whole steps, as `CellLayout.sums` has them
     cells: tuple[int, ...] | Sparse = ()  # rows by cell; empty where nothing is counted by cells
 
     def counts(self) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What a question will cost and how far off its answer will be, before a private row is read."""
+"""Plan a question: its cost and the error of its answer, before a private row is read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lethe.data.schema import MADE_PUBLIC, Schema
 from lethe.errors import InputError, check_between
 from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee
-from lethe.queries.lattice import Layout
+from lethe.queries.lattice import CellLayout
 from lethe.queries.privacy import Answer, Answers, Privacy
 from lethe.queries.query import REFUSED, Query, bind
 from lethe.queries.release import LONGEST_NAME, release
@@ -68,7 +68,7 @@ class Plan:
 
     query: Query  # bound to the table's schema
     privacy: Privacy  # cost and neighbours
-    layout: Layout  # how the rows will be added up
+    layout: CellLayout  # how the rows will be added up
     sample: Answer  # an answer of the same mechanism on rows that were made up
     guarantee: Guarantee  # of the whole answer, which is what a ledger charges
     sensitivity: str  # how far one person can move the exact numbers, in words
@@ -165,7 +165,7 @@ def make_plan(
     return Plan(query, privacy, layout, sample, guarantee, words, notes, released, groups, size)
 
 
-def _size(query: Query, schema: Schema, layout: Layout, limits: Limits) -> tuple[int, Limits]:
+def _size(query: Query, schema: Schema, layout: CellLayout, limits: Limits) -> tuple[int, Limits]:
     """Count the groups that are answered and their size; of found groups as many as fit.
 
     Raises InputError: more than the limits, in words that say nothing of the rows.
@@ -220,7 +220,7 @@ def _notes(query: Query, privacy: Privacy) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _rehearsed(query: Query, layout: Layout, privacy: Privacy, rows: int) -> Answers:
+def _rehearsed(query: Query, layout: CellLayout, privacy: Privacy, rows: int) -> Answers:
     """The mechanism on one group of rows that nobody has."""
     group = tuple(key.among[0] if key.among else "somewhere" for key in query.by)
     made_up = {group: query.aggregate.made_up(layout, rows)}

@@ -1,4 +1,4 @@
-"""What an answer may cost, and whose contribution it protects: of a mechanism and of a question."""
+"""The privacy terms of an answer: its cost, and whose contribution it protects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registered data: what a keeper settles before the first question, and what binds it to a budget.
+"""Registered data: settled by a keeper before the first question, and bound to a budget.
 
 `register` is the only place where rows are read without a budget. It checks a file against its
 schema once, makes a typed copy where cells have no types, and writes the *keeper's file*: the
@@ -193,22 +193,22 @@ def register(
     return registered
 
 
-def _write(made: Registered) -> None:
+def _write(data: Registered) -> None:
     """Write the keeper's file."""
-    folder = made.keeper.resolve().parent
+    folder = data.keeper.resolve().parent
     document = {
         "format": FORMAT,
-        "name": made.name,
-        "rows": os.path.relpath(made.rows, folder),
-        "table": made.table,
-        "copied": made.copied,
-        "raw": None if made.source is None else os.path.relpath(made.source, folder),
-        "source": made.digest or None,
-        "settled": made.settled,
-        "key": made.key.hex(),
-        "schema": made.schema.to_json(),
+        "name": data.name,
+        "rows": os.path.relpath(data.rows, folder),
+        "table": data.table,
+        "copied": data.copied,
+        "raw": None if data.source is None else os.path.relpath(data.source, folder),
+        "source": data.digest or None,
+        "settled": data.settled,
+        "key": data.key.hex(),
+        "schema": data.schema.to_json(),
     }
-    write_for_owner(made.keeper, (json.dumps(document, indent=1) + "\n").encode())
+    write_for_owner(data.keeper, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def load(path: Path, source: Path | None = None) -> Registered:

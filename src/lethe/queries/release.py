@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from lethe.errors import InputError
-from lethe.queries.lattice import Groups, Layout
+from lethe.queries.lattice import CellLayout, Groups
 from lethe.queries.mechanisms import additive, threshold
 from lethe.queries.privacy import Answer, Answers, Neighbours, Privacy, Scalar, Spend
 from lethe.queries.query import Query
@@ -19,7 +19,7 @@ LONGEST_NAME = 1_000
 
 
 def release(
-    query: Query, groups: Groups, layout: Layout, privacy: Privacy, most: int | None = None
+    query: Query, groups: Groups, layout: CellLayout, privacy: Privacy, most: int | None = None
 ) -> Answers:
     """Noise on exact numbers.
 

@@ -23,7 +23,7 @@ from lethe.data.schema import Schema
 from lethe.data.source import only_table, parquet_sql, read_every_cell
 from lethe.errors import InputError, RunFailed
 from lethe.queries.grammar import Among, Both, Compare, Condition, Either, IsNull, Key
-from lethe.queries.lattice import Exact, Groups, Layout, Sparse
+from lethe.queries.lattice import CellLayout, Exact, Groups, Sparse
 from lethe.queries.privacy import Scalar
 from lethe.queries.query import Query
 from lethe.queries.registration import Registered
@@ -37,7 +37,7 @@ _LOCKED = {
 _INSIDE = "rows"  # what the table is called in every statement
 
 
-class Table:
+class OpenTable:
     """An open table; use it in a `with` block, or call `close`.
 
     After it is open the connection has no access to other files or the network, loads no
@@ -87,7 +87,7 @@ class Table:
                 "back, or register the new data with a budget of their own."
             ) from None
 
-    def __enter__(self) -> Table:
+    def __enter__(self) -> OpenTable:
         return self
 
     def __exit__(
@@ -148,8 +148,8 @@ class Table:
 
 
 @contextlib.contextmanager
-def opened(registered: Registered, threads: int | None = None) -> Iterator[Table]:
-    """A table for one question, as `Table`; the next one about the same data finds it open.
+def opened(registered: Registered, threads: int | None = None) -> Iterator[OpenTable]:
+    """A table for one question, as `OpenTable`; the next one about the same data finds it open.
 
     Opening DuckDB takes longer than a question about few rows. A .duckdb file is closed each time,
     for nobody could write to it meanwhile.
@@ -158,16 +158,16 @@ def opened(registered: Registered, threads: int | None = None) -> Iterator[Table
         RunFailed: the rows are gone, cannot be read, or are not as they were registered.
     """
     if registered.rows.suffix.lower() == ".duckdb":
-        with Table(registered, threads=threads) as table:
+        with OpenTable(registered, threads=threads) as table:
             yield table
     else:
         yield _kept_open(registered, registered.version, threads, os.getpid())
 
 
 @functools.lru_cache(maxsize=4)
-def _kept_open(registered: Registered, version: str, threads: int | None, process: int) -> Table:
+def _kept_open(registered: Registered, version: str, threads: int | None, pid: int) -> OpenTable:
     """Another version of the file, or a forked process, opens it anew."""
-    return Table(registered, threads=threads)
+    return OpenTable(registered, threads=threads)
 
 
 # A question bound to a schema as SQL, and the exact whole numbers that come back; never rows.
@@ -184,7 +184,7 @@ def _kept_open(registered: Registered, version: str, threads: int | None, proces
 # multiplied was clamped to a lattice before.
 
 
-def measure(table: Table, query: Query, person: str | None, rows: int, salt: str) -> Groups:
+def measure(table: OpenTable, query: Query, person: str | None, rows: int, salt: str) -> Groups:
     """Exact numbers by group.
 
     Args:
@@ -236,7 +236,7 @@ def measure(table: Table, query: Query, person: str | None, rows: int, salt: str
 
 
 def _all_groups(
-    query: Query, schema: Schema, groups: dict[tuple[Scalar, ...], Exact], layout: Layout
+    query: Query, schema: Schema, groups: dict[tuple[Scalar, ...], Exact], layout: CellLayout
 ) -> Groups:
     listed, columns = query.groups(), [schema[key.column] for key in query.by]
     if listed is None:
@@ -264,7 +264,7 @@ class Sql:
 
 
 def statement(
-    layout: Layout,
+    layout: CellLayout,
     schema: Schema,
     where: Condition | None,
     person: str | None,
@@ -293,13 +293,13 @@ def statement(
     return _in_groups(sql, layout.keys, schema) if person is None else sql
 
 
-def _by_unit(layout: Layout) -> bool:
+def _by_unit(layout: CellLayout) -> bool:
     """Whether cells are values of u0; else they are values of the last key."""
     return layout.cells > 0 and bool(layout.units)
 
 
 def _rows(
-    layout: Layout,
+    layout: CellLayout,
     schema: Schema,
     where: Condition | None,
     person: str | None,
@@ -346,9 +346,9 @@ def _select(columns: Sequence[str], conditions: Sequence[Sql]) -> Sql:
     return Sql(f"SELECT {', '.join(columns) or '1'} FROM rows{after}", values)
 
 
-def _in_groups(found: Sql, keys: Sequence[Key], schema: Schema) -> Sql:
+def _in_groups(sql: Sql, keys: Sequence[Key], schema: Schema) -> Sql:
     """The lines of public groups."""
-    joins, values = "", list(found.values)
+    joins, values = "", list(sql.values)
     for place, key in enumerate(keys):
         if key.among is None:
             continue
@@ -358,8 +358,8 @@ def _in_groups(found: Sql, keys: Sequence[Key], schema: Schema) -> Sql:
         listed = f"(SELECT unnest(CAST(? AS {kind}[])) AS listed) AS l{place}"
         joins += f" SEMI JOIN {listed} ON found.k{place} = l{place}.listed"
     if not joins:
-        return found
-    return Sql(f"SELECT * FROM ({found.text}) AS found{joins}", tuple(values))
+        return sql
+    return Sql(f"SELECT * FROM ({sql.text}) AS found{joins}", tuple(values))
 
 
 def _condition(condition: Condition, schema: Schema) -> Sql:

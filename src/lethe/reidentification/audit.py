@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
+from lethe.assess.run import AuditFacts, Subject, Verdict, check, outcome_words, run
 from lethe.evidence.document import CheckRow, NotRun
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.findings import Findings
@@ -116,10 +116,10 @@ class VectorsSubject(Subject):
             *_needs(self.named, verdict.rulings),
         ]
 
-    def facts(self) -> Facts:
+    def facts(self) -> AuditFacts:
         measured, settings = self.measured, self.settings
         first, several = measured[0], len(measured) > 1
-        return Facts(
+        return AuditFacts(
             subject={
                 "release": "embeddings",
                 "name": ", ".join(audit.model.name for audit in measured),

@@ -15,8 +15,9 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.plain import read
 from lethe.evidence.rules import FAIL, PASS, Rule, judge, parse_rule
 from lethe.report.catalogue import say
-from lethe.report.numbers import Utility, grouped, share_words
+from lethe.report.numbers import grouped, share_words
 from lethe.report.severity import IN_PERCENT, cell_of, risk_fpr
+from lethe.report.utility import Utility
 
 _MOST_NAMED = 3
 _MOST_TIMES = 1_000

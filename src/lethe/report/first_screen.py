@@ -24,7 +24,6 @@ from lethe.report.catalogue import say
 from lethe.report.context_fields import given_risk
 from lethe.report.numbers import (
     Cell,
-    Utility,
     percent,
     points,
     range_words,
@@ -32,6 +31,7 @@ from lethe.report.numbers import (
     share_words,
     significant,
 )
+from lethe.report.output_check import readable
 from lethe.report.proofs import claim_of, label, notes
 from lethe.report.sections import Chart, Mark, Row, Section, Table
 from lethe.report.severity import (
@@ -40,10 +40,10 @@ from lethe.report.severity import (
     Worst,
     advantage,
     outcome,
-    readable,
     rule_in_words,
     severity,
 )
+from lethe.report.utility import Utility
 
 _VACUOUS = 0.99
 _MOST_RULES = 2  # in words on the first screen

@@ -26,11 +26,13 @@ from lethe.evidence.rules import PASS, Rule, joint_outcome
 from lethe.report import static_svg as svg
 from lethe.report.catalogue import say
 from lethe.report.first_screen import run_id
-from lethe.report.numbers import Cell, Utility, percent
+from lethe.report.numbers import Cell, percent
+from lethe.report.output_check import readable
 from lethe.report.page import page_of_sections
 from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words
-from lethe.report.severity import cell_of, in_percent, metric_of, outcome, readable
+from lethe.report.severity import cell_of, in_percent, metric_of, outcome
 from lethe.report.static_svg import COLOURS, DASHES
+from lethe.report.utility import Utility
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

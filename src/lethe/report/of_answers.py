@@ -24,6 +24,7 @@ from lethe.report.numbers import (
     share,
     share_words,
 )
+from lethe.report.output_check import checked, exactly
 from lethe.report.proofs import allowed, is_within_schema
 from lethe.report.sections import (
     Bullets,
@@ -38,7 +39,7 @@ from lethe.report.sections import (
     Words,
     table,
 )
-from lethe.report.severity import Worst, checked, exactly
+from lethe.report.severity import Worst
 from lethe.report.static_svg import (
     COLOURS,
     Slots,

@@ -49,6 +49,7 @@ from lethe.report.numbers import (
     share,
     share_words,
 )
+from lethe.report.output_check import check_columns, exactly, readable
 from lethe.report.sections import (
     Chart,
     Column,
@@ -61,15 +62,7 @@ from lethe.report.sections import (
     personal,
     table,
 )
-from lethe.report.severity import (
-    HIGH_FROM,
-    Place,
-    Worst,
-    check_columns,
-    exactly,
-    readable,
-    severity,
-)
+from lethe.report.severity import HIGH_FROM, Place, Worst, severity
 from lethe.report.static_svg import charts_of_data
 
 

@@ -6,19 +6,17 @@ for a share of people or records; it depends on its confidence limits alone and 
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from lethe.errors import InputError
-from lethe.evidence.document import CandidateRow, Document, RuleRow
+from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured
-from lethe.evidence.rules import CONFIDENCE, FAIL, METRICS, PASS, SHARES, Rule, judge, parse_rule
+from lethe.evidence.rules import METRICS, SHARES, parse_rule
 from lethe.report.catalogue import say
 from lethe.report.numbers import Cell, amount, percent, points, share
-from lethe.report.sections import Column
 
 HIGH_FROM = 0.20
 MODERATE_FROM = 0.05
@@ -217,71 +215,7 @@ def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
     if rule.on_width:
         what = say("rules.words.width", what=what)
     limit = percent(rule.limit) if rule.metric in IN_PERCENT else f"{rule.limit:g}"
-    return say(
-        "rules.words.least" if rule.at_least else "rules.words.limit", what=what, limit=limit
-    )
-
-
-# Output checking: pass, review or fail for each row of a table, and room for a remark by hand.
-
-
-def readable(rules: Sequence[str], metrics: Mapping[str, str]) -> list[Rule]:
-    """The rules of a run without those that this version does not know."""
-    found = []
-    for text in rules:
-        with contextlib.suppress(InputError):
-            found.append(parse_rule(text, metrics))
-    return found
-
-
-def checked(
-    rules: Sequence[RuleRow],
-    metrics: Mapping[str, str],
-    known: Mapping[str, Measured | None],
-    group: str = "",
-) -> str:
-    """What the rules of a run say of one row: a failure first; empty where none is about it.
-
-    Args:
-        rules: of the run.
-        metrics: those of the release.
-        known: by metric, what was measured of the row alone.
-        group: of people, such as ``town=Oak``; rules on other groups are not about it.
-    """
-    outcomes: dict[str, str] = {}
-    for row in rules:
-        for rule in readable([row.rule], metrics):
-            about = rule.group in ("", group, f"every {group.partition('=')[0]}")
-            if about and rule.metric in known:
-                outcome = judge(rule, known[rule.metric])
-                # Of a rule that could not be decided no row passes: its checks stand for all.
-                blocked = outcome == PASS and row.outcome not in (PASS, FAIL)
-                outcomes.setdefault(row.outcome if blocked else outcome, str(rule))
-    if FAIL in outcomes:
-        return say("check.fail", why=outcomes[FAIL])
-    for outcome, text in outcomes.items():
-        if outcome != PASS:
-            return say("check.review", why=text)
-    return say("check.pass") if outcomes else ""
-
-
-def check_columns(
-    rules: Sequence[RuleRow],
-    metrics: Mapping[str, str],
-    known: Callable[[Any], Mapping[str, Measured | None]],
-) -> list[Column]:
-    """The columns "check" and "remark" of a table over results; without a limit, to review."""
-
-    def words(row: Any) -> str:
-        said = checked(rules, metrics, known(row), getattr(row, "name", ""))
-        return said or say("check.review", why=say("check.none"))
-
-    return [(say("check"), words), (say("check.remark"), lambda _: "")]
-
-
-def exactly(value: float) -> Estimate:
-    """A number that was counted."""
-    return Estimate(value, value, value, CONFIDENCE, "", 1)
+    return say(f"rules.words.{'least' if rule.at_least else 'limit'}", what=what, limit=limit)
 
 
 IN_PERCENT = {*SHARES, "share", "attribute-gain"} - {"auc"}

@@ -1,9 +1,8 @@
-"""Lines and tables on a terminal, and the first screen: headline, four lines, one table, path."""
+"""The first screen on a terminal: headline, four lines, one table, the path of the report."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from lethe.evidence.findings import Findings
@@ -33,34 +32,6 @@ def titled(title: str | None = None) -> Drawn:
     from rich.table import Table as Drawn
 
     return Drawn(title=title, box=SIMPLE_HEAD, pad_edge=False, title_justify="left")
-
-
-Rows = tuple[Sequence[str], Iterable[Sequence[str]]]
-"""Headings of a table, and its rows."""
-
-
-def print_tables(
-    before: Iterable[str], *tables: Rows, after: Iterable[str] = (), title: str | None = None
-) -> None:
-    """Print lines, tables and more lines; nothing in them is read as markup.
-
-    Args:
-        title: of the tables.
-    """
-    from rich.text import Text
-
-    console = terminal()
-    for line in before:
-        console.print(Text(line))
-    for headings, rows in tables:
-        table = titled(title)
-        for heading in headings:
-            table.add_column(heading, overflow="fold")
-        for row in rows:
-            table.add_row(*map(Text, row))
-        console.print(table)
-    for line in after:
-        console.print(Text(line))
 
 
 def print_findings(findings: Findings, folder: str) -> None:

@@ -23,7 +23,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 _MOST_DECIMALS = 15
 
 
-class Answer(Protocol):
+class AnswerForm(Protocol):
     """What a classifier answers; it travels to worker processes."""
 
     @property
@@ -40,7 +40,7 @@ class Answer(Protocol):
         return np.empty((0, *features.shape), features.dtype)
 
     def observation(self, outputs: NDArray[np.floating], kind: str) -> tuple[Float, str]:
-        """What the attacker knows of the outputs.
+        """Return what the attacker learns from the outputs.
 
         Args:
             outputs: (1 + A, N, C) of the records as they are and then of their copies.
@@ -53,7 +53,7 @@ class Answer(Protocol):
 
 
 @dataclass(frozen=True)
-class Temperature(Answer):
+class Temperature(AnswerForm):
     """Probabilities p^(1/T), normalised; in double precision.
 
     The attacker takes them to the power T again. Lost is only what the numbers cannot hold: at T =
@@ -83,7 +83,7 @@ class Temperature(Answer):
 
 
 @dataclass(frozen=True)
-class Rounding(Answer):
+class Rounding(AnswerForm):
     """Probabilities rounded to some decimals; they need not sum to 1 any more.
 
     A probability that is answered as 0 counts as half a unit of the last decimal, so that every
@@ -109,7 +109,7 @@ class Rounding(Answer):
 
 
 @dataclass(frozen=True)
-class LabelOnly(Answer):
+class LabelOnly(AnswerForm):
     """The most likely class and nothing else.
 
     The attacker asks about changed copies of each record too and counts labels: members lie

@@ -73,7 +73,7 @@ class Augment:
         return x.reshape(images.shape)
 
     def copies(self, images: Tensor, count: int, seed: int) -> Iterator[Tensor]:
-        """All records, changed at random as training changes them, `count` times; by the seed."""
+        """Change all records at random as training does, `count` times; by the seed."""
         import torch
 
         for at in range(count):

@@ -72,7 +72,7 @@ def generator(seed: int, purpose: int) -> np.random.Generator:
 
 
 def held_count(rows: int, share: float) -> int:
-    """How many of a model's rows are held back; at least one is left for training."""
+    """Count the held-back rows of a model; at least one is left for training."""
     return 0 if share == 0 else min(rows - 1, max(1, round(share * rows)))
 
 
@@ -145,7 +145,7 @@ _ONE_CYCLE_START, _ONE_CYCLE_END, _ONE_CYCLE_RISE = 25.0, 1e4, 0.3
 
 
 def factor(schedule: str, step: int, steps: int, warmup: float) -> float:
-    """What the learning rate is multiplied by at a step.
+    """Return the factor of the learning rate at a step.
 
     Args:
         schedule: ``constant``; ``cosine``, half a cosine down to 0; or ``one-cycle`` (Smith and

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from torch import nn
 
 from lethe.training.batches import dropout_seed
 from lethe.training.design import model_seed
-from lethe.training.engines import Trial
+from lethe.training.engines import Probe
 from lethe.training.loop import Records, default_layout, load_records, make_network
 from lethe.training.networks.chain import quiet_numpy
 from lethe.training.networks.parameters import Optimizer, loss_slope
@@ -43,7 +43,7 @@ _EXACT = (
 """Layers whose written-out form gives the same bits in a stack of any width."""
 
 
-def calibrate(trial: Trial) -> dict[str, Any]:
+def calibrate(trial: Probe) -> dict[str, Any]:
     """Time the ways to train the recipe's models on some of its rows.
 
     Returns: A `Layout` as plain values, with `seconds`, the time of a step and model of each way
@@ -88,7 +88,7 @@ def calibrate(trial: Trial) -> dict[str, Any]:
     why = f"{first.why}; {_name(best)} was fastest of {len(seconds)} ways tried"
     chosen = replace(best, why=f"{why}; one thread a worker")
     return {
-        **asdict(chosen),
+        **chosen.to_json(),
         "seconds": {name: value for name, value in seconds.items() if np.isfinite(value)},
         "refused": [name for name, value in seconds.items() if not np.isfinite(value)],
         "bytes": per_model,
@@ -143,7 +143,7 @@ def _time(
 
 
 def _difference(recipe: TorchRecipe, records: Records, rows: torch.Tensor, seed: int) -> str | None:
-    """How written-out layers differ from autograd on one batch, or None if they agree."""
+    """Say how written-out layers differ from autograd on one batch, or None if they agree."""
     runs = []
     for kind in ("chain", "alone"):
         first = model_seed(seed, 0)
@@ -172,7 +172,7 @@ def _difference(recipe: TorchRecipe, records: Records, rows: torch.Tensor, seed:
 
 
 def _bytes_of(module: nn.Module, records: Records, rows: torch.Tensor) -> int:
-    """What one model of a stack takes: parameters, optimiser, activations and their gradients."""
+    """Estimate the bytes of one model of a stack: parameters, optimiser, activations, gradients."""
     held = [3 * records.inputs[rows].numel()]
 
     def count(_module: nn.Module, _inputs: Any, output: Any) -> None:

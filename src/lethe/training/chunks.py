@@ -185,7 +185,7 @@ class Shard:
     stop_queries: NDArray[np.float32] | None = None  # (S, models, A, N) float32 `queries` there
 
     def at(self, epochs: int) -> Shard:
-        """The same models with their training cut after so many epochs; `stops` must name it."""
+        """Return the models with their training cut after so many epochs; `stops` must name it."""
         assert self.stops is not None
         (place,) = np.flatnonzero(self.stops == epochs)
         cut: dict[str, Any] = {}
@@ -196,7 +196,7 @@ class Shard:
 
 
 def shard_path(folder: Path, chunk: int) -> Path:
-    """Where a chunk's shard lies."""
+    """Return the path of a chunk's shard."""
     return folder / f"{chunk:05d}.safetensors"
 
 

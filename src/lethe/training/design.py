@@ -76,7 +76,7 @@ def membership(
 
 
 def partners(members: NDArray[np.bool_]) -> NDArray[np.intp]:
-    """For each model the index of its complement, or -1 where it has none.
+    """Return the index of each model's complement, or -1 where it has none.
 
     Records that are IN every model (public or core records), or none, are no part of a design:
     models are complements where they differ in every other record.

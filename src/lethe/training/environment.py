@@ -33,7 +33,7 @@ def one_thread(what: str | None = "openmp") -> Any:
 
 
 def on_one_thread(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function, computing on one thread."""
+    """Wrap a function so that it computes on one thread."""
 
     @functools.wraps(function)
     def alone(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -163,7 +163,7 @@ class _Walk:
         return marks
 
     def extras(self, value: Any, plain: type, where: str) -> Iterator[str]:
-        """What a subclass of a container adds."""
+        """Return what a subclass of a container adds."""
         yield type(value).__name__
         if type(value) is not plain:
             yield self.value(type(value), f"type({where})")
@@ -363,7 +363,7 @@ class _Walk:
         return hashes
 
     def imported(self, names: set[str]) -> Iterator[str]:
-        """What a function without a file imports when it runs."""
+        """Return what a function without a file imports when it runs."""
         for name, known, file in find_files(names):
             yield f"{name} {known}"
             if file is not None:
@@ -497,7 +497,7 @@ def imports_of_text(text: bytes, package: str) -> set[str]:
 
 
 def find_files(names: Iterable[str]) -> Iterator[tuple[str, str, Path | None]]:
-    """Where modules would be imported from, without importing them.
+    """Find the files that modules would be imported from, without importing them.
 
     Yields:
         (dotted name, library version, None) once for each library, or (dotted name, "", file)

@@ -179,7 +179,7 @@ def _is_foreign(path: Path) -> bool:
 
 
 def machine() -> dict[str, Any]:
-    """What the run was computed on."""
+    """Describe the machine that the run was computed on."""
     model = platform.processor() or platform.machine()
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():

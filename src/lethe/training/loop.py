@@ -90,7 +90,7 @@ class Mixing:
     def slope(
         self, kind: str, outputs: Tensor, truth: Tensor, share: Tensor, smoothing: float, step: int
     ) -> Tensor:
-        """As `loss_slope`, of the mixture."""
+        """Return `loss_slope` of the mixture."""
         if not self.on:
             return loss_slope(kind, outputs, truth, share, smoothing)
         partner = self._partner[step, :, : truth.shape[1]]
@@ -236,7 +236,7 @@ def train_models(work: Work, stops: Stops | None = None) -> Iterator[NDArray[np.
 
 
 def asked_copies(work: Work) -> Callable[[Tensor], Iterator[Tensor]] | None:
-    """What models are asked about beside the records; None where nothing."""
+    """Return what models are asked about beside the records; None if nothing."""
     augment = getattr(work.recipe, "augment", None)
     if not work.queries or augment is None:
         return None
@@ -437,7 +437,7 @@ class _Watch:
 
     @contextlib.contextmanager
     def best(self) -> Iterator[None]:
-        """Every model in its best state for a while."""
+        """Put every model in its best state for a while."""
         going_on = [tensor.clone() for tensor in self._network.tensors()]
         self.restore()
         try:

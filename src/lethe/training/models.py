@@ -81,7 +81,7 @@ def load_callable(reference: str) -> Callable[..., Any]:
 
 
 def _named(reference: str) -> Any:
-    """What stands there under the name."""
+    """Load the object of that name."""
     place, _, name = reference.rpartition(":")
     if not place or not name:
         raise InputError(f"recipe {reference!r} must be file.py:name or package.module:name.")

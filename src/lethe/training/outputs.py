@@ -232,7 +232,7 @@ def check_splits(estimator: Any, people: NDArray[Any] | None) -> None:
 
 
 def inputs_of(recipe: SklearnRecipe, features: NDArray[np.floating]) -> Any:
-    """All records as the estimator takes them: its frame, or rows; only a skorch net sees axes."""
+    """Return the estimator's inputs: its frame, or rows; only a skorch net sees axes."""
     flat = features if is_from(recipe.estimator, "skorch") else features.reshape(len(features), -1)
     return flat if recipe.frame is None else recipe.frame
 

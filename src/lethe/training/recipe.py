@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lethe.errors import InputError, check_at_least, check_between, check_choice
-from lethe.training.answers import Answer
 from lethe.training.fingerprint import hash_array, hash_value
 from lethe.training.users_code import build_module
 
 if TYPE_CHECKING:
+    from lethe.training.answers import AnswerForm
     from lethe.training.augment import Augment
 
 OPTIMIZERS = ("adam", "adamw", "sgd")
@@ -79,7 +79,7 @@ class Treatment:
     label_smoothing: float | None = None
     mixup: float | None = None
     average: float | None = None
-    answer: Answer | None = None
+    answer: AnswerForm | None = None
 
     def __post_init__(self) -> None:
         check_between("noise", self.noise, 0, float("inf"), open_high=True)
@@ -475,7 +475,7 @@ def weight_argument(estimator: Any) -> str | None:
 
 
 def _tagged(check: Callable[[Any], bool], estimator: Any) -> bool:
-    """What the estimator's tags say; one without tags is taken by what it can do."""
+    """Read the estimator's tags; one without tags is judged by its methods."""
     try:
         return bool(check(estimator))
     except AttributeError:
@@ -508,8 +508,12 @@ class Layout:
     why: str = ""  # in a few words
 
     def workers(self, most: int) -> int:
-        """How many of at most so many processes train side by side; few share a GPU."""
+        """Limit the processes that train side by side; few share a GPU."""
         return min(most, PER_GPU) if self.device == "cuda" else most
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Plain values for the manifest."""
+        return asdict(self)
 
     @classmethod
     def from_json(cls, settled: Mapping[str, Any]) -> Layout:

@@ -86,7 +86,7 @@ class Shadows:
         return plain if self.queries is None else np.concatenate([plain, self.queries], axis=2)
 
     def with_query(self, query: int) -> Shadows:
-        """The same with one of `every_query` as the signal."""
+        """Use one of `every_query` as the signal."""
         return replace(self, signals=np.ascontiguousarray(self.every_query[:, :, query]))
 
     @property
@@ -171,7 +171,7 @@ class Shadows:
         return replace(self, external=external, **changed)
 
     def of_records(self, rows: NDArray[np.intp]) -> Shadows:
-        """The same models on some of the records that can be members."""
+        """Select some of the records that can be members, for the same models."""
 
         changed = {
             name: table[:, rows] if wide else table[rows]
@@ -286,7 +286,7 @@ def read_models(path: Path | str, signal: str = "logit") -> tuple[Shadows, Shado
 
 
 def models_of(table: ScoreTable, signal: str = "logit") -> tuple[Shadows, Shadows | None]:
-    """The same of scores that were checked already."""
+    """Make shadows of scores that were checked already."""
     outside = np.asarray(~table.members.any(axis=0))
     if outside.all() or len(table.members) == 1:
         outside[:] = False  # refused elsewhere: there is nobody to find; of one model they are OUT

@@ -88,20 +88,20 @@ def build_module(make_module: Callable[[], Any], seed: int) -> Any:
     return module
 
 
-def is_from(made: Any, *libraries: str) -> bool:
+def is_from(item: Any, *libraries: str) -> bool:
     """Whether a class, or that of an object, comes from a library, itself or by inheritance.
 
     Nothing is imported: an object of a library that is absent cannot exist.
     """
-    kind = made if isinstance(made, type) else type(made)
+    kind = item if isinstance(item, type) else type(item)
     return any(
         str(getattr(base, "__module__", "")).partition(".")[0] in libraries for base in kind.__mro__
     )
 
 
-def is_keras(made: Any) -> bool:
+def is_keras(item: Any) -> bool:
     """Whether it is a Keras model, which may be a torch module too, but no estimator."""
-    return is_from(made, "keras", "tf_keras", "tensorflow") and not hasattr(made, "get_params")
+    return is_from(item, "keras", "tf_keras", "tensorflow") and not hasattr(item, "get_params")
 
 
 _OWN_LOOPS = {
@@ -114,13 +114,13 @@ _OWN_LOOPS = {
 """By kind of model, the recipe that trains it by its library's own loop; build() makes one."""
 
 
-def check_own_loop(made: Any) -> None:
+def check_own_loop(item: Any) -> None:
     """Refuse models that a library of their own trains; the message has the recipe to use.
 
     Raises InputError: a model of Keras, Lightning or transformers, or a class of them.
     """
-    kind = made if isinstance(made, type) else type(made)
-    kinds = {base.__name__ for base in kind.__mro__} | ({"keras"} if is_keras(made) else set())
+    kind = item if isinstance(item, type) else type(item)
+    kinds = {base.__name__ for base in kind.__mro__} | ({"keras"} if is_keras(item) else set())
     for library in kinds & _OWN_LOOPS.keys():
         raise InputError(
             f"{kind.__name__} is a {library} model, trained by its own fit or Trainer: hand over "

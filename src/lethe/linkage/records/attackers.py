@@ -113,17 +113,17 @@ def simulate(facts: Index, targets: ArrayLike, adversary: Adversary, seed: int =
 
 
 def draw_facts(
-    facts: Index, own: Known, adversary: Adversary, seeds: Sequence[np.random.Generator]
+    facts: Index, known: Known, adversary: Adversary, seeds: Sequence[np.random.Generator]
 ) -> Known:
     """Draw what the adversary knows of each of some people.
 
     Args:
         facts: where wrong facts are drawn from.
-        own: all facts of each target, at least as many as are right.
+        known: all facts of each target, at least as many as are right.
         seeds: of each target.
     """
     top = popular(facts, adversary.outside_top)
-    drawn = [_one(facts, own, index, top, adversary, rng) for index, rng in enumerate(seeds)]
+    drawn = [_one(facts, known, index, top, adversary, rng) for index, rng in enumerate(seeds)]
     item, value, time = (np.concatenate(part) for part in zip(*drawn, strict=True))
     return Known(
         np.arange(len(seeds) + 1) * adversary.total,
@@ -135,19 +135,19 @@ def draw_facts(
 
 def _one(
     facts: Index,
-    own: Known,
+    person: Known,
     at: int,
     top: NDArray[np.bool_],
     adversary: Adversary,
     rng: np.random.Generator,
 ) -> tuple[Int, Float, Float]:
-    held = np.arange(own.start[at], own.start[at + 1])
-    items = own.item[held]
+    held = np.arange(person.start[at], person.start[at + 1])
+    items = person.item[held]
     wrong, total = adversary.wrong_facts, adversary.total
     known = rng.permutation(held[~top[items]])[: total - wrong]
-    item = own.item[known]
-    value = _near_values(facts, own, known, adversary, rng)
-    time = _near_times(own, known, adversary, rng)
+    item = person.item[known]
+    value = _near_values(facts, person, known, adversary, rng)
+    time = _near_times(person, known, adversary, rng)
     if wrong:
         others = _others(facts, items, wrong, rng)
         none = np.full(wrong, np.nan)
@@ -172,21 +172,21 @@ def _others(facts: Index, items: Int, count: int, rng: np.random.Generator) -> I
 
 
 def _near_values(
-    facts: Index, own: Known, at: Int, adversary: Adversary, rng: np.random.Generator
+    facts: Index, known: Known, at: Int, adversary: Adversary, rng: np.random.Generator
 ) -> Float:
-    if adversary.value_error is None or own.value is None:
+    if adversary.value_error is None or known.value is None:
         return np.full(len(at), np.nan)
-    stated = own.value[at]
+    stated = known.value[at]
     low = np.searchsorted(facts.values, stated - adversary.value_error, side="left")
     high = np.searchsorted(facts.values, stated + adversary.value_error, side="right")
     return facts.values[rng.integers(low, high)]
 
 
-def _near_times(own: Known, at: Int, adversary: Adversary, rng: np.random.Generator) -> Float:
-    if adversary.time_error is None or own.time is None:
+def _near_times(known: Known, at: Int, adversary: Adversary, rng: np.random.Generator) -> Float:
+    if adversary.time_error is None or known.time is None:
         return np.full(len(at), np.nan)
     error = adversary.time_error
-    return np.asarray(own.time[at] + rng.integers(-error, error + 1, len(at)), dtype=np.float64)
+    return np.asarray(known.time[at] + rng.integers(-error, error + 1, len(at)), dtype=np.float64)
 
 
 Board = Scoreboard | Sampling

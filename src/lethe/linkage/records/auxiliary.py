@@ -1,4 +1,4 @@
-"""A real auxiliary table, or a second release: who of it is in the release?"""
+"""Link a real auxiliary table, or a second release, to the release."""
 
 from __future__ import annotations
 
@@ -224,30 +224,30 @@ def _answers(named: Int, true: Int | None, confidence: float) -> Answers:
     return Answers(answered, clopper_pearson(right, pairs, confidence), share, counts)
 
 
-def pairs_of(found: Auxiliary, ratings: Ratings) -> list[dict[str, str | float | bool | None]]:
+def pairs_of(study: Auxiliary, ratings: Ratings) -> list[dict[str, str | float | bool | None]]:
     """List who was named as whom, by which attacker: personal data.
 
     Every answer beyond a threshold is a row; `decides` marks the one that is taken. The score is
     the eccentricity.
     """
     rows: list[dict[str, str | float | bool | None]] = []
-    for at, (name, links) in enumerate(found.links.items()):
-        phi = found.phi[name]
+    for at, (name, links) in enumerate(study.links.items()):
+        phi = study.phi[name]
         if phi is None:
             continue
         named = links.matched(phi)
         for person in np.flatnonzero(named >= 0).tolist():
             rows.append(
                 {
-                    "person": str(found.people[person]),
+                    "person": str(study.people[person]),
                     "record": str(ratings.people[named[person]]),
                     "attacker": name,
                     "score": float(links.eccentricity[person]),
                     "threshold": phi,
-                    "decides": bool(found.naming.attacker[person] == at),
+                    "decides": bool(study.naming.attacker[person] == at),
                     "right": None
-                    if found.true is None
-                    else bool(found.true[person] == named[person]),
+                    if study.true is None
+                    else bool(study.true[person] == named[person]),
                 }
             )
     return sorted(rows, key=lambda row: (str(row["person"]), not row["decides"]))

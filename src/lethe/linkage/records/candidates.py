@@ -1,4 +1,4 @@
-"""One release of sparse records: who is found in it, and how much of their facts that gives away.
+"""Measure one release of sparse records: who is identified, and how many facts that reveals.
 
 Records may be pseudonyms, several of one person: the attack names the record that fits best, and is
 right when it is ANY of the person's own. `exposed` is the share of the person's facts in that
@@ -21,7 +21,7 @@ from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.of_rows import AdversaryRow, Point, RecordDetails
 from lethe.evidence.risk import AttackResult, Risk, family_confidence, risk_of
 from lethe.evidence.sight import Plant
-from lethe.linkage.document import FEWEST, Measurement, measured_only, strongest
+from lethe.linkage.document import FEWEST, RowRelease, measured_only, strongest
 from lethe.linkage.records.attackers import (
     ASSIGNED,
     ATTACKERS,
@@ -56,7 +56,7 @@ def utility_in(
     sheet: Sheet,
     ratings: Ratings,
     settings: RecordSettings,
-    made: Coarsened,
+    release: Coarsened,
     again: Callable[[Sheet], Coarsened],
 ) -> Utility:
     """Measure the utility of a release: counts, queries, or the user's model.
@@ -68,7 +68,7 @@ def utility_in(
     """
     use = use_of(settings, {})  # no column is needed: predictions are refused for facts
     if use is None:
-        value = utility_of(sheet, made, ratings, settings.queries)
+        value = utility_of(sheet, release, ratings, settings.queries)
         return counted_utility(value, len(sheet.item), settings.confidence, "facts")
     out = split(len(sheet.item), settings)
     rest = as_it_stands(again(sheet.take(~out)), ratings)
@@ -77,7 +77,7 @@ def utility_in(
 
 
 def utility_of(
-    sheet: Sheet, made: Coarsened, ratings: Ratings, queries: Sequence[str] = ()
+    sheet: Sheet, release: Coarsened, ratings: Ratings, queries: Sequence[str] = ()
 ) -> float:
     """1 = all counts, or all answers, are as before.
 
@@ -90,13 +90,13 @@ def utility_of(
     """
     if queries:
         whole = as_it_stands(sheet, ratings)
-        return answer_overlap(whole, as_it_stands(made, ratings), queries)
-    new = made.sheet
+        return answer_overlap(whole, as_it_stands(release, ratings), queries)
+    new = release.sheet
     original, released = [sheet.item], [new.item]
     groups, tables = [np.arange(sheet.items)], []
     if sheet.value is not None and new.value is not None:
         table, code = np.unique(sheet.value, return_inverse=True)
-        written = table if made.values is None else made.values
+        written = table if release.values is None else release.values
         names, group = np.unique(written, return_inverse=True)
         original.append(code)
         released.append(np.searchsorted(names, new.value))
@@ -105,7 +105,7 @@ def utility_of(
     if sheet.time is not None:
         first = int(sheet.time.min())
         month = (sheet.time - first) // MONTH
-        wide = max(made.days // MONTH, 1)  # months that are one in the release
+        wide = max(release.days // MONTH, 1)  # months that are one in the release
         group = np.arange(int(month.max()) + 1) // wide
         if new.time is None:
             group = np.zeros_like(group)
@@ -116,13 +116,13 @@ def utility_of(
         released.append(months)
         groups.append(group)
         tables.append((0, len(original) - 1))
-    return count_overlap(original, released, groups, tables or [(0,)], scale=1 / made.share)
+    return count_overlap(original, released, groups, tables or [(0,)], scale=1 / release.share)
 
 
-def as_it_stands(made: Sheet | Coarsened, ratings: Ratings) -> dict[str, NDArray[np.generic]]:
+def as_it_stands(release: Sheet | Coarsened, ratings: Ratings) -> dict[str, NDArray[np.generic]]:
     """The facts as a table with names, as it would be handed out; pseudonyms are numbers."""
-    sheet = made.sheet if isinstance(made, Coarsened) else made
-    whole = isinstance(made, Sheet) or made.owner is None
+    sheet = release.sheet if isinstance(release, Coarsened) else release
+    whole = isinstance(release, Sheet) or release.owner is None
     names = ratings.people if whole else np.arange(sheet.people).astype(np.str_)
     columns: dict[str, NDArray[np.generic]] = {
         "person": names[sheet.person],
@@ -224,7 +224,7 @@ class Simulated:
 
 
 @dataclass(frozen=True, eq=False)
-class Attacked(Measurement):
+class Attacked(RowRelease):
     """A release, and what the risk of later ones is compared with.
 
     Attributes:
@@ -249,7 +249,7 @@ def measure(
     name: str,
     words: str,
     sheet: Sheet,
-    made: Coarsened,
+    coarse: Coarsened,
     utility: Utility,
     aims: Sequence[Aim],
     settings: RecordSettings,
@@ -265,10 +265,10 @@ def measure(
 
     Raises NotMeasurable: nothing that can be attacked is left.
     """
-    mitigated = made.sheet is not sheet
-    sure, blur = family_of(aims, settings, mitigated), blur_of(sheet, made)
-    facts, owner = released(made)
-    repeats = made.owner is not None and holders(sheet).sum() < len(sheet.item)
+    mitigated = coarse.sheet is not sheet
+    sure, blur = family_of(aims, settings, mitigated), blur_of(sheet, coarse)
+    facts, owner = released(coarse)
+    repeats = coarse.owner is not None and holders(sheet).sum() < len(sheet.item)
     first = aims[0]
     results: list[AttackResult] = []
     right: dict[str, tuple[str, NDArray[np.bool_]]] = {}
@@ -306,7 +306,7 @@ def measure(
     best = strongest(own_results)
     read = shown[best.attack]
     reading = [AttackResult(one, mean_share(part, sure)) for one, part in shown.items()]
-    if made.owner is not None and baseline is not None and (sheet.time is not None or repeats):
+    if coarse.owner is not None and baseline is not None and (sheet.time is not None or repeats):
         for family, measured in ((results, baseline.risk), (reading, baseline.measures["exposed"])):
             family += _if_linked(measured)
     exposed = risk_of(reading)
@@ -321,17 +321,17 @@ def measure(
         false_match=strange,
         exposed=exposed.estimate,
         exposed_where_right=float(read[read > 0].mean()) if read.any() else None,
-        facts=len(made.sheet.item),
-        people=len(np.unique(made.owners[~made.out])),
-        records=int((~made.out).sum()),
+        facts=len(coarse.sheet.item),
+        people=len(np.unique(coarse.owners[~coarse.out])),
+        records=int((~coarse.out).sum()),
     )
-    assumed = _ASSUMED if made.owner is None else (*_ASSUMED, _UNLINKED)
+    assumed = _ASSUMED if coarse.owner is None else (*_ASSUMED, _UNLINKED)
     plants: list[Plant] = []
     if first.simulated is not None:
         top = right[best.attack][1].astype(np.float64)
         plants = plants_of(
             sheet,
-            made,
+            coarse,
             (facts, owner),
             *first.simulated,
             replace(first.sampling, blur=blur),
@@ -451,13 +451,13 @@ def risk_change(*, baseline: Attacked, release: Attacked, confidence: float) -> 
     return Estimate(after.value - earlier.value, *limits, after.confidence, method, after.n)
 
 
-def released(made: Coarsened) -> tuple[Index, Int]:
+def released(release: Coarsened) -> tuple[Index, Int]:
     """The release as an index, and the person behind each of its records."""
-    facts = made.sheet.index()
-    if not made.out.any():
-        return facts, made.owners
-    facts, kept = without(facts, np.flatnonzero(made.out))
-    return facts, made.owners[kept]
+    facts = release.sheet.index()
+    if not release.out.any():
+        return facts, release.owners
+    facts, kept = without(facts, np.flatnonzero(release.out))
+    return facts, release.owners[kept]
 
 
 def _named(best: Int, owner: Int) -> Int:

@@ -1,4 +1,4 @@
-"""What the findings say of sparse records."""
+"""Findings on sparse records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.run import Facts, check
+from lethe.assess.run import AuditFacts, check
 from lethe.assess.verdict import InputCheck
 from lethe.data.records import Ratings
 from lethe.evidence.document import AttackRow, CheckRow, NotRun
@@ -76,7 +76,7 @@ class RecordSubject(RowsSubject):
     confidence: float  # of all limits on shares named rightly, so that they hold at once
     inputs: tuple[InputCheck, ...] = ()
 
-    def facts(self) -> Facts:
+    def facts(self) -> AuditFacts:
         settings, ratings, first = self.settings, self.ratings, self.simulated[0]
         columns = [
             name

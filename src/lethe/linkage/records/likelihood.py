@@ -52,12 +52,12 @@ class Blur:
     shares: tuple[float, ...] = (1.0,)
 
 
-def blur_of(sheet: Sheet, made: Coarsened) -> Blur:
+def blur_of(sheet: Sheet, release: Coarsened) -> Blur:
     """Measure how far a release differs from the original."""
-    new, everything = made.sheet, slice(None)
+    new, everything = release.sheet, slice(None)
     rows = everything if new.rows is None else new.rows
-    held = np.bincount(new.person, minlength=len(made.out))
-    share = held / np.maximum(np.bincount(sheet.person, minlength=sheet.people), 1)[made.owners]
+    held = np.bincount(new.person, minlength=len(release.out))
+    share = held / np.maximum(np.bincount(sheet.person, minlength=sheet.people), 1)[release.owners]
     share = share[held > 0]
     shares = (1.0,)
     if (share < 1).any():

@@ -33,7 +33,7 @@ _TIMES = 3  # as many right facts as the adversary knows are known of a planted 
 
 def plants_of(
     sheet: Sheet,
-    made: Coarsened,
+    release: Coarsened,
     released: tuple[Index, Int],
     facts: Index,
     adversary: Adversary,
@@ -47,8 +47,8 @@ def plants_of(
 
     Args:
         sheet: the original.
-        made: the release, a mitigation of it.
-        released: its index, and the person of each record in `made`; not looked at where
+        release: the release, a mitigation of it.
+        released: its index, and the person of each record in `release`; not looked at where
             pseudonyms split people.
         facts: the original, indexed: wrong facts are drawn from it.
         adversary: who is simulated in the audit: the planted facts are off as theirs are.
@@ -59,10 +59,10 @@ def plants_of(
 
     Returns: One entry a kind and size; none of a kind where too few records are long enough.
     """
-    twin, (index, record) = made.sheet, released
+    twin, (index, record) = release.sheet, released
     whole = np.ones(index.people, bool)
-    if made.owner is not None:
-        twin, whole = _whole_people(made.sheet, made.owner, seed)
+    if release.owner is not None:
+        twin, whole = _whole_people(release.sheet, release.owner, seed)
         index, record = twin.index(), np.arange(twin.people)
     counted = index.lengths(~popular(facts, adversary.outside_top))
     right = max(adversary.total - adversary.wrong_facts, 1)

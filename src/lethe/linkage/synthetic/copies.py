@@ -186,7 +186,7 @@ def tail(original: Float, control: Float, share: float, confidence: float = 0.95
     return risk_in(Outcomes(original <= limit, taken, np.arange(len(original))), confidence)
 
 
-def chance_of(found: Risk) -> float:
+def chance_of(risk: Risk) -> float:
     """Probability of so many successes or more if original and control rows are alike.
 
     The exact test of Fisher (1922): of all successes, so many fall on original rows.
@@ -197,8 +197,8 @@ def chance_of(found: Risk) -> float:
     """
     from scipy.stats import hypergeom
 
-    mine, theirs = (round((side.value or 0.0) * side.n) for side in (found.main, found.control))
-    rows = found.main.n, found.control.n
+    mine, theirs = (round((side.value or 0.0) * side.n) for side in (risk.main, risk.control))
+    rows = risk.main.n, risk.control.n
     return float(hypergeom.sf(mine - 1, sum(rows), rows[0], mine + theirs))
 
 

@@ -141,11 +141,11 @@ def _advantage(planted: Float, others: Float) -> float:
     return float(np.max(np.arange(1, len(order) + 1) / len(order) - below, initial=0.0))
 
 
-def _planted(found: Outcomes, gained: NDArray[Any], chosen: Bool) -> Outcomes:
+def _planted(outcomes: Outcomes, gained: NDArray[Any], chosen: Bool) -> Outcomes:
     # A success stays one; a distance can only become smaller. A guess is made anew.
-    better = np.minimum if found.main.dtype.kind == "f" else np.logical_or
-    best = gained if found.learns else better(found.main, gained)
-    return replace(found, main=np.where(chosen[found.rows], best, found.main))
+    better = np.minimum if outcomes.main.dtype.kind == "f" else np.logical_or
+    best = gained if outcomes.learns else better(outcomes.main, gained)
+    return replace(outcomes, main=np.where(chosen[outcomes.rows], best, outcomes.main))
 
 
 def _moved(table: Mixed, rng: np.random.Generator) -> Mixed:

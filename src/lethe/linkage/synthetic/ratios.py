@@ -100,13 +100,13 @@ def surroundings(
     return Surroundings(domias, gen_lra, np.stack([*features, *gaps.T, *parts], axis=1))
 
 
-def _width(made: Mixed) -> float:
+def _width(table: Mixed) -> float:
     """Width of the kernel: the usual distance from a synthetic row to the next."""
-    rows = np.arange(min(len(made), _WIDTHS))
-    every = range(len(made.names))
-    if len(made) < 2:
+    rows = np.arange(min(len(table), _WIDTHS))
+    every = range(len(table.names))
+    if len(table) < 2:
         return 1.0
-    near = nearest_distance(made.take(rows), made, every, but=rows) * len(made.names)
+    near = nearest_distance(table.take(rows), table, every, but=rows) * len(table.names)
     return max(float(np.median(near)), 1e-3)
 
 

@@ -99,13 +99,13 @@ def risk(
     return Risk(one, other, baseline, excess, beaten)
 
 
-def risk_in(found: Outcomes, confidence: float) -> Risk:
+def risk_in(outcomes: Outcomes, confidence: float) -> Risk:
     """The three rates of an attack that succeeds or not."""
-    blind = found.blind
+    blind = outcomes.blind
     if blind is None:
-        rate = rate_of(found.control, confidence)
+        rate = rate_of(outcomes.control, confidence)
         blind = replace(rate, low=rate.value, high=rate.value, method="of the control")
-    return risk(found.main, found.control, blind, confidence)
+    return risk(outcomes.main, outcomes.control, blind, confidence)
 
 
 Hit = NDArray[np.integer[Any]] | None

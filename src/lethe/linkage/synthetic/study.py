@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.run import Facts, check
+from lethe.assess.run import AuditFacts, check
 from lethe.assess.verdict import InputCheck
 from lethe.data.columns import as_text
 from lethe.errors import InputError, NotMeasurable
@@ -324,7 +324,7 @@ class SyntheticSubject(RowsSubject):
     columns: tuple[str, ...]  # names
     inputs: tuple[InputCheck, ...] = ()
 
-    def facts(self) -> Facts:
+    def facts(self) -> AuditFacts:
         settings, quasi = self.settings, self.quasi
         original, synthetic, control = self.rows
         return self.compose(

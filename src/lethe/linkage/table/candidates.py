@@ -1,4 +1,4 @@
-"""Releases of a table, recoded or synthetic: classes, what they give away, what they serve."""
+"""Measure releases of a table, recoded or synthetic: classes, disclosure, utility."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lethe.evidence.estimate import Measured
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.risk import AttackResult
 from lethe.linkage.codes import Float, Int, Persons, classes_of, counted, nearest
-from lethe.linkage.document import Measurement, measured_only
+from lethe.linkage.document import RowRelease, measured_only
 from lethe.linkage.settings import TableSettings
 from lethe.linkage.table.domains import columns_of, domains_of, plain, schema_of
 from lethe.linkage.table.dp_rows import DpRows, check_installed, dp_rows
@@ -31,7 +31,7 @@ from lethe.linkage.table.inference import (
 )
 from lethe.linkage.table.model import guessed_by_model
 from lethe.linkage.table.population import PopulationTable, population_table
-from lethe.linkage.table.reached import KNOWN, Groups, Learnt, Reached, Table, groups_of, reported
+from lethe.linkage.table.reached import KNOWN, Groups, Learnt, Reached, RowSet, groups_of, reported
 from lethe.linkage.table.recoding import Hierarchy, hierarchy, released_columns
 from lethe.linkage.utility import (
     Original,
@@ -64,7 +64,7 @@ class Plan:
 class Context:
     """What every candidate of a table is measured with."""
 
-    table: Table  # the original
+    table: RowSet  # the original
     hierarchies: tuple[Hierarchy, ...]  # of its quasi-identifiers
     secret: Secret | None  # the sensitive column; None without one
     settings: TableSettings  # of the audit
@@ -95,7 +95,7 @@ class Context:
         return Original(columns, levels, self.table.times)
 
 
-def context_of(table: Table, settings: TableSettings) -> Context:
+def context_of(table: RowSet, settings: TableSettings) -> Context:
     """Code the columns, and hold rows out where a model is the utility.
 
     Raises:
@@ -135,7 +135,7 @@ def context_of(table: Table, settings: TableSettings) -> Context:
     )
 
 
-def measure_recoded(context: Context, plan: Plan) -> Measurement:
+def measure_recoded(context: Context, plan: Plan) -> RowRelease:
     """Everything is a share of the rows of the table, those that are not released included.
 
     Raises NotMeasurable: the utility model has nothing to learn from.
@@ -217,7 +217,7 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
     no_proof = (_NO_PROOF,) if plan.name.startswith("k-") else ()
     assumed = (_ASSUMED, _ONE_ROW if table.person is None else _ALL_ROWS, *no_proof)
     utility = _utility(context, steps, kept)
-    return Measurement(
+    return RowRelease(
         plan.name,
         plan.mitigation,
         taken,
@@ -230,7 +230,7 @@ def measure_recoded(context: Context, plan: Plan) -> Measurement:
     )
 
 
-def compared(context: Context, release: Measurement, base: Measurement) -> Candidate:
+def compared(context: Context, release: RowRelease, base: RowRelease) -> Candidate:
     """A candidate beside the table as it is: the change of a risk that was counted is exact."""
     people, sure = context.table.people, context.settings.confidence
     before, now = (getattr(one.risk, "value", None) or 0.0 for one in (base, release))
@@ -289,16 +289,16 @@ def synthetic_rows(context: Context, epsilon: float) -> DpRows:
     return _made(context, context.table.declared, epsilon)
 
 
-def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measurement:
+def measure_synthetic(context: Context, rows: DpRows, epsilon: float) -> RowRelease:
     """Look how far synthetic rows agree with the people of the table: numbers without a guarantee.
 
     Raises NotMeasurable: their utility cannot be told, which hangs on single rows of the table.
     """
     table, settings = context.table, context.settings
     people, sure = table.people, settings.confidence
-    place = {domain.name: index for index, domain in enumerate(made.domains)}
-    mine = [made.domains[place[name]].place(table.declared[name]) for name in table.quasi]
-    theirs = [made.cells[place[name]] for name in table.quasi]
+    place = {domain.name: index for index, domain in enumerate(rows.domains)}
+    mine = [rows.domains[place[name]].place(table.declared[name]) for name in table.quasi]
+    theirs = [rows.cells[place[name]] for name in table.quasi]
     own_groups, drawn, size, shown = agreement(mine, theirs)
     smallest = int(size[shown].min()) if shown.any() else 0
     details: dict[str, Any] = {
@@ -306,15 +306,15 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
         "classes": int(shown.sum()),
         "released": len(drawn),
         "steps": {},
-        "pairs": made.pairs,
+        "pairs": rows.pairs,
     }
     learnt: list[Learnt] = []
     if table.sensitive is not None and context.secret is not None:
         at = place[table.sensitive]
-        cells = made.domains[at].place(table.declared[table.sensitive])
-        learnt.append(_inferred(own_groups, cells, drawn, made.cells[at]))
+        cells = rows.domains[at].place(table.declared[table.sensitive])
+        learnt.append(_inferred(own_groups, cells, drawn, rows.cells[at]))
         if context.secret.words:
-            values = [table.plain[table.sensitive], made.plain()[table.sensitive]]
+            values = [table.plain[table.sensitive], rows.plain()[table.sensitive]]
             both = secret_of(np.concatenate(values), Tolerance.read(str(settings.tolerance)))
             codes, released = np.split(both.codes, [len(own_groups)])
             learnt.append(_inferred(own_groups, codes, drawn, released, both))
@@ -325,14 +325,14 @@ def measure_synthetic(context: Context, made: DpRows, epsilon: float) -> Measure
     measures["prosecutor"] = counted(1 / smallest if smallest else 0.0, people, sure)
     words = f"synthetic rows, ({epsilon:g}, {settings.delta:g})-differentially private"
     chosen = {"epsilon": epsilon, "delta": settings.delta}
-    utility = _utility_of(context, made, epsilon)
-    return Measurement(
+    utility = _utility_of(context, rows, epsilon)
+    return RowRelease(
         dp_name(epsilon),
         words,
         chosen,
         utility.estimate,
         results,
-        made.guarantee,
+        rows.guarantee,
         details=groups.details(details),
         measures=measures,
         used=utility,
@@ -383,7 +383,7 @@ def _some(
 
 
 def _inferred(
-    own: Int,
+    mine: Int,
     codes: Codes,
     drawn: Int,
     released: Codes,
@@ -391,14 +391,14 @@ def _inferred(
     weight: Int | Float | None = None,
 ) -> Learnt:
     """Infer people's values from released rows, see `guess_from`; from all rows if none agrees."""
-    certain, right, there = guess_from(own, codes, drawn, released, near, weight)
-    everybody = np.zeros_like(own), codes, np.zeros_like(drawn)
+    certain, right, there = guess_from(mine, codes, drawn, released, near, weight)
+    everybody = np.zeros_like(mine), codes, np.zeros_like(drawn)
     _, blind, _ = guess_from(*everybody, released, near, weight)
     within = "" if near is None else near.words
     return Learnt(certain, np.where(there, right, blind), blind, within)
 
 
-def _utility_of(context: Context, made: DpRows, epsilon: float) -> Utility:
+def _utility_of(context: Context, rows: DpRows, epsilon: float) -> Utility:
     table, settings = context.table, context.settings
     original = table.plain
     if context.use is not None:
@@ -413,19 +413,19 @@ def _utility_of(context: Context, made: DpRows, epsilon: float) -> Utility:
             written[domain.name] = plain(drawn, domain.column, gaps=domain.column.missing)
         return context.use(learnt.plain(), held_out, written)
     if settings.queries:
-        value = answer_overlap(original, made.plain(), settings.queries)
+        value = answer_overlap(original, rows.plain(), settings.queries)
         return counted_utility(value, table.rows, settings.confidence, "released rows")
     names = [*table.quasi, *(() if table.sensitive is None else (table.sensitive,))]
-    place = {one.name: index for index, one in enumerate(made.domains)}
+    place = {one.name: index for index, one in enumerate(rows.domains)}
     codes, released, groups = [], [], []
     for name in names:
-        column, one = encode(original[name]), made.domains[place[name]]
+        column, one = encode(original[name]), rows.domains[place[name]]
         cells, of_level = np.unique(one.place(column.values), return_inverse=True)
         # A cell without any original value is -1: nobody asks for its count.
         new = np.full(one.cells, -1)
         new[cells] = np.arange(len(cells))
         codes.append(column.codes)
-        released.append(new[made.cells[place[name]]])
+        released.append(new[rows.cells[place[name]]])
         groups.append(of_level)
     value = count_overlap(codes, released, groups)
     return counted_utility(value, table.rows, settings.confidence, "released rows")

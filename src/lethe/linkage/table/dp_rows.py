@@ -304,14 +304,14 @@ def dp_rows(
     )
 
 
-def draw_cells(found: NoisyCounts, sizes: Sequence[int], seed: int = 0) -> list[Int]:
+def draw_cells(counts: NoisyCounts, sizes: Sequence[int], seed: int = 0) -> list[Int]:
     """Fit a graphical model to noisy counts (Private-PGM) and draw rows from it.
 
     McKenna, Sheldon and Miklau, ICML 2019: the distribution whose counts are nearest to all noisy
     ones, weighted by their noise.
 
     Args:
-        found: the noisy counts; nothing else is looked at.
+        counts: the noisy counts; nothing else is looked at.
         sizes: cells of each column.
 
     Returns: (rows,) of each column, as many rows as the noisy counts tell.
@@ -320,11 +320,11 @@ def draw_cells(found: NoisyCounts, sizes: Sequence[int], seed: int = 0) -> list[
 
     # In a process of its own, which then ends: JAX keeps threads, and who forks beside them hangs.
     with ProcessPoolExecutor(max_workers=1) as apart:
-        drawn: list[Int] = apart.submit(_fitted, found, list(sizes), seed).result()
+        drawn: list[Int] = apart.submit(_fitted, counts, list(sizes), seed).result()
     return drawn
 
 
-def _fitted(found: NoisyCounts, sizes: list[int], seed: int) -> list[Int]:
+def _fitted(noisy: NoisyCounts, sizes: list[int], seed: int) -> list[Int]:
     with warnings.catch_warnings(action="ignore", category=UserWarning):
         # On import Private-PGM gives advice on settings of JAX, one of which is made below.
         mbi, jax = require("mbi", "synthetic"), require("jax", "synthetic")
@@ -336,12 +336,12 @@ def _fitted(found: NoisyCounts, sizes: list[int], seed: int) -> list[Int]:
             mbi.LinearMeasurement(
                 marginal.counts.ravel(), tuple(names[at] for at in marginal.columns), marginal.scale
             )
-            for marginal in found.marginals
+            for marginal in noisy.marginals
         ]
         model = mbi.estimation.MirrorDescent().estimate(
-            domain, counts, known_total=float(found.rows), iters=_STEPS, tol=1e-6
+            domain, counts, known_total=float(noisy.rows), iters=_STEPS, tol=1e-6
         )
-        drawn = model.synthetic_data(rows=found.rows).to_dict()
+        drawn = model.synthetic_data(rows=noisy.rows).to_dict()
     return [np.asarray(drawn[name], dtype=np.int64) for name in names]
 
 

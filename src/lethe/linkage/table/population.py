@@ -201,9 +201,9 @@ class PopulationTable:
         _, first = np.unique(classes.of_row, return_index=True)
         return journalist(classes, held[mine[first]], confidence=confidence)
 
-    def _groups(self, at: int, one: Hierarchy, step: int) -> Int:
+    def _groups(self, at: int, column: Hierarchy, step: int) -> Int:
         """(population levels,) the group of each value; -1 = none."""
-        of_level, exact = one.steps[step].astype(np.int64), self.exact[at]
+        of_level, exact = column.steps[step].astype(np.int64), self.exact[at]
         if step and not of_level.any():
             return np.zeros(len(exact), np.int64)
         groups = np.where(exact >= 0, of_level[exact], _NONE)
@@ -211,11 +211,11 @@ class PopulationTable:
         if not step or not len(strange):
             return groups
         mine, wanted = self.mine[at].values, self.theirs[at].values[strange]
-        if one.kind == "ordered":
+        if column.kind == "ordered":
             level = _nearest(mine, wanted)
-        elif one.kind == "prefix":
+        elif column.kind == "prefix":
             level = _same_beginning(of_level, mine, wanted)
-        elif one.kind == "own":
+        elif column.kind == "own":
             level = np.full(len(strange), _NONE)
         else:
             # The group "other" holds several values; a table may have no such group.

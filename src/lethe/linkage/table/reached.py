@@ -1,4 +1,4 @@
-"""Rows that are released, and what the attacks reach on each: by person, by group, in all."""
+"""Released rows, and the results of the attacks on each: by person, by group, in all."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Columns = Mapping[str, NDArray[Any] | Coded]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
+class RowSet:
     """Rows that are released.
 
     Attributes:
@@ -137,7 +137,7 @@ Groups = Mapping[str, Coded]
 """By column, the group of each row; the values are their names."""
 
 
-def groups_of(table: Table, settings: TableSettings) -> Groups:
+def groups_of(table: RowSet, settings: TableSettings) -> Groups:
     """Rows of every level of the declared groups.
 
     Raises InputError: no such column, too many levels, or a rule on a level that does not exist.
@@ -181,7 +181,7 @@ class Reached:
     alone: NDArray[np.bool_]  # (rows,) whether the row's person is alone in a class
     learnt: tuple[Learnt, ...] = ()  # exact guesses, then those within the tolerance
 
-    def shares(self, table: Table, groups: Coded | None = None) -> dict[str, Float]:
+    def shares(self, table: RowSet, groups: Coded | None = None) -> dict[str, Float]:
         """(levels,) of the people in each group, by the name of the metric; (1,) of all people."""
         listed: dict[str, list[NDArray[Any]]] = {
             "marketer": [self.linked],
@@ -220,7 +220,7 @@ class Reported:
         )
 
 
-def reported(reached: Reached, table: Table, groups: Groups, confidence: float) -> Reported:
+def reported(reached: Reached, table: RowSet, groups: Groups, confidence: float) -> Reported:
     """Summarise the attacks, in all and by group."""
 
     def counted_share(value: float) -> Estimate:

@@ -195,12 +195,12 @@ def released_columns(
     }
 
 
-def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
-    groups = one.at(step)
+def _written(column: NDArray[Any], coarse: Hierarchy, step: int) -> NDArray[Any]:
+    groups = coarse.at(step)
     if step == 0:
         return column
-    if one.labels:
-        return np.asarray(one.labels[step][one.codes])
+    if coarse.labels:
+        return np.asarray(coarse.labels[step][coarse.codes])
     if column.dtype.kind in "iuf":
         there, size = ~np.isnan(column.astype(np.float64)), int(groups.max()) + 1
         inside, numbers = groups[there], column[there].astype(np.float64)
@@ -213,7 +213,7 @@ def _written(column: NDArray[Any], one: Hierarchy, step: int) -> NDArray[Any]:
     members: dict[int, set[str]] = {}
     for group, text in zip(groups.tolist(), texts, strict=True):
         members.setdefault(group, set()).add(text)
-    names = {group: _name(sorted(members_of), one.kind) for group, members_of in members.items()}
+    names = {group: _name(sorted(members_of), coarse.kind) for group, members_of in members.items()}
     return np.array([names[group] for group in groups.tolist()], dtype=object)
 
 

@@ -1,4 +1,4 @@
-"""A table with quasi-identifiers: what it tells as it is, after recoding, and as findings."""
+"""Study a table with quasi-identifiers: as it is, after recoding, and as findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.run import Facts, check
+from lethe.assess.run import AuditFacts, check
 from lethe.assess.verdict import InputCheck
 from lethe.data.columns import as_text, check_column, encode, missing
 from lethe.errors import InputError, NotMeasurable, did_you_mean
@@ -26,7 +26,7 @@ from lethe.evidence.of_rows import (
 from lethe.linkage.codes import Classes, Counting, Persons, classes_of, count, counted
 from lethe.linkage.document import (
     BASELINE,
-    Measurement,
+    RowRelease,
     RowsSubject,
     fields_of,
     percent,
@@ -58,12 +58,12 @@ from lethe.linkage.table.population import (
     population_uniqueness,
     uniqueness,
 )
-from lethe.linkage.table.reached import KNOWN, Table
+from lethe.linkage.table.reached import KNOWN, RowSet
 from lethe.linkage.table.recoding import Hierarchy, coarsen, recode, released_columns
 from lethe.training.fingerprint import digest, hash_array
 
 
-def study_table(table: Table, settings: TableSettings) -> TableSubject:
+def study_table(table: RowSet, settings: TableSettings) -> TableSubject:
     """Count classes, attack them, recode, and count again.
 
     Raises InputError: columns that cannot be read, or a population without the table's people.
@@ -133,7 +133,7 @@ def study_table(table: Table, settings: TableSettings) -> TableSubject:
     )
 
 
-def _weights(table: Table, name: str) -> NDArray[np.float64]:
+def _weights(table: RowSet, name: str) -> NDArray[np.float64]:
     """(rows,) people that each row stands for."""
     column = encode(table.columns[name])
     if column.values.dtype.kind not in "iuf":
@@ -181,7 +181,7 @@ def warnings_of(study: TableSubject) -> list[tuple[str, str]]:
     return warnings
 
 
-def _gaps(table: Table, name: str) -> int:
+def _gaps(table: RowSet, name: str) -> int:
     """Rows whose value is missing; it is the last level."""
     column = encode(table.columns[name])
     if not missing(column.values[-1:]).any():
@@ -191,7 +191,7 @@ def _gaps(table: Table, name: str) -> int:
 
 def _candidates(
     context: Context,
-    base: Measurement,
+    base: RowRelease,
     plans: Mapping[str, Plan],
     skipped: dict[str, str],
     made: dict[str, DpRows],
@@ -281,7 +281,7 @@ class TableSubject(RowsSubject):
     settings: TableSettings
     measured: tuple[Candidate, ...]
     skipped: Mapping[str, str]
-    table: Table  # what is released
+    table: RowSet  # what is released
     hierarchies: tuple[Hierarchy, ...]  # of its quasi-identifiers
     anonymity: Anonymity  # as it is
     diversity: Diversity | None  # of the sensitive column; None without one
@@ -294,7 +294,7 @@ class TableSubject(RowsSubject):
     without: Mapping[str, Classes]
     inputs: tuple[InputCheck, ...] = ()
 
-    def facts(self) -> Facts:
+    def facts(self) -> AuditFacts:
         settings, table = self.settings, self.table
         secret, people = table.sensitive, ""
         if table.person is not None:

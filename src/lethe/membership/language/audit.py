@@ -75,7 +75,7 @@ _FEWEST = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Release:
+class TunedModel:
     """One candidate, measured.
 
     Attributes:
@@ -125,7 +125,7 @@ class LanguageStudy:
     texts: Texts
     units: Units
     blind: BlindCheck
-    releases: tuple[Release, ...]
+    releases: tuple[TunedModel, ...]
     fpr: float
     plan: TextCanaries | None
     seen: Mapping[str, Any] | None
@@ -269,8 +269,8 @@ def _releases(
     spans: Mapping[int, Sequence[tuple[str, int, int]]],
     say: Say,
     folder: RunFolder | None,
-) -> list[Release]:
-    found: list[Release] = []
+) -> list[TunedModel]:
+    found: list[TunedModel] = []
     usual: tuple[str, Path | None, str, dict[str, Any]]
     usual = (BASELINE, readers.given.model, "the model as it is", {})
     for name, path, words, options in (usual, *readers.others(say, folder)):
@@ -285,11 +285,11 @@ def _releases(
         proven, near, known = readers.guarantee(path), readers.near(path), readers.known(path)
         first, signs = not found, readers.canaries(path)
         more = signs, near, known, path
-        found.append(Release(name, words, options, whole, own, views, proven, *more))
+        found.append(TunedModel(name, words, options, whole, own, views, proven, *more))
         for label, one in narrow.items() if first else ():
             words = VIEWS[label][1]
             found.append(
-                Release(label, words, {}, one, views[label], {}, _nothing(), interface=True)
+                TunedModel(label, words, {}, one, views[label], {}, _nothing(), interface=True)
             )
     return found
 

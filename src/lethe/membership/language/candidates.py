@@ -29,7 +29,7 @@ from lethe.evidence.risk import RELEASE, AttackResult, Risk, risk_of
 from lethe.evidence.sight import Plant, blindness
 from lethe.evidence.twoway import symmetric_estimate
 from lethe.membership.language.attacks import ATTACKS, COMBINED
-from lethe.membership.language.audit import BASELINE, LanguageStudy, Release
+from lethe.membership.language.audit import BASELINE, LanguageStudy, TunedModel
 from lethe.membership.language.canaries import (
     RepetitionResult,
     canary_results,
@@ -75,7 +75,7 @@ class LanguageNumbers:
     def candidates(self) -> Sequence[Candidate]:
         return [self._candidate(one) for one in self.study.releases]
 
-    def _candidate(self, release: Release) -> Candidate:
+    def _candidate(self, release: TunedModel) -> Candidate:
         results = self._results(release)
         fprs = self.settings.fprs()
         worst = {fpr: _measure(risk_of(self._results(release, fpr), fpr)) for fpr in fprs}
@@ -125,7 +125,7 @@ class LanguageNumbers:
             f"--accept {DRAWN_ALIKE})"
         )
 
-    def _results(self, release: Release, fpr: float | None = -1.0) -> list[AttackResult]:
+    def _results(self, release: TunedModel, fpr: float | None = -1.0) -> list[AttackResult]:
         """Every attack at an FPR (by default that of the risk), or as its AUC for None."""
         at = self.study.fpr if fpr == -1.0 else fpr
         results = []
@@ -155,7 +155,7 @@ class LanguageNumbers:
         assert excess is not None
         return TextAttack(rates.auc, rates.tpr, rates.realised_fpr, excess)
 
-    def strongest(self, release: Release) -> tuple[AttackRates, Float]:
+    def strongest(self, release: TunedModel) -> tuple[AttackRates, Float]:
         """The attack that decides, and its scores, whatever the checks say."""
         results = [replace(one, valid=True) for one in self._results(release)]
         found = risk_of(results, self.study.fpr)
@@ -164,7 +164,7 @@ class LanguageNumbers:
         of = release.found if view == RELEASE else release.views[view]
         return of.rates[name], of.scores[name]
 
-    def _change(self, release: Release) -> Estimate | None:
+    def _change(self, release: TunedModel) -> Estimate | None:
         base = self.study.releases[0]
         (mine, _), (theirs, _) = self.strongest(release), self.strongest(base)
         found = paired(mine, theirs, self.study.fpr, theirs.auc.confidence)
@@ -189,14 +189,14 @@ class LanguageNumbers:
             method,
         )
 
-    def _utility(self, release: Release) -> Estimate:
+    def _utility(self, release: TunedModel) -> Estimate:
         if self.utilities is not None:
             value = self.utilities.get(release.name)
             return Estimate(value, None, None, self.settings.confidence, "the user's function", 1)
         of = self.study.releases[0] if release.interface else release
         return self._mean(of.measured.mean[self._held_out], self._held_out, _HELD_OUT)
 
-    def _loss(self, release: Release) -> Estimate:
+    def _loss(self, release: TunedModel) -> Estimate:
         confidence = self.settings.confidence
         if release.interface:
             same = "the model itself is the same; n = models"
@@ -235,7 +235,7 @@ class LanguageNumbers:
 
     # What could have been seen.
 
-    def plants(self, release: Release) -> list[Plant]:
+    def plants(self, release: TunedModel) -> list[Plant]:
         """Leaks of known size in the scores, the extraction and the canaries of a candidate."""
         settings, study = self.settings, self.study
         each = next(iter(release.found.rates.values())).auc.confidence
@@ -255,7 +255,7 @@ class LanguageNumbers:
             )
         return found + self._canary_plants(release)
 
-    def _canary_plants(self, release: Release) -> list[Plant]:
+    def _canary_plants(self, release: TunedModel) -> list[Plant]:
         study, settings = self.study, self.settings
         if study.plan is None or release.canaries is None:
             return []
@@ -284,7 +284,7 @@ class LanguageNumbers:
 
     # Canaries.
 
-    def canaries(self, release: Release) -> list[RepetitionResult]:
+    def canaries(self, release: TunedModel) -> list[RepetitionResult]:
         """By repetition count; empty where none were planted."""
         if self.study.plan is None or release.canaries is None:
             return []
@@ -321,7 +321,7 @@ class LanguageNumbers:
         found = self._extracted(self.study.releases[0], "other")
         return found.value if isinstance(found, Estimate) else None
 
-    def _extracted(self, release: Release, side: str = "member") -> Measured:
+    def _extracted(self, release: TunedModel, side: str = "member") -> Measured:
         """Share of training texts that the most tries give, and the base model's do not."""
         measured, got = self._writer(release).measured, self._came(release)
         rows = self.sides[side] & ~np.isnan(measured.suffix)
@@ -331,17 +331,17 @@ class LanguageNumbers:
         people = self.study.texts.people[rows]
         return share_of(got[rows], people, self.settings.confidence)
 
-    def _writer(self, release: Release) -> Release:
+    def _writer(self, release: TunedModel) -> TunedModel:
         """Whose texts come out: behind a narrower interface the model writes what it wrote."""
         return self.study.releases[0] if release.interface else release
 
-    def _came(self, release: Release) -> Bool:
+    def _came(self, release: TunedModel) -> Bool:
         """(N,) texts that the most tries give, and the base model's do not."""
         measured, n = self._writer(release).measured, max(self.settings.samples)
         got = self.got(measured.suffix, measured.greedy, n)
         return got & ~self.got(measured.base_suffix, measured.base_greedy, n)
 
-    def _extraction(self, release: Release) -> Extraction:
+    def _extraction(self, release: TunedModel) -> Extraction:
         control, release = self._extracted(release, "other"), self._writer(release)
         measured, texts, sure = release.measured, self.study.texts, self.settings.confidence
         known = ~np.isnan(measured.suffix)
@@ -369,7 +369,7 @@ class LanguageNumbers:
             sides.append(Side(side, int(here.sum()), listed))
         return Extraction(sides, self._groups(release), self._patterns(release), control)
 
-    def _groups(self, release: Release) -> list[TextGroup]:
+    def _groups(self, release: TunedModel) -> list[TextGroup]:
         """Shares of training texts by how often they stand there, and by their length."""
         measured, texts = release.measured, self.study.texts
         rows = self.sides["member"] & ~np.isnan(measured.suffix)
@@ -395,7 +395,7 @@ class LanguageNumbers:
                 found.append(TextGroup(name=name, texts=int(here.sum()), share=share))
         return found
 
-    def _patterns(self, release: Release) -> list[Pattern]:
+    def _patterns(self, release: TunedModel) -> list[Pattern]:
         """Personal patterns: how many stand in training texts, and how many come out."""
         n, sides, found = max(self.settings.samples), self.sides, []
         spans = release.measured.spans

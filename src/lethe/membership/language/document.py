@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
+from lethe.assess.run import AuditFacts, Subject, Verdict, check, outcome_words, run
 from lethe.evidence.document import AttackRow, CheckRow, ThreatModel
 from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.findings import Findings
@@ -29,7 +29,7 @@ from lethe.membership.blind import midranks
 from lethe.membership.checks import power
 from lethe.membership.inputs import shifted
 from lethe.membership.language.attacks import ATTACKS, COMBINED
-from lethe.membership.language.audit import LanguageStudy, Release
+from lethe.membership.language.audit import LanguageStudy, TunedModel
 from lethe.membership.language.candidates import (
     MARK_RATE,
     LanguageNumbers,
@@ -127,7 +127,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         release = next(one for one in self.study.releases if one.name == candidate)
         return lower_for_rule(found, reach_of(self.canaries(release)), rule.limit)
 
-    def facts(self) -> Facts:
+    def facts(self) -> AuditFacts:
         study, settings = self.study, self.settings
         texts, units = study.texts, study.units
         first = study.releases[0]
@@ -139,7 +139,7 @@ class LanguageSubject(LanguageNumbers, Subject):
                 f"{repeated} texts stand more than once: no membership is asked of them, only "
                 "extraction"
             )
-        return Facts(
+        return AuditFacts(
             subject={
                 "release": "language-model",
                 "name": study.name,
@@ -199,7 +199,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             sections={"language": self._section()},
         )
 
-    def _attacks(self, first: Release) -> Sequence[AttackRow]:
+    def _attacks(self, first: TunedModel) -> Sequence[AttackRow]:
         listed = [
             AttackRow(name, ATTACKS[name].title, ATTACKS[name].paper, ATTACKS[name].threat)
             for name in first.found.rates
@@ -305,7 +305,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         seen = power(self.all_candidates[0].plants or (), settings.fprs(), "every single attack")
         return [*found, seen]
 
-    def _copies_found(self, release: Release) -> list[CheckRow]:
+    def _copies_found(self, release: TunedModel) -> list[CheckRow]:
         """Whether a model shows the canaries that stand several times: if not, was it trained so?
 
         A control of the whole audit, which nobody passes with the model of another training.
@@ -324,7 +324,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         few = rows.sum() < _FEW_CANARIES
         return [check(name, "warn" if excused or few else "fail", words, release.name)]
 
-    def _against_proof(self, release: Release) -> list[CheckRow]:
+    def _against_proof(self, release: TunedModel) -> list[CheckRow]:
         """What is proven must not be refuted by the canaries that stand once."""
         proven, rows = release.guarantee, self.canaries(release)
         low = epsilon_of(rows)

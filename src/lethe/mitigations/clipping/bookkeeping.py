@@ -78,7 +78,7 @@ def uncovered(losses: Tensor, zones: Sequence[Zone], names: dict[int, str]) -> s
 
 
 def _nodes(zone: Zone) -> list[Any]:
-    """All nodes of a zone except accumulators and what lies below the input."""
+    """List the nodes of a zone except accumulators and what lies below the input."""
     start: Any = zone.output.node
     if start is zone.below:
         return []

@@ -23,7 +23,7 @@ from lethe.errors import InputError
 
 
 def tensors(tree: Any) -> list[Tensor]:
-    """All tensors of a nested value, in a fixed order; anything else is passed over."""
+    """List the tensors of a nested value in a fixed order; anything else is passed over."""
     if isinstance(tree, Tensor):
         return [tree]
     if isinstance(tree, list | tuple):
@@ -34,7 +34,7 @@ def tensors(tree: Any) -> list[Tensor]:
 
 
 def mapped(tree: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The same nesting with every tensor changed; other values are kept."""
+    """Change every tensor of a nested value; other values are kept."""
     if isinstance(tree, Tensor):
         return change(tree)
     if isinstance(tree, Mapping):
@@ -169,7 +169,7 @@ def vmapped(
     copies: int = 1,
     passed: Callable[[], object] = lambda: None,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """By ``torch.func.vmap(grad)``, a part of the batch at a time.
+    """Compute by ``torch.func.vmap(grad)``, a part of the batch at a time.
 
     Args:
         passed: called after each part.
@@ -211,7 +211,7 @@ def looped(
     *,
     skip: bool = False,
 ) -> tuple[dict[str, Tensor], Tensor]:
-    """By one forward and backward pass an example: right by construction, and slow.
+    """Compute by one forward and backward pass an example: right by construction, and slow.
 
     Args:
         passed: called after each example.

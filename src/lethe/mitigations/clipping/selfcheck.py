@@ -225,7 +225,7 @@ def is_random(module: nn.Module, loss: Loss, batch: Any) -> bool:
 
 @contextmanager
 def evaluating(module: nn.Module) -> Iterator[None]:
-    """All parts in evaluation mode, and afterwards each as it was."""
+    """Put all parts in evaluation mode, and restore each afterwards."""
     before = [(part, part.training) for part in module.modules()]
     module.train(False)
     try:

@@ -334,7 +334,7 @@ class ModuleState:
         self._versions = self._now()
 
     def written(self) -> str | None:
-        """What passes since the start wrote to, such as ``parameter 'e.weight'``, or None.
+        """Name what passes since the start wrote to, such as ``parameter 'e.weight'``, or None.
 
         Plain attributes that are new or have another value, such as caches and counters, are put
         back and do not count; parameters, buffers, and tensors that were overwritten do.
@@ -379,7 +379,7 @@ def _is_opaque(value: Any) -> bool:
 
 
 def _content(value: Any) -> bytes | None:
-    """All that an object holds, in bytes; None where they cannot be had."""
+    """Return everything that an object holds, in bytes; None if that cannot be had."""
     try:
         return pickle.dumps(value)
     except Exception:

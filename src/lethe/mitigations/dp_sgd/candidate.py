@@ -114,13 +114,13 @@ class PrivateTraining(Measured):
         return Treatment(method=self.method(expected_records(everyone)))
 
     def guarantee(self, pool: NDArray[np.bool_] | None = None) -> Guarantee:
-        """What `dp_statement` says of this training on half of the pool."""
+        """Return the statement of `dp_statement` on this training on half of the pool."""
         if pool is None:
             return unknown_size()
         return of_an_audit(dp_statement(self.run(expected_records(pool))).guarantee)
 
     def run(self, records: int) -> DpSgdRun:
-        """What runs with n records in the training of one model, for what it proves."""
+        """Describe the training of one model on n records, for its proof."""
         method = self.method(records)
         return DpSgdRun(
             method.noise_multiplier,
@@ -183,7 +183,7 @@ def private_training(
 
 
 def of_an_audit(guarantee: Guarantee) -> Guarantee:
-    """The same with what is assumed of the records that an audit holds out, if it is a proof."""
+    """Add the assumption about the records that an audit holds out, if the guarantee is a proof."""
     if not guarantee.proven:
         return guarantee
     assumption = "the held-out records are public: they decide how records become numbers"
@@ -298,13 +298,13 @@ class IndividualPrivacy:
         return dp_statement(replace(run, records=records, weights=equal, weights_from=source))
 
     def details(self, pool: NDArray[np.bool_]) -> Mapping[str, Any]:
-        """How epsilon is spread over the records of the pool, where each has one."""
+        """Return the distribution of epsilon over the records of the pool, where each has one."""
         epsilons = self.statement(pool).epsilons
         return {} if epsilons is None else {"epsilons": epsilon_histogram(epsilons)}
 
 
 def epsilon_histogram(epsilons: NDArray[np.float64], bins: int = 20) -> Epsilons:
-    """How epsilon is spread over the records.
+    """Count the records by epsilon.
 
     Args:
         epsilons: (n,) >= 0, n >= 1.

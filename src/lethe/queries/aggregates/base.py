@@ -1,4 +1,4 @@
-"""What every aggregate of the query grammar is: one class from its words to its noisy answers.
+"""The base class of every aggregate of the query grammar: from its words to its noisy answers.
 
 A subclass reads its part of a question, checks its columns, says which whole numbers of a row it
 needs and how far a person can move their sums, and puts noise on them by
@@ -15,7 +15,7 @@ from typing import ClassVar, Self
 from lethe.data.schema import Schema
 from lethe.errors import InputError
 from lethe.queries.grammar import Bounds, Key, check_numeric
-from lethe.queries.lattice import Exact, Groups, Layout, check_extent
+from lethe.queries.lattice import CellLayout, Exact, Groups, check_extent
 from lethe.queries.privacy import Answer, Answers, Neighbours, Scalar, Spend
 from lethe.queries.reader import Reader
 
@@ -63,13 +63,13 @@ class Aggregate(ABC):
         return self
 
     @abstractmethod
-    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> CellLayout:
         """Lay the aggregate out for DuckDB in the groups of `keys`; reads no row.
 
         Raises InputError: bounds for which no lattice is fine enough.
         """
 
-    def values(self, layout: Layout) -> int:
+    def values(self, layout: CellLayout) -> int:
         """Count the values that answer each group."""
         return 1
 
@@ -89,12 +89,12 @@ class Aggregate(ABC):
 
     @abstractmethod
     def answered(
-        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+        self, exact: Exact, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
         """The answers of one group, with noise that costs `spend` in all."""
 
     def released(
-        self, groups: Groups, names: Names, layout: Layout, spend: Spend, whose: Neighbours
+        self, groups: Groups, names: Names, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> Answers:
         """The answers of all groups, whose names are public.
 
@@ -110,13 +110,13 @@ class Aggregate(ABC):
         parts = [self.answered(exact, layout, share, whose) for exact in groups.values()]
         return over_groups(parts, names, spend, whose)
 
-    def made_up(self, layout: Layout, rows: int) -> Exact:
+    def made_up(self, layout: CellLayout, rows: int) -> Exact:
         """A group of rows that nobody has, to try the mechanism on."""
         sums = tuple(rows * _evenly(terms, layout) for terms in layout.sums)
         return Exact(rows, sums, (rows // max(layout.cells, 1),) * layout.cells)
 
 
-def _evenly(terms: str, layout: Layout) -> int:
+def _evenly(terms: str, layout: CellLayout) -> int:
     """Mean of u0, u0 * u0, u0 * u1, ... where values lie evenly between the bounds."""
     factors = terms.split(" * ")
     product = 1

@@ -23,7 +23,7 @@ from lethe.queries.grammar import (
     number_text,
     refuse_times,
 )
-from lethe.queries.lattice import Exact, Groups, Layout, lattice_of
+from lethe.queries.lattice import CellLayout, Exact, Groups, lattice_of
 from lethe.queries.mechanisms import additive, choosing
 from lethe.queries.privacy import Answer, Answers, Neighbours, Scalar, Spend
 from lethe.queries.reader import Reader
@@ -63,16 +63,16 @@ class Count(_Counted):
             )
         return cls()
 
-    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
-        return Layout(keys)
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> CellLayout:
+        return CellLayout(keys)
 
     def answered(
-        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+        self, exact: Exact, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
         return (noisy_count(exact.rows, spend, whose),)
 
     def released(
-        self, groups: Groups, names: Names, layout: Layout, spend: Spend, whose: Neighbours
+        self, groups: Groups, names: Names, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> Answers:
         if not any(names):
             return super().released(groups, names, layout, spend, whose)
@@ -89,16 +89,16 @@ class _Cells(_Counted):
     def labels(self) -> Sequence[Scalar]:
         """Names of the cells."""
 
-    def values(self, layout: Layout) -> int:
+    def values(self, layout: CellLayout) -> int:
         return layout.cells
 
     def answered(
-        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+        self, exact: Exact, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
         return self.released({(): exact}, [{}], layout, spend, whose).rows
 
     def released(
-        self, groups: Groups, names: Names, layout: Layout, spend: Spend, whose: Neighbours
+        self, groups: Groups, names: Names, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> Answers:
         cells = [count for exact in groups.values() for count in exact.counts()]
         labels = self.labels()[: len(cells) // len(groups)]
@@ -107,7 +107,7 @@ class _Cells(_Counted):
         rows = tuple(replace(row, notes=(*row.notes, *self.notes)) for row in answers.rows)
         return Answers(rows, answers.guarantee)
 
-    def made_up(self, layout: Layout, rows: int) -> Exact:
+    def made_up(self, layout: CellLayout, rows: int) -> Exact:
         """One cell: the others have the same noise."""
         return Exact(rows, (), (rows // layout.cells,))
 
@@ -154,7 +154,7 @@ class Histogram(_Cells):
             raise InputError(f"{self}: the bins are narrower than numbers can tell apart.")
         return self
 
-    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> CellLayout:
         """Few whole numbers are counted one by one, which is exact and fast, and binned here."""
         column, (low, high) = schema[self.column], (self.bounds.low, self.bounds.high)
         if column.type in ("whole", "bool") and isinstance(low, int) and isinstance(high, int):
@@ -166,9 +166,9 @@ class Histogram(_Cells):
                     for above in range(width + 1)
                 }
                 unit = lattice.steps_sql(column, grid)
-                return Layout(keys, (unit,), (self.column,), cells=self.bins, places=places)
+                return CellLayout(keys, (unit,), (self.column,), cells=self.bins, places=places)
         unit = lattice.bin_sql(column, self.bounds, self.bins)
-        return Layout(keys, (unit,), (self.column,), cells=self.bins)
+        return CellLayout(keys, (unit,), (self.column,), cells=self.bins)
 
     def labels(self) -> Sequence[Scalar]:
         low, width = self.bounds.low, self.bounds.high - self.bounds.low
@@ -197,8 +197,8 @@ class _Listed(_Counted):
         refuse_times(column)
         return replace(self, among=listed(self.among, column))  # type: ignore[type-var]  # subclasses are dataclasses
 
-    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
-        return Layout((*keys, Key(self.column, self.among)), cells=len(self.among))
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> CellLayout:
+        return CellLayout((*keys, Key(self.column, self.among)), cells=len(self.among))
 
     def explained(self) -> Iterator[str]:
         yield f"Rows with another value in {self.column!r} than those listed are left out."
@@ -245,7 +245,7 @@ class Mode(_Listed):
         return cls(column, values)
 
     def answered(
-        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+        self, exact: Exact, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
         answer = choosing.exponential(
             self.among,

@@ -18,8 +18,8 @@ from lethe.queries.grammar import Bounds, Key, name_text
 from lethe.queries.lattice import (
     MEAN_CELLS,
     VARIANCE_CELLS,
+    CellLayout,
     Exact,
-    Layout,
     lattice_of,
 )
 from lethe.queries.mechanisms import additive
@@ -51,11 +51,11 @@ class OfColumn(Aggregate):
     def clamped(self) -> tuple[tuple[str, Bounds], ...]:
         return ((self.column, self.bounds),)
 
-    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> CellLayout:
         column = schema[self.column]
         grid = lattice_of(self.bounds, column, MEAN_CELLS)
         unit = lattices.steps_sql(column, grid)
-        return Layout(keys, (unit,), (self.column,), ("u0",), grid.first, 0, (grid,))
+        return CellLayout(keys, (unit,), (self.column,), ("u0",), grid.first, 0, (grid,))
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Sum(OfColumn):
         return f"one person moves the sum by at most {whose.rows * reach:g}"
 
     def answered(
-        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+        self, exact: Exact, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
         """One sum.
 
@@ -109,7 +109,7 @@ class Mean(OfColumn):
         return rows_in("the sum", whose)
 
     def answered(
-        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+        self, exact: Exact, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
         """One mean within the bounds.
 
@@ -151,17 +151,17 @@ class Variance(OfColumn):
     word = "variance"
     rows_matter = True
 
-    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> CellLayout:
         column = schema[self.column]
         grid = lattice_of(self.bounds, column, VARIANCE_CELLS)
         unit = lattices.from_first_sql(column, grid)
-        return Layout(keys, (unit,), (self.column,), ("u0", "u0 * u0"), lattices=(grid,))
+        return CellLayout(keys, (unit,), (self.column,), ("u0", "u0 * u0"), lattices=(grid,))
 
     def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
         return rows_in("the sums of values, squares and products", whose)
 
     def answered(
-        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+        self, exact: Exact, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
         """One variance, divided by the number of rows, with an interval of first order.
 

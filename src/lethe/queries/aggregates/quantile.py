@@ -17,7 +17,7 @@ from lethe.errors import InputError, check_between
 from lethe.queries import lattice as lattices
 from lethe.queries.aggregates.base import Aggregate
 from lethe.queries.grammar import MOST_BINS, Bounds, Key, Number, name_text, number_text
-from lethe.queries.lattice import QUANTILE_CELLS, Exact, Lattice, Layout
+from lethe.queries.lattice import QUANTILE_CELLS, CellLayout, Exact, Lattice
 from lethe.queries.mechanisms import choosing
 from lethe.queries.privacy import Answer, Neighbours, Spend
 from lethe.queries.reader import Reader
@@ -70,14 +70,14 @@ class Quantile(Aggregate):
     def clamped(self) -> tuple[tuple[str, Bounds], ...]:
         return ((self.column, self.bounds),)
 
-    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> CellLayout:
         grid, scale = Lattice(self.bounds.low, self.bounds.high, QUANTILE_CELLS), 1.0
         if self.step is not None:
             scale = float(self.step)
             low, high = (_exact(end) / _exact(self.step) for end in (grid.low, grid.high))
             grid = _Steps(float(low), float(high))
         unit = lattices.grid_sql(schema[self.column], grid, scale)
-        return Layout(keys, (unit,), (self.column,), (), 0, grid.width + 1, (grid,), scale)
+        return CellLayout(keys, (unit,), (self.column,), (), 0, grid.width + 1, (grid,), scale)
 
     def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
         return f"one person moves the rank of a candidate by at most {whose.rows}"
@@ -89,7 +89,7 @@ class Quantile(Aggregate):
         )
 
     def answered(
-        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+        self, exact: Exact, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
         """One candidate without an interval, as its width would be read off the data.
 

@@ -16,7 +16,7 @@ from lethe.queries import lattice as lattices_of
 from lethe.queries.aggregates.base import Aggregate
 from lethe.queries.aggregates.moments import rows_in
 from lethe.queries.grammar import Bounds, Key, name_text
-from lethe.queries.lattice import VARIANCE_CELLS, Exact, Layout, lattice_of
+from lethe.queries.lattice import VARIANCE_CELLS, CellLayout, Exact, lattice_of
 from lethe.queries.mechanisms import additive
 from lethe.queries.mechanisms.additive import CONFIDENCE, Law
 from lethe.queries.privacy import Answer, Neighbours, Spend
@@ -64,7 +64,7 @@ class Regression(Aggregate):
             raise InputError(f"regress needs two columns, got {self.x!r} twice.")
         return self
 
-    def layout(self, keys: tuple[Key, ...], schema: Schema) -> Layout:
+    def layout(self, keys: tuple[Key, ...], schema: Schema) -> CellLayout:
         grids = tuple(
             lattice_of(bounds, schema[name], VARIANCE_CELLS) for name, bounds in self.clamped
         )
@@ -73,16 +73,16 @@ class Regression(Aggregate):
             for (name, _), grid in zip(self.clamped, grids, strict=True)
         )
         sums = ("u0", "u1", "u0 * u0", "u0 * u1", "u1 * u1")
-        return Layout(keys, units, (self.x, self.y), sums, lattices=grids)
+        return CellLayout(keys, units, (self.x, self.y), sums, lattices=grids)
 
-    def values(self, layout: Layout) -> int:
+    def values(self, layout: CellLayout) -> int:
         return len(layout.lattices)  # the intercept stands in the outcome's place
 
     def sensitivity(self, whose: Neighbours, grouped: bool) -> str:
         return rows_in("the sums of values, squares and products", whose)
 
     def answered(
-        self, exact: Exact, layout: Layout, spend: Spend, whose: Neighbours
+        self, exact: Exact, layout: CellLayout, spend: Spend, whose: Neighbours
     ) -> tuple[Answer, ...]:
         """The intercept and the slope of least squares, ``key={"coefficient": name}``.
 

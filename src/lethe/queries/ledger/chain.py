@@ -1,4 +1,4 @@
-"""How entries hang together: canonical bytes, hashes, and the accounts that each entry carries."""
+"""The hash chain of a ledger: canonical bytes, hashes, and the accounts in each entry."""
 
 from __future__ import annotations
 
@@ -173,35 +173,35 @@ def guarantee_json(guarantee: Guarantee) -> Json:
     return {**guarantee.to_json(), "parameters": numbers}
 
 
-def guarantee_of(found: Mapping[str, Any]) -> Guarantee:
+def guarantee_of(document: Mapping[str, Any]) -> Guarantee:
     """A guarantee from the body of a "spend"."""
     return Guarantee(
-        found["kind"],
-        found["parameters"],
-        found["relation"],
-        found["unit"],
-        tuple(found["assumptions"]),
-        tuple(found["voided_by"]),
+        document["kind"],
+        document["parameters"],
+        document["relation"],
+        document["unit"],
+        tuple(document["assumptions"]),
+        tuple(document["voided_by"]),
     )
 
 
-def after(kind: str, before: Accounts, own: Account | None, body: Mapping[str, Any]) -> Accounts:
+def after(kind: str, before: Accounts, mine: Account | None, body: Mapping[str, Any]) -> Accounts:
     """The accounts after an entry, as the ledger writes it and as its chain is read again.
 
     Args:
         kind: of the entry, any but "create".
-        own: account of its analyst; None for one who is seen for the first time.
+        mine: account of its analyst; None for one who is seen for the first time.
         body: what happened; a charge is itself or its two numbers of units.
     """
-    own = own or Account(None, Charge(before.rule, 0), 0, before.most_each)
+    mine = mine or Account(None, Charge(before.rule, 0), 0, before.most_each)
     if kind == "grant":  # the first one closes the data set to all others
         most = before.most_each if body["queries"] is None else body["queries"]
         limit = _charge(before.rule, body["limit"])
-        return replace(before, open=False, own=replace(own, limit=limit, most=most))
+        return replace(before, open=False, own=replace(mine, limit=limit, most=most))
     if kind == "raise":
         return replace(before, budget=_charge(before.rule, body["budget"]), own=None)
     if kind == "answer":
-        return replace(before, answers=before.answers + 1, own=own)
+        return replace(before, answers=before.answers + 1, own=mine)
     if kind == "spend":
         charge, guarantee = _charge(before.rule, body["charge"]), guarantee_of(body["guarantee"])
         pure = before.rule == "epsilon" and guarantee.kind == "pure-dp"
@@ -211,7 +211,7 @@ def after(kind: str, before: Accounts, own: Account | None, body: Mapping[str, A
             spent=plus(before.spent, charge),
             queries=before.queries + 1,
             pure_rho=None if before.pure_rho is None or rho is None else before.pure_rho + rho,
-            own=replace(own, spent=plus(own.spent, charge), queries=own.queries + 1),
+            own=replace(mine, spent=plus(mine.spent, charge), queries=mine.queries + 1),
         )
     return replace(before, own=None)  # a doubtful ledger was accepted: nothing is spent by it
 

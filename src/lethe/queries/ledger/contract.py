@@ -1,4 +1,4 @@
-"""What a ledger of privacy spending gives back, and its errors."""
+"""Results and errors of a ledger of privacy spending."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lethe.assess.run import Facts, Subject, Verdict, check, outcome_words, run
+from lethe.assess.run import AuditFacts, Subject, Verdict, check, outcome_words, run
 from lethe.evidence.document import CheckRow, GuaranteeRow, NotRun, SubjectRow, ThreatModel
 from lethe.evidence.estimate import Measured
 from lethe.evidence.findings import Findings
@@ -97,11 +97,11 @@ class LedgerSubject(Subject):
             if guarantee is not None
         ]
 
-    def facts(self) -> Facts:
+    def facts(self) -> AuditFacts:
         status = self.status
         paid = (read_json(entry.body) for entry in self.entries if entry.kind == "spend")
         kinds = Counter(str(body["guarantee"]["kind"]) for body in paid)
-        return Facts(
+        return AuditFacts(
             subject=SubjectRow(
                 "queries",
                 self.dataset,

@@ -508,14 +508,14 @@ def _share(name: str, own: chain.Account, now: chain.Accounts) -> Share:
     return Share(name, own.limit, own.spent, left, own.queries, own.most)
 
 
-def _allowed(own: chain.Account | None, now: chain.Accounts) -> chain.Account:
+def _allowed(mine: chain.Account | None, now: chain.Accounts) -> chain.Account:
     """The account of an analyst who may ask.
 
     Raises UnknownAnalyst: there is no grant, and none asks without one.
     """
-    if (own is None or own.limit is None) and not now.open:
+    if (mine is None or mine.limit is None) and not now.open:
         raise UnknownAnalyst(words.NO_BUDGET)
-    return own or chain.Account(None, Charge(now.rule, 0), 0, now.most_each)
+    return mine or chain.Account(None, Charge(now.rule, 0), 0, now.most_each)
 
 
 def _same(first: str, second: str) -> bool:

@@ -1,4 +1,4 @@
-"""What SQLite and PostgreSQL share: the statements of a ledger, and how a connection is used."""
+"""SQL statements and connections that the SQLite and PostgreSQL ledgers share."""
 
 from __future__ import annotations
 

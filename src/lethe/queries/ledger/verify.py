@@ -1,4 +1,4 @@
-"""What finds that a ledger was changed: all chains read again, and a head kept elsewhere.
+"""Detect changes of a ledger: read all chains again, and compare a head kept elsewhere.
 
 `replay` works every sum of the accounts out anew.
 

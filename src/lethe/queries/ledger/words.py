@@ -121,7 +121,7 @@ DELTA = 1e-6
 
 
 def made_public(status: Status) -> tuple[str, ...]:
-    """Word what every guarantee says of a schema that was read off the rows; else nothing."""
+    """What every guarantee has to say of a schema that was read off the rows; else nothing."""
     columns = read_json(status.schema or "{}").get("columns", {})
     read_off = {name: column.get("read_off", ()) for name, column in columns.items()}
     return schema.made_public(read_off)

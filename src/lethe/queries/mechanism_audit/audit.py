@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from lethe.assess.run import Facts, Subject, Verdict, check, run
+from lethe.assess.run import AuditFacts, Subject, Verdict, check, run
 from lethe.errors import InputError
 from lethe.evidence.document import (
     AttackRow,
@@ -115,7 +115,7 @@ def code_of(mechanism: Mechanism, pairs: Sequence[Pair], name: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Measurement:
+class MeasuredPair:
     """One pair, and what it showed.
 
     Attributes:
@@ -135,13 +135,13 @@ class Study:
         repeats: True if the answer to the same data never changes, while it differs between data.
     """
 
-    measured: tuple[Measurement, ...]  # one a pair, in the order given
+    measured: tuple[MeasuredPair, ...]  # one a pair, in the order given
     reuse: Measured  # rank correlation of successive answers
     repeats: bool
     controls: dict[float, Control]  # by the limit of a rule
 
     @property
-    def worst(self) -> Measurement:
+    def worst(self) -> MeasuredPair:
         """The pair with the highest limit, the first of several."""
         return max(self.measured, key=lambda one: one.found.limit.low or 0.0)
 
@@ -182,7 +182,7 @@ def study(
                         answer_once(mechanism, pair.first)
                 except SystemExit as error:
                     raise RuntimeError(f"it exits with {error.code!r}") from error
-        measured.append(Measurement(pair, result, others(first, second)))
+        measured.append(MeasuredPair(pair, result, others(first, second)))
         sides.append((first, second))
         turns.append(trials.turned)
     rules = {rule.limit for rule in settings.rules() if rule.metric != REUSE and rule.limit > 0}
@@ -303,7 +303,7 @@ def enough(power: Estimate | None) -> bool:
     return power is not None and (power.value or 0.0) >= ENOUGH
 
 
-def _event(worst: Measurement) -> str:
+def _event(worst: MeasuredPair) -> str:
     result = worst.found
     if not result.limit.low:
         return "No event told the two inputs of any pair apart."
@@ -424,13 +424,13 @@ class MechanismSubject(Subject):
         )
         return [GuaranteeRow(self.name, guarantee)]
 
-    def facts(self) -> Facts:
+    def facts(self) -> AuditFacts:
         study, settings = self.study, self.settings
         claim, runs = settings.claim, settings.runs
         outcome = joint_outcome(
             judge(rule, self.evidence(self.name, rule)) for rule in settings.rules()
         )
-        return Facts(
+        return AuditFacts(
             subject=SubjectRow(
                 "queries",
                 self.name,
@@ -552,8 +552,8 @@ def _section(study: Study, settings: MechanismSettings, within: Reach) -> Mechan
     )
 
 
-def _records(one: Measurement) -> int:
+def _records(pair: MeasuredPair) -> int:
     try:
-        return max(len(one.pair.first), len(one.pair.second))
+        return max(len(pair.pair.first), len(pair.pair.second))
     except TypeError:  # data that have no length
         return 0

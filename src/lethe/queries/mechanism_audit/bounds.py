@@ -144,24 +144,24 @@ class Plant:
 
 
 def plant(
-    first: Outcomes, second: Outcomes, found: Found, claim: Claim, level: float
+    first: Outcomes, second: Outcomes, event: Found, claim: Claim, level: float
 ) -> Plant | None:
     """The leak of twice a claim that the answers of a pair carry best.
 
     Args:
         first: (n,) answers on the first input.
         second: (n,) answers on its neighbour.
-        found: what the pair showed.
+        event: what the pair showed.
         claim: with a value.
         level: 1 - confidence of the pair.
 
     Returns: None if no learned event could carry one that these runs see.
     """
     assert claim.value is not None
-    n, whole = found.runs, first.joined(second)
+    n, whole = event.runs, first.joined(second)
     size = claim.value * (HALF**2 if claim.measure == "rho" else HALF)
     events = []
-    for statistic in found.statistics:
+    for statistic in event.statistics:
         scores = np.empty(0) if isinstance(statistic, Classifier) else statistic.scores(whole)
         if len(scores) and scores.min() < scores.max():
             cuts = np.unique(np.quantile(scores, _GRID, method="nearest"))

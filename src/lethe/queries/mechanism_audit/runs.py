@@ -1,4 +1,4 @@
-"""Running a mechanism many times on two inputs, and its answers as a table.
+"""Run a mechanism many times on two inputs, and tabulate its answers.
 
 The two inputs of a run follow each other in an order drawn by lot, each with a seed of its own: a
 mechanism that counts its calls tells nothing by that. `reuse` says whether successive answers share

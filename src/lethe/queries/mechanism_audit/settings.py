@@ -1,4 +1,4 @@
-"""What is claimed of a mechanism, and what its audit is told; the command's options by name."""
+"""The claim of a mechanism, and the settings of its audit, named as the command's options."""
 
 from __future__ import annotations
 

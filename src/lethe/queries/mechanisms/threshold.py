@@ -1,4 +1,4 @@
-"""Which groups exist, told with noise where even their names are private.
+"""Release noisy group names: which groups exist, where even their names are private.
 
 A person alone in a group is above the threshold with probability at most delta (Rogers 2023;
 OpenDP's threshold measurements).

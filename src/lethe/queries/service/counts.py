@@ -1,4 +1,4 @@
-"""What Prometheus may know of the service: sums over all analysts, for its keeper alone."""
+"""Request counts for Prometheus: sums over all analysts, for the keeper alone."""
 
 from __future__ import annotations
 

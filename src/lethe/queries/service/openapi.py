@@ -1,4 +1,4 @@
-"""What a client may send to the service and what it is sent: the types of requests and replies.
+"""Types of requests and replies of the service.
 
 The types check a request, are what the service returns, and make the OpenAPI document.
 """

@@ -1,4 +1,4 @@
-"""What is served, without HTTP: tables with a budget, models with a count."""
+"""The service without HTTP: tables with a budget, models with a count."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from lethe.queries.query import parse
 from lethe.queries.registration import find
 from lethe.queries.service.access import RowCounter
 from lethe.queries.service.openapi import MOST_ROWS, PaidQuestion, Question
-from lethe.queries.table import Table
+from lethe.queries.table import OpenTable
 
 Predict = Callable[[NDArray[np.float64]], Any]
 KINDS = ("label", "smoothed")
@@ -100,12 +100,12 @@ class Served:
                 "has a sigma above 0 there."
             )
 
-    def rows(self, given: Any) -> NDArray[np.float64]:
+    def rows(self, values: Any) -> NDArray[np.float64]:
         """Rows of a request as an array.
 
         Raises InputError: not 1 to `MOST_ROWS` lists of `features` finite numbers.
         """
-        rows = given if isinstance(given, list) and 0 < len(given) <= MOST_ROWS else [None]
+        rows = values if isinstance(values, list) and 0 < len(values) <= MOST_ROWS else [None]
         if not all(
             isinstance(row, list) and len(row) == self.features and all(map(_is_number, row))
             for row in rows
@@ -158,7 +158,7 @@ class QueryService:
         self._datasets = {config.name: config for config in datasets}
         self._models = {model.name: model for model in models or []}
         self._ledger, self._counter = ledger, counter
-        self._tables: dict[str, Table] = {}
+        self._tables: dict[str, OpenTable] = {}
         self._stored: dict[tuple[str, str], float] = {}  # megabytes, by data set and analyst
         self._lock = threading.Lock()
         if not self._datasets and not self._models:
@@ -317,14 +317,14 @@ class QueryService:
             raise NotFound(_unknown("table", table, self._datasets))
         return config
 
-    def _planned(self, config: DatasetConfig, opened: Table, question: Question) -> Plan:
+    def _planned(self, config: DatasetConfig, opened: OpenTable, question: Question) -> Plan:
         cost = question.epsilon, question.delta, question.rho, question.mu
         privacy = Privacy(*cost, config.relation, config.person, config.rows)
         assumed = () if self._ledger is None else rollback_assumption(self._ledger)
         return make_plan(parse(question.query), opened.schema, privacy, assumed, config.limits)
 
     @contextlib.contextmanager
-    def _reading(self, config: DatasetConfig) -> Iterator[Table]:
+    def _reading(self, config: DatasetConfig) -> Iterator[OpenTable]:
         """The open table; opened anew when its file was replaced.
 
         A question that still runs on the old one is not answered: its rows were written meanwhile.
@@ -358,11 +358,11 @@ def _unknown(what: str, name: str, known: Mapping[str, Any]) -> str:
     return f"there is no {what} {name[:100]!r}.{did_you_mean(name, known)}"
 
 
-def _opened(config: DatasetConfig) -> Table:
+def _opened(config: DatasetConfig) -> OpenTable:
     """One thread a question: several questions share the cores better than the parts of one."""
     registered = find(config.path, config.inside)
     small = registered.rows.is_file() and registered.rows.stat().st_size <= KEPT
-    return Table(registered, threads=1 if small else None, keep=small)
+    return OpenTable(registered, threads=1 if small else None, keep=small)
 
 
 def _is_number(value: Any) -> bool:

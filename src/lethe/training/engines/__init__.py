@@ -82,7 +82,7 @@ def choose_engine(
 
 
 def choose_cluster(name: str | None, workers: int, options: Iterable[str] = ()) -> Any:
-    """Where jobs that train nothing are done, such as noise levels; None on this machine's threads.
+    """Choose where noise levels and the like run; None on this machine's threads.
 
     Args:
         name: ``ray``, or ``ray://host:port``; None or ``processes`` is this machine.
@@ -143,7 +143,7 @@ def check_engine(name: str | None, options: Iterable[str] = ()) -> tuple[str, di
 def settled_layout(
     folder: RunFolder, spec: Spec, workers: int, memory: float | None = None
 ) -> Layout | None:
-    """How a run trains its models: tried out once, in a worker process, and kept in the manifest.
+    """Settle how a run trains its models: tried out once in a worker, kept in the manifest.
 
     Args:
         folder: an open run folder.
@@ -159,14 +159,14 @@ def settled_layout(
         return None
     if "layout" not in folder.manifest:
         limit = half_of_memory() if memory is None else int(memory * 2**30)
-        trial = Trial(recipe, spec.features, spec.labels, spec.pool, spec.seed, workers, limit)
+        trial = Probe(recipe, spec.features, spec.labels, spec.pool, spec.seed, workers, limit)
         (layout,) = run_in_processes([trial], _tried, workers)
         folder.settle("layout", layout)
     return Layout.from_json(folder.manifest["layout"])
 
 
 @dataclass(frozen=True)
-class Trial:
+class Probe:
     """What a calibration looks at: recipe, data and `pool` as in `Spec`."""
 
     recipe: TorchRecipe
@@ -183,7 +183,7 @@ def half_of_memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
-def _tried(trial: Trial) -> dict[str, Any]:
+def _tried(trial: Probe) -> dict[str, Any]:
     """Calibrate, in a worker process: this one does without the training loop."""
     from lethe.training.calibrate import calibrate
 
@@ -199,7 +199,7 @@ class ByHand:
     def __call__(
         self, jobs: Sequence[ChunkJob], work: Callable[[ChunkJob], int]
     ) -> Generator[int, None, None]:
-        """Nothing to yield when no chunk is missing.
+        """Yield nothing when no chunk is missing.
 
         Raises RunFailed: chunks are missing; the message lists them as commands.
         """

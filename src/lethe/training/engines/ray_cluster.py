@@ -275,7 +275,7 @@ class Sender:
 
 
 def _task(parcel: Parcel, references: list[Any]) -> Any:
-    """In a Ray worker: do the work of a parcel; an error meant for the user is returned."""
+    """Do the work of a parcel in a Ray worker; an error meant for the user is returned."""
     import ray
 
     class Unpickler(pickle.Unpickler):

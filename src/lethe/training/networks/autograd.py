@@ -122,14 +122,14 @@ class Alone:
 
 
 @contextlib.contextmanager
-def _own_randomness(own: list[Tensor], device: torch.device) -> Iterator[None]:
+def _own_randomness(states: list[Tensor], device: torch.device) -> Iterator[None]:
     """Lets the model draw from its own stream, and gives the global one back as it was."""
     before = _states(device)
-    _set_states(own, device)
+    _set_states(states, device)
     try:
         yield
     finally:
-        own[:] = _states(device)
+        states[:] = _states(device)
         _set_states(before, device)
 
 
