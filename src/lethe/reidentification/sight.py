@@ -99,9 +99,11 @@ def reading(sight: Sight, what: str) -> Sight:
 
 def _read(table: Float, what: str) -> Float:
     if what == RANKS:
-        from scipy.stats import rankdata
-
-        return np.asarray(ndtri((rankdata(table, axis=0) - 0.5) / max(len(table), 1)))
+        ranks = np.empty(table.shape)
+        for column, values in enumerate(table.T):
+            _, place, often = np.unique(values, return_inverse=True, return_counts=True)
+            ranks[:, column] = (np.cumsum(often) - often / 2)[place]
+        return np.asarray(ndtri(ranks / max(len(table), 1)))
     apart = table - np.median(table, axis=0)
     length = np.linalg.norm(apart, axis=1, keepdims=True)
     return np.asarray(apart / np.where(length > 0, length, 1.0))
