@@ -73,13 +73,9 @@ def service(people: int, seed: int) -> Ratings:
     return from_columns(columns, name=f"service {seed}", unit="days")
 
 
-def facts_in(ratings: Ratings):
-    return index_of(ratings)
-
-
 def test_people_are_looked_for_in_a_release_without_them() -> None:
     """As in a release that really lacks them, but for an empty record in the place of theirs."""
-    facts = facts_in(service(30, 0))
+    facts = index_of(service(30, 0))
     adversary = Adversary(4)
     targets = draw_targets(facts, adversary, 7)
     known = simulate(facts, targets, adversary)
@@ -130,7 +126,7 @@ def test_false_matches_are_shared_out_among_the_attackers() -> None:
 
 
 def test_records_like_those_of_another_table() -> None:
-    facts = facts_in(service(40, 1))
+    facts = index_of(service(40, 1))
     known = records_like(facts, np.arange(40), np.array([0, 3, 5, 99]))
     sizes = np.diff(known.start)
     assert set(sizes.tolist()) == {3, 5, 12}
@@ -144,7 +140,7 @@ def test_records_like_those_of_another_table() -> None:
 def two_releases(others: int = 150) -> tuple[Ratings, Ratings, tuple[np.ndarray, np.ndarray]]:
     """Ten of 300 people are, under other names, in a second table among others."""
     release, other = service(300, 2), service(others, 3)
-    theirs, facts = facts_in(other), facts_in(release)
+    theirs, facts = index_of(other), index_of(release)
     every, shared = slice(None), facts.person < 10
     columns = {
         "person": np.concatenate([theirs.person, 1000 + facts.person[shared]]),
@@ -161,7 +157,7 @@ def two_releases(others: int = 150) -> tuple[Ratings, Ratings, tuple[np.ndarray,
 def test_a_real_linkage_names_the_shared_people_and_hardly_anybody_else() -> None:
     """Ten of 160 people are in both; the others are strangers, as in the calibration."""
     release, aux, pairs = two_releases()
-    facts, asked = facts_in(release), RecordSettings(time_error=3)
+    facts, asked = index_of(release), RecordSettings(time_error=3)
     found = link_auxiliary(release, facts, aux, pairs, asked)
     counts = found.rows.together.counts
     assert counts["right"] == counts["pairs"] == 10 and counts["others"] == 150

@@ -19,31 +19,29 @@ RULES = ("top-1<=0.3", "match<=0.3", "exposed<=0.3", "false-match<=0.1")
 def few_items(seed: int, people: int = 500, dated: bool = False) -> Columns:
     """Everybody has 8 to 12 of 18 items, so that six of them name nearly nobody."""
     rng = np.random.default_rng(seed)
-    weight = 1 / np.arange(8, 26)
-    held = [
-        rng.choice(18, rng.integers(8, 13), replace=False, p=weight / weight.sum())
-        for _ in range(people)
-    ]
-    item = np.concatenate(held)
-    columns = {"person": np.repeat(np.arange(people), [len(one) for one in held]), "item": item}
+    columns = held_items(rng, people, 1 / np.arange(8, 26), (8, 13))
     if dated:
-        columns |= {
-            "value": rng.integers(1, 6, len(item)).astype(float),
-            "time": rng.integers(0, 2000, len(item)),
-        }
+        facts = len(columns["item"])
+        columns["value"] = rng.integers(1, 6, facts).astype(float)
+        columns["time"] = rng.integers(0, 2000, facts)
     return columns
 
 
 def many_items(seed: int, people: int = 500) -> Columns:
     """Everybody has 11 to 26 of 200 items: six of them name anybody."""
-    rng = np.random.default_rng(seed)
-    weight = 1 / np.arange(3, 203)
-    held = [
-        rng.choice(200, rng.integers(11, 27), replace=False, p=weight / weight.sum())
+    return held_items(np.random.default_rng(seed), people, 1 / np.arange(3, 203), (11, 27))
+
+
+def held_items(
+    rng: np.random.Generator, people: int, weight: np.ndarray, held: tuple[int, int]
+) -> Columns:
+    """Everybody's different items, by their weights."""
+    items = [
+        rng.choice(len(weight), rng.integers(*held), replace=False, p=weight / weight.sum())
         for _ in range(people)
     ]
-    person = np.repeat(np.arange(people), [len(one) for one in held])
-    return {"person": person, "item": np.concatenate(held)}
+    person = np.repeat(np.arange(people), [len(one) for one in items])
+    return {"person": person, "item": np.concatenate(items)}
 
 
 def audit(columns: Columns, release: str = "baseline", **asked: object) -> Findings:
