@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -71,15 +72,16 @@ def refuse(job: ChunkJob) -> int:
 
 
 def kill_once(job: ChunkJob, marks: Path) -> int:
-    """The worker of chunk 1 is killed the first time, as by a system short of memory."""
-    if job.chunk == 1:
-        try:
-            (marks / "killed").touch(exist_ok=False)
-        except FileExistsError:
-            pass
-        else:
-            os.kill(os.getpid(), signal.SIGKILL)
-    return train_chunk(job)
+    """The worker of chunk 1 is killed once chunk 0 is there, as by a system short of memory."""
+    if job.chunk == 1 and not (marks / "killed").exists():
+        while not (marks / "0").exists():
+            time.sleep(0.01)
+        (marks / "killed").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    trained = train_chunk(job)
+    with (marks / str(job.chunk)).open("a") as count:
+        count.write(f"{trained}\n")
+    return trained
 
 
 def environment(job: ChunkJob, marks: Path) -> int:
@@ -110,6 +112,7 @@ def test_a_killed_worker_loses_nothing_and_doubles_nothing(engine, tmp_path, exp
     list(engine(jobs, partial(kill_once, marks=marks)))
     assert (marks / "killed").exists()
     assert contents(jobs) == expected
+    assert sum(map(int, (marks / "0").read_text().split())) == jobs[0].models
 
 
 @pytest.mark.parametrize("engine", ["two processes", "ray"], indirect=True)

@@ -77,8 +77,10 @@ def test_errors_of_a_job_come_through_as_they_are() -> None:
 
 
 def test_a_worker_that_dies_is_a_run_that_can_be_resumed() -> None:
+    said: list[str] = []
     with pytest.raises(RunFailed, match="a worker process died.*fewer --workers") as caught:
-        list(run_in_processes(range(4), die, 2))
+        list(run_in_processes(range(4), die, 2, said.append))
+    assert "a worker process died; starting again with" in said[0]
     assert caught.value.exit_code == 4
     assert sorted(run_in_processes(range(3), double, 2)) == [0, 2, 4]
 
