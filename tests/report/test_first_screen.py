@@ -546,3 +546,13 @@ def test_of_several_releases_the_first_screen_has_four_cards_and_says_whose() ->
     assert [card.large for card in others] == [card.large for card in releases[1].first.cards[1:]]
     assert all(card.title.endswith(releases[1].first.name) for card in others)
     assert f"Rules broken: {releases[1].title}." in head.rules
+
+
+@pytest.mark.parametrize("recipe", [None, {"kind": "torch"}])
+def test_what_was_audited_is_said_and_what_was_not(recipe: dict[str, str] | None) -> None:
+    """Of models whose outputs were handed in, nobody knows on how many records they trained."""
+    plain = document("model")
+    plain["subject"]["recipe"] = recipe
+    said = "; ".join(first("model", plain).cards[0].lines)
+    assert ("not audited: the released model itself" in said) == (recipe is not None)
+    assert ("each on half the records" in said) == (recipe is not None) and "16 models" in said

@@ -226,7 +226,9 @@ class Model(Room[ModelCandidate]):
         lines = []
         if data.pool is not None and self.judged is not None and self.judged.models > 1:
             models = grouped(self.judged.models)
-            lines += [say("model.audited", models=models), say("model.unaudited")]
+            trained = self.plain["subject"].get("recipe") is not None  # else only outputs are known
+            lines.append(say("model.audited" if trained else "model.handed", models=models))
+            lines += [say("model.unaudited")] * trained
         if data.classes:
             lines.append(say("model.classes", n=grouped(len(data.classes))))
         people = data.people if data.pool_people is None else data.pool_people
