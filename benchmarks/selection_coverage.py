@@ -111,7 +111,7 @@ def auc_cell(kind: str, models: int, going: Going) -> dict[str, float | int]:
         curve = roc(audit.members.ravel(), table.ravel())
         area, rate = auc_of(curve), rate_at(curve, FPR).tpr
         values.append((area, rate))
-        references = rescored(audit, "lira-online", table, seed=seed)
+        references = rescored(audit, ("lira-online",), seed=seed)["lira-online"]
         found = cells.influence(table.ravel(), np.array([FPR]), curve.outside, references)
         row = []
         for each in (replace(found, references=None), found):

@@ -38,7 +38,7 @@ def test_the_error_of_an_auc_holds_what_models_do_as_references():
         made = unequal(16, 100, seed)
         table = score(made, ("lira-online",))["lira-online"]
         values.append(auc(made.members, table))
-        found = influence_of(made, table, rescored(made, "lira-online", table))
+        found = influence_of(made, table, rescored(made, ("lira-online",))["lira-online"])
         both = dataclasses.replace(found, references=None), found
         errors.append([each.spread(0).variance for each in both])
     fixed, whole = np.sqrt(np.mean(errors, axis=0)) / np.std(values)
@@ -55,7 +55,7 @@ def test_each_group_left_out_is_scored_as_if_it_had_never_been_there(design, nam
     outside = np.random.default_rng(3).normal(size=(8, 40)).astype(np.float32)
     made = dataclasses.replace(made, population=outside)
     table = score(made, (name,), seed=5)[name]
-    found = rescored(made, name, table, seed=5)
+    found = rescored(made, (name,), seed=5)[name]
     left = np.concatenate([group for group, _, _ in found.after])
     assert sorted(left) == list(range(len(np.unique(made.pairs))))
     for group, rows, after in found.after:
@@ -69,10 +69,8 @@ def test_each_group_left_out_is_scored_as_if_it_had_never_been_there(design, nam
 
 def test_attacks_without_references_keep_their_intervals():
     made = unequal(8, 100, 1)
-    for name in ("loss-threshold", "learned-ratio"):
-        assert rescored(made, name, np.zeros(made.members.shape)) is None
-    few = unequal(6, 100, 1)  # three pairs
-    assert rescored(few, "lira-online", np.zeros(few.members.shape)) is None
+    assert not rescored(made, ("loss-threshold", "learned-ratio"))
+    assert not rescored(unequal(6, 100, 1), ("lira-online",))  # three pairs
     found = run_attacks(made, ("lira-online", "loss-threshold"))
     assert "references left out" in found["lira-online"].auc.method
     assert "references" not in found["loss-threshold"].auc.method
@@ -85,7 +83,9 @@ def test_a_part_of_the_records_shows_the_same_error(monkeypatch):
 
     def variances():
         return [
-            influence_of(made, table, rescored(made, "lira-online", table)).spread(0).variance
+            influence_of(made, table, rescored(made, ("lira-online",))["lira-online"])
+            .spread(0)
+            .variance
             for made, table in zip(whole, tables, strict=True)
         ]
 
@@ -93,7 +93,7 @@ def test_a_part_of_the_records_shows_the_same_error(monkeypatch):
     monkeypatch.setattr(scoring, "_RESCORED", 1)
     monkeypatch.setattr(scoring, "_FEWEST", 150)
     made = whole[0]
-    assert len(rescored(made, "lira-online", tables[0]).columns) == 150
+    assert len(rescored(made, ("lira-online",))["lira-online"].columns) == 150
     ratio = np.mean(variances()) / np.mean(every)
     assert 0.6 < ratio < 1.5  # over 32 such audits it is 0.82
 
@@ -105,7 +105,7 @@ def test_alike_models_widen_intervals_by_chance_alone():
         members = paired(16, 100, seed)
         made = shadows(members, signals(members, seed, 0.4, model_sd=0.0))
         table = score(made, ("lira-online",))["lira-online"]
-        influence = influence_of(made, table, rescored(made, "lira-online", table))
+        influence = influence_of(made, table, rescored(made, ("lira-online",))["lira-online"])
         spreads = influence.spread(0), dataclasses.replace(influence, references=None).spread(0)
         wide, fixed = (spread.quantile(0.95) * spread.deviation for spread in spreads)
         assert wide >= fixed
@@ -122,7 +122,7 @@ def test_a_difference_of_two_audits_has_the_influence_of_the_difference():
     for audit in (made, other):
         audit = dataclasses.replace(made, signals=audit.signals)  # of the same design
         table = score(audit, ("lira-online",))["lira-online"]
-        found.append(influence_of(audit, table, rescored(audit, "lira-online", table)))
+        found.append(influence_of(audit, table, rescored(audit, ("lira-online",))["lira-online"]))
     still = (found[0] - found[0]).spread(0)
     assert still.variance == 0.0
     apart = found[0] - found[1]

@@ -127,8 +127,7 @@ def text(
         if options.get("epsilon") is None and options.get("local_epsilon") is None:
             usual["mitigations"] = options.get("mitigations") or ["none"]
     options |= usual
-    asked = options.get("asked")
-    if asked is not None:  # `lethe shadow` reads them from audit.toml
+    if (asked := options.get("asked")) is not None:  # `lethe shadow` reads them from audit.toml
         options["asked"] = replace(asked, options={**asked.options, **usual})
     training = {"text": text, "model": model, "fine_tune": fine_tune, "epochs": epochs}
     encoding = {"min_class_size": min_class_size, "embeddings": embeddings}
@@ -148,7 +147,8 @@ def _trained(command: str, target: str, values: dict[str, Any]) -> Findings:
     check_engine(options["engine"], options["engine_option"] or ())
     imported: AbstractContextManager[None] = nullcontext()
     plain = command == "audit model" and not options["recipe"]
-    if plain and options["engine"] in (None, "processes"):
+    trained = bool(options["out"]) and Path(options["out"], "shadows").is_dir()
+    if plain and not trained and options["engine"] in (None, "processes"):
         # Half of what a small audit takes is torch being imported, here and in the workers.
         modules = ("lethe.training.chunks", "lethe.training.calibrate")
         imported = preloading(modules, workers or default_workers())

@@ -11,7 +11,7 @@ record's mean; beside the input a few rows are held.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -22,6 +22,7 @@ from lethe.training.design import partners
 
 Float = NDArray[np.float64]
 _BLOCK = 4096
+_CELLS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -70,16 +71,22 @@ def moments(signals: NDArray[np.floating], chosen: NDArray[np.bool_]) -> Moments
     Args:
         chosen: (K, N) which cells count.
     """
-    count = chosen.sum(axis=0).astype(np.float64)
-    total, squares = np.zeros_like(count), np.zeros_like(count)
-    for row, use in zip(signals, chosen, strict=True):
-        total += np.where(use, row, 0.0)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = total / count
-    centre = np.nan_to_num(mean)
-    for row, use in zip(signals, chosen, strict=True):
-        squares += np.where(use, (row - centre) ** 2, 0.0)
-    return Moments(count, np.where(count > 0, mean, np.nan), squares)
+    count, mean, squares = np.zeros((3, signals.shape[1]))
+    for block in _blocks(signals.shape):
+        part, use = signals[:, block], chosen[:, block]
+        count[block] = use.sum(axis=0)
+        total = np.where(use, part, 0.0).sum(axis=0, dtype=np.float64)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean[block] = total / count[block]
+        centre = np.nan_to_num(mean[block])
+        squares[block] = np.where(use, (part - centre) ** 2, 0.0).sum(axis=0)
+    return Moments(count, mean, squares)
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[slice]:
+    """Columns of a (K, N) table in blocks that the processor's cache holds."""
+    step = max(1, _CELLS // shape[0])
+    return (slice(start, start + step) for start in range(0, shape[1], step))
 
 
 def leave_one_out(
@@ -99,7 +106,7 @@ def leave_one_out(
     check_signals(signals, members)
     design = Design.of(members, seed)
     rows = _Centred(signals)
-    sums = _Sums.of(rows, design.members, design.counted)
+    sums = _Sums.of(signals, rows.centre, design.members, design.counted)
     for target in range(len(signals)):
         counterpart = design.counterpart(target)  # drawn for every target, in order
         if targets is not None and target not in targets:
@@ -123,13 +130,13 @@ def check_signals(signals: NDArray[np.floating], members: NDArray[np.bool_]) -> 
         raise InputError(
             f"signals {signals.shape} and members {members.shape} must both be (models, records)."
         )
-    for model, row in enumerate(signals):
-        bad = np.flatnonzero(~np.isfinite(row))
-        if len(bad):
-            raise InputError(
-                f"signal of model {model}, record {bad[0]} is {row[bad[0]]}; "
-                "every signal must be finite."
-            )
+    finite = np.isfinite(signals)
+    if not finite.all():
+        model, record = np.argwhere(~finite)[0]
+        raise InputError(
+            f"signal of model {model}, record {record} is {signals[model, record]}; "
+            "every signal must be finite."
+        )
 
 
 def without_groups(
@@ -144,10 +151,10 @@ def without_groups(
     """
     rows = _Centred(signals)
     everything = np.broadcast_to(True, members.shape)
-    total = _Sums.of(rows, members, everything)
+    total = _Sums.of(signals, rows.centre, members, everything)
     for group in np.unique(groups):
         alone = np.flatnonzero(groups == group)
-        part = _Sums.of((rows[row] for row in alone), members[alone], everything[alone])
+        part = _Sums.of(signals[alone], rows.centre, members[alone], everything[alone])
         yield total.minus(part).both(rows.centre)
 
 
@@ -168,18 +175,12 @@ class _Centred:
     def __init__(self, signals: NDArray[np.floating]) -> None:
         self._signals = signals
         self._columns = np.arange(signals.shape[1])
-        self.centre = np.zeros(signals.shape[1])
-        for row in signals:
-            self.centre += row
-        self.centre /= len(signals)
+        self.centre: Float = signals.mean(axis=0, dtype=np.float64)
 
     def __getitem__(self, row: int | np.intp | NDArray[np.intp]) -> Float:
         """(N,) one row, or for each record the signal of its own row."""
         whole = np.ndim(row) == 0
         return np.asarray(self._signals[row if whole else (row, self._columns)] - self.centre)
-
-    def __iter__(self) -> Iterator[Float]:
-        return (self[row] for row in range(len(self._signals)))
 
 
 @dataclass(frozen=True)
@@ -230,19 +231,25 @@ class _Sums:
     square_out: Float
 
     @staticmethod
-    def of(rows: Iterable[Float], members: NDArray[np.bool_], counted: NDArray[np.bool_]) -> _Sums:
-        parts = np.zeros((6, members.shape[1]))
-        inside, outside = parts[:3], parts[3:]
-        for row, member, use in zip(rows, members, counted, strict=True):
+    def of(
+        signals: NDArray[np.floating],
+        centre: Float,
+        members: NDArray[np.bool_],
+        counted: NDArray[np.bool_],
+    ) -> _Sums:
+        parts = np.zeros((2, 3, members.shape[1]))
+        for block in _blocks(members.shape):
+            use, member = counted[:, block], members[:, block]
+            table = signals[:, block] - centre[block]
             if not use.all():
-                row = np.where(use, row, 0.0)
-            kept = row * member
-            rest = row - kept  # exactly the row or 0
-            for sums, side, part in ((inside, member & use, kept), (outside, ~member & use, rest)):
-                sums[0] += side
-                sums[1] += part
-                sums[2] += np.square(part, out=part)
-        return _Sums(*parts)
+                table = np.where(use, table, 0.0)
+            kept = table * member
+            rest = table - kept  # exactly the signals or 0
+            for sums, side, part in zip(parts, (member, ~member), (kept, rest), strict=True):
+                sums[0, block] = (side & use).sum(axis=0)
+                sums[1, block] = part.sum(axis=0)
+                sums[2, block] = np.square(part, out=part).sum(axis=0)
+        return _Sums(*parts[0], *parts[1])
 
     def minus(self, other: _Sums) -> _Sums:
         """Subtract the models behind other sums."""

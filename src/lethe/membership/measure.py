@@ -50,8 +50,6 @@ _CURVE_POINTS = 40
 _MOST_CELLS = 1 << 22
 """Largest table of scores for which several attacks are measured at once."""
 
-References = Callable[[str, NDArray[np.float64]], Rescored | None]
-
 
 def labelled_as_family(estimate: Estimate, confidence: float, size: int, what: str) -> Estimate:
     """Label an estimate at `family_confidence(confidence, size)` with `confidence`."""
@@ -137,12 +135,8 @@ def run_attacks(
     def scores_of(name: str) -> NDArray[np.float64]:
         return score(shadows, (name,), variance, seed, targets=targets)[name]
 
-    def references(name: str, table: NDArray[np.float64]) -> Rescored | None:
-        # Given targets are attacked by given models; only leave-one-out redraws both.
-        if targets is not None:
-            return None
-        return rescored(shadows, name, table, variance, seed)
-
+    # Given targets are attacked by given models; only leave-one-out redraws both.
+    references = {} if targets is not None else rescored(shadows, attacks, variance, seed)
     family = len(attacks) * among
     results = measure_scores(
         attacked, attacks, scores_of, scored, fprs, confidence, seed, family, references
@@ -159,7 +153,7 @@ def measure_scores(
     confidence: float = 0.95,
     seed: int = 0,
     family: int = 1,
-    references: References | None = None,
+    references: Mapping[str, Rescored] = MappingProxyType({}),
 ) -> dict[str, AttackRates]:
     """Measure score tables of one set of targets; all share their clusters.
 
@@ -170,8 +164,7 @@ def measure_scores(
             several threads at once where the tables are small.
         scored: (K, N) cells to measure; every table must have a score there.
         family: number of results whose limits hold at once (Bonferroni).
-        references: function of a name and its scores that returns the scores with references left
-            out; by default references count as fixed.
+        references: scores with references left out, by attack; those of others count as fixed.
 
     Raises NotMeasurable: fewer than 20 distinct records (or persons) are attacked.
     """
@@ -186,8 +179,7 @@ def measure_scores(
     def measured(name: str) -> AttackRates:
         table = scores_of(name)
         flat = table.ravel() if scored.all() else table[scored]
-        others = None if references is None else references(name, table)
-        return meter.either_way(name, flat, fprs, confidence, family, others)
+        return meter.either_way(name, flat, fprs, confidence, family, references.get(name))
 
     if scored.size > _MOST_CELLS:  # all tables of scores at once may not fit
         return {name: measured(name) for name in names}

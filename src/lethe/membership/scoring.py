@@ -133,51 +133,51 @@ _GROUPS, _RESCORED, _FEWEST, _FEWEST_PAIRS = 8, 1 << 17, 256, 4
 
 
 def rescored(
-    shadows: Shadows, name: str, table: Float, variance: str = "auto", seed: int = 0
-) -> Rescored | None:
-    """Scores of an attack with models left out as references, to measure what these do.
+    shadows: Shadows, names: Sequence[str], variance: str = "auto", seed: int = 0
+) -> dict[str, Rescored]:
+    """Scores of attacks with models left out as references, to measure what these do.
 
     In turn each pair of complementary models (of many, each of 8 groups of pairs) is left out and
     the others scored anew, with settings as chosen; of large audits on a random part of the
     records.
 
     Args:
-        table: (K, N) its scores with all references, NaN where a cell is not scored.
-        seed: as of `table`; also of the choice of records.
+        seed: see `score`; also of the choice of records.
 
     Returns:
-        Tables of the models and records that have any score. None where references play no part,
-        where they cannot be left out because fewer than 4 pairs are there, and for the learned
-        attack, whose trees would have to be fitted anew: its interval takes them as they are.
+        For each attack tables of the models and records that have any score. Attacks are missing
+        that use no references, and the learned one, whose trees would have to be fitted anew: its
+        interval takes them as they are. All are missing where fewer than 4 pairs are there.
     """
-    attack = ATTACKS[name]
-    if attack.reference_free or attack.learns:
-        return None
-    rule = variance_rule(variance, shadows.models)
-    rows, columns = ~np.isnan(table).all(axis=1), ~np.isnan(table).all(axis=0)
+    names = [name for name in names if not (ATTACKS[name].reference_free or ATTACKS[name].learns)]
+    rule, scored = variance_rule(variance, shadows.models), cells_to_score(shadows, None, seed)
+    rows, columns = scored.any(axis=1), scored.any(axis=0)
     if not (rows.all() and columns.all()):
         shadows = signals_alone(shadows.select(rows), np.flatnonzero(columns))
-        table = table[np.ix_(rows, columns)]
     order = np.unique(shadows.pairs)
-    if len(order) < _FEWEST_PAIRS:
-        return None
+    if len(order) < _FEWEST_PAIRS or not names:
+        return {}
     rng = np.random.default_rng([seed, 31])
     groups = np.array_split(rng.permutation(len(order)), min(_GROUPS, len(order)))
     most = max(_FEWEST, _RESCORED // (len(groups) * shadows.models))
-    drawn, before = np.arange(shadows.records), table
+    drawn = np.arange(shadows.records)
     if most < shadows.records:
         drawn = np.sort(rng.choice(shadows.records, most, replace=False))
     part = signals_alone(shadows, drawn)
-    settings = {name: attack.choose(part, seed)} if attack.choose else {}
+    choices = {name: ATTACKS[name].choose for name in names}
+    settings = {name: choose(part, seed) for name, choose in choices.items() if choose}
     after = []
     try:
-        if settings or most < shadows.records:
-            before = score(part, (name,), rule, seed, settings)[name]
+        before = score(part, names, rule, seed, settings)
         for group in groups:
             others = ~np.isin(shadows.pairs, order[group])
-            remaining = {key: chosen[others] for key, chosen in settings.items()}
-            left = score(part.select(others), (name,), rule, seed, remaining)[name]
-            after.append((group, others, left))
-    except InputError:  # what is left is too little for this attack
-        return None
-    return Rescored(drawn, before, after)
+            remaining = {name: chosen[others] for name, chosen in settings.items()}
+            after.append((group, others, score(part.select(others), names, rule, seed, remaining)))
+    except InputError:  # what is left is too little
+        return {}
+    return {
+        name: Rescored(
+            drawn, before[name], [(left, rows, anew[name]) for left, rows, anew in after]
+        )
+        for name in names
+    }

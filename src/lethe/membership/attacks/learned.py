@@ -32,6 +32,7 @@ from lethe.training.environment import default_workers, one_thread
 Float = NDArray[np.float64]
 
 _CASES = 100_000
+_ROUNDS = 24, 60
 _FOLDS, _FEW_PAIRS = (2, 4), 8
 _AT_HAND = 1 << 28
 """Bytes of evidence that are kept from learning for judging."""
@@ -88,9 +89,11 @@ def learn(cases: Float, member: NDArray[np.bool_], rising: list[int], seed: int)
     if len(cases) > _CASES:
         drawn = np.random.default_rng([seed, 17]).permutation(len(cases))[:_CASES]
         cases, member = cases[drawn], member[drawn]
+    # Few cases carry few trees: of thousands, more of them found nothing more.
+    rounds = min(max(len(cases) // 1000, _ROUNDS[0]), _ROUNDS[1])
     trees = HistGradientBoostingClassifier(
-        max_iter=60,
-        learning_rate=0.2,
+        max_iter=rounds,
+        learning_rate=max(8 / rounds, 0.2),
         max_leaf_nodes=6,
         min_samples_leaf=max(20, min(200, len(cases) // 100)),
         l2_regularization=1.0,

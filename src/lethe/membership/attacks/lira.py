@@ -242,9 +242,12 @@ def variance_prior(side: Moments, typical: Float | None = None) -> VariancePrior
     if known.sum() < 3:
         variance = pooled if math.isfinite(pooled) else side.total()
         return VariancePrior(_MOST, max(variance, 1e-12) * base / float(np.mean(base)))
-    half = own[known] / 2
-    logs = np.log(side.squares[known] / own[known] / base[known]) - digamma(half) + np.log(half)
-    extra = float(np.var(logs, ddof=1) - polygamma(1, half).mean())
+    # Records have few different numbers of models: functions of these are read off a table.
+    place = own[known].astype(np.intp) - 1
+    halves = np.arange(1, place.max() + 2) / 2
+    logs = np.log(side.squares[known] / own[known] / base[known])
+    logs += (np.log(halves) - digamma(halves))[place]
+    extra = float(np.var(logs, ddof=1) - polygamma(1, halves)[place].mean())
     degrees = min(2 * inverse_trigamma(extra), _MOST) if extra > 0 else _MOST
     level = math.exp(float(logs.mean()) + float(digamma(degrees / 2)) - math.log(degrees / 2))
     return VariancePrior(degrees, level if typical is None else level * base)
