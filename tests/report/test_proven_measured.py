@@ -67,7 +67,7 @@ def test_every_rate_of_the_candidate_that_has_a_proof():
 def test_it_is_on_the_page_with_its_table():
     page = render(Findings.from_json(proved()))
     part = page[page.index('id="proof"') : page.index('id="checks"')]
-    assert part.count("<svg") == 1 and "Epsilon, at least" in part
+    assert "Epsilon, at least" in part
     assert "no spare privacy" in part and "is wrong" not in part
 
 
@@ -88,11 +88,11 @@ def test_nothing_is_shown_where_one_of_both_is_missing(kind):
     assert proven_beside_measured(typed(plain)) == []
 
 
-def test_many_candidates_keep_the_figure_small():
+def test_many_candidates_are_folded():
     plain = proved()
     row, claim = plain["candidates"][2], plain["guarantees"][2]
     for at in range(40):
         plain["candidates"].append({**row, "name": f"c{at}"})
         plain["guarantees"].append({**claim, "candidate": f"c{at}"})
-    chart, folded = proven_beside_measured(typed(plain))
-    assert len(folded.parts[0].rows) == 3 * 41 and len(chart.svg) < 40_000
+    (folded,) = proven_beside_measured(typed(plain))
+    assert len(folded.parts[0].rows) == 3 * 41

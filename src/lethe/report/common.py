@@ -336,12 +336,6 @@ def _untested(document: Document[Any, Any, Any]) -> Section:
 def _limits(room: Room[Any]) -> Section:
     listed = [say("limits.lower"), *room.document.limits, say("limits.again")]
     parts: list[Part] = [Folded(say("limits.all", n=len(listed)), [Bullets(listed)])]
-    if not room.document.rules:
-        from lethe.report.changes import changes  # NumPy comes with it
-
-        sentences = [text for _, texts in changes(Findings.from_json(room.plain)) for text in texts]
-        if sentences:
-            parts.append(Folded(say("rules.example"), [Bullets(sentences)]))
     return Section("limits", say("limits.title"), say("limits.lead"), parts)
 
 

@@ -205,8 +205,9 @@ class Room(abc.ABC, Generic[C]):
         return points(change)
 
     def attack_title(self, attack: str) -> str:
-        """The name of an attack as its tables print it."""
-        return self.document.titles.get(attack, attack)
+        """The name of an attack as its tables print it: its title, where no other has the same."""
+        title = self.document.titles.get(attack, attack)
+        return title if [*self.document.titles.values()].count(title) == 1 else attack
 
     def criterion(self, attack: str) -> str:
         """The WP216 criterion that an attack tests: singling, linking, inference, or all."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lethe.evidence.document import Document
 from lethe.evidence.estimate import Estimate
@@ -14,19 +14,8 @@ from lethe.report.figures import parameter
 from lethe.report.numbers import Cell, decimals, percent, share
 from lethe.report.sections import Column, Folded, Part, Table, Words, named, table
 from lethe.report.severity import judged_rates
-from lethe.report.static_svg import (
-    COLOURS,
-    Slots,
-    chart,
-    figure_of_rows,
-    limit_and_value,
-)
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-_LEAST = 0.02  # the left end of a logarithmic axis; smaller values are drawn there
-_MOST_ROWS = 24
+_MOST_ROWS = 8
 
 
 class Pair(NamedTuple):
@@ -89,22 +78,15 @@ def shown_epsilon(share: float, fpr: float, delta: float) -> float | None:
 
 
 def proven_beside_measured(document: Document[Any, Any, Any]) -> list[Part]:
-    """Words, a figure and its table; nothing where no candidate has both numbers."""
+    """Words and a table; nothing where no candidate has both numbers."""
     found = pairs(document)
     if not found:
         return []
-    drawn = found[:_MOST_ROWS]
     wrong = sorted({one.name for one in found if one.contradicts})
     parts: list[Part] = [Words(say("epsilons.contradicted", names=", ".join(wrong)), "warning")]
-    shown = chart(
-        say("chart.epsilons"),
-        "proven-and-measured",
-        "proven-measured-",
-        say("chart.epsilons.label"),
-        lambda slots: _drawn(drawn, slots),
-    )
-    drawing = [shown] if shown else []
-    return [*(parts if wrong else []), *drawing, Folded(say("epsilons.table"), [_table(found)])]
+    shown = _table(found)
+    folded = Folded(shown.title, [shown]) if len(found) > _MOST_ROWS else shown
+    return [*(parts if wrong else []), folded]
 
 
 def _pair(name: str, fpr: float, guarantee: Guarantee, tpr: Estimate) -> Pair:
@@ -126,33 +108,3 @@ def _table(found: Sequence[Pair]) -> Table:
     ]
     title, note = say("epsilons.table"), say("epsilons.note")
     return table(title, say("epsilons.head.option"), named(found), columns, note=note)
-
-
-def _drawn(found: Sequence[Pair], slots: Slots) -> Figure:
-    """A row for each: the interval that was measured, and the proven epsilon."""
-    figure, axes = figure_of_rows(
-        [f"{slots.put(one.name, 28)}, {percent(one.fpr)}" for one in found]
-    )
-    for at, one in enumerate(found):
-        ends = (one.low, one.shown.value, one.shown.high or one.shown.value)
-        low, value, high = (max(end or _LEAST, _LEAST) for end in ends)
-        axes.plot([low, high], [-at, -at], color=COLOURS["before"], lw=1.4)
-        labels = say("chart.observed"), say("chart.epsilons.low")
-        limit_and_value(axes, at, low, value, labels, 5)
-        axes.plot(
-            [one.proven],
-            [-at],
-            "D",
-            ms=6,
-            color=COLOURS["after"],
-            label=say("chart.epsilons.proven") if at == 0 else "",
-        )
-    axes.set_xscale("log")
-    most = max(max(one.proven, one.shown.high or 0.0) for one in found)
-    axes.set_xlim(_LEAST * 0.9, most * 1.6)
-    ticks = [0.02 * 10**power * step for power in range(6) for step in (1, 2.5, 5)]
-    ticks = [tick for tick in ticks if tick <= most * 1.6]
-    axes.set_xticks(ticks, [("≤ " if tick == _LEAST else "") + f"{tick:g}" for tick in ticks])
-    axes.minorticks_off()
-    axes.set_xlabel(say("chart.epsilons.x"))
-    return figure
