@@ -88,6 +88,9 @@ class Rows(Room[C]):
     metrics: Mapping[str, str] = {}  # of the rules of this kind
     figures: Mapping[str, Any] = {}  # painters by name, see `charts_of_data`
 
+    def attack_title(self, attack: str) -> str:
+        return attack  # it says what is known, which a title does not
+
     def words(self) -> Sequence[str]:
         return self.section.words or ()
 
