@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lethe.evidence.document import AttackRow, CandidateRow, CheckRow, Document
+from lethe.evidence.document import CandidateRow, CheckRow, Document
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import RELEASE, AttackResult
@@ -182,13 +182,11 @@ def _attacks(room: Room[Any]) -> Section:
         )
         columns = ["paper", "threat", tests]
         title, first = say("attacks.run"), say("attacks.title")
-        sources = dict[tuple[str, str], AttackRow]()
-        for row in listed:
-            sources.setdefault((row.title, row.paper), row)
+        sources = {(row.title, row.paper): row for row in reversed(listed)}.values()
         note = say("attacks.run.note") if len(sources) < len(listed) else ""
-        named_rows = [(row.title, row) for row in sources.values()]
-        shown = table(title, first, named_rows, columns, "attacks.", note)
-        parts.append(Folded(say("attacks.run.n", n=len(sources)), [shown]))
+        once = [(row.title, row) for row in listed if row in sources]
+        shown = table(title, first, once, columns, "attacks.", note)
+        parts.append(Folded(say("attacks.run.n", n=len(once)), [shown]))
     if methods := interval_methods(room.plain):
         how: list[Part] = [Words(say("attacks.methods.note"), "note"), Bullets(methods, "method-")]
         parts.append(Folded(say("attacks.methods"), how))
@@ -240,7 +238,7 @@ def _options(room: Room[Any]) -> Section | None:
             lambda row: utility.cell(row.utility),
         ),
         (say("options.within", **head), lambda row: say(f"within.{row.equivalent}")),
-        (say(room.change_head), lambda row: room.change_cell(row.risk_change)),
+        (say(room.change[0]), lambda row: room.change[1](row.risk_change)),
         (say("options.standing"), standing),
     ]
     note, title = say("options.note", rule=frontier.rule), say("options.before_after")
