@@ -99,6 +99,16 @@ class Mechanism(Answers):
     attacks_head = "mechanism"
 
     @property
+    def claim(self) -> str:
+        """What is claimed of the mechanism, such as "epsilon 1"; empty if no number is."""
+        claim = self.section.claim
+        if claim.value is None:
+            return ""
+        words = f"{claim.measure} {parameter(claim.measure, claim.value)}"
+        delta = f"{claim.delta:.3g}"
+        return say("mechanism.claim", claim=words, delta=delta) if claim.delta else words
+
+    @property
     def contradicted(self) -> bool:
         """Whether the lower limit lies above what is claimed."""
         claim = self.section.claim.value
@@ -110,7 +120,7 @@ class Mechanism(Answers):
         key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
         if claim.value is None:
             key = "mechanism.open"
-        head = say(key, measure=claim.measure, low=low, claim=self._claim)
+        head = say(key, measure=claim.measure, low=low, claim=self.claim)
         rules = [rule for rule in self.document.rules if rule.rule.startswith("reuse")]
         if not self.contradicted and any(rule.outcome == "fail" for rule in rules):
             shared = getattr(self.section.reuse, "value", None) or 0.0
@@ -128,17 +138,8 @@ class Mechanism(Answers):
         )
 
     def released(self) -> tuple[str, list[str]]:
-        key = "mechanism.released" if self._claim else "mechanism.unclaimed"
-        return say(key, claim=self._claim), [say("mechanism.name", name=self.document.subject.name)]
-
-    @property
-    def _claim(self) -> str:
-        """The claim with its numbers, such as ``epsilon 1, delta 1e-05``; empty without one."""
-        claim = self.section.claim
-        if claim.value is None:
-            return ""
-        delta = f", delta {parameter('delta', claim.delta)}" if claim.delta else ""
-        return f"{claim.measure} {parameter(claim.measure, claim.value)}{delta}"
+        key = "mechanism.released" if self.claim else "mechanism.unclaimed"
+        return say(key, claim=self.claim), [say("mechanism.name", name=self.document.subject.name)]
 
     def tried(self) -> Card:
         largest = f"{self.section.reach.largest:.3g}"

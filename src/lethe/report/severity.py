@@ -212,9 +212,7 @@ def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
     if rule.on_width:
         what = say("rules.words.width", what=what)
     limit = percent(rule.limit) if rule.metric in IN_PERCENT else f"{rule.limit:g}"
-    return say(
-        "rules.words.least" if rule.at_least else "rules.words.limit", what=what, limit=limit
-    )
+    return say(f"rules.words.{'least' if rule.at_least else 'limit'}", what=what, limit=limit)
 
 
 IN_PERCENT = {*SHARES, "share", "attribute-gain"} - {"auc"}
