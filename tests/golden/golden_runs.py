@@ -39,7 +39,7 @@ def half(data, seed):
     return round(np.clip(data, 0, 1).sum() + np.random.default_rng(seed).laplace(scale=0.5), 6)
 """
 RAN = (0, 1, 3)
-ANSWER = {"rows": [{"value": 1.0, "low": 0.0, "high": 2.0}], "n": 1}
+ANSWER = [{"value": 1.0, "low": 0.0, "high": 2.0}]
 NOT_SHARED = {"versions": {"lethe-privacy": "0"}, "head": "0" * 64, "answer": ANSWER}
 """What no two runs share, and what stands in its place."""
 

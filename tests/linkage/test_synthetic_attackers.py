@@ -146,7 +146,7 @@ def test_near_copies_are_counted_and_named(far: bool) -> None:
     people = {one["share"]: one for one in found.table["people"]}
     assert 60 <= people[0.005]["people"] <= 75 and people[0.005]["expected"] == 6
     assert people[0.005]["p"] < 1e-8 and people[0.0]["people"] == 0
-    assert "of 1,200 original people have a synthetic row closer than" in headline(found)
+    assert "of the 1,200 original rows have a synthetic row closer than" in headline(found)
     assert found.candidates[0]["risk"]["low"] > 0.02
 
 

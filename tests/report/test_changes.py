@@ -127,15 +127,6 @@ def test_candidates_that_lack_the_metric_are_passed_over():
     assert "No candidate of this audit would pass this rule." in said
 
 
-def test_without_a_rule_one_is_proposed_with_the_metric_of_the_release():
-    plain = document()
-    plain["rules"] = []
-    plain["verdict"] |= {"outcome": "not-tested", "candidate": "baseline"}
-    ((text, sentences),) = changes(Findings.from_json(plain))
-    assert text == "" and "One could be: tpr@0.01 <= 0.05." in sentences[0]
-    assert "“baseline” would come to:" in sentences[1] and "no test" in sentences[1]
-
-
 def test_it_is_on_the_page_and_in_the_short_form():
     for made in (render(findings()), markdown([(findings(), None)])):
         assert "It passes: the upper limit is 1.71 %" in made

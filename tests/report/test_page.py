@@ -291,7 +291,7 @@ CHARTS = {
     "scores": "roc exposure",
     "vectors": "frontier 1-sweep 1-utility 1-certified",
     "table": "frontier pairs",
-    "records": "frontier facts thresholds",
+    "records": "frontier facts",
     "synthetic": "rates",
     "mechanism": "mechanism",
     "ledger": "ledger",

@@ -49,7 +49,5 @@ def diff(
     else:
         print("\n".join(comparison_lines(comparison, every)))
     if html is not None:
-        names = (run_a.name, run_b.name)
-        names = names if names[0] != names[1] else (str(run_a), str(run_b))
-        write_whole(html, comparison_page(before, after, names).encode())
+        write_whole(html, comparison_page(before, after, (run_a, run_b)).encode())
     return int(fail_on == "worse" and comparison.worse)

@@ -216,6 +216,5 @@ class Document(Generic[C, A, P]):
 
     @property
     def titles(self) -> Mapping[str, str]:
-        """Title of each attack by its name; empty where attacks share a title."""
-        titles = {attack.name: attack.title for attack in self.attacks}
-        return titles if len({*titles.values()}) == len(titles) else {}
+        """Title of each attack by its name."""
+        return {attack.name: attack.title for attack in self.attacks}

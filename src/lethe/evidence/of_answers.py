@@ -117,14 +117,6 @@ class AnswerRow:
 
 
 @dataclass(frozen=True)
-class StoredAnswer:
-    """A stored answer: its first rows, and how many it has."""
-
-    rows: Sequence[AnswerRow]
-    n: int
-
-
-@dataclass(frozen=True)
 class Point:
     """The budget and what is left of it: at first, after each question, after each raise."""
 
@@ -134,15 +126,8 @@ class Point:
     analyst: str = ""
     question: str = ""
     cost: Charge | None = None
-    answer: StoredAnswer | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether the question and its answer are shown to their ends."""
-        rows = self.answer.rows if self.answer else ()
-        texts = [self.question, *(str(row.value) for row in rows)]
-        cut = self.answer is not None and len(rows) < self.answer.n
-        return not cut and not any(text.endswith(" characters)") for text in texts)
+    answer: Sequence[AnswerRow] | None = None  # its first rows
+    rows: int = 0  # of the answer, in all
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lethe.assess.judged import evidence_of, judged_candidates, metrics_of
+from lethe.assess.judged import evidence_of, metrics_of
 from lethe.assess.verdict import decide
 from lethe.errors import InputError
 from lethe.evidence.document import CandidateRow, CheckRow
@@ -16,7 +16,7 @@ from lethe.evidence.plain import read
 from lethe.evidence.rules import FAIL, PASS, Rule, judge, parse_rule
 from lethe.report.catalogue import say
 from lethe.report.numbers import grouped, share_words
-from lethe.report.severity import IN_PERCENT, cell_of, risk_fpr
+from lethe.report.severity import IN_PERCENT
 from lethe.report.utility import Utility
 
 _MOST_NAMED = 3
@@ -31,28 +31,10 @@ _NEEDS_MORE = {
     "reuse",
     "top-t",
 }
-# An example of a limit for those who have set none: habits, not law.
-_HABITS: Sequence[tuple[str, float]] = (
-    ("lift", 2.0),
-    ("prosecutor", 0.2),
-    ("singling-out", 0.1),
-    ("top-1", 0.05),
-    ("share", 0.8),
-)
 
 
 def changes(findings: Findings) -> list[tuple[str, list[str]]]:
-    """Each rule, and what would change its outcome; without rules, one that could be set.
-
-    Args:
-        findings: of any release.
-
-    Returns:
-        Text of the rule, and sentences; an empty text where no rule was set.
-    """
-    if not findings.rules:
-        found = _a_rule(findings)
-        return [("", found)] if found else []
+    """Each rule with sentences on what would change its outcome; `findings` of any release."""
     return [(str(entry["rule"]), _sentences(findings, entry)) for entry in findings.rules]
 
 
@@ -217,38 +199,6 @@ def _narrower(narrower: float, power: int, then: str) -> list[str]:
         say(f"change.narrower.{then}", narrower=f"{narrower:.2g}", times=size),
         say("change.thumb.root" if power == 2 else "change.thumb.count"),
     ]
-
-
-def _a_rule(findings: Findings) -> list[str]:
-    """Without a rule: one that could be set, and what it would have come to."""
-    example = _example(findings)
-    if example is None:
-        return []
-    said = [say("change.no_rule", rule=example)]
-    try:
-        judged = judged_candidates(findings)[0]
-    except InputError:
-        return said
-    found = _evidence(findings, judged, example)
-    if found is not None:
-        outcome = say(f"outcome.{judge(example, found)}").lower()
-        known = cell_of(example.metric, found)
-        come = say("change.no_rule.come", name=judged["name"], outcome=outcome, found=known)
-        said.append(come)
-    return said
-
-
-def _example(findings: Findings) -> Rule | None:
-    metrics = metrics_of(findings)
-    mechanism = (findings.queries or {}).get("mechanism")
-    if mechanism is not None:
-        claim = mechanism["claim"]
-        return Rule(f"{claim['measure']}-lower", None, claim["value"] or 1.0)
-    if "tpr" in metrics:
-        rates = (risk_fpr(read(CandidateRow, one)) for one in findings.candidates)
-        fpr = next(filter(None, rates), 0.01)
-        return Rule("tpr", fpr, float(f"{min(5 * fpr, 0.5):.2g}"))
-    return next((Rule(name, None, limit) for name, limit in _HABITS if name in metrics), None)
 
 
 def _evidence(findings: Findings, candidate: Mapping[str, Any], rule: Rule) -> Measured | None:

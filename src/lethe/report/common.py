@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lethe.evidence.document import AttackRow, CandidateRow, CheckRow, Document, GuaranteeRow
+from lethe.evidence.document import CandidateRow, CheckRow, Document, GuaranteeRow
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import RELEASE, AttackResult
@@ -200,13 +200,11 @@ def _attacks(room: Room[Any]) -> Section:
         )
         columns = ["paper", "threat", tests]
         title, first = say("attacks.run"), say("attacks.title")
-        sources = dict[tuple[str, str], AttackRow]()
-        for row in listed:
-            sources.setdefault((row.title, row.paper), row)
+        sources = {(row.title, row.paper): row for row in reversed(listed)}.values()
         note = say("attacks.run.note") if len(sources) < len(listed) else ""
-        named_rows = [(row.title, row) for row in sources.values()]
-        shown = table(title, first, named_rows, columns, "attacks.", note)
-        parts.append(Folded(say("attacks.run.n", n=len(sources)), [shown]))
+        once = [(row.title, row) for row in listed if row in sources]
+        shown = table(title, first, once, columns, "attacks.", note)
+        parts.append(Folded(say("attacks.run.n", n=len(once)), [shown]))
     if methods := interval_methods(room.plain):
         how: list[Part] = [Words(say("attacks.methods.note"), "note"), Bullets(methods, "method-")]
         parts.append(Folded(say("attacks.methods"), how))
@@ -258,7 +256,7 @@ def _options(room: Room[Any]) -> Section | None:
             lambda row: utility.cell(row.utility),
         ),
         (say("options.within", **head), lambda row: say(f"within.{row.equivalent}")),
-        (say(room.change_head), lambda row: room.change_cell(row.risk_change)),
+        (say(room.change[0]), lambda row: room.change[1](row.risk_change)),
         (say("options.standing"), standing),
     ]
     note, title = say("options.note", rule=frontier.rule), say("options.before_after")
@@ -364,12 +362,6 @@ def _untested(document: Document[Any, Any, Any]) -> Section:
 def _limits(room: Room[Any]) -> Section:
     listed = [say("limits.lower"), *room.document.limits, say("limits.again")]
     parts: list[Part] = [Folded(say("limits.all", n=len(listed)), [Bullets(listed)])]
-    if not room.document.rules:
-        from lethe.report.changes import changes  # NumPy comes with it
-
-        sentences = [text for _, texts in changes(Findings.from_json(room.plain)) for text in texts]
-        if sentences:
-            parts.append(Folded(say("rules.example"), [Bullets(sentences)]))
     return Section("limits", say("limits.title"), say("limits.lead"), parts)
 
 

@@ -55,7 +55,6 @@ CONTEXT_FIELDS: Mapping[str, Sequence[str]] = {
         "parameters",
         "training_records",
         "training_people",
-        "ratio",
     ),
     "purpose": ("purpose", "users", "out_of_scope", "release", "access", "rate_limits"),
     "training": (
@@ -108,8 +107,6 @@ def groups(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Gro
     for name, item in _flat(document["context"]):
         if text := plain(item):  # an empty line of the form takes nothing away
             given[name] = text
-    if not given.get("ratio"):
-        given["ratio"] = _ratio(given)
     blocks = []
     for group, keys in CONTEXT_FIELDS.items():
         texts = [(say(f"field.{key}"), given.pop(key, "")) for key in keys]
@@ -198,21 +195,3 @@ def _flat(context: Mapping[str, Any]) -> list[tuple[str, Any]]:
         else:
             rows.append((re.sub(r"\W+", "_", str(name).strip().lower()).strip("_"), item))
     return rows
-
-
-def _ratio(given: Mapping[str, str]) -> str:
-    """Parameters per training record, and per person where that is another number."""
-    records, people = (_share(given, key) for key in ("training_records", "training_people"))
-    if records and people not in ("", records):
-        return say("known.ratio", records=records, people=people)
-    return records
-
-
-def _share(given: Mapping[str, str], key: str) -> str:
-    try:
-        parameters, count = (
-            float(given.get(name, "").replace(",", "")) for name in ("parameters", key)
-        )
-        return f"{parameters / count:.3g}"
-    except (ValueError, ZeroDivisionError):
-        return ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic
@@ -128,7 +128,7 @@ class Room(abc.ABC, Generic[C]):
     metrics: Mapping[str, str] = METRICS  # that rules on this kind may be about
     fpr: float | None = None  # at which the risk is read; None where it is no such rate
     result_head: str = "attacks.risk"
-    change_head: str = "options.change.points"
+    change: tuple[str, Callable[[Any], Cell]] = "options.change.points", points
     attacks_head: str = "attacks"
     none_fits: str = "tried.none"
     planted: str = ""  # the quantity of `share_of` in planted leaks; "" = the share is counted
@@ -218,16 +218,13 @@ class Room(abc.ABC, Generic[C]):
         return candidate.risk
 
     def result_cell(self, found: Measured | None) -> Cell:
-        """The result of an attack, in the room's primary metric."""
+        """The result of an attack, in the room's primary metric; `change` prints a change of it."""
         return share(found)
 
-    def change_cell(self, change: Measured | None) -> Cell:
-        """A change of that result against the baseline."""
-        return points(change)
-
     def attack_title(self, attack: str) -> str:
-        """The name of an attack as its tables print it."""
-        return self.document.titles.get(attack, attack)
+        """The name of an attack as its tables print it: its title, where no other has the same."""
+        title = self.document.titles.get(attack, attack)
+        return title if [*self.document.titles.values()].count(title) == 1 else attack
 
     def in_words(self, rule: str) -> str:
         """A rule in words, or as it is written where this version cannot read it."""

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lethe.assess.compare import (
@@ -120,18 +121,19 @@ def history_page(runs: Sequence[PastRun], title: str) -> str:
     return page_of_sections(say("history.title", name=title), title, lead, sections)
 
 
-def comparison_page(before: Findings, after: Findings, names: tuple[str, str]) -> str:
+def comparison_page(before: Findings, after: Findings, places: tuple[Path, Path]) -> str:
     """What moved between two runs as a page.
 
     Args:
         before: findings of the first run.
         after: of the second, of the same kind of release.
-        names: of the two.
+        places: of the two; the page says no more of them than it needs.
 
     Raises:
         InputError: the two are about different kinds of release.
     """
-    title = say("history.changed", before=names[0], after=names[1])
+    first, second = places if places[0].name == places[1].name else (x.name for x in places)
+    title = say("history.changed", before=first, after=second)
     lines = comparison_lines(compare_runs(before, after))
     section = Section("changes", say("history.what"), "", [Bullets(lines)])
     return page_of_sections(title, say("history.diff"), say("history.method"), [section])
@@ -151,9 +153,10 @@ def _subject(id_: str, title: str, runs: Sequence[PastRun]) -> Section:
     metrics = metrics_of(runs[-1].findings)
     if len(runs) > 1:
         for number, name in enumerate(shown[:_MOST_CHARTS], start=1):
-            what = metrics.get(metric_of(name), "")
-            trend = Trend(name, what, [known.get(name) for known in numbers], limits.get(name))
-            drawn = _trend(f"{id_}-{number}", trend, in_percent(name, shares))
+            what = metrics.get(metric_of(name))
+            label = say("history.chart", name=name, what=what) if what else name
+            series, rule = [known.get(name) for known in numbers], limits.get(name)
+            drawn = _trend(f"{id_}-{number}", label, series, rule, in_percent(name, shares))
             parts += [] if drawn is None else [drawn]
     heads = [say("history.number"), *map(str, range(1, len(runs) + 1))]
     rows: list[Row] = [
@@ -222,40 +225,31 @@ def _limits(runs: Sequence[PastRun]) -> dict[str, Rule]:
     return limits
 
 
-@dataclass(frozen=True)
-class Trend:
-    """One number over the runs: its name, what it is, its values, and the rule on it."""
-
-    name: str
-    what: str
-    series: Sequence[Measured | None]
-    rule: Rule | None
-
-    @property
-    def known(self) -> list[tuple[int, Estimate]]:
-        """Runs with a value, by number."""
-        return [
-            (number, measured)
-            for number, measured in enumerate(self.series, start=1)
-            if isinstance(measured, Estimate) and measured.value is not None
-        ]
-
-
-def _trend(id_: str, trend: Trend, shares: bool) -> Chart | None:
-    """The chart of a number over the runs; None where none has a value."""
-    known = trend.known
+def _trend(
+    id_: str, title: str, series: Sequence[Measured | None], rule: Rule | None, shares: bool
+) -> Chart | None:
+    """One number over the runs, with its intervals and the limit; None where none has a value."""
+    known = [
+        (number, measured)
+        for number, measured in enumerate(series, start=1)
+        if isinstance(measured, Estimate) and measured.value is not None
+    ]
     if not known:
         return None
-    label = say("history.trend", name=trend.name, n=len(known))
-    title = say("history.chart", name=trend.name, what=trend.what) if trend.what else trend.name
-    draw = partial(_trend_figure, trend, shares)
+    label = say("history.trend", name=title, n=len(known))
+    draw = partial(_trend_figure, known, len(series), rule, shares)
     return svg.chart(title, f"trend-{id_}", f"trend{id_}-", label, draw)
 
 
-def _trend_figure(trend: Trend, shares: bool, slots: svg.Slots) -> Figure:
+def _trend_figure(
+    known: Sequence[tuple[int, Estimate]],
+    runs: int,
+    rule: Rule | None,
+    shares: bool,
+    slots: svg.Slots,
+) -> Figure:
     figure, axes = svg.new_axes(*svg.SIZE, svg.MARGINS)
     blue, orange = COLOURS["before"], COLOURS["after"]
-    known, runs, rule = trend.known, len(trend.series), trend.rule
     if shares:
         axes.yaxis.set_major_formatter(lambda share, _: percent(round(share, 6)))
     for number, measured in known:

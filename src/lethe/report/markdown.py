@@ -67,9 +67,12 @@ def _first(first: First) -> list[str]:
 
 
 def _release(release: Release) -> list[str]:
-    lines = [f"## {words(release.title)}", "", *_first(release.first)]
+    first = release.first
+    lines = [f"## {words(release.title)}", "", *_first(first)]
+    # Without options, what was asked or tried is the heart of the report.
+    listed = (*_SHORT, "attacks") if first.options is None or not first.options.marks else _SHORT
     for section in release.sections:
-        if section.id in _SHORT:
+        if section.id in listed:
             lines += [f"### {words(section.title)}", "", words(section.lead), ""]
             for part in section.parts:
                 lines += _part(part, section.id)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import textwrap
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -16,6 +15,7 @@ from lethe.report.catalogue import say
 from lethe.report.first_screen import First, first_screen
 from lethe.report.frame import to_frame as to_frame
 from lethe.report.page import files, read, render, write
+from lethe.report.terminal import wrapped
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,17 +68,8 @@ def summary(findings: Findings) -> str:
     first = _first(findings)
     texts = [f"{first.kind.capitalize()}: {first.name}", first.lead + first.headline, first.verdict]
     texts += [f"{one.title}: {one.large}{_behind(one.line)}" for one in first.cards[1:]]
-    return "\n".join([*(line for text in texts for line in _wrapped(text)), say("python.go_on")])
-
-
-def _wrapped(text: str) -> list[str]:
-    """Lines in which a number stays with its percent sign.
-
-    Names come from data: no character of theirs may move the cursor of a terminal.
-    """
-    whole = "".join(one if one.isprintable() else " " for one in text).replace(" %", "\u00a0%")
-    lines = textwrap.wrap(whole, _COLUMNS, subsequent_indent="  ", break_on_hyphens=False)
-    return [line.replace("\u00a0", " ") for line in lines]
+    lines = [line for text in texts for line in wrapped(text, _COLUMNS, "  ")]
+    return "\n".join([*lines, say("python.go_on")])
 
 
 def card(findings: Findings) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -45,12 +46,12 @@ from lethe.report.static_svg import (
     Slots,
     chart,
     figure_of_rows,
-    limit_and_value,
 )
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+_CUT = re.compile(r"\.{3} \([\d,]+ \w+\)$")  # the end of a text that is cut in findings
 _MOST_ROWS = 12
 _MOST_QUESTIONS = 500
 _FPRS = (0.001, 0.01, 0.1)
@@ -268,7 +269,7 @@ class Ledger(Answers):
             (
                 f"{number}. {point.question}",
                 [
-                    _answer(point.answer),
+                    _answer(point),
                     *map(_cell, (point.cost, point.left)),
                     point.analyst,
                     self._checked(point),
@@ -289,7 +290,7 @@ class Ledger(Answers):
         """Pass, review or fail of one question by the limits on what is spent."""
         spent = round(point.budget.amount - point.left.amount, 9)
         words = checked(self.document.rules, self.metrics, {"spent": exactly(spent)})
-        if words in ("", say("check.pass")) and (point.answer is None or not point.whole):
+        if words in ("", say("check.pass")) and (point.answer is None or not _whole(point)):
             why = "ledger.cut" if point.answer else "ledger.unstored"
             return say("check.review", why=say(why))
         return words or say("check.review", why=say("check.none"))
@@ -358,12 +359,19 @@ def _plain(charge: typed.Charge) -> str:
     return f"{charge.amount:.6g}{delta}"
 
 
-def _answer(answer: typed.StoredAnswer | None) -> str:
+def _whole(point: typed.Point) -> bool:
+    """Whether the question and its answer are shown to their ends."""
+    rows = point.answer or ()
+    texts = [point.question, *(str(row.value) for row in rows)]
+    return len(rows) == point.rows and not any(map(_CUT.search, texts))
+
+
+def _answer(point: typed.Point) -> str:
     """Every stored value with the interval of its noise, its group before it."""
-    if answer is None:
+    if point.answer is None:
         return say("ledger.unstored")
     rows = []
-    for row in answer.rows:
+    for row in point.answer:
         ends = [row.value, row.low, row.high]
         words = str(row.value)  # a value that was chosen has no interval
         if None not in ends:
@@ -371,7 +379,7 @@ def _answer(answer: typed.StoredAnswer | None) -> str:
             words = say("ledger.answer", value=value, low=low, high=high)
         group = ", ".join(map(str, row.key.values()))
         rows.append(f"{group}: {words}" if group else words)
-    left = answer.n - len(rows)
+    left = point.rows - len(rows)
     return "; ".join([*rows, *([say("and_more", n=left)] if left else [])])
 
 
@@ -404,10 +412,12 @@ def _mechanism_figure(section: typed.MechanismSection, slots: Slots) -> Figure:
     figure, axes = figure_of_rows([slots.put(pair.name, 44) for pair in section.pairs])
     for place, pair in enumerate(section.pairs):
         low, value = pair.limit.low or 0.0, pair.limit.value
+        blue, names = COLOURS["before"], (say("chart.observed"), say("chart.lower"))
+        observed, limit = names if place == 0 else ("", "")
         if value is not None:
-            axes.plot([low, value], [-place, -place], color=COLOURS["before"], lw=1)
-        labels = say("chart.observed"), say("chart.lower")
-        limit_and_value(axes, place, low, value, labels, 4)
+            axes.plot([low, value], [-place, -place], color=blue, lw=1)
+            axes.plot([value], [-place], "o", ms=4, mfc="none", color=blue, label=observed)
+        axes.plot([low], [-place], "|", ms=11, color=blue, label=limit)
     if claim.value is not None:
         axes.axvline(
             claim.value, color=COLOURS["after"], lw=1.2, ls="--", label=say("chart.claimed")

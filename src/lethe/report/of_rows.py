@@ -87,6 +87,9 @@ class Rows(Room[C]):
     headline = ""
     figures: Mapping[str, Any] = {}  # painters by name, see `charts_of_data`
 
+    def attack_title(self, attack: str) -> str:
+        return attack  # it says what is known, which a title does not
+
     def words(self) -> Sequence[str]:
         return self.section.words or ()
 
@@ -372,7 +375,6 @@ class Records(Rows[RecordCandidate]):
     planted = "top-1"
     glossary = ("scoreboard", "eccentricity", "control")
     figures: Mapping[str, Any] = {
-        "thresholds": table_figures.thresholds,
         "facts": table_figures.facts_known,
     }
 
@@ -412,7 +414,6 @@ class Records(Rows[RecordCandidate]):
         rows = named(section.adversaries)
         note = say("records.note", phi=phi)
         folded: list[Part] = [table(title, first, rows, columns, heads, note)]
-        folded += self._drawn("thresholds")
         if section.false_matches is not None:
             limits = [row.calibrated for row in section.adversaries]
             refused = sorted({limit.reason for limit in limits if isinstance(limit, Refusal)})
@@ -474,13 +475,7 @@ class Records(Rows[RecordCandidate]):
         ]
         note = say("auxiliary.note") + (f" {say('auxiliary.outside')}" if known is not None else "")
         title, head = say("records.auxiliary"), say("auxiliary.head.attacker")
-        parts: list[Part] = [Facts(lines), table(title, head, rows, columns, note=note)]
-        points: Sequence[Any] = study.answered if study.curve is None else study.curve
-        rates = ("recall", "precision", "wrong", "false_match")
-        curve = ("named=share",) if study.curve is None else rates
-        listed, title = [(f"{point.phi:g}", point) for point in points], say("auxiliary.curve")
-        head = say("auxiliary.head.phi")
-        return [*parts, table(title, head, listed, curve, "auxiliary.head.")]
+        return [Facts(lines), table(title, head, rows, columns, note=note)]
 
     def options(self) -> Sequence[Part]:
         columns: list[Column] = [

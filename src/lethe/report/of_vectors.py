@@ -120,10 +120,7 @@ class Vectors(Room[VectorCandidate]):
     def result_cell(self, found: Measured | None) -> Cell:
         return amount(found)
 
-    change_head = "options.change"
-
-    def change_cell(self, change: Measured | None) -> Cell:
-        return amount(change)
+    change = "options.change", amount
 
     def criterion(self, attack: str) -> str:
         return "linking"

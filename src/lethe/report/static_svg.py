@@ -346,17 +346,6 @@ def interval(axes: Axes, y: float, found: Any, colour: str, mark: str, label: st
         axes.plot([value], [y], mark, ms=5, color=COLOURS[colour], label=label)
 
 
-def limit_and_value(
-    axes: Axes, at: int, low: float, value: float | None, names: tuple[str, str], size: float
-) -> None:
-    """Row `at`: a ring at what was observed, a stroke at its lower limit; the first names both."""
-    observed, limit = names if at == 0 else ("", "")
-    colour = COLOURS["before"]
-    if value is not None:
-        axes.plot([value], [-at], "o", ms=size, mfc="none", color=colour, label=observed)
-    axes.plot([low], [-at], "|", ms=11, color=colour, label=limit)
-
-
 def legend(axes: Axes, *, x: str | None = None, y: str | None = None) -> None:
     """The names of the axes: keys of the catalogue. `fit` names the lines."""
     for key, name_axis in ((x, axes.set_xlabel), (y, axes.set_ylabel)):

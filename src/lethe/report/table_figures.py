@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lethe.evidence.estimate import Measured, Refusal
-from lethe.evidence.of_rows import Point, QuasiSection, RecordsSection, SyntheticSection
+from lethe.evidence.estimate import Measured
+from lethe.evidence.of_rows import QuasiSection, RecordsSection, SyntheticSection
 from lethe.report.catalogue import say
 from lethe.report.numbers import percent
 from lethe.report.static_svg import (
     COLOURS,
-    DASHES,
     MARGINS,
     SIZE,
     WIDTH,
@@ -24,7 +22,6 @@ from lethe.report.static_svg import (
 )
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
@@ -64,11 +61,6 @@ def pairs(section: QuasiSection, slots: Slots) -> Figure | None:
     return figure
 
 
-def thresholds(section: RecordsSection, slots: Slots) -> Figure:
-    """Recall, precision, abstention and false matches by eccentricity."""
-    return _curve(section.curve, section.phi)
-
-
 def facts_known(section: RecordsSection, slots: Slots) -> Figure:
     """People named by the number of facts that are known."""
     figure, axes = new_axes(*SIZE, MARGINS)
@@ -78,7 +70,9 @@ def facts_known(section: RecordsSection, slots: Slots) -> Figure:
     if bare := section.unicity:
         band(axes, list(bare), list(bare.values()), "after", "dashed", say("chart.facts.alone"))
     axes.set_xticks(sizes, [str(m) for m in sizes])
-    _shares(axes, 1.0)
+    ticks = (0, 0.2, 0.4, 0.6, 0.8, 1)
+    axes.set_yticks(ticks, [percent(share) for share in ticks])
+    axes.set_ylim(0, 1.02)
     legend(axes, x="chart.facts.x", y="chart.facts.y")
     return figure
 
@@ -103,40 +97,3 @@ def three_rates(section: SyntheticSection, slots: Slots) -> Figure | None:
 
 def _value(rate: Measured) -> float:
     return getattr(rate, "value", None) or 0.0
-
-
-def _curve(points: Sequence[Point], phi: float) -> Figure:
-    figure, axes = new_axes(*SIZE, MARGINS)
-    places = list(range(len(points)))
-    for key, colour, dashes in (
-        ("recall", "before", "solid"),
-        ("false_match", "after", "solid"),
-        ("precision", "ink", "dashed"),
-        ("abstention", "muted", "chain"),
-    ):
-        rates = [getattr(point, key) for point in points]
-        known = [
-            (place, rate)
-            for place, rate in zip(places, rates, strict=True)
-            if not isinstance(rate, Refusal)
-        ]
-        if known:
-            at, measured = zip(*known, strict=True)
-            band(axes, at, measured, colour, dashes, say(f"chart.curve.{key}"))
-    _phi_axis(axes, [point.phi for point in points], phi)
-    _shares(axes, 1.0)
-    legend(axes, y="chart.curve.y")
-    return figure
-
-
-def _phi_axis(axes: Axes, phis: Sequence[float], phi: float) -> None:
-    axes.set_xticks(list(range(len(phis))), [f"{value:g}" for value in phis])
-    axes.axvline(list(phis).index(phi), color=COLOURS["muted"], lw=1, dashes=DASHES["dotted"])
-    axes.set_xlabel(say("chart.phi"))
-
-
-def _shares(axes: Axes, top: float) -> None:
-    step = next((step for step in (0.002, 0.01, 0.02, 0.05, 0.1, 0.2) if top <= 6 * step), 0.25)
-    ticks = [tick * step for tick in range(int(1 / step) + 1) if tick * step <= top + step]
-    axes.set_yticks(ticks, [percent(round(share, 6)) for share in ticks])
-    axes.set_ylim(0, min(top * 1.05, 1.02))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from typing import TYPE_CHECKING
 
 from lethe.evidence.findings import Findings
@@ -76,19 +77,35 @@ def print_findings(findings: Findings, folder: str) -> None:
 def _print_head(console: Console, first: First) -> None:
     from rich.text import Text
 
-    head = Text()
-    if first.lead:
-        head.append(first.lead, _STYLES.get(first.level, "bold"))
-    head.append(first.headline, "bold")
+    def printed(text: str, indent: int = 0) -> Text:
+        lines = [text] if console.soft_wrap else wrapped(text, console.width, " " * indent)
+        return Text("\n".join(lines))
+
+    head = printed(first.lead + first.headline)
+    head.stylize("bold")
+    head.stylize(_STYLES.get(first.level, "bold"), 0, len(first.lead))
     console.print(head)
-    console.print(Text(first.verdict))
+    console.print(printed(first.verdict))
     console.print()
     for card in first.cards:
-        line = Text(f"{card.title + ':':<12}", "dim")
-        line.append(card.large, "bold")
-        line.append(f", {card.line}" if card.line else "")
+        title = f"{card.title + ':':<12}"
+        line = printed(f"{title}{card.large}{f', {card.line}' if card.line else ''}", len(title))
+        end = len(title) + len(card.large)
+        end += len(title) * line.plain[:end].count("\n")  # the indent of each new line
+        line.stylize("bold", len(title), end)
+        line.stylize("dim", 0, len(title))
         console.print(line)
     console.print()
+
+
+def wrapped(text: str, width: int, indent: str) -> list[str]:
+    """Lines in which a number stays with its percent sign.
+
+    Names come from data: no character of theirs may move the cursor of a terminal.
+    """
+    whole = "".join(sign if sign.isprintable() else " " for sign in text).replace(" %", "\u00a0%")
+    lines = textwrap.wrap(whole, width, subsequent_indent=indent, break_on_hyphens=False)
+    return [line.replace("\u00a0", " ") for line in lines]
 
 
 def _print_table(console: Console, table: Table, named: bool) -> None:

@@ -32,6 +32,7 @@ from lethe.linkage.document import (
     RowsSubject,
     fields_of,
     measured_only,
+    percent,
     strongest,
     utility_in_words,
 )
@@ -378,20 +379,22 @@ class SyntheticSubject(RowsSubject):
 
     def plain_words(self) -> list[str]:
         """Say what was found, in sentences for a lay reader."""
-        best = strongest(self.measured[0].attacks)
+        best, risk = strongest(self.measured[0].attacks), self.measured[0].risk
+        ends = (
+            "" if isinstance(risk, Refusal) else f" ({percent(risk.low)} to {percent(risk.high)})"
+        )
         words = [
-            f"The strongest attack is {best.attack}: its excess over the control is "
-            f"{self.measured[0].risk}."
+            f"The strongest attack is {best.attack}: {percent(risk)}{ends} beyond the control."
         ]
         copied, *tails = _counted(self)
         for one in [copied, *sorted(tails, key=lambda near: near.p)[:1]]:
             text = (
                 "an identical synthetic row"
                 if one.attack == IDENTICAL
-                else f"a synthetic row closer than {100 * one.share:g} % of control people do"
+                else f"a synthetic row closer than {100 * one.share:g} % of control rows do"
             )
             words.append(
-                f"{one.people:,} of {one.of:,} original people have {text} "
+                f"{one.people:,} of {one.of:,} original rows have {text} "
                 f"({one.expected:.3g} expected; p = {one.p:.1g})."
             )
         near = self.distances
@@ -399,16 +402,6 @@ class SyntheticSubject(RowsSubject):
             "Mean distance to the closest synthetic row: original less control "
             f"{near.change} (original {near.original}, control {near.control}; 0 = identical)."
         )
-        for key, risk in self.attacks.items():
-            if key.startswith(_COPIES):
-                continue
-            main, control = 100 * (risk.main.value or 0), 100 * (risk.control.value or 0)
-            text = (
-                f"{key[:1].upper()}{key[1:]}: right in {main:.3g} of 100 attempts against the "
-                f"original people, in {control:.3g} against others"
-            )
-            text += "." if risk.works else "; it does not beat a random guess, so it says little."
-            words.append(text)
         return words
 
 

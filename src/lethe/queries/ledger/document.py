@@ -15,13 +15,13 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.of_answers import (
+    AnswerRow,
     AnswersSection,
     Asked,
     Charge,
     LedgerSection,
     Point,
     Status,
-    StoredAnswer,
 )
 from lethe.evidence.plain import plain, read
 from lethe.evidence.rules import CONFIDENCE, QUERY_METRICS, Rule, counted, parse_rule
@@ -32,10 +32,8 @@ from lethe.queries.ledger.ledger import Ledger, rollback_assumption
 from lethe.queries.ledger.words import budget_words, made_public
 
 SO_FAR, WHOLE = "answers so far", "the whole budget"
-LONGEST_TEXT = 500
-"""Characters of a question, an analyst or a value in findings; the ledger holds them whole."""
-MOST_ROWS = 40
-"""Rows of an answer in findings; the ledger holds all."""
+LONGEST_TEXT, MOST_ROWS = 500, 40
+"""Characters of a text, and rows of an answer, in findings; the ledger holds them whole."""
 
 
 def findings_on(
@@ -244,6 +242,7 @@ def burn_down(entries: Sequence[Entry]) -> list[Point]:
             now, body = Accounts.from_text(entry.state), read_json(entry.body)
             point = Point(now.queries, now.left, now.budget)
             if entry.kind == "spend":
+                rows = _rows(stored.get(entry.number))
                 point = Asked(
                     now.queries,
                     now.left,
@@ -251,28 +250,20 @@ def burn_down(entries: Sequence[Entry]) -> list[Point]:
                     entry.analyst,
                     _cut(_question(body["query"])),
                     Charge(now.rule, *body["charge"]),
-                    _answer(stored.get(entry.number)),
+                    rows and rows[:MOST_ROWS],
+                    len(rows or ()),
                 )
             points.append(point)
     return points
 
 
-def _answer(body: str | None) -> StoredAnswer | None:
-    """The first rows of a stored answer; None where no answer is stored or it cannot be read."""
+def _rows(body: str | None) -> list[AnswerRow] | None:
+    """The rows of a stored answer; None where no answer is stored or it cannot be read."""
     try:
         rows = read_json(read_json(body or "")["answer"])["rows"]
-        shown = [
-            {
-                **row,
-                "value": _cut(row["value"]),
-                "key": {_cut(name): _cut(value) for name, value in row.get("key", {}).items()},
-            }
-            for row in rows[:MOST_ROWS]
-        ]
-        answer: StoredAnswer = read(StoredAnswer, {"rows": shown, "n": len(rows)})
-    except (ValueError, TypeError, KeyError, AttributeError):
+        return [read(AnswerRow, _cut(row)) for row in rows] or None
+    except (ValueError, TypeError, KeyError):
         return None
-    return answer if shown else None
 
 
 def _question(key: str) -> str:
@@ -284,7 +275,9 @@ def _question(key: str) -> str:
 
 
 def _cut(value: Any) -> Any:
-    """A text as findings show it: one giant question makes no giant page."""
+    """A text as findings show it, or all texts of a row: one giant question makes no giant page."""
+    if isinstance(value, dict):
+        return {name: _cut(item) for name, item in value.items()}
     if not isinstance(value, str) or len(value) <= LONGEST_TEXT:
         return value
     return f"{value[:LONGEST_TEXT]}... ({len(value):,} characters)"

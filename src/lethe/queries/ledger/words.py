@@ -171,11 +171,9 @@ def _meaning(status: Status, within: str) -> str:
     times = f"{math.exp(epsilon):.3g}" if epsilon < 700 else f"e^{epsilon:g}"
     plus = f", plus {delta:g}" if delta else ""
     change = "Adding or removing" if status.relation == "add/remove" else "Replacing"
-    who = "record" if status.unit == "record" else "person with all records"
-    return (
-        f"{change} one {who}{within} changes the probability of any set of answers by at most a "
-        f"factor of {times}{plus}."
-    )
+    change += " one record" if status.unit == "record" else " one person with all records"
+    words = "changes the probability of any set of answers by at most a factor of"
+    return f"{change}{within} {words} {times}{plus}."
 
 
 def _answers(count: int) -> str:
