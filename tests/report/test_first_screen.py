@@ -240,17 +240,6 @@ def test_a_proof_is_named_where_the_option_carries_one() -> None:
     assert labels[chosen] == "proven: epsilon 4, recommended"
 
 
-def test_the_choice_widens_what_remains() -> None:
-    plain = document("model")
-    chosen = plain["candidates"][1]["name"]
-    risk = {**plain["candidates"][1]["risk"], "low": 0.01, "high": 0.87}
-    plain["frontier"] |= {
-        "operating_point": chosen,
-        "recommended": {"candidate": chosen, "among": 3, "risk": risk},
-    }
-    assert "1.0 to 87 %" in first("model", plain).cards[3].lines[0]
-
-
 def test_an_attack_that_could_not_be_measured_has_no_severity() -> None:
     plain = document("model")
     plain["candidates"][0]["risk"] = {"refused": "no attack passed its self-check"}
