@@ -200,7 +200,7 @@ class Mechanism(Answers):
         shown = reuse.reason if isinstance(reuse, Refusal) else str(amount(reuse))
         rows.append((say("reach.reuse"), shown))
         title, lead = say("mechanism.power"), say("mechanism.power.note")
-        return Section("exposed", title, lead, [Facts(rows)], say("nav.who"))
+        return Section("power", title, lead, [Facts(rows)], say("nav.power"))
 
 
 class Ledger(Answers):
@@ -327,7 +327,8 @@ class Ledger(Answers):
         if section.problems:
             parts.insert(0, Bullets(section.problems))
         parts.append(Folded(say("ledger.account"), [Facts(rows)]))
-        return Section("exposed", say("ledger.who"), say("ledger.who.note"), parts, say("nav.who"))
+        title = say("ledger.who")
+        return Section("spenders", title, say("ledger.who.note"), parts, title)
 
     def _amount(self, charge: typed.Charge) -> str:
         return f"{say('ledger.rule.' + self.section.rule)} {_plain(charge)}"
