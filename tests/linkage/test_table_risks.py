@@ -407,7 +407,7 @@ def test_every_level_of_a_group_is_counted_and_the_worst_decides() -> None:
             assert np.dot(weights, parts) == pytest.approx(value(candidate, metric), abs=1e-6)
             assert max(parts) == value(candidate, f"{metric}[every sex]")
     assert [one["outcome"] for one in found.rules] == ["fail", "pass", "pass", "fail"]
-    assert "Worst group, sex=f" in " ".join(str(found).split())
+    assert "worst group: sex=f" in " ".join(str(found).lower().replace("group,", "group:").split())
     frame = found.to_frame()
     assert "groups[sex=f].unique" in set(frame["metric"])
     with pytest.raises(InputError, match="is not declared. Add --group town"):

@@ -81,8 +81,8 @@ def test_a_safe_release_passes_and_says_what_could_have_been_seen(release):
         assert smallest_seen(plants, "top-1", 1 / 200) is not None
     room = Vectors(found.to_json())
     screen = room.worst(room.base)
-    assert screen.level == "not-above-chance" and "would have been seen" in screen.group
-    assert "Which of the two is not known" in screen.group  # exact vectors could tell everybody
+    assert screen.level == "not-above-chance" and "would have been seen" in screen.detail
+    assert "Which of the two is not known" in screen.detail  # exact vectors could tell everybody
     assert next(row for row in found.checks if row["name"] == "power")["status"] == "pass"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from documents import document
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample import document as sample
 
@@ -59,6 +59,7 @@ def test_by_hand() -> None:
     assert pair.name == "weighted" and pair.low == pytest.approx(0, abs=1e-12)
 
 
+@settings(max_examples=20)
 @given(st.floats(0, 6), st.floats(0.001, 0.4), st.floats(0, 0.01))
 def test_what_a_mechanism_at_its_limit_shows_is_its_epsilon(
     epsilon: float, fpr: float, delta: float

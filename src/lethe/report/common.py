@@ -17,6 +17,7 @@ from lethe.report.numbers import (
     Cell,
     amount,
     facts,
+    few,
     interval_methods,
     parameter,
     share,
@@ -374,7 +375,7 @@ def _legal(room: Room[Any], titles: Mapping[str, str]) -> Section:
         for key in three if kind == "all" else [kind]:
             three[key].append(attack.title)
     mapped = [
-        (say(f"criterion.{key}"), _few(names) or say("legal.not_tried"))
+        (say(f"criterion.{key}"), few(list(dict.fromkeys(names)), 4) or say("legal.not_tried"))
         for key, names in three.items()
     ]
     return Section(
@@ -387,11 +388,6 @@ def _legal(room: Room[Any], titles: Mapping[str, str]) -> Section:
         ],
         say("nav.legal"),
     )
-
-
-def _few(names: Sequence[str], most: int = 4) -> str:
-    shown = ", ".join(dict.fromkeys(names[:most]))
-    return f"{shown}, {say('and_more', n=len(names) - most)}" if len(names) > most else shown
 
 
 def _given(rows: Sequence[tuple[str, str, bool]], title: str = "") -> Facts:

@@ -24,6 +24,7 @@ from lethe.report.catalogue import say
 from lethe.report.context_fields import given_risk
 from lethe.report.numbers import (
     Cell,
+    few,
     percent,
     points,
     range_words,
@@ -433,10 +434,8 @@ def _outcome(room: Room[Any], place: Place | None) -> str:
     sentences = []
     for code in codes:
         judged = [rule for rule in rules if rule.outcome == code]
-        texts = list(dict.fromkeys(room.in_words(rule.rule) for rule in judged))
-        listed = "; ".join(f"“{text}”" for text in texts[:_MOST_RULES])
-        if len(texts) > _MOST_RULES:
-            listed += f" {say('and_more', n=len(texts) - _MOST_RULES)}"
+        texts = dict.fromkeys(f"“{room.in_words(rule.rule)}”" for rule in judged)
+        listed = few([*texts], _MOST_RULES, "; ")
         options = dict.fromkeys(rule.candidate for rule in judged)
         names = ", ".join(say("limits.as_is") if name == base else name for name in options)
         sentences.append(say(f"limits.{code}", rules=listed, name=names))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -115,6 +115,12 @@ def plain(value: Any) -> str:
         shown = ", ".join(plain(item) for item in value[:_LONGEST_LIST])
         return shown if len(value) <= _LONGEST_LIST else say("in_all", shown=shown, n=len(value))
     return str(value)
+
+
+def few(texts: Sequence[str], most: int, mark: str = ", ") -> str:
+    """The first texts, and how many more there are."""
+    shown, left = mark.join(texts[:most]), len(texts) - most
+    return f"{shown} {say('and_more', n=left)}" if left > 0 else shown
 
 
 _LEAST = 1e-12

@@ -203,7 +203,7 @@ class Mechanism(Answers):
         shown = reuse.reason if isinstance(reuse, Refusal) else str(amount(reuse))
         rows.append((say("reach.reuse"), shown))
         title, lead = say("mechanism.power"), say("mechanism.power.note")
-        return Section("exposed", title, lead, [Facts(rows)], say("nav.power"))
+        return Section("power", title, lead, [Facts(rows)], say("nav.power"))
 
 
 class Ledger(Answers):
@@ -344,7 +344,7 @@ class Ledger(Answers):
             parts.insert(0, Bullets(section.problems))
         parts.append(Folded(say("ledger.account"), [Facts(rows)]))
         title = say("ledger.who")
-        return Section("exposed", title, say("ledger.who.note"), parts, title)
+        return Section("spenders", title, say("ledger.who.note"), parts, title)
 
     def _amount(self, charge: typed.Charge) -> str:
         return f"{say('ledger.rule.' + self.section.rule)} {_plain(charge)}"

@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -198,42 +197,29 @@ def _told_apart(page: str) -> str:
 
 def _several(releases: Sequence[Release], head: First) -> str:
     template = templates().get_template("article.html.j2")
+    pieces = [template.render(**vars(release), title=release.title) for release in releases]
     parts = [
-        {
-            "id": f"r{at}",
-            "html": apart(
-                template.render(**vars(one), title=one.title),
-                f"r{at}-",
-                f"{at}, {one.title}",
-            ),
-        }
-        for at, one in enumerate(releases, start=1)
+        {"id": f"r{at}", "title": release.title, "html": apart(piece, f"r{at}-")}
+        for at, (release, piece) in enumerate(zip(releases, pieces, strict=True), start=1)
     ]
-    titles = [release.title for release in releases]
-    page = templates().get_template("several.html.j2")
-    return page.render(first=head, parts=parts, titles=titles)
+    return templates().get_template("several.html.j2").render(first=head, parts=parts)
 
 
 # Text from data is escaped, so that a bare quotation mark is always ours.
 _IDS = re.compile(r'( (?:id|for|aria-labelledby|aria-describedby|aria-controls)=")([^"]+)(")')
-_REGION = re.compile(r'( role="region" aria-label=")')
 _LINKS = re.compile(r'((?: href="|url\()#)([^")]+)')
 
 
-def apart(html: str, prefix: str, title: str = "") -> str:
+def apart(html: str, prefix: str) -> str:
     """The same piece of a page with a prefix before each id and each link to one.
 
     Args:
         html: a piece that our templates made.
         prefix: such as ``r1-``.
-        title: of the part; names of regions begin with it, so that no two are alike.
 
     >>> apart('<p id="a"><a href="#a">up</a>', "r1-")
     '<p id="r1-a"><a href="#r1-a">up</a>'
     """
-    if title:
-        lead = escape(title, quote=True)
-        html = _REGION.sub(lambda m: f"{m[1]}{lead}: ", html)
     prefixed = _IDS.sub(
         lambda m: m[1] + " ".join(prefix + word for word in m[2].split()) + m[3], html
     )

@@ -16,7 +16,7 @@ from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.rules import METRICS, SHARES, parse_rule
 from lethe.report.catalogue import say
-from lethe.report.numbers import Cell, amount, percent, points, share
+from lethe.report.numbers import Cell, amount, few, percent, points, share
 
 HIGH_FROM = 0.20
 MODERATE_FROM = 0.05
@@ -171,10 +171,8 @@ def judged_rates(candidate: CandidateRow) -> dict[float, Measured]:
 
 def risk_fpr(candidate: CandidateRow) -> float | None:
     """The FPR at which the candidate's risk was read, if it is such a rate at all."""
-    for quantity, measured in candidate.measures.items():
-        if quantity.startswith("tpr@") and measured is not None and measured == candidate.risk:
-            return float(quantity.removeprefix("tpr@"))
-    return None
+    rates = judged_rates(candidate).items()
+    return next((fpr for fpr, measured in rates if measured == candidate.risk), None)
 
 
 def not_tested(document: Document[Any, Any, Any]) -> list[str]:
@@ -185,12 +183,11 @@ def not_tested(document: Document[Any, Any, Any]) -> list[str]:
             groups.setdefault(say("untested.rule"), []).append(rule.rule)
     for attack in document.attacks_not_run:
         groups.setdefault(attack.why, []).append(attack.title or attack.name)
-    lines = []
-    for why, named in sorted(groups.items(), key=lambda group: len(group[1])):
-        names, rest = ", ".join(named[:_MOST_NAMED]), len(named) - _MOST_NAMED
-        key = "untested.line.more" if rest > 0 else "untested.line"
-        lines.append(say(key, names=names, n=rest, why=why.rstrip(".")))
-    return lines
+    listed = sorted(groups.items(), key=lambda group: len(group[1]))
+    return [
+        say("untested.line", names=few(named, _MOST_NAMED), why=why.rstrip("."))
+        for why, named in listed
+    ]
 
 
 def rule_in_words(text: str, metrics: Mapping[str, str] = METRICS) -> str:
