@@ -148,7 +148,8 @@ def _page(releases: Sequence[Release], title: str | None = None) -> str:
         body, outcome = _several(releases)
         kind = say("several.kind", n=len(releases))
     title = say("page.title", name=name, outcome=say(f"outcome.{outcome.code}"))
-    return whole_page(title, say("page.kind", kind=kind, name=name), body, "attacks", first.source)
+    top, skip = say("page.kind", kind=kind, name=name), "attacks" if len(releases) == 1 else "r1"
+    return whole_page(title, top, body, skip, first.source)
 
 
 def page_of_sections(title: str, top: str, lead: str, sections: Sequence[Section]) -> str:
