@@ -176,11 +176,15 @@ def test_words_in_charts_are_12_pixels_and_on_the_page(browser, pages, history, 
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1280, "light")])
-def test_no_serious_barrier_and_no_scrolling_sideways(browser, pages, history, width, scheme):
+def test_no_serious_barrier_and_no_scrolling_sideways(
+    browser, pages, page_file, history, width, scheme
+):
     tab = page_in(browser, viewport={"width": width, "height": 900}, color_scheme=scheme)
     axe = Axe()
-    for page in [*sorted(pages.iterdir()), history]:
+    for page in [*sorted(pages.iterdir()), page_file, history]:
         tab.goto(page.as_uri())
+        if page is page_file:  # parts of several releases have sections of one name
+            tab.evaluate("() => document.querySelectorAll('.rest').forEach(d => d.open = true)")
         assert tab.evaluate("() => document.documentElement.scrollWidth") <= width, page.name
         found = axe.run(tab).response["violations"]
         assert [v["id"] for v in found] == [], page.name
