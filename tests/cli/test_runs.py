@@ -24,7 +24,6 @@ pytestmark = pytest.mark.processes
 # Cheap attacks: what is tested here is the run around them.
 SMALL = ["--models", "8", "--quiet", "--workers", "2", "--attack", "lira-online", "loss-threshold"]
 BOTH = [*SMALL, "--mitigations", "weighted"]
-ALONE = [*SMALL, "--mitigations", "none"]
 CHUNKS = 4
 """Of the plain and the weighted models."""
 
@@ -148,7 +147,7 @@ def test_stopped_killed_and_resumed_gives_the_same_findings(undisturbed, table, 
 
 
 def test_the_gate_sets_the_exit_code(copied, table):
-    words = [*asked(table, copied), *ALONE]
+    words = [*asked(table, copied), *BOTH]
     baseline = json.loads((copied / "findings.json").read_bytes())["candidates"][0]
     measured = baseline["attacks"]["lira-online"]["auc"]["value"]
 

@@ -85,7 +85,7 @@ def test_the_surface_is_a_curve_over_sigma_over_root_m():
     asked = [effective_sigma(s, m) for s in (0.5, 1.0, 0.1) for m in (1, 25, 100)]
     curve = attack_curve(counted, clean, asked, draws=2, thresholds=(), seed=1)
     assert curve.at(0.5, 25) is curve.at(1.0, 100) is curve.at(0.1)
-    assert curve.asked == (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)[:0] + tuple(
+    assert curve.asked == tuple(
         sorted({float(f"{s / math.sqrt(m):.12g}") for s in (0.5, 1, 0.1) for m in (1, 25, 100)})
     )
     assert len(seen) == 2 * len(curve.levels)
@@ -117,22 +117,6 @@ def test_the_crossing_of_a_threshold_is_narrowed_down():
     assert fine.at(high).lift.high < 5.0 <= fine.at(low).lift.high
     assert fine.private_from(0.5) is None and fine.gap(0.5) is None
     assert fine.asked == (0.0, 0.1, 10.0)
-
-
-def test_the_interval_by_users_covers_the_share_over_other_people():
-    """120 populations; the truth is the mean over 400 others. A 90 % interval misses 10 %."""
-
-    def share(seed):
-        clean = split(people(seed=seed, users=30, dimension=3))
-        return (
-            attack_curve(nearest, clean, [0.6], draws=4, thresholds=(), confidence=0.9)
-            .levels[0]
-            .share
-        )
-
-    truth = np.mean([share(seed).value for seed in range(1000, 1400)])
-    missed = sum(not (s := share(seed)).low <= truth <= s.high for seed in range(120))
-    assert missed <= 120 * 0.1 + 4 * math.sqrt(120 * 0.09)
 
 
 def test_the_largest_useful_sigma_is_found_by_bisection():
