@@ -1,6 +1,7 @@
 """Attackers that keep every enrolled row: what a mean hides, exact ranks, and the proofs above."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification import gallery
 from lethe.reidentification.attackers import Panel, first_credit
 from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, assigned, enrol
-from lethe.reidentification.family import ATTACKERS, FURTHER, Attacker
+from lethe.reidentification.family import ATTACKERS, Attacker
 from lethe.reidentification.gallery import sampled, split_rows
 from lethe.reidentification.scored import Scorer
 from lethe.reidentification.sight import ALL, folds, sight_of
@@ -22,7 +23,13 @@ from lethe.reidentification.smoothing import smooth
 
 pytestmark = pytest.mark.usefixtures("no_page")
 
-ROWS = [one for one in (*ATTACKERS, *FURTHER) if one.metric in ENROLLED]
+JOINED = [one for one in ATTACKERS if one.metric in ENROLLED]
+SINGLE = [
+    replace(one, name=f"{one.metric}, one vector", vectors=1)
+    for one in JOINED
+    if one.name in ("gaussian, all vectors", "density, all vectors")
+]
+ROWS = [*JOINED, *SINGLE]
 FAST = {"plays": 0, "radius_points": 20, "refine": 0, "surface": (), "sigmas": (1.0,)}
 
 

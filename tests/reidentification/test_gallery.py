@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification.gallery import (
     check_users,
+    covariance_within,
     gallery_means,
+    inverse_root,
     sampled,
     split_periods,
     split_rows,
-    whitening_of,
 )
-from lethe.reidentification.ranks import ranks
 
 
 @given(st.lists(st.integers(1, 9), min_size=3, max_size=30), st.integers(0, 99))
@@ -103,23 +103,6 @@ def test_a_later_period():
         split_periods(owner, period, "may", "june", min_rows=2)
 
 
-def test_whitening_finds_people_under_loud_noise():
-    """Noise along one axis drowns the distance; its spread within persons gives it away."""
-    rng = np.random.default_rng(3)
-    owner = np.repeat(np.arange(80), 8)
-    noise = rng.standard_normal((640, 6)) * [30, 1, 1, 1, 1, 1]
-    vectors = (2 * rng.standard_normal((80, 6)))[owner] + noise
-    split = split_rows(owner)
-    gallery, probes = gallery_means(vectors, split), vectors[split.probe_rows]
-    matrix = whitening_of(vectors[split.gallery_rows], split.gallery_user, gallery)
-    plain = ranks(probes, gallery, split.probe_user, "l2")
-    white = ranks(probes @ matrix, gallery @ matrix, split.probe_user, "l2")
-    assert np.mean(1 / white.rank) > 2 * np.mean(1 / plain.rank)
-    within = (vectors[split.gallery_rows] - gallery[split.gallery_user]) @ matrix
-    # Fitted on these rows; shrinkage may leave sampled correlations in, eigenvalues to 2 sqrt(d/n).
-    assert np.abs(within.T @ within / 240 - np.eye(6)).max() < 2 * np.sqrt(6 / 240)
-
-
 def test_a_coordinate_that_is_copied_does_not_decide_alone():
     """Constant within persons in the gallery: as loud as the quietest other, not infinitely."""
     rng = np.random.default_rng(6)
@@ -127,17 +110,11 @@ def test_a_coordinate_that_is_copied_does_not_decide_alone():
     vectors = rng.standard_normal((120, 3)) * [1, 5, 1]
     vectors[:, 2] = np.arange(20)[owner]
     split = split_rows(owner)
-    centres = gallery_means(vectors, split)
-    matrix = whitening_of(vectors[split.gallery_rows], split.gallery_user, centres)
+    within = vectors[split.gallery_rows] - gallery_means(vectors, split)[split.gallery_user]
+    matrix = inverse_root(covariance_within(within, 40))
     weight = np.linalg.norm(matrix, axis=1)
     assert weight[2] < 10 * weight[0]
     assert weight[0] > 3 * weight[1]
-
-
-def test_nothing_to_whiten_by():
-    rows, user = np.repeat(np.eye(3), 4, axis=0), np.repeat(np.arange(3), 4)
-    with pytest.raises(NotMeasurable, match="no spread within"):
-        whitening_of(rows, user, np.eye(3))
 
 
 def test_rows_of_another_file():

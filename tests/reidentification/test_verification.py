@@ -19,7 +19,7 @@ from lethe.reidentification.sight import folds, sight_of
 from lethe.reidentification.smoothing import smooth
 from lethe.reidentification.verification import (
     FULL,
-    Pairs,
+    ScoredPairs,
     others,
     profile,
     verify,
@@ -154,7 +154,7 @@ def people_scores(rng, people=40, each=4, shift=1.0, spread=0.7):
     first = np.repeat(owner, 5)
     second = others(owner, people, 5, int(rng.integers(1 << 30))).ravel()
     non_mated = effect[first] + seen[second] + rng.standard_normal(len(first))
-    return Pairs(mated, owner, non_mated, first, second, (mated, non_mated))
+    return ScoredPairs(mated, owner, non_mated, first, second, (mated, non_mated))
 
 
 def test_intervals_cover_with_people_in_both_roles():
@@ -185,7 +185,7 @@ def test_scores_by_chance_are_at_chance_and_perfect_ones_are_not_certain():
     assert found.cllr is not None and found.cllr.value >= found.min_cllr.value
     assert all(low <= value <= high for value, low, high in found.missed)
     owner = np.arange(12)
-    apart = verify(Pairs(10.0 + owner, owner, -1.0 * owner, owner, (owner + 1) % 12))
+    apart = verify(ScoredPairs(10.0 + owner, owner, -1.0 * owner, owner, (owner + 1) % 12))
     assert apart.eer.value == 0 and apart.eer.high > 0.2
     assert apart.expected.value == pytest.approx(FULL) and apart.expected.low < 0.6
 
@@ -197,7 +197,7 @@ def test_refusals():
         profile([], [0.0])
     owner = np.arange(3)
     with pytest.raises(NotMeasurable, match="5 people"):
-        verify(Pairs(1.0 * owner, owner, 0.0 * owner, owner, (owner + 1) % 3))
+        verify(ScoredPairs(1.0 * owner, owner, 0.0 * owner, owner, (owner + 1) % 3))
 
 
 @pytest.fixture(scope="module")

@@ -255,8 +255,8 @@ class Beyond:
 
 
 @dataclass(frozen=True)
-class Spread:
-    """Quantiles over people."""
+class PeopleQuantiles:
+    """PeopleQuantiles over people."""
 
     low: float
     median: float
@@ -303,7 +303,7 @@ class Named:
     """
 
     named: Histogram
-    bits: Spread
+    bits: PeopleQuantiles
     bits_that_name: float
 
 
@@ -480,7 +480,7 @@ class VectorModel:
     attacks: Sequence[Gallery]
     exposure: Named
     controls: Controls
-    geometry: Mapping[str, Spread]
+    geometry: Mapping[str, PeopleQuantiles]
     levels: Sequence[NoiseLevel]
     surface: Sequence[SurfaceCell]
     utility: TaskSection | Refusal

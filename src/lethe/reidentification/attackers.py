@@ -34,7 +34,7 @@ from lethe.reidentification.gallery import Index
 from lethe.reidentification.geometry import nearest
 from lethe.reidentification.ranks import Ranks, ranks
 from lethe.reidentification.sight import (
-    LEARNED,
+    PLDA,
     Learned,
     Sight,
     evened,
@@ -44,7 +44,6 @@ from lethe.reidentification.sight import (
     pooled,
     reading,
     recentred,
-    whitened,
 )
 from lethe.reidentification.tally import ENOUGH_HITS, TRIALS, Tally
 from lethe.reidentification.vectors import Float, one_blas_thread
@@ -90,7 +89,7 @@ class Panel:
             sight = reading(sight, attacker.reads)
         elif attacker.metric in ENROLLED or attacker.vectors != 1:
             sight = recentred(sight)
-        if attacker.metric in LEARNED or attacker.metric in ENROLLED:
+        if attacker.metric == PLDA or attacker.metric in ENROLLED:
             sight = evened(sight)
         if attacker.vectors == 1:
             return sight
@@ -123,9 +122,7 @@ class Panel:
             return (self.fitted[key],)
         if attacker.metric in ENROLLED:
             return (enrol(attacker.metric, seen),)
-        if attacker.metric == "whitened":
-            return (whitened(seen),)
-        return tuple(learn(attacker.metric, seen, self.fold != half) for half in (False, True))
+        return tuple(learn(seen, self.fold != half) for half in (False, True))
 
     def rank(
         self,

@@ -19,15 +19,12 @@ from lethe.reidentification.enrolled import (
     NEAREST,
     SOFTMAX,
 )
-from lethe.reidentification.sight import ALL, DIRECTIONS, LEARNED, RANKS
+from lethe.reidentification.sight import ALL, DIRECTIONS, PLDA, RANKS
 
 PLAIN = ("cosine", "l2")
 _PAPERS = {
     "cosine": "gallery and probe protocol of biometric identification (ISO/IEC 19795-1)",
-    "whitened": "Mahalanobis distance; shrinkage by Ledoit and Wolf 2004",
-    "within-class": "Hatch, Kajarekar and Stolcke 2006",
-    "lda": "Fisher 1936; Belhumeur, Hespanha and Kriegman 1997",
-    "plda": "Ioffe 2006; Garcia-Romero and Espy-Wilson 2011",
+    PLDA: "Ioffe 2006; Garcia-Romero and Espy-Wilson 2011",
     **ENROLLED,
 }
 
@@ -37,9 +34,8 @@ class Attacker:
     """An attacker: a distance and the data that the adversary has.
 
     Attributes:
-        metric: ``cosine``, ``l2``, ``whitened`` (scatter of enrolled rows), ``within-class``,
-            ``lda`` or ``plda`` (learned from other people's pairs), all between means; or of
-            `ENROLLED`.
+        metric: ``cosine``, ``l2`` or ``plda`` (learned from other people's pairs), all between
+            means; or of `ENROLLED`.
         vectors: number of new vectors known to be of the same person and joined; or `ALL`.
     """
 
@@ -61,7 +57,7 @@ class Attacker:
     @property
     def fixed(self) -> bool:
         """Whether it learns nothing from who owns the probes of other people."""
-        return self.metric not in LEARNED and not self.normalised
+        return self.metric != PLDA and not self.normalised
 
     @property
     def paper(self) -> str:
@@ -74,7 +70,7 @@ class Attacker:
         """The adversary's knowledge, in one line."""
         held = "without noise" if self.clean_gallery else "as released"
         parts = [f"earlier vectors of the same people, {held}"]
-        if self.metric in LEARNED:
+        if self.metric == PLDA:
             parts.append("both vectors of other people, to learn the metric from")
         if self.normalised:
             parts.append("vectors of other people, to normalise scores by")
@@ -104,14 +100,14 @@ class Attacker:
 ATTACKERS = (
     Attacker("cosine", "Nearest enrolled mean, cosine distance", "cosine"),
     Attacker("l2", "Nearest enrolled mean, Euclidean distance", "l2", projected=True),
-    Attacker("plda", "Probabilistic linear discriminants of other people", "plda"),
+    Attacker("plda", "Probabilistic linear discriminants of other people", PLDA),
     Attacker("nearest row", "Nearest single enrolled vector", NEAREST, True),
     Attacker("all vectors", "Mean of all vectors against clean means", "l2", True, ALL, True),
-    Attacker("plda, all vectors", "PLDA of the mean of all vectors", "plda", False, ALL),
+    Attacker("plda, all vectors", "PLDA of the mean of all vectors", PLDA, False, ALL),
     Attacker(
         "plda, clean gallery, all vectors",
         "PLDA of the mean of all vectors against clean means",
-        "plda",
+        PLDA,
         True,
         ALL,
     ),
@@ -184,20 +180,9 @@ ATTACKERS = (
 """The attackers of an audit: each runs on all candidates and noise levels that it can."""
 NORMALISED = (
     Attacker("cosine, as-norm", "Cosine, scores normalised", "cosine", normalised=True),
-    Attacker("plda, as-norm", "PLDA, scores normalised", "plda", normalised=True),
+    Attacker("plda, as-norm", "PLDA, scores normalised", PLDA, normalised=True),
 )
 """Further attackers with score normalisation, on request."""
-FURTHER = (
-    Attacker("whitened", "Nearest in the metric of the scatter within enrolment", "whitened"),
-    Attacker("within-class", "Within-class covariance of other people's pairs", "within-class"),
-    Attacker("lda", "Linear discriminants of other people", "lda"),
-    Attacker("clean gallery", "Nearest clean mean, Euclidean distance", "l2", True),
-    Attacker("2 vectors", "Mean of 2 vectors against clean means", "l2", True, 2),
-    Attacker("5 vectors", "Mean of 5 vectors against clean means", "l2", True, 5),
-    Attacker("gaussian", "Gaussian with variances of each person", GAUSSIAN, True),
-    Attacker("density", "Kernel density of each person", DENSITY, True),
-)
-"""Attackers that decided on none of the sets tried: only for a `Panel` built in Python."""
 
 
 def allowed(

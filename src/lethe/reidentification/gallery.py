@@ -239,26 +239,6 @@ def gallery_means(vectors: NDArray[Any], split: Split) -> Float:
     return means(vectors[split.gallery_rows], split.gallery_user, len(split.users))
 
 
-def whitening_of(rows: Float, user: Index, centres: Float) -> Float:
-    """A map (d, d) after which the spread of one person's rows is the same in every direction.
-
-    Euclidean distance after it is the Mahalanobis distance under the covariance within persons.
-
-    Args:
-        rows: (R, d) of people whose positions are `user`, and whose means are `centres` (G, d).
-
-    Raises NotMeasurable: no user has two rows that differ.
-    """
-    within = rows - centres[user]
-    freedom = len(within) - len(centres)
-    if freedom < 1 or float(np.abs(within).max()) <= 1e-12 * float(np.abs(centres).max()):
-        raise NotMeasurable(
-            "the rows of each person are all equal in the gallery, so there is no spread within "
-            "persons to whiten by. Use metric='cosine' or 'l2'."
-        )
-    return inverse_root(covariance_within(within, freedom))
-
-
 def covariance_within(differences: Float, freedom: int) -> Float:
     """Covariance (d, d) of differences (n, d) within persons, which have mean 0.
 

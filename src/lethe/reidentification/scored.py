@@ -37,7 +37,7 @@ from lethe.reidentification.sight import Sight, pooled
 from lethe.reidentification.vectors import Float
 from lethe.reidentification.verification import (
     FPRS,
-    Pairs,
+    ScoredPairs,
     calibration,
     others,
     verify,
@@ -62,7 +62,7 @@ RANKS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 def pairs_of(
     panel: Panel, attacker: Attacker, seen: Sight, seed: int = 0, owner: Index | None = None
-) -> Pairs:
+) -> ScoredPairs:
     """Scores of an attacker on what it sees, calibrated across folds.
 
     Args:
@@ -87,7 +87,7 @@ def pairs_of(
             raise NotMeasurable("calibration needs probes of people in both folds.")
         slope, offset = calibration(mated[~mine], rest[~mine].ravel())
         ratios[mine] = slope * scores[mine] + offset
-    return Pairs(
+    return ScoredPairs(
         mated,
         claimed,
         rest.ravel(),

@@ -17,9 +17,9 @@ from lethe.evidence.of_vectors import (
     Named,
     NoiseLevel,
     OperatingWords,
+    PeopleQuantiles,
     RadiiSection,
     RadiusRow,
-    Spread,
     Strongest,
     SurfaceCell,
     TaskRow,
@@ -254,7 +254,7 @@ def section(audit: ModelAudit, settings: EmbeddingSettings) -> VectorModel:
             clean.strangers,
             None if clean.shared is None else str(clean.shared),
         ),
-        geometry={metric: Spread(*apart) for metric, apart in clean.nearest.items()},
+        geometry={metric: PeopleQuantiles(*apart) for metric, apart in clean.nearest.items()},
         levels=[_level(level, audit, settings) for level in audit.curve.levels],
         surface=_surface(audit, settings),
         utility=_utility(audit, settings),
@@ -280,7 +280,7 @@ def _exposure(audit: ModelAudit, attack: Attack) -> Named:
     bits = np.quantile(attack.exposure.bits, [0.05, 0.5, 0.95])
     return Named(
         Histogram(edges.tolist(), counts.tolist()),
-        Spread(*bits.tolist()),
+        PeopleQuantiles(*bits.tolist()),
         float(np.log2(attack.users)),
     )
 

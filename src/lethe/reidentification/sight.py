@@ -1,7 +1,7 @@
 """The vectors that an adversary sees, and metrics learned from the vectors of other people.
 
-Learned metrics: Hatch, Kajarekar and Stolcke 2006 (within-class covariance normalisation), Ioffe
-2006 with Garcia-Romero and Espy-Wilson 2011 (probabilistic linear discriminant analysis).
+The learned metric: Ioffe 2006 with Garcia-Romero and Espy-Wilson 2011 (probabilistic linear
+discriminant analysis).
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ from lethe.reidentification.gallery import (
     covariance_within,
     inverse_root,
     means,
-    whitening_of,
 )
 from lethe.reidentification.vectors import Float
 
-LEARNED = ("within-class", "lda", "plda")
+PLDA = "plda"
 ALL = 0
 """Value of a number of vectors that means all vectors of a person."""
 RANKS, DIRECTIONS = "ranks", "directions"
@@ -34,7 +33,6 @@ _DRIFT = 5.0  # standard errors between the means of two periods above which bot
 _RIDGE = 1e-3
 _QUIET, _ROUNDING = 0.03, 10.0  # sd of a direction, relative to coordinates; machine precisions
 _TURNED = 0.9  # largest share of the squared distance that a rotation of other people may leave
-_KEPT = 0.95  # share of between-person variance that LDA keeps
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,11 +217,10 @@ class Learned:
         return mapped if self.scale is None else mapped * self.scale
 
 
-def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
+def learn(sight: Sight, people: NDArray[np.bool_]) -> Learned:
     """Fit a metric on some people whose vectors of both periods the adversary knows.
 
     Args:
-        metric: one of `LEARNED`.
         sight: as the adversary sees the release; probes already joined where it joins them.
         people: (G,) whose pairs are used, where they have probes; all others are not looked at but
             for their row counts.
@@ -241,7 +238,7 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
     probe_centre, gallery_centre = by_person.mean(axis=0), gallery.mean(axis=0)
     turn = _turn(by_person - probe_centre, gallery - gallery_centre)
     if turn is not None:
-        fit = learn(metric, replace(sight, probes=(sight.probes - probe_centre) @ turn), people)
+        fit = learn(replace(sight, probes=(sight.probes - probe_centre) @ turn), people)
         again = np.eye(len(turn)) if fit.turn is None else fit.turn
         return replace(fit, probe_centre=probe_centre, turn=turn @ again)
     apart = (probes - probe_centre) - (gallery - gallery_centre)[place]
@@ -250,8 +247,6 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
     within = covariance_within(apart, len(apart) - 1)
     within[np.diag_indices_from(within)] *= 1 + _RIDGE
     root = inverse_root(within)
-    if metric == "within-class":
-        return Learned(root, probe_centre, gallery_centre)
     # What persists of a person from enrolment to probe: noise and drift are in neither product.
     left = (gallery - gallery_centre) @ root
     right = (by_person - probe_centre) @ root
@@ -261,11 +256,7 @@ def learn(metric: str, sight: Sight, people: NDArray[np.bool_]) -> Learned:
     if not size[0] > 0:
         raise NotMeasurable("enrolled and new vectors of a person are not related in any direction")
     number = int((size > 1e-9 * size[0]).sum())
-    if metric == "lda":
-        number = int(np.searchsorted(np.cumsum(size), _KEPT * size.sum())) + 1
     kept, matrix = size[:number], root @ turn[:, :number]
-    if metric == "lda":
-        return Learned(matrix, probe_centre, gallery_centre)
     counts = sight.counts
     rows = sight.rows[people[sight.user]]
     user = known[sight.user[people[sight.user]]]
@@ -301,10 +292,3 @@ def _row_variance(within: Float, counts: Float) -> Float:
     if freedom < 1:
         return np.full(within.shape[1], 0.5)
     return np.asarray((within**2).sum(axis=0) / freedom)
-
-
-def whitened(seen: Sight) -> Learned:
-    """The metric of the scatter within each person's enrolled rows."""
-    matrix = whitening_of(seen.rows, seen.user, seen.gallery)
-    centre = seen.gallery.mean(axis=0)
-    return Learned(matrix, centre, centre)

@@ -193,7 +193,7 @@ def _worst(a: Float, b: Float, mated: int, non_mated: int) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Pairs:
+class ScoredPairs:
     """Scores of pairs, and whose they are.
 
     Attributes:
@@ -212,7 +212,7 @@ _METHOD = "bootstrap of {people} people in both roles; n counts mated pairs"
 
 
 def verify(
-    pairs: Pairs,
+    pairs: ScoredPairs,
     *,
     confidence: float = 0.95,
     replicates: int = 100,
