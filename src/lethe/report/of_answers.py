@@ -157,7 +157,10 @@ class Mechanism(Answers):
             (
                 row.name,
                 [
-                    *(decimals(end if end is None else exactly(end)) for end in _ends(row)),
+                    *(
+                        decimals(end if end is None else exactly(end))
+                        for end in (row.limit.low, row.limit.value)
+                    ),
                     *map(share, row.shares),
                 ],
             )
@@ -351,10 +354,6 @@ class Ledger(Answers):
 
     def _amount(self, charge: typed.Charge) -> str:
         return f"{say('ledger.rule.' + self.section.rule)} {_plain(charge)}"
-
-
-def _ends(row: typed.PairRow) -> tuple[float | None, float | None]:
-    return row.limit.low, row.limit.value
 
 
 def _plain(charge: typed.Charge) -> str:
