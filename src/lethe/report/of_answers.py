@@ -157,10 +157,7 @@ class Mechanism(Answers):
             (
                 row.name,
                 [
-                    *(
-                        decimals(end if end is None else exactly(end))
-                        for end in (row.limit.low, row.limit.value)
-                    ),
+                    *map(decimals, (row.limit.low, row.limit.value)),
                     *map(share, row.shares),
                 ],
             )
