@@ -259,7 +259,7 @@ def amount(quantity: Measured | float | None, digits: int = 3) -> Cell:
     return measured(quantity, lambda value: significant(value, digits), interval)
 
 
-def decimals(quantity: Measured | None, places: int = 3, counted: bool = False) -> Cell:
+def decimals(quantity: Measured | float | None, places: int = 3, counted: bool = False) -> Cell:
     """A measured number that is no share, with fixed decimals: a utility, a loss, an AUC.
 
     Args:

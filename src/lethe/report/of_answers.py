@@ -153,7 +153,7 @@ class Mechanism(Answers):
             (
                 row.name,
                 [
-                    *(decimals(end if end is None else exactly(end)) for end in _ends(row)),
+                    *map(decimals, (row.limit.low, row.limit.value)),
                     *map(share, row.shares),
                 ],
             )
@@ -348,10 +348,6 @@ class Ledger(Answers):
 
     def _amount(self, charge: typed.Charge) -> str:
         return f"{say('ledger.rule.' + self.section.rule)} {_plain(charge)}"
-
-
-def _ends(row: typed.PairRow) -> tuple[float | None, float | None]:
-    return row.limit.low, row.limit.value
 
 
 def _plain(charge: typed.Charge) -> str:
