@@ -2,17 +2,28 @@
 
 import dataclasses
 import functools
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from simulated import DESIGNS, audit, coins, paired, shadows, signals
 
+from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.roc import roc, tpr_at_fpr
 from lethe.evidence.sight import blindness, forbidden, smallest_seen
 from lethe.membership import planted as module
 from lethe.membership.attacks.lira import ranked, shared_part
 from lethe.membership.audit import audit_scores
-from lethe.membership.planted import FEW, MANY, Values, exchanged, part_of, plants, twin
+from lethe.membership.planted import (
+    FEW,
+    MANY,
+    Values,
+    exchanged,
+    keep_strongest,
+    part_of,
+    plants,
+    twin,
+)
 from lethe.membership.settings import AuditSettings
 
 RULES = ("auc<=0.6", "tpr@0.1<=0.15", "tpr@0.01<=0.03", "tau@0.1<=0.5")
@@ -34,6 +45,14 @@ def of_leaky(seed, models):
 def made(seed, gap=0.0, models=16, records=600):
     members = paired(models, records, seed)
     return shadows(members, signals(members, seed, gap))
+
+
+def test_of_several_attacks_the_one_with_the_highest_lower_limit_counts():
+    best = {}
+    for low in (None, 0.3, 0.6, 0.4):
+        auc = Estimate(0.7, low, 0.9, 0.95, "two-way", 9)
+        keep_strongest(best, SimpleNamespace(auc=auc, tpr={0.1: Refusal("too few")}))
+    assert {quantity: one.low for quantity, one in best.items()} == {"auc": 0.6}
 
 
 @pytest.mark.parametrize("odds", [1.5, 5.0, 20.0])
