@@ -28,9 +28,10 @@ from lethe.report.catalogue import say
 from lethe.report.common import cell_of
 from lethe.report.first_screen import run_id
 from lethe.report.numbers import Cell
+from lethe.report.output_check import readable
 from lethe.report.page import page_of_sections
 from lethe.report.sections import Bullets, Chart, Folded, Part, Row, Section, Table, Words
-from lethe.report.severity import outcome, readable
+from lethe.report.severity import outcome
 from lethe.report.static_svg import COLOURS, DASHES
 
 if TYPE_CHECKING:
