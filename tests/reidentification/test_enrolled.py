@@ -101,6 +101,34 @@ def test_credit_is_that_of_the_ranks_with_ties_and_without(attacker, decimals):
         np.testing.assert_allclose(ranked, naive, atol=1e-9)
 
 
+def disguised(vectors, how):
+    """The same people, where sums of squares lose what tells them apart."""
+    rng, apart = np.random.default_rng(8), vectors.copy()
+    if how == "far from 0":
+        return 1e4 * vectors + 1e18
+    if how == "one vector":
+        apart[3] = 1e18
+        return apart
+    column = np.ones(len(vectors)) if how == "a constant" else rng.standard_normal(len(vectors))
+    return np.column_stack([vectors, 1e18 * column])
+
+
+@pytest.mark.parametrize("how", ["far from 0", "one vector", "a constant", "a loud coordinate"])
+def test_numbers_of_any_size_hide_nobody(how):
+    """A constant coordinate of 1e18 made every attacker on one vector guess."""
+    rng = np.random.default_rng(0)
+    owner = np.repeat(np.arange(60), 8)
+    vectors = rng.standard_normal((60, 8))[owner] + 0.5 * rng.standard_normal((480, 8))
+    for attacker in ATTACKERS:
+        exact = attacker.reads or attacker.metric in ("cosine", "histogram")
+        if exact or (attacker.metric == "l2" and how == "a loud coordinate"):
+            continue  # the distance is of that coordinate; values and ranks need no squares
+        plain, hidden = (
+            top_1(rows, owner, attacker) for rows in (vectors, disguised(vectors, how))
+        )
+        assert plain > 0.7 and hidden > plain - 0.15, attacker.name
+
+
 def enrolled_map(seen):
     """(P, R, d) differences of probes and enrolled rows in the coordinates of the attacker."""
     held = enrol(NEAREST, seen).held

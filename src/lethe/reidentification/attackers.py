@@ -44,6 +44,7 @@ from lethe.reidentification.sight import (
     pooled,
     reading,
     recentred,
+    within_reach,
 )
 from lethe.reidentification.tally import ENOUGH_HITS, TRIALS, Tally
 from lethe.reidentification.vectors import Float, one_blas_thread
@@ -82,6 +83,11 @@ class Panel:
         """The release together with the other data that this attacker has."""
         if attacker.metric == HISTOGRAM and sight is not clean:
             sight = onto_values(sight, clean.rows)
+        elif attacker.metric != "cosine" and not attacker.reads:
+            scale = attacker.metric != "l2"
+            same = sight is clean
+            sight, *rest = within_reach(sight, *([] if same else [clean]), scale=scale)
+            clean = sight if same else rest[0]
         if attacker.clean_gallery:
             noise = ((sight.rows - clean.rows) ** 2).mean(axis=0)
             sight = replace(sight, rows=clean.rows, gallery=clean.gallery, noise=noise)

@@ -30,6 +30,7 @@ ALL = 0
 RANKS, DIRECTIONS = "ranks", "directions"
 """Readings of vectors: normal scores within a period, or unit length about the middle."""
 _DRIFT = 5.0  # standard errors between the means of two periods above which both are centred
+_REACH, _CLIPPED = 1e7, 30.0  # spreads of a coordinate that call for centring; kept after it
 _RIDGE = 1e-3
 _QUIET, _ROUNDING = 0.03, 10.0  # sd of a direction, relative to coordinates; machine precisions
 _TURNED = 0.9  # largest share of the squared distance that a rotation of other people may leave
@@ -119,6 +120,41 @@ def recentred(sight: Sight) -> Sight:
     if not (np.abs(shift) > _DRIFT * error).any():
         return sight
     return replace(sight, probes=sight.probes - shift)
+
+
+def within_reach(sight: Sight, *others: Sight, scale: bool = True) -> list[Sight]:
+    """Centre and clip coordinates, where double precision would lose what differs.
+
+    That is where a value is 10 million times as far from 0 as the middle half of its coordinate
+    spreads, or one coordinate spreads that much more than another. Values are clipped at 30 spreads
+    from the median, so that one vector does not move all. The map is the same for all sights.
+
+    Args:
+        scale: whether to divide by the spread: for attackers who learn the scale of coordinates.
+    """
+    some = sight.rows[:: max(1, len(sight.rows) // 1000)]
+    middle = np.median(some, axis=0)
+    spread = 1.4826 * np.median(np.abs(some - middle), axis=0)
+    ends = [end(axis=0) for part in (sight.rows, sight.probes) for end in (part.max, part.min)]
+    reach = np.abs(ends).max(axis=0)
+    spread = np.where(spread > 0, spread, np.abs(sight.rows - middle).max(axis=0))
+    spread[spread == 0] = spread.max(initial=0.0, where=spread > 0) or 1.0
+    if not (reach > _REACH * spread).any() and spread.max() <= _REACH * spread.min():
+        return [sight, *others]
+
+    def mapped(table: Float) -> Float:
+        apart = np.clip(table - middle, -_CLIPPED * spread, _CLIPPED * spread)
+        return np.asarray(apart / spread if scale else apart)
+
+    return [
+        replace(
+            one,
+            rows=(rows := mapped(one.rows)),
+            gallery=means(rows, one.user, len(one.gallery)),
+            probes=mapped(one.probes),
+        )
+        for one in (sight, *others)
+    ]
 
 
 def onto_values(sight: Sight, clean: Float) -> Sight:

@@ -12,7 +12,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.of_vectors import (
     Controls,
     ExposedPerson,
-    Spread,
+    PeopleQuantiles,
     VectorData,
     VectorDetails,
     VectorModel,
@@ -341,7 +341,7 @@ def _attacker(result: Any) -> str:
     return say("vectors.attack_on", attack=result.attack, view=result.view)
 
 
-def _apart(apart: Spread | None) -> str:
+def _apart(apart: PeopleQuantiles | None) -> str:
     if apart is None:
         return "–"
     ends = {"low": significant(apart.low), "high": significant(apart.high)}
