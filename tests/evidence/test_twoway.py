@@ -276,8 +276,9 @@ def test_sums_do_not_depend_on_how_many_rows_are_taken_at_once(partly, monkeypat
     for cells in (1, 120, 1 << 20):
         monkeypatch.setattr(twoway, "_CELLS", cells)
         table = ClusteredTable(member, clusters, scored)
-        assert table._placed(flat, edges).tolist() == bins.tolist()
-        counted = table._added_up(bins.astype(np.int32), np.eye(2 * len(edges) + 2))
+        place, tables = table._placed(flat, edges)
+        assert place.tolist() == bins.tolist()
+        counted = table._added_up(place, tables, np.eye(2 * len(edges) + 2))
         labels = target, record, clusters.cells[target, record]
         for label, kind in zip(labels, counted.kinds, strict=True):
             expected = np.zeros(kind.shape)

@@ -63,6 +63,18 @@ def test_equal_slices_are_rarely_called_different_and_limits_hold_together(runs)
     assert wrong <= allowed and missed <= allowed and missed_t <= allowed
 
 
+def test_a_pair_without_scores_in_a_slice_leaves_the_other_pairs() -> None:
+    """Slice and rest then do not vary with the same models: no difference narrows their limits."""
+    score, phi, members, pairs = made()
+    values = np.arange(300) % 2
+    whole = slice_metrics(score, phi, members, pairs, values, fpr=0.1)
+    score = np.where((pairs == 3)[:, None] & (values == 0), np.nan, score)
+    part = slice_metrics(score, phi, members, pairs, values, fpr=0.1)
+    for before, after in zip(whole, part, strict=True):
+        assert after.auc.value == pytest.approx(before.auc.value, abs=0.05)
+        assert after.difference.width > 0.8 * before.difference.width
+
+
 def test_small_slices_are_refused_and_people_are_what_counts() -> None:
     values = np.where(np.arange(300) < 9, "rare", np.where(np.arange(300) < 150, "a", "b"))
     found = {one.name: one for one in slice_metrics(*made(), values, fpr=0.05)}

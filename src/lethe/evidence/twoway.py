@@ -3,8 +3,9 @@
 Scores form a table (targets x records): a target's share its training run, a record's its
 peculiarities. Two-way cluster variance V = V_targets + V_records - V_cells (Cameron, Gelbach and
 Miller 2011); each part sums, over clusters, the squared change that a cluster makes to the
-statistic, to first order (infinitesimal jackknife: Efron 1982, section 6.3). Complementary models
-are one target cluster.
+statistic. Targets are few and may differ much, so each is left out in turn (jackknife); of records
+and cells the change is taken to first order (infinitesimal jackknife: Efron 1982, section 6.3).
+Complementary models are one target cluster.
 
 Changes are read off counts of scores above a fixed grid of thresholds: a curve of thousands of
 scores needs one sum for each bin and cluster.
@@ -337,33 +338,42 @@ class ClusteredTable:
         if non_member is None:
             non_member = np.sort(score[~self.member[self.scored]])
         edges = _threshold_grid(non_member)
-        place = self._placed(score, edges)
-        counts = np.bincount(place, minlength=2 * len(edges) + 2).reshape(-1, 2)
-        alarms = self._added_up(place, _alarms_of_bins(counts, fprs)).variances
+        place, tables = self._placed(score, edges)
+        counts = tables.sum(axis=0).reshape(-1, 2)
+        alarms = self._added_up(place, tables, _alarms_of_bins(counts, fprs)).variances
         errors = [combine(parts, self.clusters.counts).deviation for parts in alarms.T.tolist()]
         pull = _pulls_of_bins(counts, fprs, np.array(errors))
         references = None if rescored is None else self._references(rescored, edges, pull)
-        return Influence(self._added_up(place, pull), references)
+        pulls = self._added_up(place, tables, pull)
+        return Influence(replace(pulls, targets=_left_out(tables, fprs)), references)
 
-    def _placed(self, score: NDArray[np.floating], edges: Float) -> NDArray[np.int32]:
-        """Bin of each score, 2 above + side: 0 holds non-members above every threshold."""
+    def _placed(
+        self, score: NDArray[np.floating], edges: Float
+    ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Bin of each score, and (targets, bins) number of scores.
+
+        Bin 2 above + side: 0 holds non-members above every threshold.
+        """
         place, done = np.empty(len(score), np.int32), 0
-        for _, member in self._blocks():
+        tables = np.zeros((self.clusters.counts[0], 2 * len(edges) + 2), np.int64)
+        for (target, _, _), member in self._blocks():
             block = slice(done, done + len(member))
             place[block] = 2 * _thresholds_above(score[block], edges) + member
+            label = target * tables.shape[1] + place[block]
+            tables += np.bincount(label, minlength=tables.size).reshape(tables.shape)
             done += len(member)
-        return place
+        return place, tables
 
-    def _added_up(self, place: NDArray[np.int32], pull: Float) -> Pulls:
+    def _added_up(self, place: NDArray[np.int32], tables: NDArray[np.int64], pull: Float) -> Pulls:
         """Add up the pulls (bins, S) of the bins of all scores, by cluster."""
-        sums = [np.zeros((count, pull.shape[1])) for count in self.clusters.counts]
+        sums = [np.zeros((count, pull.shape[1])) for count in self.clusters.counts[1:]]
         done = 0
-        for labels, member in self._blocks():
+        for (_, *labels), member in self._blocks():
             bins = place[done : done + len(member)]
             done += len(member)
             for total, label in zip(sums, labels, strict=True):
                 total += _sum_by_label(label, len(total), bins, pull)
-        return Pulls(*sums)
+        return Pulls(tables @ pull, *sums)
 
     def _references(self, rescored: Rescored, edges: Float, pull: Float) -> References:
         columns = rescored.columns
@@ -433,6 +443,22 @@ def _sum_by_label(
     values = np.ones(len(bins)) if weight is None else weight.astype(np.float64)
     table = coo_array((values, (label, bins)), shape=(count, len(pull)))
     return np.asarray(table @ pull)
+
+
+def _left_out(tables: NDArray[np.int64], fprs: Float) -> Float:
+    """(targets, S) what each target moves of the AUC and of the TPR at each FPR; 0 of one alone.
+
+    Args:
+        tables: (targets, 2 bins) scores of non-members and of members, from the highest bin down.
+    """
+    count, whole = len(tables), tables.sum(axis=0)
+    if count == 1:
+        return np.zeros((1, 1 + len(fprs)))
+    above = np.cumsum((whole - tables).reshape(count, -1, 2), axis=1)
+    shares = above / np.maximum(above[:, -1:], 1)
+    fpr, tpr = np.moveaxis(np.pad(shares, ((0, 0), (1, 0), (0, 0))), 2, 0)
+    without = [[np.trapezoid(y, x), *np.interp(fprs, x, y)] for x, y in zip(fpr, tpr, strict=True)]
+    return (np.mean(without, axis=0) - without) * (count - 1) / count
 
 
 def _accused(outside: Float, fprs: Float) -> Float:

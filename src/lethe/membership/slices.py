@@ -191,8 +191,10 @@ class _Part:
 def _difference(ours: AttackRates, theirs: AttackRates) -> tuple[Estimate, float]:
     """AUC of a slice minus that of the rest; both of the same targets, but of other records."""
     mine, rest = ours.influence, theirs.influence
-    shared = mine.pulls.targets - rest.pulls.targets
-    targets = float(replace(mine.pulls, targets=shared).variances[0, 0])
+    targets = mine.parts(0)[0] + rest.parts(0)[0]
+    if mine.clusters[0] == rest.clusters[0]:
+        shared = mine.pulls.targets - rest.pulls.targets
+        targets = float(replace(mine.pulls, targets=shared).variances[0, 0])
     others = [mine.parts(0)[kind] + rest.parts(0)[kind] for kind in (1, 2)]
     clusters = [min(pair) for pair in zip(mine.clusters, rest.clusters, strict=True)]
     spread = combine((targets, *others), clusters)

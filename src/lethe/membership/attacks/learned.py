@@ -8,7 +8,6 @@ for membership.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from lethe.membership.attacks.attack import (
 )
 from lethe.membership.attacks.lira import lira_hierarchical
 from lethe.membership.leave_one_out import scored_cells
-from lethe.training.environment import default_workers, one_thread
+from lethe.training.environment import one_thread
 
 Float = NDArray[np.float64]
 
@@ -154,13 +153,10 @@ def learned_ratio(
             cells = drawn[column[drawn] == half]
             cases[int(row[known.target]), half].append(table[cells])
             truth[int(row[known.target]), half].append(members[known.target, cells])
-    # A fit lets go of the interpreter now and then, and the workers are idle meanwhile.
-    with ThreadPoolExecutor(default_workers()) as pool:
-        fits = pool.map(
-            lambda place: learn(_elsewhere(cases, place), _elsewhere(truth, place), rising, seed),
-            places,
-        )
-        trees = dict(zip(places, fits, strict=True))
+    trees = {
+        place: learn(_elsewhere(cases, place), _elsewhere(truth, place), rising, seed)
+        for place in places
+    }
     scores = np.full(members.shape, np.nan)
     if kept:
         for group, half in places:
