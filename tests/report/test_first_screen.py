@@ -300,6 +300,7 @@ def test_the_recommended_option_has_one_interval_wherever_it_stands() -> None:
     [
         ("identification-bound", "success", "record", "proven: at most 30 %"),
         ("pure-dp", "epsilon", "vector", "proven of one vector: epsilon 0.3"),
+        ("identification-bound", "success", "vector", "proven ≤ 30 % of one vector"),
     ],
 )
 def test_an_option_shows_the_proof_of_what_was_measured_and_not_the_smallest(
@@ -514,15 +515,22 @@ def test_a_first_screen_is_short_and_in_words_that_an_officer_knows() -> None:
         assert not JARGON.search(said), (name, JARGON.search(said))
 
 
-@pytest.mark.parametrize("covered", [False, True])
 @pytest.mark.parametrize(
-    ("place", "rule"), [("most", "top-t <= 9"), ("group", "tpr@0.1[a=b] <= 1")]
+    ("place", "rule", "covered"),
+    [
+        ("most", "top-t <= 9", True),
+        ("most", "tpr@0.1[every class] <= 1", False),
+        ("group", "tpr@0.1[class=high] <= 1", True),
+        ("group", "tpr@0.1[every class] <= 1", True),
+        ("group", "tpr@0.1[town=Oak] <= 1", False),
+        ("group", "top-t <= 9", False),
+    ],
 )
 def test_a_pass_says_of_whom_and_whom_no_rule_covers(place: str, rule: str, covered: bool) -> None:
     """A red "High" stood above a green "Pass", and neither said of what."""
     plain = document("model")
     passed = plain["rules"][0] | {"rule": "tpr@0.1 <= 0.5", "outcome": "pass"}
-    plain["rules"] = [passed, passed | {"rule": rule}] if covered else [passed]
+    plain["rules"] = [passed, passed | {"rule": rule}]
     plain["verdict"]["outcome"] = "pass"
     for candidate in plain["candidates"]:
         candidate["shown"] = []

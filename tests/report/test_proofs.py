@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -48,6 +49,14 @@ def test_a_proven_number_is_never_rounded_down(limit: float, digits: int) -> Non
     for words in (label([claim]), claim_of(claim)):
         shown = re.search(r"most (over )?([\d.e-]+) %", words)
         assert shown and (shown[1] or float(shown[2]) >= 100 * limit * (1 - 1e-6)), words
+
+
+@pytest.mark.parametrize(("relation", "unit"), [("replace-one", "record"), ("add/remove", "query")])
+def test_an_epsilon_of_another_game_limits_no_recognition(relation: str, unit: str) -> None:
+    """What an attacker tells apart is a training with and without the record."""
+    claim = Guarantee("pure-dp", {"epsilon": 1.0}, relation, unit)
+    assert label([claim], 0.01) == "proven: epsilon 1"
+    assert label([replace(claim, relation="add/remove", unit="user")], 0.01).endswith("2.8 %")
 
 
 def test_by_hand() -> None:

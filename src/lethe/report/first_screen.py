@@ -231,6 +231,12 @@ class Room(abc.ABC, Generic[C]):
         """A rule in words, or as it is written where this version cannot read it."""
         return rule_in_words(rule, self.metrics) or rule
 
+    def unlimited(self, column: str, value: str) -> str:
+        """A group in words if no rule is about it; else empty."""
+        about = f"{column}={value}", f"every {column}"
+        ruled = any(rule.group in about for rule in self.rules)
+        return "" if ruled else say("limits.group", name=about[0])
+
     def notes(self) -> list[str]:
         """What a reader of the options and their proofs must know."""
         listed = self.document.candidates

@@ -196,7 +196,7 @@ class Model(Room[ModelCandidate]):
             return []
         words = {"name": _group_name(entry, part), "value": share_words(rate.value or 0.0)}
         words |= {"fpr": percent(entry.fpr), "range": range_words(rate)}
-        who = "" if any(rule.group for rule in self.rules) else say("limits.group", **words)
+        who = self.unlimited(entry.column, part.name)
         return [_place(severity(rate, entry.fpr), "model.slice", words, who)]
 
     def _no_group(self) -> str:

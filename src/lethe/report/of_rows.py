@@ -231,8 +231,7 @@ class Quasi(Rows[TableCandidate]):
         words = say(f"table.group.{metric}", value=value, secret=self._secret())
         of = {"name": worst.name, "words": words, "unique": unique}
         level = severity(getattr(worst, metric), self.chance)
-        ruled = any(rule.group for rule in self.rules)
-        who = "" if ruled else say("limits.group", name=worst.name)
+        who = self.unlimited(*worst.name.split("=", 1))
         return [Place(level, say("table.group", **of), say("table.group.short", **of), who)]
 
     def _certain(self, candidate: TableCandidate | None) -> list[str]:

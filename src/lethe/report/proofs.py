@@ -41,7 +41,8 @@ def limit_of(proof: Guarantee, fpr: float | None) -> float | None:
     numbers = proof.parameters
     if "success" in numbers:
         return numbers["success"]
-    if "epsilon" in numbers and fpr and proof.unit in ("record", "user"):
+    with_and_without = proof.relation == "add/remove" and proof.unit in ("record", "user")
+    if "epsilon" in numbers and fpr and with_and_without:
         return allowed(numbers["epsilon"], numbers.get("delta", 0.0), fpr)
     return None
 
