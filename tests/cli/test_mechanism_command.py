@@ -45,7 +45,7 @@ def test_a_wrong_mechanism_from_file_to_report(
     asked = ("m.py:half", "--epsilon", 1, "--bounds", "0,1", "--runs", 1500, "--out", "run")
     assert audit(*asked) == 1
     told = capsys.readouterr()
-    assert "The claim of 1-DP is wrong" in told.out
+    assert "The claim of epsilon 1 is wrong" in told.out
     assert "✕ Fail: epsilon-lower <= 1 on half" in told.out and "fixed after" not in told.out
     assert "pair 10 of 10" in told.err
     found = json.loads((place / "run" / "findings.json").read_text())

@@ -21,7 +21,7 @@ SAYS = {
         r"^left: epsilon 0\.2$",
         r"^a cost of epsilon 0\.4 does not fit",
         r"^together they cost epsilon (20|160)$",
-        r"The claim of 1-DP is wrong: epsilon is at least 1\.\d",
+        r"The claim of epsilon 1 is wrong: epsilon is at least 1\.\d",
     ],
     "language_model": [
         r"^blind check: quiet$",
