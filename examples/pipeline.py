@@ -31,9 +31,8 @@ people, ill = load_breast_cancer(return_X_y=True, as_frame=True)
 
 
 def audited(version, penalty):
-    made = make_pipeline(StandardScaler(), LogisticRegression(C=1 / penalty, max_iter=2000))
     return lethe.audit(
-        made,
+        make_pipeline(StandardScaler(), LogisticRegression(C=1 / penalty, max_iter=2000)),
         people[:ROWS],
         ill[:ROWS],
         name=version,
