@@ -205,8 +205,8 @@ class Panel:
         """Blocks of probes, their scores as a function of some of them and of successive people."""
         if attacker.normalised:
             for rows, table in self.tables(attacker, seen, fits):
-                whole = [slice(0, len(seen.gallery))]
-                yield rows, lambda chosen, _, table=table: table[chosen], whole
+                of_table = functools.partial(lambda table, chosen, _: table[chosen], table)
+                yield rows, of_table, [slice(0, len(seen.gallery))]
             return
         (fit,) = fits
         assert isinstance(fit, Enrolment)
@@ -588,4 +588,5 @@ def named_first(scores: Float, owners: Sequence[Index]) -> Float:
     """(owners, q) chance that each of the owners (q,) has the highest score; ties are shared."""
     best, place = scores.max(axis=1, keepdims=True), np.arange(len(scores))
     first = scores >= best - _SLACK * (1 + np.abs(best))
-    return np.stack([first[place, owner] for owner in owners]) / first.sum(axis=1)
+    hits = np.stack([first[place, owner] for owner in owners])
+    return np.asarray(hits / first.sum(axis=1))

@@ -54,7 +54,6 @@ _CELLS = 1 << 25  # numbers in all covariances, or in all histograms
 _FULL = 0.1  # share of filled cells, from which on all of them are kept
 _AT_ONCE = 1 << 20  # numbers of a table of scores
 _BLOCK = 1 << 19  # numbers of a part of a fit that stays in the cache
-_FEWEST = 32  # probes whose scores with all people are in memory at once, at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,14 +102,12 @@ class Enrolment:
         """Blocks of probes, or of groups of probes known to be of one person.
 
         Args:
-            people: with how many of them each block is scored at once, if more than a block.
+            people: with how many of them each block is scored at once, if with all.
         """
         sizes = np.ones(len(seen.owner), np.intp) if seen.sizes is None else seen.sizes
         ends = np.cumsum(sizes)
         mean_size = float(sizes.mean()) if self.linear else 1.0
-        most = max(_AT_ONCE // self.width, 1)
-        if people:
-            most = min(most, max(_AT_ONCE // people, _FEWEST))
+        most = max(_AT_ONCE // max(self.width, people // 2), 1)
         starts, step, first = ends - sizes, max(1, int(most * mean_size)), 0
         while first < len(sizes):
             last = max(first + 1, int(np.searchsorted(ends, starts[first] + step, "right")))
