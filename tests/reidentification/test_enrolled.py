@@ -13,7 +13,7 @@ from test_room_properties import COPIES, NOISE, limit, people
 import lethe
 from lethe.errors import InputError, NotMeasurable
 from lethe.reidentification import gallery
-from lethe.reidentification.attackers import Panel, first_credit
+from lethe.reidentification.attackers import Panel
 from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, assigned, enrol
 from lethe.reidentification.family import ATTACKERS, Attacker
 from lethe.reidentification.gallery import sampled, split_rows
@@ -91,7 +91,7 @@ def test_credit_is_that_of_the_ranks_with_ties_and_without(attacker, decimals):
     sight, panel = sight_of(vectors, split), Panel((attacker,), folds(60))
     seen = panel.seen(attacker, sight, sight)
     fits = panel.fits(attacker, seen)
-    ranked = first_credit(panel.rank(attacker, seen, fits))
+    ranked = panel.rank(attacker, seen, fits).first
     np.testing.assert_allclose(panel.credit(attacker, seen, fits), ranked, atol=1e-12)
     if attacker.metric == NEAREST and attacker.vectors == 1:
         nearer = np.linalg.norm(enrolled_map(seen), axis=2)

@@ -255,10 +255,7 @@ def test_whoever_the_owner_is_a_fixed_metric_is_ranked_once(decimals):
         seen = panel.seen(attacker, sight, sight)
         others = [rng.permutation(len(seen.gallery))[seen.owner] for _ in range(5)]
         fits = panel.fits(attacker, seen)
-        slow = [
-            attackers.first_credit(panel.rank(attacker, replace(seen, owner=one), fits))
-            for one in others
-        ]
+        slow = [panel.rank(attacker, replace(seen, owner=one), fits).first for one in others]
         fast = np.empty((len(others), len(seen.owner)))
         ranked = panel.rank(attacker, seen, fits, others, fast)
         np.testing.assert_array_equal(ranked.closer, panel.rank(attacker, seen, fits).closer)

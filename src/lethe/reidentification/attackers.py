@@ -26,6 +26,7 @@ from lethe.reidentification.enrolled import (
     HISTOGRAM,
     NEAREST,
     SOFTMAX,
+    Asked,
     Enrolment,
     enrol,
 )
@@ -58,6 +59,9 @@ Fits = tuple[Learned | Enrolment, ...]
 View = Callable[[Float], Float]
 """An affine function of released rows, (n, d) to (n, c): it maps means to means."""
 
+Score = Callable[[NDArray[np.bool_], slice], Float]
+"""From some probes (q,) and successive people to scores (chosen, people), higher = nearer."""
+
 COHORT = 200
 """The nearest other people by whose scores a score is normalised."""
 _CHANCE_HITS = 50  # expected of a permuted control: enough to see a lift of 2
@@ -84,10 +88,7 @@ class Panel:
         if attacker.metric == HISTOGRAM and sight is not clean:
             sight = onto_values(sight, clean.rows)
         elif attacker.metric != "cosine" and not attacker.reads:
-            scale = attacker.metric != "l2"
-            same = sight is clean
-            sight, *rest = within_reach(sight, *([] if same else [clean]), scale=scale)
-            clean = sight if same else rest[0]
+            sight, clean = within_reach(sight, clean, scale=attacker.metric != "l2")
         if attacker.clean_gallery:
             noise = ((sight.rows - clean.rows) ** 2).mean(axis=0)
             sight = replace(sight, rows=clean.rows, gallery=clean.gallery, noise=noise)
@@ -152,14 +153,14 @@ class Panel:
                 closer[rows] = (scores > true + slack).sum(axis=1)
                 tied[rows] = (scores >= true - slack).sum(axis=1) - closer[rows] - 1
                 if credit is not None:
-                    _credit_block(scores, rows, others, credit)
+                    credit[:, rows] = named_first(scores, [owner[rows] for owner in others])
             return Ranks(closer, tied, len(seen.gallery))
         for chosen, probes, gallery, metric in self._mapped(attacker, seen, fits):
             owner_ranks = ranks(probes, gallery, seen.owner[chosen], metric, backend=self.backend)
             closer[chosen], tied[chosen] = owner_ranks.closer, owner_ranks.tied
         if credit is not None:
             for rows, scores in self.tables(attacker, seen, fits):
-                _credit_block(scores, rows, others, credit)
+                credit[:, rows] = named_first(scores, [owner[rows] for owner in others])
         return Ranks(closer, tied, len(seen.gallery))
 
     def credit(
@@ -179,31 +180,42 @@ class Panel:
                     if (asked := missed[mine]).any():
                         named = nearest(probes[asked], gallery, metric).user
                         guess[np.flatnonzero(mine)[asked]] = named
-            return first_credit(order)
-        if attacker.normalised:
-            credit = np.zeros(len(seen.owner))
-            for rows, scores in self.tables(attacker, seen, fits):
-                credit[rows], named = _first(
-                    lambda chosen, _, table=scores: table[chosen],
-                    seen.owner[rows],
-                    [slice(0, len(seen.gallery))],
-                    guess is not None,
-                )
-                if guess is not None:
-                    guess[rows] = named
-            return credit
-        (fit,) = fits
-        assert isinstance(fit, Enrolment)
+            return order.first
+        credit, rest = np.zeros(len(seen.owner)), seen
+        waiting = np.arange(len(seen.owner))
         if attacker.metric == NEAREST and seen.sizes is None and guess is None:
+            (fit,) = fits
+            assert isinstance(fit, Enrolment)
             probes, rows, owner = fit.pairs(seen)
             order = ranks(probes, rows, owner, "l2", backend=self.backend)
-            credit = first_credit(order)
-            # Tied rows may be of one person.
-            waiting = (order.closer == 0) & (order.tied > 0)
-            if waiting.any():
-                credit[waiting] = _credit_of(fit, seen.asking(waiting), None)
-            return credit
-        return _credit_of(fit, seen, guess)
+            credit[(order.closer == 0) & (order.tied == 0)] = 1.0
+            tied = (order.closer == 0) & (order.tied > 0)  # tied rows may be of one person
+            waiting, rest = np.flatnonzero(tied), seen.asking(tied)
+        for part, score, blocks in self._scorers(attacker, rest, fits) if len(waiting) else ():
+            credit[waiting[part]], named = _first(
+                score, rest.owner[part], blocks, guess is not None
+            )
+            if guess is not None:
+                guess[part] = named
+        return credit
+
+    def _scorers(
+        self, attacker: Attacker, seen: Sight, fits: Fits
+    ) -> Iterator[tuple[Index, Score, Sequence[slice]]]:
+        """Blocks of probes, their scores as a function of some of them and of successive people."""
+        if attacker.normalised:
+            for rows, table in self.tables(attacker, seen, fits):
+                of_table = functools.partial(lambda table, chosen, _: table[chosen], table)
+                yield rows, of_table, [slice(0, len(seen.gallery))]
+            return
+        (fit,) = fits
+        assert isinstance(fit, Enrolment)
+        for rows, asked in fit.asked(seen):
+
+            def score(chosen: NDArray[np.bool_], people: slice, asked: Asked = asked) -> Float:
+                return fit.fit[1](asked.some(chosen), people)
+
+            yield rows, score, fit.held.blocks
 
     def scores(self, attacker: Attacker, seen: Sight, fits: Fits, whom: Index) -> Float:
         """(P, k) scores of every probe with k enrolled people (P, k); higher = nearer.
@@ -290,27 +302,7 @@ class Panel:
                 yield mine, fit.probes(seen.probes[mine]), fit.gallery(seen.gallery), "l2"
 
 
-def _credit_of(fit: Enrolment, seen: Sight, guess: Index | None) -> Float:
-    """(P,) see `Panel.credit`."""
-    credit = np.zeros(len(seen.owner))
-    for rows, asked in fit.asked(seen):
-        credit[rows], named = _first(
-            lambda chosen, people, asked=asked: fit.fit[1](asked.some(chosen), people),
-            seen.owner[rows],
-            fit.held.blocks,
-            guess is not None,
-        )
-        if guess is not None:
-            guess[rows] = named
-    return credit
-
-
-def _first(
-    score: Callable[[NDArray[np.bool_], slice], Float],
-    owner: Index,
-    blocks: Sequence[slice],
-    named: bool,
-) -> tuple[Float, Index]:
+def _first(score: Score, owner: Index, blocks: Sequence[slice], named: bool) -> tuple[Float, Index]:
     """(q,) chance that the owner has the highest score, ties broken at random; and who has it.
 
     A probe is compared with no more people once one of them is surely above its owner.
@@ -407,7 +399,9 @@ def tallies(
     functions: dict[str, View | None] = {RELEASE: None, **views}
 
     def through(sight: Sight) -> dict[str, Sight]:
-        return {view: _through(function, sight) for view, function in functions.items()}
+        return {
+            view: sight.mapped(change) if change else sight for view, change in functions.items()
+        }
 
     held = through(clean)
     order = np.random.default_rng(users).permutation(np.unique(clean.owner))
@@ -559,20 +553,6 @@ def _attack_once(run: _Run, source: Mapping[str, Sight], looked: Mapping[str, Si
     return None
 
 
-def _through(view: View | None, sight: Sight) -> Sight:
-    """The sight of an attacker who sees only a view of the release."""
-    if view is None:
-        return sight
-    return replace(
-        sight, rows=view(sight.rows), gallery=view(sight.gallery), probes=view(sight.probes)
-    )
-
-
-def first_credit(found: Ranks) -> Float:
-    """(P,) chance that the owner is named first, ties broken at random."""
-    return np.asarray(np.where(found.closer == 0, 1 / (1 + found.tied), 0.0))
-
-
 def controlled(
     panel: Panel, attacker: Attacker, seen: Sight, seed: int = 0, confidence: float = 0.95
 ) -> tuple[Ranks, Estimate]:
@@ -604,13 +584,9 @@ def controlled(
     return whole or order, lift
 
 
-def _credit_block(scores: Float, rows: Index, others: Sequence[Index], credit: Float) -> None:
-    """Fill columns of (others, P) with the chance that each of the owners (P,) is named first.
-
-    The person named does not depend on the owner.
-    """
-    best, place = scores.max(axis=1, keepdims=True), np.arange(len(rows))
+def named_first(scores: Float, owners: Sequence[Index]) -> Float:
+    """(owners, q) chance that each of the owners (q,) has the highest score; ties are shared."""
+    best, place = scores.max(axis=1, keepdims=True), np.arange(len(scores))
     first = scores >= best - _SLACK * (1 + np.abs(best))
-    chance = 1 / first.sum(axis=1)
-    for number, owner in enumerate(others):
-        credit[number, rows] = np.where(first[place, owner[rows]], chance, 0.0)
+    hits = np.stack([first[place, owner] for owner in owners])
+    return np.asarray(hits / first.sum(axis=1))

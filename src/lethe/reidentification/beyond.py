@@ -22,7 +22,6 @@ from lethe.evidence.of_vectors import (
     Unattacked,
 )
 from lethe.evidence.risk import family_confidence
-from lethe.reidentification.attackers import first_credit
 from lethe.reidentification.attributes import People, people_of
 from lethe.reidentification.by_user import scaled, share_of_users
 from lethe.reidentification.gallery import covariance_within, inverse_root, means
@@ -158,7 +157,7 @@ def linked(
     metric = "l2" if method == MAPPED else "cosine"
 
     def found(names: NDArray[np.intp], sure: float) -> Estimate:
-        credit = first_credit(ranks(probes, gallery, names, metric))
+        credit = ranks(probes, gallery, names, metric).first
         return share_of_users(credit, np.ones(len(credit)), sure)
 
     top = found(owner, confidence)

@@ -15,7 +15,7 @@ from lethe.evidence.estimate import Estimate, Refusal
 from lethe.evidence.of_vectors import OpenSet
 from lethe.evidence.risk import RELEASE, family_confidence
 from lethe.reidentification.attack import Attack, measure
-from lethe.reidentification.attackers import Panel, controlled, first_credit
+from lethe.reidentification.attackers import Panel, controlled
 from lethe.reidentification.by_user import mean_by_user
 from lethe.reidentification.family import Attacker
 from lethe.reidentification.gallery import (
@@ -339,7 +339,7 @@ def attack_clean(model: Released, split: Split, panel: Panel, settings: Embeddin
             attack = measure(order, seen.owner, common=common, confidence=settings.confidence)
             if lift is None:
                 return attack, lift
-            hits = np.bincount(seen.owner, first_credit(order), minlength=users).astype(float)
+            hits = np.bincount(seen.owner, order.first, minlength=users).astype(float)
             tries = np.bincount(seen.owner, minlength=users).astype(float)
             tallies[attacker.name] = Tally(attacker, RELEASE, hits, tries, 1)
             return attack, lift

@@ -11,7 +11,7 @@ Sources: Cover and Hart 1967 (nearest neighbour), Parzen 1962 (density), Greene 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,7 +54,6 @@ _CELLS = 1 << 25  # numbers in all covariances, or in all histograms
 _FULL = 0.1  # share of filled cells, from which on all of them are kept
 _AT_ONCE = 1 << 20  # numbers of a table of scores
 _BLOCK = 1 << 19  # numbers of a part of a fit that stays in the cache
-_FEWEST = 32  # probes whose scores with all people are in memory at once, at least
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,14 +102,12 @@ class Enrolment:
         """Blocks of probes, or of groups of probes known to be of one person.
 
         Args:
-            people: with how many of them each block is scored at once, if more than a block.
+            people: with how many of them each block is scored at once, if with all.
         """
         sizes = np.ones(len(seen.owner), np.intp) if seen.sizes is None else seen.sizes
         ends = np.cumsum(sizes)
         mean_size = float(sizes.mean()) if self.linear else 1.0
-        most = max(_AT_ONCE // self.width, 1)
-        if people:
-            most = min(most, max(_AT_ONCE // people, _FEWEST))
+        most = max(_AT_ONCE // max(self.width, people // 2), 1)
         starts, step, first = ends - sizes, max(1, int(most * mean_size)), 0
         while first < len(sizes):
             last = max(first + 1, int(np.searchsorted(ends, starts[first] + step, "right")))
@@ -160,7 +157,7 @@ def enrol(metric: str, seen: Sight) -> Enrolment:
         if len(seen.rows) * len(seen.probes) > _PAIRS:
             raise NotMeasurable(f"a density is played under noise on {_PAIRS:,.0f} pairs at most.")
     held = _Rows(_cut(seen) if metric == GAUSSIAN else seen, metric)
-    width = max(len(held.user[held.rows_of(people)]) for people in held.blocks)
+    width = max(int(held.counts[people].sum()) for people in held.blocks)
     if linear:
         width = max(held.blocks[0].stop, seen.rows.shape[1] ** (1 + (metric == COVARIANCE)))
     return Enrolment(fits[metric](held), width, linear, held)
@@ -240,29 +237,13 @@ class _Rows:
         apart = probes - self.centre
         return np.asarray(np.where(np.abs(apart) <= self.rounding, 0.0, apart) @ self.map)
 
-    def rows_of(self, people: slice) -> slice:
-        """Rows of successive people."""
-        ends = self.starts + self.counts
-        return slice(int(self.starts[people.start]), int(ends[people.stop - 1]))
-
     def asked(self, probes: Float, sizes: Index | None) -> Asked:
-        """Probes in the coordinates of the rows."""
         return Asked((self.mapped(probes),), sizes)
 
-    def by_turn(self, mapped: Float, people: slice) -> tuple[Float, list[slice], Any]:
-        """Nearness of probes to the first row of each person, then to the second, and so on.
-
-        People with more rows come first. Returns (n, rows), the columns of each turn, and the
-        places that put people into their order again.
-        """
-        order = np.argsort(-self.counts[people], kind="stable")
-        counts, starts = self.counts[people][order], self.starts[people][order]
-        left = len(counts) - np.searchsorted(counts[::-1], np.arange(counts[0]), "right")
-        rows = np.concatenate([starts[:number] + turn for turn, number in enumerate(left)])
-        ends = np.cumsum(left)
-        turns = [slice(end - number, end) for end, number in zip(ends, left, strict=True)]
-        back = slice(None) if counts[0] == counts[-1] else np.argsort(order)
-        return self.nearness(mapped, rows), turns, back
+    def rows_of(self, people: slice) -> tuple[slice, Index]:
+        """Rows of successive people, and where each begins among them."""
+        starts = np.append(self.starts, len(self.rows))[people.start : people.stop + 1]
+        return slice(starts[0], starts[-1]), starts[:-1] - starts[0]
 
     def nearness(self, mapped: Float, rows: Any = slice(None)) -> Float:
         """(n, R) minus half the squared distance to every row, or to some."""
@@ -282,23 +263,14 @@ def _summed(values: Float, sizes: Index | None) -> Float:
 
 def _nearest(held: _Rows) -> Fit:
     def score(asked: Asked, people: slice) -> Float:
-        near, turns, back = held.by_turn(asked.parts[0], people)
-        near = _highest(near, turns)[:, back]
+        rows, starts = held.rows_of(people)
+        near = np.maximum.reduceat(held.nearness(asked.parts[0], rows), starts, axis=1)
         if asked.sizes is None:
-            return near
+            return np.asarray(near)
         starts = np.cumsum(asked.sizes) - asked.sizes
         return np.asarray(np.maximum.reduceat(near, starts, axis=0))
 
     return held.asked, score
-
-
-def _highest(near: Float, turns: Sequence[slice]) -> Float:
-    """(n, people) highest of each person's columns, see `_Rows.by_turn`."""
-    best = near[:, turns[0]].copy()
-    for turn in turns[1:]:
-        part = best[:, : turn.stop - turn.start]
-        np.maximum(part, near[:, turn], out=part)
-    return best
 
 
 def _drawn_rows(rows: int, most: int) -> Index:
@@ -329,14 +301,12 @@ def _density(held: _Rows) -> Fit:
     number = np.log(held.counts)
 
     def score(asked: Asked, people: slice) -> Float:
-        log, turns, back = held.by_turn(asked.parts[0], people)
-        log /= variance
-        most = _highest(log, turns)
-        kernels = np.zeros_like(most)
-        for turn in turns:
-            part = slice(turn.stop - turn.start)
-            kernels[:, part] += np.exp(log[:, turn] - most[:, part])
-        return _summed((most + np.log(kernels))[:, back] - number[people], asked.sizes)
+        rows, starts = held.rows_of(people)
+        log = held.nearness(asked.parts[0], rows) / variance
+        most = np.maximum.reduceat(log, starts, axis=1)
+        log -= np.repeat(most, held.counts[people], axis=1)
+        kernels = np.add.reduceat(np.exp(log), starts, axis=1)
+        return _summed(most + np.log(kernels) - number[people], asked.sizes)
 
     return held.asked, score
 

@@ -9,6 +9,7 @@ enrolment, vectors known to be of the same person. To add an attacker, add it to
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lethe.reidentification.enrolled import (
     COVARIANCE,
@@ -97,84 +98,43 @@ class Attacker:
         )
 
 
+def _joined(metric: str, title: str, clean_gallery: bool = False, **more: Any) -> Attacker:
+    """An attacker who knows which new vectors are of one person, named by its metric."""
+    name = ", ".join(filter(None, (metric.replace("-", " "), more.get("reads"), "all vectors")))
+    return Attacker(name, title, metric, clean_gallery, ALL, **more)
+
+
+_PLAIN = {"noise": False}  # for releases without noise
 ATTACKERS = (
     Attacker("cosine", "Nearest enrolled mean, cosine distance", "cosine"),
     Attacker("l2", "Nearest enrolled mean, Euclidean distance", "l2", projected=True),
     Attacker("plda", "Probabilistic linear discriminants of other people", PLDA),
     Attacker("nearest row", "Nearest single enrolled vector", NEAREST, True),
     Attacker("all vectors", "Mean of all vectors against clean means", "l2", True, ALL, True),
-    Attacker("plda, all vectors", "PLDA of the mean of all vectors", PLDA, False, ALL),
-    Attacker(
-        "plda, clean gallery, all vectors",
-        "PLDA of the mean of all vectors against clean means",
-        PLDA,
-        True,
-        ALL,
+    _joined(PLDA, "PLDA of the mean of all vectors"),
+    replace(
+        _joined(PLDA, "PLDA of the mean of all vectors against clean means", True),
+        name="plda, clean gallery, all vectors",
     ),
-    Attacker(
-        "nearest row, all vectors",
-        "Nearest pair of an enrolled and a new vector",
-        NEAREST,
-        False,
-        ALL,
-        noise=False,
-    ),
-    Attacker(
-        "density, all vectors",
-        "Kernel density of each person, all new vectors",
-        DENSITY,
-        True,
-        ALL,
-        projected=True,
-    ),
-    Attacker(
-        "gaussian, all vectors",
-        "Gaussian with variances of each person, all new vectors",
-        GAUSSIAN,
-        True,
-        ALL,
-    ),
-    Attacker(
-        "softmax, all vectors",
-        "Logistic regression on enrolled vectors, all new vectors",
-        SOFTMAX,
-        True,
-        ALL,
-    ),
-    Attacker(
-        "histogram, all vectors",
-        "Shares of values and bins of each person, all new vectors",
+    _joined(NEAREST, "Nearest pair of an enrolled and a new vector", **_PLAIN),
+    _joined(DENSITY, "Kernel density of each person, all new vectors", True, projected=True),
+    _joined(GAUSSIAN, "Gaussian with variances of each person, all new vectors", True),
+    _joined(SOFTMAX, "Logistic regression on enrolled vectors, all new vectors", True),
+    _joined(
         HISTOGRAM,
-        False,
-        ALL,
+        "Shares of values and bins of each person, all new vectors",
         projected=True,
-        noise=False,
+        **_PLAIN,
     ),
-    Attacker(
-        "covariance, all vectors",
-        "Gaussian with a covariance of each person, all new vectors",
-        COVARIANCE,
-        False,
-        ALL,
-        noise=False,
-    ),
-    Attacker(
-        "gaussian, ranks, all vectors",
+    _joined(COVARIANCE, "Gaussian with a covariance of each person, all new vectors", **_PLAIN),
+    _joined(
+        GAUSSIAN,
         "Gaussian on the ranks of values within their period, all new vectors",
-        GAUSSIAN,
-        False,
-        ALL,
-        noise=False,
         reads=RANKS,
+        **_PLAIN,
     ),
-    Attacker(
-        "gaussian, directions, all vectors",
-        "Gaussian on vectors of unit length, all new vectors",
-        GAUSSIAN,
-        False,
-        ALL,
-        noise=False,
-        reads=DIRECTIONS,
+    _joined(
+        GAUSSIAN, "Gaussian on vectors of unit length, all new vectors", reads=DIRECTIONS, **_PLAIN
     ),
 )
 """The attackers of an audit: each runs on all candidates and noise levels that it can."""

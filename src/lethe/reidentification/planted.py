@@ -17,11 +17,11 @@ from lethe.errors import InputError, NotMeasurable
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.risk import RELEASE
 from lethe.evidence.sight import Plant
-from lethe.reidentification.attackers import Panel
+from lethe.reidentification.attackers import Panel, named_first
 from lethe.reidentification.by_user import scaled
 from lethe.reidentification.enrolled import ENROLLED, GAUSSIAN, NEAREST, SOFTMAX
 from lethe.reidentification.family import PLAIN
-from lethe.reidentification.gallery import Index
+from lethe.reidentification.gallery import Index, means
 from lethe.reidentification.sight import ALL, Sight, grouped
 from lethe.reidentification.tally import Tally
 from lethe.reidentification.vectors import Float
@@ -113,9 +113,9 @@ def twins(sight: Sight, seed: int = 0) -> Iterator[Twin]:
             ways = (1, -1) if kind == MODES else (1,)
             centres = [values.emitted(values.middle + way * anchor) for way in ways]
             score = np.maximum.reduce([_closeness(rows[probes], centre) for centre in centres])
-        known = _credit(score, place[probes])
+        known = float(named_first(score, [place[probes]]).mean())
         if known >= _ABLE:
-            yield Twin(kind, _with(alone, enrolled, rows, people), known)
+            yield Twin(kind, _with(alone, enrolled, rows), known)
     copied, known = _repeats(alone, turn[probes])
     if known >= _ABLE:
         yield Twin(REPEATS, replace(alone, probes=copied), known)
@@ -142,20 +142,11 @@ def _narrowness(rows: Float, width: Float, values: _Values) -> Float:
     return np.asarray(-0.5 * rows**2 @ inverse.T - np.log(width[:, ~still]).sum(axis=1))
 
 
-def _credit(score: Float, place: Index) -> float:
-    """Top-1 of scores (n, m), ties shared."""
-    best = score.max(axis=1, keepdims=True)
-    first = score >= best - 1e-9 * (1 + np.abs(best))
-    return float((first[np.arange(len(place)), place] / first.sum(axis=1)).mean())
-
-
-def _with(alone: Sight, enrolled: Index, rows: Float, people: Index) -> Sight:
+def _with(alone: Sight, enrolled: Index, rows: Float) -> Sight:
     """The sight with replaced rows of some people."""
-    table, gallery = alone.rows.copy(), alone.gallery.copy()
+    table = alone.rows.copy()
     table[enrolled] = rows[: len(enrolled)]
-    gallery[people] = 0
-    np.add.at(gallery, alone.user[enrolled], table[enrolled])
-    gallery[people] /= np.bincount(alone.user[enrolled], minlength=len(gallery))[people][:, None]
+    gallery = means(table, alone.user, len(alone.gallery))
     return replace(alone, rows=table, gallery=gallery, probes=rows[len(enrolled) :])
 
 

@@ -245,6 +245,11 @@ class Ranks:
         return np.asarray(1 + self.closer + self.tied / 2, dtype=np.float64)
 
     @property
+    def first(self) -> NDArray[np.float64]:
+        """(P,) chance that the owner is named first, ties broken at random."""
+        return np.asarray(np.where(self.closer == 0, 1 / (1 + self.tied), 0.0))
+
+    @property
     def tie_share(self) -> float:
         """Share of probes whose owner shares the distance with another person, in [0, 1]."""
         return float(np.mean(self.tied > 0))

@@ -169,16 +169,7 @@ def _again_python(
 ) -> tuple[int, int]:
     """Closer and tied users of a panel (d, users) in float64, as `geometry.closeness` has it."""
     sums[:] = 0
-    whole = len(probe) - len(probe) % 4
-    for k in range(0, whole, 4):  # four at a time: the sums go through memory
-        a, b, c, d = users[k], users[k + 1], users[k + 2], users[k + 3]
-        ta, tb, tc, td = owner[k], owner[k + 1], owner[k + 2], owner[k + 3]
-        ua, ub, uc, ud = probe[k], probe[k + 1], probe[k + 2], probe[k + 3]
-        for j in range(_USERS):
-            sums[j] += (
-                (a[j] - ta) * ((ua - a[j]) + (ua - ta)) + (b[j] - tb) * ((ub - b[j]) + (ub - tb))
-            ) + ((c[j] - tc) * ((uc - c[j]) + (uc - tc)) + (d[j] - td) * ((ud - d[j]) + (ud - td)))
-    for k in range(whole, len(probe)):
+    for k in range(len(probe)):
         for j in range(_USERS):
             v, t, u = users[k, j], owner[k], probe[k]
             sums[j] += (v - t) * ((u - v) + (u - t))

@@ -32,8 +32,9 @@ from lethe.reidentification.attackers import Panel
 from lethe.reidentification.by_user import scaled, share_of_users
 from lethe.reidentification.enrolled import MOST_PEOPLE, assigned
 from lethe.reidentification.family import Attacker
-from lethe.reidentification.gallery import Index
+from lethe.reidentification.gallery import Index, means
 from lethe.reidentification.sight import Sight, pooled
+from lethe.reidentification.sight import grouped as first_of
 from lethe.reidentification.vectors import Float
 from lethe.reidentification.verification import (
     FPRS,
@@ -297,19 +298,9 @@ def singling_out(
 
 def _enrolled(sight: Sight, most: int) -> Sight:
     """Enrol at most the first `most` rows of each person."""
-    order = np.argsort(sight.user, kind="stable")
-    start = np.flatnonzero(np.diff(sight.user[order], prepend=-1))
-    sizes = np.diff(np.append(start, len(order)))
-    kept = np.sort(order[np.arange(len(order)) - np.repeat(start, sizes) < most])
-    user = sight.user[kept]
-    gallery = np.zeros_like(sight.gallery)
-    np.add.at(gallery, user, sight.rows[kept])
-    return replace(
-        sight,
-        rows=sight.rows[kept],
-        user=user,
-        gallery=gallery / np.bincount(user, minlength=len(gallery))[:, None],
-    )
+    kept = np.sort(first_of(sight.user, most)[0])
+    rows, user = sight.rows[kept], sight.user[kept]
+    return replace(sight, rows=rows, user=user, gallery=means(rows, user, len(sight.gallery)))
 
 
 def grouped(sight: Sight, seed: int = 0, most: int = 2000, confidence: float = 0.95) -> Grouping:

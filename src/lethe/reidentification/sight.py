@@ -6,6 +6,7 @@ discriminant analysis).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -54,6 +55,12 @@ class Sight:
         """(G,) number of enrolled rows of each person."""
         return np.bincount(self.user, minlength=len(self.gallery)).astype(np.float64)
 
+    def mapped(self, change: Callable[[Float], Float]) -> Sight:
+        """The sight of changed rows and probes."""
+        rows = change(self.rows)
+        gallery = means(rows, self.user, len(self.gallery))
+        return replace(self, rows=rows, gallery=gallery, probes=change(self.probes))
+
     def among(self, people: NDArray[np.bool_]) -> Sight:
         """Restrict to some people (G,), renumbered in their order."""
         number = np.cumsum(people) - 1
@@ -91,9 +98,7 @@ def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
 
 def reading(sight: Sight, what: str) -> Sight:
     """The sight of an attacker who reads only `RANKS` or `DIRECTIONS` of the vectors."""
-    rows, probes = (_read(table, what) for table in (sight.rows, sight.probes))
-    gallery = means(rows, sight.user, len(sight.gallery))
-    return replace(sight, rows=rows, probes=probes, gallery=gallery)
+    return sight.mapped(lambda table: _read(table, what))
 
 
 def _read(table: Float, what: str) -> Float:
@@ -122,39 +127,32 @@ def recentred(sight: Sight) -> Sight:
     return replace(sight, probes=sight.probes - shift)
 
 
-def within_reach(sight: Sight, *others: Sight, scale: bool = True) -> list[Sight]:
+def within_reach(sight: Sight, clean: Sight, *, scale: bool) -> tuple[Sight, Sight]:
     """Centre and clip coordinates, where double precision would lose what differs.
 
     That is where a value is 10 million times as far from 0 as the middle half of its coordinate
     spreads, or one coordinate spreads that much more than another. Values are clipped at 30 spreads
-    from the median, so that one vector does not move all. The map is the same for all sights.
+    from the median, so that one vector does not move all. The map is the same for both sights.
 
     Args:
         scale: whether to divide by the spread: for attackers who learn the scale of coordinates.
     """
-    some = sight.rows[:: max(1, len(sight.rows) // 1000)]
+    some = sight.rows[:: max(1, len(sight.rows) // 1000)]  # enough for a median
     middle = np.median(some, axis=0)
     spread = 1.4826 * np.median(np.abs(some - middle), axis=0)
     ends = [end(axis=0) for part in (sight.rows, sight.probes) for end in (part.max, part.min)]
     reach = np.abs(ends).max(axis=0)
-    spread = np.where(spread > 0, spread, np.abs(sight.rows - middle).max(axis=0))
+    still = spread == 0
+    spread[still] = np.abs(sight.rows[:, still] - middle[still]).max(axis=0)
     spread[spread == 0] = spread.max(initial=0.0, where=spread > 0) or 1.0
     if not (reach > _REACH * spread).any() and spread.max() <= _REACH * spread.min():
-        return [sight, *others]
+        return sight, clean
 
-    def mapped(table: Float) -> Float:
+    def centred(table: Float) -> Float:
         apart = np.clip(table - middle, -_CLIPPED * spread, _CLIPPED * spread)
         return np.asarray(apart / spread if scale else apart)
 
-    return [
-        replace(
-            one,
-            rows=(rows := mapped(one.rows)),
-            gallery=means(rows, one.user, len(one.gallery)),
-            probes=mapped(one.probes),
-        )
-        for one in (sight, *others)
-    ]
+    return sight.mapped(centred), clean.mapped(centred)
 
 
 def onto_values(sight: Sight, clean: Float) -> Sight:
@@ -162,14 +160,17 @@ def onto_values(sight: Sight, clean: Float) -> Sight:
 
     The values that an encoder emits (R, d) are assumed known; their owners are not used.
     """
-    rows, probes = sight.rows.copy(), sight.probes.copy()
-    for column, values in enumerate(np.unique(values) for values in clean.T):
-        if 1 < len(values) <= len(clean) / 2:
-            middle = (values[1:] + values[:-1]) / 2
-            for table in (rows, probes):
-                table[:, column] = values[np.searchsorted(middle, table[:, column])]
-    gallery = means(rows, sight.user, len(sight.gallery))
-    return replace(sight, rows=rows, probes=probes, gallery=gallery)
+    values = [np.unique(column) for column in clean.T]
+
+    def rounded(table: Float) -> Float:
+        table = table.copy()
+        for column, known in enumerate(values):
+            if 1 < len(known) <= len(clean) / 2:
+                middle = (known[1:] + known[:-1]) / 2
+                table[:, column] = known[np.searchsorted(middle, table[:, column])]
+        return table
+
+    return sight.mapped(rounded)
 
 
 def evened(sight: Sight) -> Sight:
@@ -188,10 +189,7 @@ def evened(sight: Sight) -> Sight:
     single = bool((rows == rows.astype(np.float32)).all())
     kept = size > _ROUNDING * np.finfo(np.float32 if single else np.float64).eps * size[0]
     matrix = (turn[kept] / size[kept, None]).T * np.sqrt(len(rows)) / deviation[:, None]
-    rows, gallery, probes = (
-        (table - centre) @ matrix for table in (rows, sight.gallery, sight.probes)
-    )
-    return replace(sight, rows=rows, gallery=gallery, probes=probes)
+    return sight.mapped(lambda table: np.asarray((table - centre) @ matrix))
 
 
 def folds(users: int, seed: int = 0) -> NDArray[np.bool_]:

@@ -13,13 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lethe.errors import InputError
 from lethe.evidence.guarantee import noise_seed
 from lethe.reidentification.vectors import (
     Float,
     check_sigma,
     check_table,
-    check_vectors,
     effective_sigma,
 )
 
@@ -32,27 +30,6 @@ class Sample:
     gallery_rows: NDArray[np.integer]  # (G,) how many rows m each mean was made of, >= 1
     probes: Float  # (P, d) rows to be named; none of them is in a gallery mean
     owner: NDArray[np.integer]  # (P,) user 0..G-1 of each probe; two own one or more
-
-    def __post_init__(self) -> None:
-        gallery = check_vectors("gallery", self.gallery)
-        probes = check_vectors("probes", self.probes, gallery.shape[1])
-        rows, owner = np.asarray(self.gallery_rows), np.asarray(self.owner)
-        if rows.shape != (len(gallery),) or not (rows >= 1).all():
-            raise InputError("gallery_rows must be one number >= 1 for each gallery vector.")
-        if owner.shape != (len(probes),) or owner.dtype.kind not in "iu":
-            raise InputError("owner must be one user index for each probe.")
-        if len(gallery) < 2:
-            raise InputError(f"re-identification needs at least 2 users, got {len(gallery)}.")
-        if owner.min() < 0 or owner.max() >= len(gallery):
-            raise InputError(f"owner must lie in [0, {len(gallery) - 1}], an index of the gallery.")
-        if len(np.unique(owner)) < 2:
-            raise InputError("two users of the gallery or more need probes.")
-        for name, value in zip(
-            ("gallery", "probes", "gallery_rows", "owner"),
-            (gallery, probes, rows, owner),
-            strict=True,
-        ):
-            object.__setattr__(self, name, value)
 
     @property
     def users(self) -> int:
