@@ -197,7 +197,7 @@ class Pulls:
 def _centred(pulls: Float) -> Float:
     """Pulls less their mean, widened for few clusters; a single cluster shows no variance."""
     count = len(pulls)
-    return (pulls - pulls.mean(axis=0)) * np.sqrt(count / max(count - 1, 1))
+    return np.asarray((pulls - pulls.mean(axis=0)) * np.sqrt(count / max(count - 1, 1)))
 
 
 @dataclass(frozen=True)
@@ -458,7 +458,7 @@ def _left_out(tables: NDArray[np.int64], fprs: Float) -> Float:
     shares = above / np.maximum(above[:, -1:], 1)
     fpr, tpr = np.moveaxis(np.pad(shares, ((0, 0), (1, 0), (0, 0))), 2, 0)
     without = [[np.trapezoid(y, x), *np.interp(fprs, x, y)] for x, y in zip(fpr, tpr, strict=True)]
-    return (np.mean(without, axis=0) - without) * (count - 1) / count
+    return np.asarray((np.mean(without, axis=0) - without) * (count - 1) / count)
 
 
 def _accused(outside: Float, fprs: Float) -> Float:
