@@ -14,6 +14,7 @@ from documents import KINDS, MANIFEST, document, findings
 
 from lethe.report import render
 from lethe.report.catalogue import catalogue
+from lethe.report.numbers import rounded_up
 
 _NUMBER = re.compile(r"(?<![\w.])[−-]?\d[\d,]*(?:\.\d+)?(?:e[−-]?\d+)?")
 
@@ -82,12 +83,13 @@ def derived(plain: dict[str, Any]) -> Iterator[float]:
             yield 1 / n  # a random guess
     if ledger := (plain.get("queries") or {}).get("ledger"):
         yield ledger["spent"]["units"] / ledger["budget"]["units"]
-    claimed = [ledger["spent"]["amount"]] if ledger else []
+    claimed = [ledger[key]["amount"] for key in ("spent", "budget")] if ledger else []
     if mechanism := (plain.get("queries") or {}).get("mechanism"):
         claimed.append(mechanism["claim"]["value"])
     for epsilon in claimed:  # what epsilon allows, Kairouz, Oh and Viswanath 2015
         for fpr in (0.001, 0.01, 0.1):
-            yield min(np.exp(epsilon) * fpr, 1 - np.exp(-epsilon) * (1 - fpr))
+            most = min(np.exp(epsilon) * fpr, 1 - np.exp(-epsilon) * (1 - fpr))
+            yield from (rounded_up(most, digits) for digits in (2, 3))  # never rounded down
     yield 85  # seconds between start and end in the manifest
 
 

@@ -15,7 +15,17 @@ from lethe.evidence.rules import QUERY_METRICS
 from lethe.report.catalogue import say
 from lethe.report.figures import parameter
 from lethe.report.first_screen import Card, Room, is_within_schema
-from lethe.report.numbers import Cell, amount, count, decimals, grouped, percent, share, share_words
+from lethe.report.numbers import (
+    Cell,
+    amount,
+    count,
+    decimals,
+    grouped,
+    percent,
+    rounded_up,
+    share,
+    share_words,
+)
 from lethe.report.output_check import checked, exactly
 from lethe.report.sections import (
     Bullets,
@@ -64,11 +74,12 @@ def allowed(epsilon: float, delta: float, fpr: float) -> float:
 
 def allowed_table(epsilon: float, delta: float, unit: str) -> Table:
     """What an epsilon lets the strongest attacker do, at three false positive rates."""
-    rows = [(percent(fpr), share_words(allowed(epsilon, delta, fpr), 3)) for fpr in _FPRS]
-    limit: Column = say("epsilon.tpr"), lambda most: Cell("estimate", say("at_most", value=most))
+    limits = {fpr: rounded_up(allowed(epsilon, delta, fpr), 3) for fpr in _FPRS}
+    rows = [(percent(fpr), share_words(limit, 3)) for fpr, limit in limits.items()]
+    column: Column = say("epsilon.tpr"), lambda most: Cell("estimate", say("at_most", value=most))
     title = say("epsilon.allows", epsilon=parameter("epsilon", epsilon))
     note = say("epsilon.note", unit=say(f"ledger.unit.{unit}"))
-    return table(title, say("epsilon.fpr"), rows, [limit], note=note)
+    return table(title, say("epsilon.fpr"), rows, [column], note=note)
 
 
 class Answers(Room[CandidateRow]):
@@ -244,7 +255,7 @@ class Ledger(Answers):
         """The most that any attacker recognises at a cost; empty under another rule."""
         if self.section.rule != "epsilon":
             return ""
-        return share_words(allowed(charge.amount, charge.delta, _FPRS[1]))
+        return share_words(rounded_up(allowed(charge.amount, charge.delta, _FPRS[1]), 2))
 
     def released(self) -> tuple[str, list[str]]:
         n = grouped(self.section.answers)
