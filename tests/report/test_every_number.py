@@ -11,6 +11,7 @@ import pytest
 from documents import KINDS, MANIFEST, document, page_of
 
 from lethe.report.catalogue import catalogue
+from lethe.report.numbers import rounded_up
 
 _NUMBER = re.compile(r"(?<![\w.])[−-]?\d[\d,]*(?:\.\d+)?(?:e[−-]?\d+)?")
 
@@ -79,7 +80,7 @@ def derived(plain: dict[str, Any]) -> Iterator[float]:
             yield 1 / n  # a random guess
     if ledger := (plain.get("queries") or {}).get("ledger"):
         yield ledger["spent"]["units"] / ledger["budget"]["units"]
-    claimed = [ledger["spent"]["amount"]] if ledger else []
+    claimed = [ledger[key]["amount"] for key in ("spent", "budget")] if ledger else []
     if mechanism := (plain.get("queries") or {}).get("mechanism"):
         claimed.append(mechanism["claim"]["value"])
     for claim in plain["guarantees"]:  # a proven share is rounded up, to two digits or three
@@ -88,7 +89,8 @@ def derived(plain: dict[str, Any]) -> Iterator[float]:
         yield from (np.ceil(share * places * step) / step / places for step in (10, 100))
     for epsilon in claimed:  # what epsilon allows, Kairouz, Oh and Viswanath 2015
         for fpr in (0.001, 0.01, 0.1):
-            yield min(np.exp(epsilon) * fpr, 1 - np.exp(-epsilon) * (1 - fpr))
+            most = min(np.exp(epsilon) * fpr, 1 - np.exp(-epsilon) * (1 - fpr))
+            yield from (rounded_up(most, digits) for digits in (2, 3))  # never rounded down
     yield 85  # seconds between start and end in the manifest
 
 

@@ -22,6 +22,7 @@ from lethe.report.numbers import (
     grouped,
     parameter,
     percent,
+    rounded_up,
     share,
     share_words,
 )
@@ -59,11 +60,12 @@ _FPRS = (0.001, 0.01, 0.1)
 
 def allowed_table(epsilon: float, delta: float, unit: str) -> Table:
     """What an epsilon lets the strongest attacker do, at three false positive rates."""
-    rows = [(percent(fpr), share_words(allowed(epsilon, delta, fpr), 3)) for fpr in _FPRS]
-    limit: Column = say("epsilon.tpr"), lambda most: Cell("estimate", say("at_most", value=most))
+    limits = {fpr: rounded_up(allowed(epsilon, delta, fpr), 3) for fpr in _FPRS}
+    rows = [(percent(fpr), share_words(limit, 3)) for fpr, limit in limits.items()]
+    column: Column = say("epsilon.tpr"), lambda most: Cell("estimate", say("at_most", value=most))
     title = say("epsilon.allows", epsilon=parameter("epsilon", epsilon))
     note = say("epsilon.note", unit=say(f"ledger.unit.{unit}"))
-    return table(title, say("epsilon.fpr"), rows, [limit], note=note)
+    return table(title, say("epsilon.fpr"), rows, [column], note=note)
 
 
 class Answers(Room[CandidateRow]):
@@ -241,7 +243,7 @@ class Ledger(Answers):
         """The most that any attacker recognises at a cost; empty under another rule."""
         if self.section.rule != "epsilon":
             return ""
-        return share_words(allowed(charge.amount, charge.delta, _FPRS[1]))
+        return share_words(rounded_up(allowed(charge.amount, charge.delta, _FPRS[1]), 2))
 
     def released(self) -> tuple[str, list[str]]:
         n = grouped(self.section.answers)
