@@ -55,10 +55,10 @@ class Sight:
         """(G,) number of enrolled rows of each person."""
         return np.bincount(self.user, minlength=len(self.gallery)).astype(np.float64)
 
-    def mapped(self, change: Callable[[Float], Float]) -> Sight:
-        """The sight of changed rows and probes."""
-        rows = change(self.rows)
-        gallery = means(rows, self.user, len(self.gallery))
+    def mapped(self, change: Callable[[Float], Float], *, affine: bool = True) -> Sight:
+        """The sight of changed vectors; an affine map keeps the noise that the gallery alone has."""
+        rows, people = change(self.rows), len(self.gallery)
+        gallery = change(self.gallery) if affine else means(rows, self.user, people)
         return replace(self, rows=rows, gallery=gallery, probes=change(self.probes))
 
     def among(self, people: NDArray[np.bool_]) -> Sight:
@@ -98,7 +98,7 @@ def sight_of(vectors: NDArray[Any], split: Split) -> Sight:
 
 def reading(sight: Sight, what: str) -> Sight:
     """The sight of an attacker who reads only `RANKS` or `DIRECTIONS` of the vectors."""
-    return sight.mapped(lambda table: _read(table, what))
+    return sight.mapped(lambda table: _read(table, what), affine=False)
 
 
 def _read(table: Float, what: str) -> Float:
@@ -170,7 +170,7 @@ def onto_values(sight: Sight, clean: Float) -> Sight:
                 table[:, column] = known[np.searchsorted(middle, table[:, column])]
         return table
 
-    return sight.mapped(rounded)
+    return sight.mapped(rounded, affine=False)
 
 
 def evened(sight: Sight) -> Sight:
