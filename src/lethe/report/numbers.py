@@ -214,18 +214,6 @@ def points(quantity: Measured | float | None) -> Cell:
     return replace(cell, **bare)
 
 
-def rounded_up(limit: float, digits: int) -> float:
-    """A limit at so many digits, never below itself: what is proven is never rounded down.
-
-    >>> rounded_up(0.0544, 2), rounded_up(7.99123, 5), rounded_up(0.0, 2)
-    (0.055, 7.9913, 0.0)
-    """
-    if limit <= 0:
-        return 0.0
-    places = digits - 1 - math.floor(math.log10(limit))
-    return round(math.ceil(round(limit * 10.0**places, 6)) / 10.0**places, max(places, 0))
-
-
 def parameter(name: str, value: float, digits: int = 5) -> str:
     """A parameter of a guarantee; what is proven is never rounded down.
 
