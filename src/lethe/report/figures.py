@@ -11,7 +11,7 @@ from lethe.evidence.document import Histogram
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.of_model import Epsilons
 from lethe.report.catalogue import say
-from lethe.report.numbers import grouped, percent
+from lethe.report.numbers import grouped, percent, rounded_up
 from lethe.report.sections import Chart, Part, Words
 from lethe.report.static_svg import (
     COLOURS,
@@ -274,7 +274,5 @@ def parameter(name: str, value: float) -> str:
     >>> parameter("epsilon", 7.99123), parameter("delta", 1e-5), parameter("steps", 298.0)
     ('7.9913', '1e-05', '298')
     """
-    if "epsilon" in name and value > 0:
-        digits = 4 - math.floor(math.log10(value))
-        value = math.ceil(value * 10.0**digits - 1e-9) / 10.0**digits
+    value = rounded_up(value, 5) if "epsilon" in name else value
     return f"{value:.5g}" if value != round(value) or abs(value) < 1 else grouped(round(value))

@@ -15,8 +15,6 @@ from lethe.report.numbers import Cell, decimals, percent, share
 from lethe.report.sections import Column, Folded, Part, Table, Words, named, table
 from lethe.report.severity import judged_rates
 
-_MOST_ROWS = 8
-
 
 class Pair(NamedTuple):
     """One candidate at one false positive rate.
@@ -84,9 +82,7 @@ def proven_beside_measured(document: Document[Any, Any, Any]) -> list[Part]:
         return []
     wrong = sorted({one.name for one in found if one.contradicts})
     parts: list[Part] = [Words(say("epsilons.contradicted", names=", ".join(wrong)), "warning")]
-    shown = _table(found)
-    folded = Folded(shown.title, [shown]) if len(found) > _MOST_ROWS else shown
-    return [*(parts if wrong else []), folded]
+    return [*(parts if wrong else []), Folded(say("epsilons.table"), [_table(found)])]
 
 
 def _pair(name: str, fpr: float, guarantee: Guarantee, tpr: Estimate) -> Pair:
