@@ -352,10 +352,7 @@ def _checks(checks: Sequence[CheckRow]) -> Section:
 
 def _untested(document: Document[Any, Any, Any]) -> Section:
     names = not_tested(document)
-    short, rest = names[:4], names[4:]
-    parts: list[Part] = [Bullets(short)] if short else []
-    if rest:
-        parts.append(Folded(say("untested.more", n=len(rest)), [Bullets(rest)]))
+    parts: list[Part] = [Bullets(names)] if names else []
     lead = say("untested.lead") if names else say("untested.none")
     return Section("not-run", say("untested.title"), lead, parts, say("nav.untested"))
 

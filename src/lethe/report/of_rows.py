@@ -526,11 +526,9 @@ class Synthetic(Rows[SyntheticCandidate]):
         words = say(key, **counts)
         if shown is None and 2 * nearest.beyond < risk * nearest.of:
             return replace(worst, headline=f"{words} {worst.headline}")
+        short, by = say(f"{key}.short", **counts), f"{worst.short}; {worst.by}"
         detail = f"{worst.headline} {worst.detail}"
-        by = "; ".join([worst.short, worst.by])
-        return replace(
-            worst, headline=words, detail=detail, short=say(f"{key}.short", **counts), by=by
-        )
+        return replace(worst, headline=words, detail=detail, short=short, by=by)
 
     def released(self) -> tuple[str, list[str]]:
         counts = {key: grouped(rows) for key, rows in self.section.rows.items()}
