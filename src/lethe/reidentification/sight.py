@@ -56,7 +56,7 @@ class Sight:
         return np.bincount(self.user, minlength=len(self.gallery)).astype(np.float64)
 
     def mapped(self, change: Callable[[Float], Float], *, affine: bool = True) -> Sight:
-        """The sight of changed vectors; an affine map keeps the noise that the gallery alone has."""
+        """The sight of changed vectors; an affine map keeps the noise of the gallery alone."""
         rows, people = change(self.rows), len(self.gallery)
         gallery = change(self.gallery) if affine else means(rows, self.user, people)
         return replace(self, rows=rows, gallery=gallery, probes=change(self.probes))
