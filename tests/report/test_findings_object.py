@@ -14,6 +14,7 @@ import lethe
 from lethe.errors import InputError
 from lethe.evidence.findings import Findings
 from lethe.report import render
+from lethe.report.common import room_of
 from lethe.report.frame import MEASURED, rows
 from lethe.report.markdown import markdown
 from lethe.report.page import files as files_of_page
@@ -206,6 +207,15 @@ def test_the_folder_of_a_run_keeps_its_findings(tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
     with pytest.raises(InputError, match="folder of a run"):
         findings("scores").save(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_of_another_form_are_refused_in_one_line(kind):
+    """Such as those of an older ledger, whose answers were text where rows of values are."""
+    plain = document(kind)
+    plain["candidates"] = ["baseline"]
+    with pytest.raises(InputError, match="another form than this version of Lethe writes"):
+        room_of(plain)
 
 
 def test_a_folder_without_findings_is_refused(tmp_path):

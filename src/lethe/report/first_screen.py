@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic
 
+from lethe.errors import InputError
 from lethe.evidence.document import C, CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import OPTIONAL
@@ -136,8 +137,14 @@ class Room(abc.ABC, Generic[C]):
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         self.plain = plain
-        self.document: Document[C, Any, Any] = read(self.reads, plain)
-        self.section = read(self.tells, next(filter(None, map(plain.get, OPTIONAL)), None))
+        try:
+            self.document: Document[C, Any, Any] = read(self.reads, plain)
+            self.section = read(self.tells, next(filter(None, map(plain.get, OPTIONAL)), None))
+        except (AttributeError, KeyError, TypeError) as error:
+            raise InputError(
+                "a result in these findings has another form than this version of Lethe writes "
+                f"({error}): run the audit again."
+            ) from error
         self.utility = Utility(self.document.frontier.utility)
 
     def named(self, name: str | None) -> C | None:
