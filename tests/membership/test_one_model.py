@@ -50,7 +50,7 @@ def test_an_estimate_may_fail_a_rule_passes_none_and_is_the_pilot_of_a_plan(
     findings = lethe.audit(fit(model), ROWS, LABELS, members=MEMBERS, rule=rule, **QUIET)
     assert findings.verdict["outcome"] == outcome
     # A share of pairs is never called a share of records.
-    assert ("of pairs;" in str(findings)) == ("of pairs told apart" in str(findings))
+    assert ("of pairs;" in str(findings)) == ("of pairs distinguished" in str(findings))
     assert any("training rows themselves" in words for words in findings.verdict["words"]) == held
     assert any("lethe plan findings.json" in words for words in findings.verdict["words"])
     findings.save(tmp_path)

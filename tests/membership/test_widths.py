@@ -8,7 +8,7 @@ from simulated import gaps, paired, shadows, signals
 
 from lethe.evidence.estimate import Refusal
 from lethe.evidence.rules import parse_precision, parse_rule
-from lethe.evidence.twoway import Replicates
+from lethe.evidence.twoway import Influence, Pulls
 from lethe.membership.candidates import measure
 from lethe.membership.measure import strongest_metric
 from lethe.membership.settings import AuditSettings
@@ -138,12 +138,13 @@ def test_more_of_anything_never_widens(targets, records, both, models, people):
 @given(PARTS, PARTS, PARTS)
 def test_at_the_size_of_the_pilot_it_is_the_pilots_own_variance(targets, records, cells):
     rng = np.random.default_rng(0)
-    draws = rng.normal(size=(3, 400, 1))
-    draws /= draws.std(axis=1, keepdims=True)
-    scale = np.sqrt([targets, records, cells])[:, None, None]
-    replicates = Replicates(draws * scale, (9, 50, 450))
-    own = replicates.spread(0)
-    assert Forecast.of(replicates, 0).spread().variance == pytest.approx(own.variance, abs=1e-12)
+    kinds = []
+    for variance, count in ((targets, 9), (records, 50), (cells, 450)):
+        pulls = rng.normal(size=(count, 1))
+        kinds.append(pulls * np.sqrt(variance / (pulls.var(ddof=1) * count)))
+    influence = Influence(Pulls(*kinds))
+    own = influence.spread(0)
+    assert Forecast.of(influence, 0).spread().variance == pytest.approx(own.variance, abs=1e-12)
 
 
 def test_limits_hold_in_the_share_of_cases_they_say():

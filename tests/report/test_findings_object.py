@@ -49,7 +49,7 @@ def intervals(value: Any) -> Iterator[tuple[Any, Any, Any]]:
 def test_a_prompt_shows_the_whole_first_screen_in_few_lines(kind):
     shown = repr(findings(kind))
     first = read(findings(kind)).first
-    assert len(shown.splitlines()) <= 12 and "…" not in shown
+    assert len(shown.splitlines()) <= 14 and "…" not in shown
     assert max(map(len, shown.splitlines())) <= 100
     title, *rest = shown.splitlines()
     assert first.name in title and first.kind in title.lower()
@@ -64,7 +64,7 @@ def test_names_from_data_move_no_cursor_and_open_no_tag(kind):
     changed = document(kind)
     changed["subject"]["name"] = HOSTILE
     hostile = Findings.from_json(changed)
-    assert "\x1b" not in repr(hostile) and len(repr(hostile).splitlines()) <= 12
+    assert "\x1b" not in repr(hostile) and len(repr(hostile).splitlines()) <= 14
     assert "<script" not in hostile._repr_html_()
 
 

@@ -511,7 +511,7 @@ def test_a_first_screen_is_short_and_in_words_that_an_officer_knows() -> None:
     for name, screen in every_first_screen():
         cards = [text for card in screen.cards for text in (card.title, card.large, *card.lines)]
         said = " ".join([screen.headline, screen.verdict, *cards])
-        assert len(said.split()) <= 220, (name, len(said.split()))
+        assert len(said.split()) <= 250, (name, len(said.split()))
         assert not JARGON.search(said), (name, JARGON.search(said))
 
 

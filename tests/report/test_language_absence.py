@@ -23,7 +23,7 @@ NO_CLAIM = {
 }
 CLAIMS = {
     "language.none": "No attack was shown",
-    "language.extracted.control": "not shown to be more than",
+    "language.extracted.control": "no difference shown",
     "language.extracted.base": "and not from the base model",
     "language.refused": "Membership is not judged",
     "language.blind.fail": "A blind classifier tells members from others",

@@ -60,7 +60,7 @@ def _sentences(findings: Findings, entry: Mapping[str, Any]) -> list[str]:
         return _room_left(rule, found, findings)
     if outcome == FAIL:
         return _who_would_pass(findings, entry["candidate"], rule, found)
-    others = _passing(findings, entry["candidate"], rule)
+    others = passing(findings, entry["candidate"], rule)
     return [*_how_much_more(rule, found), *([_named(others, findings)] if others else [])]
 
 
@@ -71,7 +71,7 @@ def _of_least(
     ends = {"low": found.low, "high": found.high, "limit": rule.limit}
     numbers = {key: "–" if end is None else _show(rule, end) for key, end in ends.items()}
     key = {PASS: "passes", FAIL: "fails"}.get(outcome, "open")
-    others = [] if outcome == PASS else _passing(findings, judged, rule)
+    others = [] if outcome == PASS else passing(findings, judged, rule)
     said = [say(f"change.least.{key}", **numbers)]
     return [*said, _named(others, findings)] if others else said
 
@@ -99,16 +99,15 @@ def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate
     if findings.queries is not None:
         kind = "ledger" if "ledger" in findings.queries else "mechanism"
         return [*said, say(f"change.fails.{kind}")]
-    passing = _passing(findings, judged, rule)
-    if passing:
-        return [*said, _named(passing, findings)]
-    others = [one for one in findings.candidates if one["name"] != judged]
-    if not others:
+    if others := passing(findings, judged, rule):
+        return [*said, _named(others, findings)]
+    rest = [row for row in findings.candidates if row["name"] != judged]
+    if not rest:
         return [*said, say("change.fails.alone")]
     said.append(say("change.fails.all"))
     highs = [
         (measured.high, str(one["name"]))
-        for one in others
+        for one in rest
         for measured in [_evidence(findings, one, rule)]
         if isinstance(measured, Estimate) and measured.high is not None
     ]
@@ -118,7 +117,7 @@ def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate
     return said
 
 
-def _passing(findings: Findings, judged: str, rule: Rule) -> list[CandidateRow]:
+def passing(findings: Findings, judged: str, rule: Rule) -> list[CandidateRow]:
     """The other candidates on which the rule would pass."""
     checks = read(Sequence[CheckRow], findings.checks)
     return [

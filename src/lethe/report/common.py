@@ -21,7 +21,6 @@ from lethe.report.numbers import (
     interval_methods,
     parameter,
     share,
-    share_words,
 )
 from lethe.report.proofs import claim_of, proven_beside_measured
 from lethe.report.sections import (
@@ -243,8 +242,7 @@ def _options(room: Room[Any]) -> Section | None:
         return ", ".join(say(f"standing.{key}") for key in holds if holds[key]) or "–"
 
     trained = any(option.train_utility for option in options)
-    margin = share_words(frontier.margin) if utility.shares else f"{frontier.margin:g}"
-    head = {"name": utility.name, "margin": margin}
+    head = {"name": utility.name, "margin": room.margin}
     columns: list[Column] = [
         (say("options.what"), what),
         *(

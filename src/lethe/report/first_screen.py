@@ -16,10 +16,10 @@ from typing import Any, Generic
 from lethe.errors import InputError
 from lethe.evidence.document import C, CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured
-from lethe.evidence.findings import OPTIONAL
+from lethe.evidence.findings import OPTIONAL, Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.plain import read
-from lethe.evidence.rules import METRICS, Rule
+from lethe.evidence.rules import METRICS, Rule, parse_rule
 from lethe.evidence.sight import smallest_seen
 from lethe.report.catalogue import say
 from lethe.report.context_fields import given_risk
@@ -34,7 +34,7 @@ from lethe.report.numbers import (
     significant,
 )
 from lethe.report.output_check import readable
-from lethe.report.proofs import claim_of, label, notes
+from lethe.report.proofs import VACUOUS, claim_of, label, notes
 from lethe.report.sections import Chart, Mark, Row, Section, Table
 from lethe.report.severity import (
     Outcome,
@@ -47,8 +47,9 @@ from lethe.report.severity import (
 )
 from lethe.report.utility import Utility
 
-_VACUOUS = 0.99
 _MOST_RULES = 2  # in words on the first screen
+_MOST_OPTIONS = 4
+_MOST_UNTESTED = 3
 NOT_MET = ("fail", "not-enough-evidence", "not-tested")
 
 
@@ -84,6 +85,7 @@ class First:
         chart: utility against risk; None where nothing was compared.
         options: the same as a table, or what an epsilon allows; None where there is neither.
         notes: sentences on the proofs in that table.
+        signed: what a signature stands for, printed at the first line to sign.
         size: the worst share, to rank releases of one severity.
     """
 
@@ -99,6 +101,7 @@ class First:
     chart: Chart | None
     options: Table | None
     notes: Sequence[str] = ()
+    signed: str = ""
     size: float = 0.0
 
     @property
@@ -203,7 +206,7 @@ class Room(abc.ABC, Generic[C]):
         claims = [claim.guarantee for claim in self.document.guarantees if claim.candidate == name]
         proven = [claim for claim in claims if claim.proven]
         # A bound near certainty is no guarantee; see `label` for why the first one decides.
-        vacuous = proven and proven[0].parameters.get("success", 0.0) >= _VACUOUS
+        vacuous = proven and proven[0].parameters.get("success", 0.0) >= VACUOUS
         return [] if vacuous else proven
 
     def risk_shown(self, candidate: C) -> Measured | None:
@@ -248,7 +251,27 @@ class Room(abc.ABC, Generic[C]):
         """What a reader of the options and their proofs must know."""
         listed = self.document.candidates
         proofs = {row.name: self.proofs(row.name) for row in listed}
-        return notes(proofs, {row.name: self.risk_shown(row) for row in listed}, self.fpr)
+        risks = {row.name: self.risk_shown(row) for row in listed}
+        base = self.base and self.base.name
+        doubts = [
+            say("notes.check", candidate=row.candidate, name=row.name, detail=row.detail)
+            for row in self.document.checks
+            if row.status != "pass" and row.candidate in proofs and row.candidate != base
+        ]
+        doubted = [few(doubts, _MOST_RULES, " ")] if doubts else []
+        return [*doubted, *notes(proofs, risks, self.fpr)]
+
+    @property
+    def margin(self) -> str:
+        """The largest utility loss that a recommended option may have."""
+        limit = self.document.frontier.margin
+        return share_words(limit) if self.utility.shares else f"{limit:g}"
+
+    @property
+    def signed(self) -> str:
+        """What a signature stands for: a blank for the option taken, where there are some."""
+        name = say("limits.as_is")
+        return say("sign.option" if len(self.document.candidates) > 1 else "sign.for", name=name)
 
     def criterion(self, attack: str) -> str:
         """The WP216 criterion that an attack tests: singling, linking, inference, or all."""
@@ -340,7 +363,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         name=document.subject.name,
         source=_source(room, manifest),
         outcome=outcome(document.verdict.outcome, len(document.rules)),
-        rules=_outcome(room, raised),
+        rules=_outcome(room, raised is not None),
         level="high" if rows else worst.level,
         headline=" ".join([*inside, worst.headline]),
         detail=[
@@ -360,6 +383,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
         chart=chart or room.chart(),
         options=options_table(room) if document.candidates else room.beside(),
         notes=room.notes(),
+        signed=room.signed,
         size=ends[0] or ends[1] or 0.0,
     )
 
@@ -437,8 +461,12 @@ def run_id(manifest: Mapping[str, Any]) -> str:
     return str(last.get("id") or manifest.get("audit") or "")[:8]
 
 
-def _outcome(room: Room[Any], place: Place | None) -> str:
-    """What the rules came to, in words; and who in the headline no rule covers, after a pass."""
+def _outcome(room: Room[Any], raised: bool) -> str:
+    """What the rules came to, in words; after a pass also whom no rule covers.
+
+    Args:
+        raised: whether a group or the most exposed records raise the severity.
+    """
     rules = room.document.rules
     if not rules:
         return say("limits.none")
@@ -456,9 +484,26 @@ def _outcome(room: Room[Any], place: Place | None) -> str:
         sentences.append(say("limits.late", some=late, n=len(rules)))
     if codes != ["pass"]:
         sentences.append(room.size_needed())
-    elif place and place.unlimited:
-        sentences.append(say("limits.unlimited", who=place.unlimited))
-    return " ".join(filter(None, sentences))
+    elif raised and room.judged is not None:
+        places = [place.unlimited for place in room.places(room.judged) if place.unlimited]
+        sentences.append(say("limits.unlimited", who=say("or").join(places)) if places else "")
+    return " ".join(filter(None, [*sentences, _met_by(room)]))
+
+
+def _met_by(room: Room[Any]) -> str:
+    """Which other options meet every rule, in a sentence; empty where there are none."""
+    from lethe.report.changes import passing
+
+    judged = room.judged
+    if judged is None or len(room.document.candidates) < 2:
+        return ""
+    findings = Findings.from_json(room.plain)
+    rules = [parse_rule(rule.rule, room.metrics) for rule in room.document.rules]
+    met = [{row.name for row in passing(findings, judged.name, rule)} for rule in rules]
+    names = [row.name for row in room.document.candidates if all(row.name in one for one in met)]
+    if not names:
+        return say("limits.met_by_none")
+    return say("limits.met_by", names=few(names, _MOST_OPTIONS))
 
 
 def _tried(room: Room[Any]) -> Card:
@@ -481,7 +526,7 @@ def _tried(room: Room[Any]) -> Card:
         words = {"merit": utility.name, "was": was, "now": now}
         words |= {"before": _value(room, base), "after": _ranged(room, other)}
         lines = [
-            say(room.none_fits),
+            say(room.none_fits, margin=room.margin),
             say("tried.cheapest", name=other.name, what=other.mitigation, **words),
             count,
         ]
@@ -539,13 +584,11 @@ def _remaining(room: Room[Any]) -> Card:
         lines += [room.beyond(best), *(f"{claim_of(proof)}." for proof in proofs[:1])]
     if words := given_risk(room.document.context):
         lines = [words, *lines]
-    names = [
-        row.title or row.name
-        for row in room.document.attacks_not_run
-        if not row.why.startswith("not asked for")
-    ][:3]
+    untested = room.document.attacks_not_run
+    untested = sorted(untested, key=lambda row: row.why.startswith("not asked for"))
+    names = [row.title or row.name for row in untested]
     if names:
-        lines = [*lines, say("remaining.untested", names="; ".join(names))]
+        lines = [*lines, say("remaining.untested", names=few(names, _MOST_UNTESTED, "; "))]
     return Card(say("card.remaining"), large, lines)
 
 

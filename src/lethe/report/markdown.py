@@ -59,7 +59,8 @@ def _first(first: First) -> list[str]:
         rest = "; ".join(line.rstrip(".") for line in card.lines if line)
         more = f", {words(rest)}" if rest else ""
         lines.append(f"- {words(card.title)}: **{words(card.large)}**{more}")
-    lines += [f"- {say(f'sign.{key}')}: {_BLANK}" for key in ("option", "accepted", "date")]
+    to_fill = first.signed, say("sign.accepted"), say("sign.date")
+    lines += [f"- {words(text)}: {_BLANK}" for text in to_fill]
     lines.append("")
     if first.options is not None:
         lines += [*_table(first.options), words(" ".join(first.notes)), ""]

@@ -139,6 +139,10 @@ class Mechanism(Answers):
         key = "mechanism.released" if self.claim else "mechanism.unclaimed"
         return say(key, claim=self.claim), [say("mechanism.name", name=self.document.subject.name)]
 
+    @property
+    def signed(self) -> str:
+        return say("sign.for", name=say("sign.mechanism"))
+
     def tried(self) -> Card:
         largest = f"{self.section.reach.largest:.3g}"
         lines = [say("mechanism.reach", measure=self.section.claim.measure, largest=largest)]
@@ -250,6 +254,10 @@ class Ledger(Answers):
         who = say("ledger.open" if self.section.open else "ledger.closed")
         key = "ledger.released" if n != "1" else "ledger.released.one"
         return say(key, n=n), [say("ledger.from", name=self.section.dataset), who]
+
+    @property
+    def signed(self) -> str:
+        return say("sign.for", name=say("sign.answers"))
 
     def tried(self) -> Card:
         tried = say("ledger.tried", budget=self._amount(self.section.budget))

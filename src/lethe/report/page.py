@@ -112,6 +112,7 @@ def together(releases: Sequence[Release]) -> First:
         chart=None,
         options=table(say("several.table"), say("several.release"), rows, columns),
         notes=(),
+        signed=say("sign.for", name=say("sign.several")),
     )
 
 

@@ -32,6 +32,10 @@ def allowed(epsilon: float, delta: float, fpr: float) -> float:
     return max(min(first, second, 1.0), fpr)
 
 
+VACUOUS = 0.99
+"""A limit at or above it is no limit: the most that there is to find is 1."""
+
+
 def limit_of(proof: Guarantee, fpr: float | None) -> float | None:
     """The largest share that a proof leaves to any attacker; None where it speaks of no share.
 
@@ -69,6 +73,8 @@ def label(proofs: Sequence[Guarantee], fpr: float | None = None) -> str:
         if vector:
             return say("label.proven.vector.epsilon", epsilon=epsilon)
         key = "label.proven.allows" if words else "label.proven.epsilon"
+        if limit is not None and limit >= VACUOUS:
+            key = "label.proven.vacuous"
         return say(key, epsilon=epsilon, limit=words)
     if not words:
         return say("label.proven")
@@ -95,7 +101,7 @@ def notes(
             delta = parameter("delta", numbers.get("delta", 0.0))
             words = {"delta": delta, "relation": proof.relation, "unit": proof.unit}
             sentences[say("proof.epsilon", **words)] = None
-            if limit is not None:
+            if limit is not None and limit < VACUOUS:
                 sentences[say("proof.allows", fpr=percent(fpr or 0.0))] = None
         if proof.unit == "vector":
             sentences[say("proof.vector")] = None
