@@ -129,6 +129,14 @@ def passing(findings: Findings, judged: str, rule: Rule) -> list[CandidateRow]:
     ]
 
 
+def meeting_all(findings: Findings, judged: str) -> list[str]:
+    """Name the other candidates on which every rule would pass."""
+    rules = [parse_rule(entry["rule"], metrics_of(findings)) for entry in findings.rules]
+    met = [{row.name for row in passing(findings, judged, rule)} for rule in rules]
+    names = [row["name"] for row in findings.candidates]
+    return [name for name in names if all(name in passed for passed in met)]
+
+
 def _named(passing: Sequence[CandidateRow], findings: Findings) -> str:
     """Who would pass, on the frontier first, the cheapest first, with the price."""
     pareto = findings.frontier["pareto"]

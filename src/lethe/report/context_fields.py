@@ -195,3 +195,23 @@ def _flat(context: Mapping[str, Any]) -> list[tuple[str, Any]]:
         else:
             rows.append((re.sub(r"\W+", "_", str(name).strip().lower()).strip("_"), item))
     return rows
+
+
+def source(reproduction: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[str]:
+    """Date, version and run of an audit; parts that are not known are left out."""
+    runs = manifest.get("runs") or [manifest]
+    date = str(runs[-1].get("finished") or manifest.get("created") or "")[:10]
+    versions = reproduction.get("versions") or {}
+    version = manifest.get("versions", {}).get("lethe-privacy") or versions.get("lethe-privacy")
+    run = run_id(manifest)
+    return [
+        *([date] if date else []),
+        *([say("page.version", version=version)] if version else []),
+        *([say("page.run", run=run)] if run else []),
+    ]
+
+
+def run_id(manifest: Mapping[str, Any]) -> str:
+    """The id of a run, or else of the audit; empty where neither is known."""
+    last = (manifest.get("runs") or [{}])[-1]
+    return str(last.get("id") or manifest.get("audit") or "")[:8]

@@ -17,12 +17,13 @@ from lethe.errors import InputError
 from lethe.evidence.document import C, CandidateRow, Document
 from lethe.evidence.estimate import Estimate, Measured
 from lethe.evidence.findings import OPTIONAL, Findings
+from lethe.evidence.frontier import floor
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.plain import read
-from lethe.evidence.rules import METRICS, Rule, parse_rule
+from lethe.evidence.rules import METRICS, Rule
 from lethe.evidence.sight import smallest_seen
 from lethe.report.catalogue import say
-from lethe.report.context_fields import given_risk
+from lethe.report.context_fields import given_risk, source
 from lethe.report.numbers import (
     Cell,
     few,
@@ -48,8 +49,8 @@ from lethe.report.severity import (
 from lethe.report.utility import Utility
 
 _MOST_RULES = 2  # in words on the first screen
-_MOST_OPTIONS = 4
-_MOST_UNTESTED = 3
+_MOST_OPTIONS = 3
+_MOST_UNTESTED = 2
 NOT_MET = ("fail", "not-enough-evidence", "not-tested")
 
 
@@ -262,6 +263,11 @@ class Room(abc.ABC, Generic[C]):
         return [*doubted, *notes(proofs, risks, self.fpr)]
 
     @property
+    def as_is(self) -> str:
+        """What the rules judged, where it is the baseline."""
+        return say("limits.as_is")
+
+    @property
     def margin(self) -> str:
         """The largest utility loss that a recommended option may have."""
         limit = self.document.frontier.margin
@@ -361,7 +367,7 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
     return First(
         kind=say(room.kind),
         name=document.subject.name,
-        source=_source(room, manifest),
+        source=source(document.reproduction, manifest),
         outcome=outcome(document.verdict.outcome, len(document.rules)),
         rules=_outcome(room, raised is not None),
         level="high" if rows else worst.level,
@@ -442,31 +448,14 @@ def options_table(room: Room[Any]) -> Table:
     return Table(say("options.table"), heads, rows, marks=marked)
 
 
-def _source(room: Room[Any], manifest: Mapping[str, Any]) -> list[str]:
-    runs = manifest.get("runs") or [manifest]
-    date = str(runs[-1].get("finished") or manifest.get("created") or "")[:10]
-    versions = room.document.reproduction.get("versions") or {}
-    version = manifest.get("versions", {}).get("lethe-privacy") or versions.get("lethe-privacy")
-    run = run_id(manifest)
-    return [
-        *([date] if date else []),
-        *([say("page.version", version=version)] if version else []),
-        *([say("page.run", run=run)] if run else []),
-    ]
-
-
-def run_id(manifest: Mapping[str, Any]) -> str:
-    """The id of a run, or else of the audit; empty where neither is known."""
-    last = (manifest.get("runs") or [{}])[-1]
-    return str(last.get("id") or manifest.get("audit") or "")[:8]
-
-
 def _outcome(room: Room[Any], raised: bool) -> str:
     """What the rules came to, in words; after a pass also whom no rule covers.
 
     Args:
         raised: whether a group or the most exposed records raise the severity.
     """
+    from lethe.report.changes import meeting_all
+
     rules = room.document.rules
     if not rules:
         return say("limits.none")
@@ -478,7 +467,7 @@ def _outcome(room: Room[Any], raised: bool) -> str:
         texts = dict.fromkeys(f"“{room.in_words(rule.rule)}”" for rule in judged)
         listed = few([*texts], _MOST_RULES, "; ")
         options = dict.fromkeys(rule.candidate for rule in judged)
-        names = ", ".join(say("limits.as_is") if name == base else name for name in options)
+        names = ", ".join(room.as_is if name == base else name for name in options)
         sentences.append(say(f"limits.{code}", rules=listed, name=names))
     if late:
         sentences.append(say("limits.late", some=late, n=len(rules)))
@@ -487,23 +476,13 @@ def _outcome(room: Room[Any], raised: bool) -> str:
     elif raised and room.judged is not None:
         places = [place.unlimited for place in room.places(room.judged) if place.unlimited]
         sentences.append(say("limits.unlimited", who=say("or").join(places)) if places else "")
-    return " ".join(filter(None, [*sentences, _met_by(room)]))
-
-
-def _met_by(room: Room[Any]) -> str:
-    """Which other options meet every rule, in a sentence; empty where there are none."""
-    from lethe.report.changes import passing
-
-    judged = room.judged
-    if judged is None or len(room.document.candidates) < 2:
-        return ""
-    findings = Findings.from_json(room.plain)
-    rules = [parse_rule(rule.rule, room.metrics) for rule in room.document.rules]
-    met = [{row.name for row in passing(findings, judged.name, rule)} for rule in rules]
-    names = [row.name for row in room.document.candidates if all(row.name in one for one in met)]
-    if not names:
-        return say("limits.met_by_none")
-    return say("limits.met_by", names=few(names, _MOST_OPTIONS))
+    met = ""
+    if room.judged is not None and len(room.document.candidates) > 1:
+        names = meeting_all(Findings.from_json(room.plain), room.judged.name)
+        met = say("limits.met_by_none")
+        if names:
+            met = say("limits.met_by", names=few(names, _MOST_OPTIONS))
+    return " ".join(filter(None, [*sentences, met]))
 
 
 def _tried(room: Room[Any]) -> Card:
@@ -525,8 +504,12 @@ def _tried(room: Room[Any]) -> Card:
         was, now = (utility.words(row.utility.value) for row in (base, other))
         words = {"merit": utility.name, "was": was, "now": now}
         words |= {"before": _value(room, base), "after": _ranged(room, other)}
+        least = percent(floor(room.chance))
+        key = room.none_fits
+        if key == "tried.none" and room.document.rules:
+            key = "tried.none.rules"
         lines = [
-            say(room.none_fits, margin=room.margin),
+            say(key, margin=room.margin, floor=least),
             say("tried.cheapest", name=other.name, what=other.mitigation, **words),
             count,
         ]
@@ -566,22 +549,27 @@ def _remaining(room: Room[Any]) -> Card:
     if remaining is not None:
         large, lines = remaining
     else:
-        best = room.recommended or room.judged
-        if best is None:
+        signed, other = room.judged, room.recommended
+        if signed is None:
             return Card(say("card.remaining"), say("unmeasured"), [])
-        risk, proofs = room.risk_shown(best), room.proofs(best.name)
-        risk = None if room.blind(best) else risk
+        risk, proofs = room.risk_shown(signed), room.proofs(signed.name)
+        risk = None if room.blind(signed) else risk
         value = share_sentence(risk, room.chance)[0] or say("unmeasured")
         key = "remaining.proven" if proofs else "remaining.measured"
         if proofs and proofs[0].unit == "vector":
             key = "remaining.proven.vector"
-        as_is = best is room.base_of(best)
-        large = say(key, value=value, name=say("remaining.as_is") if as_is else best.name)
-        words = range_words(risk) if isinstance(risk, Estimate) else ""
-        lines = [say("remaining.range", range=words) if words else ""]
-        if best is not room.judged:
-            lines += [place.short for place in room.places(best)]
-        lines += [room.beyond(best), *(f"{claim_of(proof)}." for proof in proofs[:1])]
+        as_is = signed is room.base_of(signed)
+        large = say(key, value=value, name=say("remaining.as_is") if as_is else signed.name)
+        ends = range_words(risk) if isinstance(risk, Estimate) else ""
+        lines = [say("remaining.range", range=ends) if ends else ""]
+        lines += [room.beyond(signed), *(f"{claim_of(proof)}." for proof in proofs[:1])]
+        if other is not None and other is not signed:
+            shown = room.risk_shown(other)
+            ends = range_words(shown) if isinstance(shown, Estimate) else ""
+            words = {"name": other.name, "value": _value(room, other), "range": ends}
+            lines.append(say("remaining.other", **words))
+            lines += [place.short for place in room.places(other)]
+            lines += [f"{claim_of(proof)}." for proof in room.proofs(other.name)[:1]]
     if words := given_risk(room.document.context):
         lines = [words, *lines]
     untested = room.document.attacks_not_run

@@ -26,7 +26,7 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.rules import PASS, Rule, joint_outcome
 from lethe.report import static_svg as svg
 from lethe.report.catalogue import say
-from lethe.report.first_screen import run_id
+from lethe.report.context_fields import run_id
 from lethe.report.numbers import Cell, percent
 from lethe.report.output_check import readable
 from lethe.report.page import page_of_sections

@@ -218,6 +218,16 @@ class Model(Room[ModelCandidate]):
         who = "" if any(rule.metric == "top-t" for rule in self.rules) else say("limits.top")
         return [_place(severity(advantage(top), 0.0), "model.top", words, who)]
 
+    @property
+    def _trained(self) -> bool:
+        """Whether models were trained for the audit; else only their outputs are known."""
+        return self.plain["subject"].get("recipe") is not None
+
+    @property
+    def as_is(self) -> str:
+        several = self.judged is not None and self.judged.models > 1
+        return say("limits.like" if several and self._trained else "limits.as_is")
+
     def released(self) -> tuple[str, list[str]]:
         data = self.document.data
         records = data.records if data.pool is None else data.pool
@@ -226,9 +236,8 @@ class Model(Room[ModelCandidate]):
         lines = []
         if data.pool is not None and self.judged is not None and self.judged.models > 1:
             models = grouped(self.judged.models)
-            trained = self.plain["subject"].get("recipe") is not None  # else only outputs are known
-            lines.append(say("model.audited" if trained else "model.handed", models=models))
-            lines += [say("model.unaudited")] * trained
+            lines.append(say("model.audited" if self._trained else "model.handed", models=models))
+            lines += [say("model.unaudited")] * self._trained
         if data.classes:
             lines.append(say("model.classes", n=grouped(len(data.classes))))
         people = data.people if data.pool_people is None else data.pool_people
