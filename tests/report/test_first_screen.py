@@ -222,8 +222,11 @@ def test_the_recommended_option_stands_with_its_price_and_what_remains() -> None
     found = first("records", plain)
     assert found.cards[2].large.startswith(f"{chosen}: ")
     assert found.cards[2].lines[0].startswith(("costs ", "costs nothing"))
-    large = found.cards[3].large
-    assert large.startswith(f"{chosen}: ") and large.endswith("nothing proven")
+    remaining = found.cards[3]
+    assert remaining.large.startswith("Release as it is: ")  # which is what a signature stands for
+    assert remaining.large.endswith("nothing proven")
+    assert any(line.startswith(f"with {chosen}: ") for line in remaining.lines)
+    assert "(if empty: the release as it is)" in found.signed
 
 
 def test_a_proof_is_named_where_the_option_carries_one() -> None:
@@ -234,7 +237,6 @@ def test_a_proof_is_named_where_the_option_carries_one() -> None:
         if one["candidate"] == chosen:
             one["guarantee"] |= {**claim, "relation": "add/remove", "unit": "user"}
     found = first("records", plain)
-    assert found.cards[3].large.endswith("measured, with a proof")
     assert any("epsilon 4, delta 1e-05, add/remove a user" in x for x in found.cards[3].lines)
     labels = {name: cells[0] for name, cells in found.options.rows}
     assert labels[chosen] == "proven: epsilon 4, recommended"
@@ -289,7 +291,7 @@ def test_the_recommended_option_has_one_interval_wherever_it_stands() -> None:
     found = first("model", plain)
     assert found.options is not None
     row = dict(found.options.rows)[chosen["name"]]
-    assert "4.56 to 23.4 %" in str(row[1]) and "4.6 to 23 %" in found.cards[3].lines[0]
+    assert "4.56 to 23.4 %" in str(row[1]) and any("4.6 to 23 %" in x for x in found.cards[3].lines)
     assert found.options.marks[1].limit == "0.2345"
     (point,) = (one for one in points(Model(plain)) if one.name == chosen["name"])
     assert point.risk == (0.0456, 0.1234, 0.2345)
@@ -494,7 +496,8 @@ def test_the_rules_that_do_not_pass_are_named() -> None:
     plain["rules"] = [plain["rules"][0] | {"rule": "auc <= 0.6", "outcome": "fail"}]
     said = first("model", plain).rules
     assert (
-        said.startswith("Broken by the release as it is: “share of pairs") and "at most 0.6" in said
+        said.startswith("Broken by models trained like the release: “share of pairs")
+        and "at most 0.6" in said
     )
 
 
@@ -542,7 +545,7 @@ def test_a_pass_says_of_whom_and_whom_no_rule_covers(place: str, rule: str, cove
             entry["slices"][0]["tpr_within"] = estimate(**WORSE if place == "group" else {})
     screen = first("model", plain)
     assert screen.level == "high" and screen.outcome.code == "pass"
-    assert screen.rules.startswith("Met by the release as it is: “training records recognised")
+    assert screen.rules.startswith("Met by models trained like the release: “training records")
     assert ("No rule covers" in screen.rules) == (not covered)
 
 

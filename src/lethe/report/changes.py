@@ -130,8 +130,11 @@ def passing(findings: Findings, judged: str, rule: Rule) -> list[CandidateRow]:
 
 
 def meeting_all(findings: Findings, judged: str) -> list[str]:
-    """Name the other candidates on which every rule would pass."""
-    rules = [parse_rule(entry["rule"], metrics_of(findings)) for entry in findings.rules]
+    """Name the other candidates on which every rule would pass; nobody if one is unreadable."""
+    try:
+        rules = [parse_rule(entry["rule"], metrics_of(findings)) for entry in findings.rules]
+    except InputError:
+        return []
     met = [{row.name for row in passing(findings, judged, rule)} for rule in rules]
     names = [row["name"] for row in findings.candidates]
     return [name for name in names if all(name in passed for passed in met)]

@@ -49,7 +49,7 @@ from lethe.report.severity import (
 from lethe.report.utility import Utility
 
 _MOST_RULES = 2  # in words on the first screen
-_MOST_OPTIONS = 3
+_MOST_OPTIONS = 6
 _MOST_UNTESTED = 2
 NOT_MET = ("fail", "not-enough-evidence", "not-tested")
 
@@ -260,7 +260,17 @@ class Room(abc.ABC, Generic[C]):
             if row.status != "pass" and row.candidate in proofs and row.candidate != base
         ]
         doubted = [few(doubts, _MOST_RULES, " ")] if doubts else []
-        return [*doubted, *notes(proofs, risks, self.fpr)]
+        return [*self._meeting(), *doubted, *notes(proofs, risks, self.fpr)]
+
+    def _meeting(self) -> list[str]:
+        """Which options beside the judged one meet every rule, in a sentence; or nothing."""
+        from lethe.report.changes import meeting_all
+
+        if self.judged is None or not self.document.rules or len(self.document.candidates) < 2:
+            return []
+        names = meeting_all(Findings.from_json(self.plain), self.judged.name)
+        listed = say("limits.met_by", names=few(names, _MOST_OPTIONS))
+        return [listed if names else say("limits.met_by_none")]
 
     @property
     def as_is(self) -> str:
@@ -454,8 +464,6 @@ def _outcome(room: Room[Any], raised: bool) -> str:
     Args:
         raised: whether a group or the most exposed records raise the severity.
     """
-    from lethe.report.changes import meeting_all
-
     rules = room.document.rules
     if not rules:
         return say("limits.none")
@@ -476,13 +484,7 @@ def _outcome(room: Room[Any], raised: bool) -> str:
     elif raised and room.judged is not None:
         places = [place.unlimited for place in room.places(room.judged) if place.unlimited]
         sentences.append(say("limits.unlimited", who=say("or").join(places)) if places else "")
-    met = ""
-    if room.judged is not None and len(room.document.candidates) > 1:
-        names = meeting_all(Findings.from_json(room.plain), room.judged.name)
-        met = say("limits.met_by_none")
-        if names:
-            met = say("limits.met_by", names=few(names, _MOST_OPTIONS))
-    return " ".join(filter(None, [*sentences, met]))
+    return " ".join(filter(None, sentences))
 
 
 def _tried(room: Room[Any]) -> Card:
