@@ -568,8 +568,8 @@ def _remaining(room: Room[Any]) -> Card:
         if other is not None and other is not signed:
             shown = room.risk_shown(other)
             ends = range_words(shown) if isinstance(shown, Estimate) else ""
-            words = {"name": other.name, "value": _value(room, other), "range": ends}
-            lines.append(say("remaining.other", **words))
+            value = _value(room, other)
+            lines.append(say("remaining.other", name=other.name, value=value, range=ends))
             lines += [place.short for place in room.places(other)]
             lines += [f"{claim_of(proof)}." for proof in room.proofs(other.name)[:1]]
     if words := given_risk(room.document.context):
