@@ -566,11 +566,12 @@ def _remaining(room: Room[Any]) -> Card:
         lines = [say("remaining.range", range=ends) if ends else ""]
         lines += [room.beyond(signed), *(f"{claim_of(proof)}." for proof in proofs[:1])]
         if other is not None and other is not signed:
-            shown = room.risk_shown(other)
-            ends = range_words(shown) if isinstance(shown, Estimate) else ""
+            risk = room.risk_shown(other)
+            ends = range_words(risk) if isinstance(risk, Estimate) else ""
             value = _value(room, other)
-            lines.append(say("remaining.other", name=other.name, value=value, range=ends))
-            lines += [place.short for place in room.places(other)]
+            places = [place.short for place in room.places(other)]
+            shown = say("remaining.other", name=other.name, value=value, range=ends)
+            lines.append("; ".join([shown, *places]))
             lines += [f"{claim_of(proof)}." for proof in room.proofs(other.name)[:1]]
     if words := given_risk(room.document.context):
         lines = [words, *lines]

@@ -177,7 +177,7 @@ class Language(Room[LanguageCandidate]):
         )
 
     def beyond(self, candidate: LanguageCandidate) -> str:
-        return self._extracted(candidate)
+        return " ".join(filter(None, (self._extracted(candidate), self._personal(candidate))))
 
     def _extracted(self, candidate: LanguageCandidate | None) -> str:
         extracted = None if candidate is None else candidate.estimate("extraction")
@@ -201,7 +201,10 @@ class Language(Room[LanguageCandidate]):
         most = max(listed, key=lambda row: value(row.member) - value(row.other))
         control = _or_unmeasured(most.other)
         value_words = share_words(value(most.member))
-        return say("language.personal", name=most.name, value=value_words, control=control)
+        low, high = getattr(most.member, "low", None), getattr(most.other, "high", None)
+        more = low is not None and high is not None and low > high
+        key = "language.personal.more" if more else "language.personal"
+        return say(key, name=most.name, value=value_words, control=control)
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document.data

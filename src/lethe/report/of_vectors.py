@@ -149,7 +149,7 @@ class Vectors(Room[VectorCandidate]):
         return Worst(
             say(key, value=value, chance=chance),
             say("vectors.short", value=value),
-            say("vectors.by", attack=_attacker(candidate.risk_from)),
+            say("vectors.by", attack=_attacker(candidate.risk_from), knows=_knows(candidate)),
             " ".join(filter(None, [f"{interval}." if interval else "", *further])),
             level,
         )
@@ -330,6 +330,13 @@ def _controls(controls: Controls) -> list[tuple[str, str]]:
     values = {"conditioning": controls.conditioning}
     values |= {} if controls.shared_inputs is None else {"shared_inputs": controls.shared_inputs}
     return rows + facts(values)
+
+
+def _knows(candidate: VectorCandidate) -> str:
+    """What the attacker holds whose attack gives the risk."""
+    chosen = candidate.risk_from
+    held = [row.knows for row in chosen.results if row.attack == chosen.attack]
+    return held[0] if held else "–"
 
 
 def _attacker(result: Any) -> str:
