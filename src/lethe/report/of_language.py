@@ -177,7 +177,7 @@ class Language(Room[LanguageCandidate]):
         )
 
     def beyond(self, candidate: LanguageCandidate) -> str:
-        return " ".join(filter(None, (self._extracted(candidate), self._personal(candidate))))
+        return "; ".join(filter(None, (self._extracted(candidate), self._personal(candidate))))
 
     def _extracted(self, candidate: LanguageCandidate | None) -> str:
         extracted = None if candidate is None else candidate.estimate("extraction")
