@@ -201,6 +201,8 @@ class Language(Room[LanguageCandidate]):
         most = max(listed, key=lambda row: value(row.member) - value(row.other))
         control = _or_unmeasured(most.other)
         value_words = share_words(value(most.member))
+        # Two 95 % intervals of other texts are apart by chance in 0.6 %: of five patterns, whose
+        # largest difference this is, in less than 3 %.
         low, high = getattr(most.member, "low", None), getattr(most.other, "high", None)
         more = low is not None and high is not None and low > high
         key = "language.personal.more" if more else "language.personal"
