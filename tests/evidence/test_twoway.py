@@ -287,3 +287,21 @@ def test_sums_do_not_depend_on_how_many_rows_are_taken_at_once(partly, monkeypat
         sums = table.influence(flat, FPRS, np.sort(flat[~inside])).pulls
         for kind, other in zip(sums.kinds, whole.pulls.kinds, strict=True):
             assert kind == pytest.approx(other, abs=1e-15)
+
+
+@pytest.mark.parametrize("away", [1.2, 1.8])
+def test_a_jump_of_the_curve_near_the_threshold_is_no_surprise(away):
+    """Within two standard errors of the threshold a jump may lie on its other side."""
+    rng = np.random.default_rng(0)
+    member = np.empty((8, 1000), bool)
+    member[::2] = rng.random((4, 1000)) < 0.5
+    member[1::2] = ~member[::2]
+    score = rng.random(member.shape)  # of non-members, and of a fifth of the members
+    fpr, outside = 0.05, np.sort(score[~member])[::-1]
+    error = math.sqrt(fpr * (1 - fpr) / len(outside))
+    score[member & (rng.random(member.shape) < 0.8)] = outside[
+        int((fpr + away * error) * len(outside))
+    ]
+    clusters = clusters_of(np.arange(8) // 2, np.arange(1000))
+    influence = ClusteredTable(member, clusters).influence(score.ravel(), np.array([fpr]))
+    assert share_estimate(fpr, influence.spread(1), 4000, 1000, 0.95).high > 0.8

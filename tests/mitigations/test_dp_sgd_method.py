@@ -378,6 +378,17 @@ def test_a_private_record_does_not_decide_whether_a_column_is_scaled() -> None:
     np.testing.assert_array_equal(*scaled)
 
 
+def test_held_out_records_that_look_like_all_do_not_keep_the_scale_of_all() -> None:
+    """Else a private record moves the sum of the others, by more than the clipping bound."""
+    raw = np.tile(np.random.default_rng(0).normal(size=(10000, 1)), (2, 1))
+    pool, scaled = np.arange(20000) < 10000, []
+    for value in (0.0, 5.5):
+        raw[0] = value
+        scaled.append(scaled_by_held_out(standardised(raw), pool)[1:].astype(np.float64))
+    first, second = (np.abs(rows[:9999]).sum() for rows in scaled)
+    assert abs(first - second) < 0.01
+
+
 def test_what_was_not_standardised_stays() -> None:
     raw, pool = raw_and_pool()
     codes = (raw > 3).astype(np.float32)

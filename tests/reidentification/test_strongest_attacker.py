@@ -418,3 +418,16 @@ def test_across_periods_utility_counts_later_rows_only():
     found = audit_embeddings(**people, period=period, settings=settings_)
     assert found.candidates[0]["utility"]["value"] == pytest.approx(task.at(0.0).value.value)
     assert all(c["utility"]["n"] == len(task.rows) for c in found.candidates if c["utility"]["n"])
+
+
+def test_an_owner_is_not_above_itself_by_rounding():
+    """Products of few probes round otherwise than those of many."""
+    owner = np.array([1, 5])
+
+    def score(chosen, people):
+        table = -np.abs(np.arange(people.start, people.stop) - owner[chosen, None]).astype(float)
+        return table + 1e-5 * len(table)
+
+    credit, named = attackers._first(score, owner, [slice(0, 4), slice(4, 8)], True)
+    assert credit.tolist() == [1, 1]
+    assert named.tolist() == owner.tolist()

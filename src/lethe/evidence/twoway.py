@@ -37,6 +37,7 @@ _MAX_GROUPS = 1500
 _CELLS = 1 << 20
 _ROUNDING = 1e-24  # variance of a rate that is nothing but rounding errors
 _FEW = 5
+_REACHES = np.array([[1.0], [2.0]])  # standard errors of an FPR within which a curve's slope counts
 _NOISE = 1.5  # standard errors, of alike models, that a part of the records must exceed
 Part = TypeVar("Part", float, NDArray[np.float64])
 
@@ -479,8 +480,9 @@ def _pulls_of_bins(counts: NDArray[np.int64], fprs: Float, errors: Float) -> Flo
     """(2 bins, S) what a further score adds to the AUC and to the TPR at each FPR, to first order.
 
     A move of the threshold at an FPR gains members at the mean slope of the curve within one
-    standard error of that FPR: as far as the threshold moves from sample to sample. The pulls of
-    all scores of a side sum to 0.
+    standard error of that FPR, as far as the threshold moves from sample to sample, or within two
+    where that is steeper: a jump of the curve as near as that may lie on the other side of the
+    threshold. The pulls of all scores of a side sum to 0.
 
     Args:
         counts: (bins, 2) scores of non-members and of members, from the highest bin down.
@@ -494,10 +496,12 @@ def _pulls_of_bins(counts: NDArray[np.int64], fprs: Float, errors: Float) -> Flo
     pull[:, 1, 0] = 1 - np.cumsum(outside) + outside / 2
     pull[:, 0, 0] = np.cumsum(inside) - inside / 2
     fpr, tpr = (np.append(0.0, np.cumsum(side)) for side in (outside, inside))
-    low, high = np.maximum(fprs - errors, 0.0), np.minimum(fprs + errors, 1.0)
+    reach = errors * _REACHES
+    low, high = np.maximum(fprs - reach, 0.0), np.minimum(fprs + reach, 1.0)
     gain = np.interp(high, fpr, tpr) - np.interp(low, fpr, tpr)
+    slope = (gain / np.maximum(high - low, 1e-300)).max(axis=0)
     pull[:, 1, 1:] = _accused(outside, fprs)
-    pull[:, 0, 1:] = -gain / np.maximum(high - low, 1e-300) * pull[:, 1, 1:]
+    pull[:, 0, 1:] = -slope * pull[:, 1, 1:]
     pull -= (np.stack([outside, inside], axis=1)[:, :, None] * pull).sum(axis=0)
     pull /= sizes[:, None]
     return pull.reshape(2 * len(counts), -1)

@@ -324,6 +324,9 @@ def _first(score: Score, owner: Index, blocks: Sequence[slice], named: bool) -> 
     near, asked = np.zeros(len(owner)), every
     for block in blocks:
         scores, rows = score(asked, block), np.flatnonzero(asked)
+        # Products of other numbers of probes round otherwise: an owner must not be above itself.
+        mine = np.flatnonzero((owner[rows] >= block.start) & (owner[rows] < block.stop))
+        scores[mine, owner[rows[mine]] - block.start] = true[rows[mine]]
         place = scores.argmax(axis=1)
         most = scores[number[: len(rows)], place]
         above = most > best[rows]

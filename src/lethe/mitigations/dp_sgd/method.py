@@ -371,7 +371,7 @@ MOST_DEVIATIONS = 5.0
 """Deviations from the held-out mean beyond which a value is cut off: one record alone does not
 decide it, and a column that hardly varies among the held-out records would be blown up."""
 
-_ROUNDING = 1e-3
+_ROUNDING = 1e-6  # of single precision: a larger one would keep scales that a private record moved
 
 
 def scaled_by_held_out(
