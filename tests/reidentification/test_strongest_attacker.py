@@ -431,3 +431,22 @@ def test_an_owner_is_not_above_itself_by_rounding():
     credit, named = attackers._first(score, owner, [slice(0, 4), slice(4, 8)], True)
     assert credit.tolist() == [1, 1]
     assert named.tolist() == owner.tolist()
+
+
+@pytest.mark.parametrize("name", ["l2", "nearest row, all vectors"])
+def test_one_vector_does_not_hide_people_in_a_long_tail(name):
+    """Two fifths of the people differ in values hundreds of times as far out as all others."""
+    rng = np.random.default_rng(3)
+    far = np.arange(200)[:, None] % 5 < 2
+    people = np.where(far, rng.uniform(20, 1000, (200, 6)), 0.1 * rng.normal(size=(200, 6)))
+    owner = np.tile(np.arange(200), 8)
+    rows = people[owner] + 0.02 * rng.normal(size=(1600, 6))
+    rows = np.hstack([rows, rng.normal(size=(1600, 1))])
+    found = []
+    for value in (0.0, 1e8):
+        rows[0, -1] = value
+        sight = sight_of(rows, split_rows(owner))
+        panel = Panel((NAMES[name],), folds(200))
+        seen = panel.seen(NAMES[name], sight, sight)
+        found.append(panel.credit(NAMES[name], seen, panel.fits(NAMES[name], seen)).mean())
+    assert found[1] > found[0] - 0.02 > 0.4

@@ -32,6 +32,7 @@ RANKS, DIRECTIONS = "ranks", "directions"
 """Readings of vectors: normal scores within a period, or unit length about the middle."""
 _DRIFT = 5.0  # standard errors between the means of two periods above which both are centred
 _REACH, _CLIPPED = 1e7, 30.0  # spreads of a coordinate that call for centring; kept after it
+_TAIL = 1e5  # spreads up to which a tail is kept that a twentieth of the vectors reach
 _RIDGE = 1e-3
 _QUIET, _ROUNDING = 0.03, 10.0  # sd of a direction, relative to coordinates; machine precisions
 _TURNED = 0.9  # largest share of the squared distance that a rotation of other people may leave
@@ -132,7 +133,8 @@ def within_reach(sight: Sight, clean: Sight, *, scale: bool) -> tuple[Sight, Sig
 
     That is where a value is 10 million times as far from 0 as the middle half of its coordinate
     spreads, or one coordinate spreads that much more than another. Values are clipped at 30 spreads
-    from the median, so that one vector does not move all. The map is the same for both sights.
+    from the median, so that one vector does not move all, or where few lie beyond, lest one vector
+    hide what tells others apart in a long tail. The map is the same for both sights.
 
     Args:
         scale: whether to divide by the spread: for attackers who learn the scale of coordinates.
@@ -140,6 +142,7 @@ def within_reach(sight: Sight, clean: Sight, *, scale: bool) -> tuple[Sight, Sig
     some = sight.rows[:: max(1, len(sight.rows) // 1000)]  # enough for a median
     middle = np.median(some, axis=0)
     spread = 1.4826 * np.median(np.abs(some - middle), axis=0)
+    far = 3 * np.quantile(np.abs(some - middle), 0.95, axis=0)
     ends = [end(axis=0) for part in (sight.rows, sight.probes) for end in (part.max, part.min)]
     reach = np.abs(ends).max(axis=0)
     still = spread == 0
@@ -147,9 +150,11 @@ def within_reach(sight: Sight, clean: Sight, *, scale: bool) -> tuple[Sight, Sig
     spread[spread == 0] = spread.max(initial=0.0, where=spread > 0) or 1.0
     if not (reach > _REACH * spread).any() and spread.max() <= _REACH * spread.min():
         return sight, clean
+    most = _CLIPPED * spread
+    most = np.where(far <= _TAIL * spread, np.maximum(most, far), most)
 
     def centred(table: Float) -> Float:
-        apart = np.clip(table - middle, -_CLIPPED * spread, _CLIPPED * spread)
+        apart = np.clip(table - middle, -most, most)
         return np.asarray(apart / spread if scale else apart)
 
     return sight.mapped(centred), clean.mapped(centred)
