@@ -88,8 +88,12 @@ def test_wrong_files_are_refused(planted, answered, tmp_path, capsys) -> None:
     np.savez(short, scores=np.zeros(199))
     other = tmp_path / "other.npz"
     np.savez(other, outputs=np.zeros(200))
+    words = tmp_path / "words.csv"
+    words.write_text("scores\n" + "high\n" * 200)
     for arguments, says in (
         ([plan, "--scores", str(short)], "199 scores"),
+        ([plan, "--scores", str(words)], "scores are object, not numbers"),
+        ([plan, "--scores", str(answered), "--out", str(answered)], "is the file of the scores"),
         ([plan, "--scores", str(other)], "must hold one array named scores, logits or prob"),
         ([str(answered), "--scores", str(answered)], "is not readable"),
         ([str(tmp_path / "no.safetensors"), "--scores", str(answered)], "is not readable"),

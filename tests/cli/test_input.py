@@ -41,6 +41,10 @@ def refused(capsys, tmp_path, *arguments, code=2, out=True):
         (["audit", "model", "people.csv", "--label", "sik"], ["Did you mean 'sick'?"]),
         (["audit", "model", "people.csv", "--label", "sick", "--group", "whose"], ["'whose'"]),
         (["audit", "embeddings", "people.csv", "--user", "twn"], ["people.csv"]),
+        (
+            ["audit", "table", "people.csv", "--quasi", "age", "--people", "2"],
+            ["people (population)=2 must be at least"],
+        ),
         (["split", "people.csv", "--seed", "-1"], ["seed=-1 must be at least 0"]),
         (["view", ".", "--serve", "--port", "-5"], ["port=-5 must be in [0, 65535]"]),
     ],
@@ -51,6 +55,21 @@ def test_wrong_arguments(capsys, tmp_path, monkeypatch, arguments, words):
     message = refused(capsys, tmp_path, *arguments)
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["split", "people.csv", "--out", "people.csv"], "people.csv is the input; name another"),
+        (["demo", "--out", "people.csv"], "--out people.csv is a file; name a folder"),
+    ],
+)
+def test_an_output_that_would_destroy_an_input(capsys, tmp_path, monkeypatch, arguments, words):
+    monkeypatch.chdir(tmp_path)
+    people_files(tmp_path)
+    before = (tmp_path / "people.csv").read_bytes()
+    assert words in refused(capsys, tmp_path, *arguments, out=False)
+    assert (tmp_path / "people.csv").read_bytes() == before
 
 
 @pytest.mark.parametrize(

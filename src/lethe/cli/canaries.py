@@ -185,7 +185,7 @@ def audit(
 
     planned = load_canaries(plan)
     result = planned.audit(
-        _read_scores(planned, scores),
+        _read_scores(planned, scores, out),
         claimed=None if epsilon is None else (epsilon, delta or 0.0),
         delta=delta,
         guesses=Guesses(tuple(guesses)) if guesses else None,
@@ -224,11 +224,13 @@ def _write_arrays(path: Path, features: NDArray[Any], labels: NDArray[Any]) -> N
     write_whole(path, buffer.getvalue())
 
 
-def _read_scores(plan: Canaries, path: Path) -> NDArray[np.floating]:
+def _read_scores(plan: Canaries, path: Path, out: Path | None) -> NDArray[np.floating]:
     """Scores of the canaries from whichever array the file has."""
     from lethe.data.columns import read_columns
     from lethe.errors import InputError
 
+    if out is not None and out.exists() and out.samefile(path):
+        raise InputError(f"--out {out} is the file of the scores; name another.")
     columns = read_columns(path)
     there = [name for name in ("scores", "logits", "probabilities") if name in columns]
     if len(there) != 1:
@@ -236,11 +238,12 @@ def _read_scores(plan: Canaries, path: Path) -> NDArray[np.floating]:
             f"{path} must hold one array named scores, logits or probabilities, it has "
             f"{', '.join(map(repr, columns))}."
         )
-    if there == ["scores"]:
-        if path.suffix.lower() == ".safetensors":
-            return plan.load_scores(path)  # which knows the canaries that they are of
-        return columns["scores"]
-    return plan.signals(columns[there[0]], there[0])
+    if there == ["scores"] and path.suffix.lower() == ".safetensors":
+        return plan.load_scores(path)  # which knows the canaries that they are of
+    found = columns[there[0]]
+    if found.dtype.kind not in "iuf":
+        raise InputError(f"{path}: {there[0]} are {found.dtype}, not numbers. Save numbers.")
+    return found if there == ["scores"] else plan.signals(found, there[0])
 
 
 def _document(plan: Canaries, result: CanaryAudit, epsilon: float | None) -> Mapping[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,12 +27,12 @@ def demo(*, out: Path = Path("lethe-demo"), models: int = 16) -> int:
         out: Folder of data, runs and report.
         models: Shadow models of the audit of the model; more are slower and more exact.
     """
-    import shlex
-    import sys
-
     from lethe.cli import run
     from lethe.data.shipped import write_patients, write_vectors
+    from lethe.errors import InputError
 
+    if out.is_file():
+        raise InputError(f"--out {out} is a file; name a folder.")
     out.mkdir(parents=True, exist_ok=True)
     if not ((out / "vectors.npz").exists() and (out / "head.npz").exists()):
         write_vectors(out / "vectors.npz", out / "head.npz")
@@ -38,8 +40,7 @@ def demo(*, out: Path = Path("lethe-demo"), models: int = 16) -> int:
         write_patients(out / "patients.parquet")
     commands = list(_commands(out, models))
     for number, command in enumerate(commands, start=1):
-        print(f"\n[{number}/{len(commands)}] $ lethe {shlex.join(command)}")
-        sys.stdout.flush()
+        print(f"\n[{number}/{len(commands)}] $ lethe {shlex.join(command)}", flush=True)
         if _finished(command):
             print("finished before")
         elif code := run(command):
@@ -50,9 +51,6 @@ def demo(*, out: Path = Path("lethe-demo"), models: int = 16) -> int:
 
 def _finished(command: list[str]) -> bool:
     """Whether an audit was run to its end before, by the very same command."""
-    import json
-    import shlex
-
     if command[0] != "audit":
         return False
     folder = Path(command[command.index("--out") + 1])

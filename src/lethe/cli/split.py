@@ -37,8 +37,7 @@ def split(
     columns = read_columns(file)
     if "member" in columns:
         raise InputError(f"{file} has a column member already; it was split before. Drop it first.")
-    rows = len(next(iter(columns.values())))
-    codes = np.arange(rows)
+    codes = np.arange(len(next(iter(columns.values()))))
     if person is not None:
         check_column("person", person, columns, file)
         codes = np.unique(as_text(columns[person]), return_inverse=True)[1]
@@ -46,9 +45,10 @@ def split(
     held = round(share * people)
     if not 0 < held < people:
         raise InputError(f"share={share:g} of {people} leaves one side empty; choose another.")
-    drawn = np.random.default_rng([seed, 31]).permutation(people) < held
-    inside = ~drawn[codes]
+    inside = (np.random.default_rng([seed, 31]).permutation(people) >= held)[codes]
     place = out or file.with_name(f"{file.stem}-split{file.suffix}")
+    if place.exists() and place.samefile(file):
+        raise InputError(f"--out {place} is the input; name another file.")
     train = place.with_name(f"{place.stem}-train{place.suffix}")
     write_table(place, {**columns, "member": inside.astype(np.int64)})
     write_table(train, {name: column[inside] for name, column in columns.items()})
@@ -62,10 +62,7 @@ def split(
 
 
 def write_table(path: Path, columns: dict[str, object]) -> None:
-    """Write columns as csv or parquet, readable by the owner alone.
-
-    Raises InputError: another kind of file.
-    """
+    """Write columns as csv or parquet for the owner alone; InputError: another kind of file."""
     from lethe.data.columns import table_bytes
     from lethe.files import write_for_owner
 

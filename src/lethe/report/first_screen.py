@@ -146,8 +146,8 @@ class Room(abc.ABC, Generic[C]):
             self.section = read(self.tells, next(filter(None, map(plain.get, OPTIONAL)), None))
         except (AttributeError, KeyError, TypeError) as error:
             raise InputError(
-                "a result in these findings has another form than this version of Lethe writes "
-                f"({error}): run the audit again."
+                "these findings have another form than this version of Lethe writes: run the audit "
+                "again, or read them with the version that wrote them."
             ) from error
         self.utility = Utility(self.document.frontier.utility)
 

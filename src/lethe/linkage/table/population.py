@@ -326,7 +326,7 @@ def population_uniqueness(
     """
     counts = np.asarray(sizes)
     rows, alone = int(counts.sum()), int((counts == 1).sum())
-    check_at_least("population", population, rows)
+    check_at_least("people (population)", population, rows)
     if alone in (0, rows) or len(counts) < 2:
         raise NotMeasurable(
             f"{alone} of {rows} rows are unique: the model cannot be fitted when none or all are."
