@@ -93,7 +93,12 @@ def test_the_whole_demonstration_twice(tmp_path: Path) -> None:
         assert going.returncode == 0, said
         spent.append(re.findall(r"spent: (.*?), left: (.*)\.", out))
         page = (tmp_path / "lethe-demo" / "report.html").read_text(encoding="utf-8")
-        for part in ("A trained model", "Representations", "A table of rows", "Answers to queries"):
+        for part in (
+            "Trained model: ",
+            "Representations: ",
+            "Table of rows: ",
+            "Answers to queries: ",
+        ):
             assert part in page, part
     assert spent[0] == spent[1] and len(spent[0]) == 1
     assert out.count("it costs nothing") == 4

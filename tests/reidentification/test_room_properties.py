@@ -41,6 +41,14 @@ class People:
         probes = self.rows[self.split.probe_rows]
         return known(probes, self.split.probe_user, np.full(len(probes), 1 / len(probes)))
 
+    def together(self) -> Known:
+        """All probes of a user are released, in a fixed order; users are equally likely."""
+        rows = [
+            self.rows[self.split.probe_rows[self.split.probe_user == user]].ravel()
+            for user in range(len(self.split.users))
+        ]
+        return known(np.array(rows))
+
     def released(self, sigma: float, draws: int, seed: int, clean_gallery: bool) -> "People":
         """Every probe released `COPIES` times, against one gallery."""
         gallery, probes = self.split.gallery_rows, self.split.probe_rows
