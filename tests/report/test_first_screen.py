@@ -63,6 +63,13 @@ def test_the_worst_number_speaks_first(kind: str, level: str, headline: str) -> 
     assert found.options is not None or kind == "mechanism"
 
 
+@pytest.mark.parametrize(("low", "shown"), [(1.2367, "1.23"), (0.2349, "0.234"), (0.3, "0.3")])
+def test_a_lower_limit_is_never_rounded_up(low: float, shown: str) -> None:
+    plain = document("mechanism")
+    plain["queries"]["mechanism"]["limit"]["low"] = low
+    assert first("mechanism", plain).cards[1].large.endswith(f"at least {shown}")
+
+
 def at_chance(kind: str) -> dict[str, Any]:
     """Findings in which no candidate has anything above chance."""
     plain = document(kind)
