@@ -556,6 +556,16 @@ def test_a_pass_says_of_whom_and_whom_no_rule_covers(place: str, rule: str, cove
     assert ("No rule covers" in screen.rules) == (not covered)
 
 
+def test_a_group_below_the_headline_is_no_gap_of_the_rules() -> None:
+    plain = document("model")
+    plain["rules"] = [plain["rules"][0] | {"rule": "tpr@0.1 <= 0.99", "outcome": "pass"}]
+    for candidate in plain["candidates"]:
+        candidate["vulnerability"]["top_auc"] = estimate(0.56, 0.54, 0.58)
+    screen = first("model", plain)
+    assert "most exposed 1 %" in screen.cards[1].line and "22 %" in screen.cards[1].large
+    assert "No rule covers" not in screen.rules
+
+
 def test_of_several_releases_the_first_screen_has_four_cards_and_says_whose() -> None:
     releases = [read(findings(kind)) for kind in ("model", "table")]
     head = together(releases)

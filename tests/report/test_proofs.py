@@ -125,6 +125,7 @@ PROOFS = (VECTOR, EPSILON, SEEDED, SURE)
         (VECTOR, 0.5, 0.4, "lies above the proven 30.0 % of one vector, as attackers may join"),
         (SURE, 0.2, 0.1, "hold with 90 % confidence"),
         (SURE, 0.5, 0.4, "contradicts the proven 30.0 %"),
+        (SURE, 0.5, 0.3, "the measured 50.0 % lies above the proven 30.0 %; its interval"),
         (EPSILON, 0.02, 0.01, "Epsilon: delta 1e-05, add/remove a record."),
         (EPSILON, 0.02, 0.01, "at a 1 % false-positive rate, by epsilon and delta alone"),
         (EPSILON, 0.5, 0.4, "contradicts the proven 2.72 %"),

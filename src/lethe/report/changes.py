@@ -107,9 +107,9 @@ def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate
         return [*said, say("change.fails.alone")]
     said.append(say("change.fails.all"))
     highs = [
-        (measured.high, str(one["name"]))
-        for one in rest
-        for measured in [_evidence(findings, one, rule)]
+        (measured.high, str(row["name"]))
+        for row in rest
+        for measured in [_evidence(findings, row, rule)]
         if isinstance(measured, Estimate) and measured.high is not None
     ]
     if highs:

@@ -77,7 +77,7 @@ class First:
         name: of the subject.
         source: date, version and run; parts that are not known are left out.
         outcome: of the rules.
-        rules: what the rules came to, in words.
+        rules: outcome of the rules in words.
         level: severity of the worst number.
         headline: that number in a sentence.
         detail: sentences below it, before the outcome.
@@ -111,7 +111,7 @@ class First:
 
     @property
     def verdict(self) -> str:
-        """The sentences below the headline, and what the rules came to."""
+        """The sentences below the headline, and the outcome of the rules."""
         return " ".join([*self.detail, f"{self.outcome.words}. {self.rules}"])
 
 
@@ -454,7 +454,7 @@ def options_table(room: Room[Any]) -> Table:
 
 
 def _outcome(room: Room[Any], raised: bool) -> str:
-    """What the rules came to, in words; after a pass also whom no rule covers.
+    """Word the outcome of the rules; after a pass also name people whom no rule covers.
 
     Args:
         raised: whether a group or the most exposed records raise the severity.

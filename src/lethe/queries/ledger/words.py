@@ -125,7 +125,7 @@ DELTA = 1e-6
 
 
 def made_public(status: Status) -> tuple[str, ...]:
-    """What every guarantee has to say of a schema that was read off the rows; else nothing."""
+    """Assumptions of every guarantee on a schema that was read off the rows; empty for others."""
     columns = read_json(status.schema or "{}").get("columns", {})
     read_off = {name: column.get("read_off", ()) for name, column in columns.items()}
     return schema.made_public(read_off)
