@@ -206,7 +206,7 @@ def test_a_port_that_is_taken_is_refused_in_one_line(place, capsys, option):
         (("seconds = 5", "seconds = true"), "seconds=True"),
         (("stored_megabytes = 2", "stored_megabytes = -1"), "stored_megabytes=-1"),
         (("[tables.people]", "tables"), "not valid TOML"),
-        (("cells = 1", 'relation = "replace-one"'), "write relation = 'add/remove'"),
+        (("cells = 1", 'relation = "replace-one"'), 'write relation = "add/remove"'),
         (("cells = 1", 'person = "age"\nrows = 2'), "person='age' differs from the budget"),
     ],
 )

@@ -256,3 +256,12 @@ def test_persons_are_public_or_private_as_a_whole(tmp_path: Path) -> None:
     assert copies.groups is not None and copies.preparation.public is not None
     inside = set(as_text(copies.groups[copies.preparation.public]))
     assert not inside & set(as_text(copies.groups[~copies.preparation.public]))
+
+
+@pytest.mark.parametrize("weight", [0.0, -1.0, np.inf, np.nan, "1"])
+def test_a_weight_that_trains_no_model_is_refused(weight: float | str) -> None:
+    rows, labels = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
+    with pytest.raises(InputError, match="sample_weight must be finite numbers above 0"):
+        given_rows(rows, labels, weights=np.array([1, 2, 3, weight]))
+    weights = given_rows(rows, labels, weights=np.array([1, 2, 3, 4])).weights
+    assert weights is not None and weights.tolist() == [1.0, 2.0, 3.0, 4.0]

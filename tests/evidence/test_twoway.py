@@ -1,6 +1,7 @@
 """Two-way intervals against loops that say the same thing slowly; their coverage: test_coverage."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,6 +117,16 @@ def test_differences_are_paired():
     assert (mine - same).spread(0).variance == 0
     assert 0 < (mine - near).spread(0).deviation < 0.2 * mine.spread(0).deviation
     assert (mine - near).clusters == mine.clusters == (8, 200, 1500)
+
+
+def test_a_difference_has_the_fewer_degrees_of_freedom_of_its_two_sides():
+    member, score = small_table(1)
+    table = ClusteredTable(member, clusters_of(np.arange(6) // 2, np.arange(14)))
+    influence = table.influence(score.ravel(), FPRS)
+    mine, theirs = (
+        replace(influence, paired=degrees) for degrees in ((9.0, 4.0, 7.0), (5.0, 6.0, 7.0))
+    )
+    assert [(mine - theirs).spread(at).degrees for at in range(3)] == [5.0, 4.0, 7.0]
 
 
 def naive_spread_parts(table, targets, records):

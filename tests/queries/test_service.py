@@ -702,6 +702,14 @@ def test_a_table_that_its_budget_can_never_pay_for_is_refused_at_start(
             QueryService([DatasetConfig("people", people, "people", **config)], ledger)
 
 
+def test_a_table_of_a_budget_without_data_is_refused_at_start(tmp_path, people):
+    with contextlib.closing(open_ledger(tmp_path / "b.db")) as ledger:
+        terms = {"fingerprint": "", "relation": "add/remove", "unit": "record"}
+        ledger.create("people", charge(5), **terms)
+        with pytest.raises(InputError, match=r"\[tables.people\] this budget is bound to no data"):
+            QueryService([DatasetConfig("people", people, "people")], ledger)
+
+
 @pytest.mark.parametrize(
     ("kind", "sigma", "said"),
     [("label", 1.0, "smoothed"), ("smoothed", 0.0, "above 0"), ("x", 0, "kind")],

@@ -1,11 +1,15 @@
 """What would change a verdict, worked by hand on small findings."""
 
 import copy
+import re
 
 import pytest
 from sample import document, estimate, findings
 
 from lethe.evidence.findings import Findings
+from lethe.evidence.intervals import clopper_pearson
+from lethe.evidence.plain import plain as plain_value
+from lethe.evidence.rules import METRICS, parse_rule, sample_for_rule
 from lethe.report import render
 from lethe.report.changes import changes
 from lethe.report.markdown import markdown
@@ -88,12 +92,25 @@ def test_a_fail_of_a_release_without_candidates():
         (one(0.06, 0.04, 0.09), 0.05, "2 times narrower for it to fail", "about 4 times"),
         (one(0.04, 0.02, 0.07), 0.05, "3 times narrower for it to pass", "about 9 times"),
         (one(None, None, 0.1), 0.05, "2 times narrower for it to pass", "about 2 times"),
+        (one(0.0, 0.0, 0.1), 0.05, "2 times narrower for it to pass", "about 2 times"),
+        (one(1.0, 0.1, 1.0), 0.7, "3 times narrower for it to fail", "about 3 times"),
     ],
 )
 def test_how_much_more_is_needed(evidence, limit, narrower, times):
     """Width ~ 1/sqrt(n), a limit on nothing found ~ 1/n: the numbers of each line by hand."""
     said = ruled(f"tpr@0.01 <= {limit}", evidence=evidence)
     assert narrower in said and times in said and "rule of thumb" in said
+
+
+@pytest.mark.parametrize(("found", "limit"), [(0, 0.0125), (4, 0.04), (190, 0.93), (200, 0.99)])
+def test_both_estimates_of_the_size_agree(found, limit):
+    """The sentence and the size on the first screen are about one audit."""
+    interval = clopper_pearson(found, 200)
+    rule = parse_rule(f"tpr@0.01 <= {limit}", METRICS)
+    said = ruled(str(rule), evidence=plain_value(interval))
+    size = sample_for_rule(rule, interval)
+    times = float(re.search(r"about ([\d.]+) times", said)[1])
+    assert size is not None and times == pytest.approx(size / 200, rel=0.05)
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,13 @@ def test_the_worst_number_speaks_first(kind: str, level: str, headline: str) -> 
     assert found.options is not None or kind == "mechanism"
 
 
+@pytest.mark.parametrize(("low", "shown"), [(1.2367, "1.23"), (0.2349, "0.234"), (0.3, "0.3")])
+def test_a_lower_limit_is_never_rounded_up(low: float, shown: str) -> None:
+    plain = document("mechanism")
+    plain["queries"]["mechanism"]["limit"]["low"] = low
+    assert first("mechanism", plain).cards[1].large.endswith(f"at least {shown}")
+
+
 def at_chance(kind: str) -> dict[str, Any]:
     """Findings in which no candidate has anything above chance."""
     plain = document(kind)
@@ -547,6 +554,16 @@ def test_a_pass_says_of_whom_and_whom_no_rule_covers(place: str, rule: str, cove
     assert screen.level == "high" and screen.outcome.code == "pass"
     assert screen.rules.startswith("Met by models trained like the release: “training records")
     assert ("No rule covers" in screen.rules) == (not covered)
+
+
+def test_a_group_below_the_headline_is_no_gap_of_the_rules() -> None:
+    plain = document("model")
+    plain["rules"] = [plain["rules"][0] | {"rule": "tpr@0.1 <= 0.99", "outcome": "pass"}]
+    for candidate in plain["candidates"]:
+        candidate["vulnerability"]["top_auc"] = estimate(0.56, 0.54, 0.58)
+    screen = first("model", plain)
+    assert "most exposed 1 %" in screen.cards[1].line and "22 %" in screen.cards[1].large
+    assert "No rule covers" not in screen.rules
 
 
 def test_of_several_releases_the_first_screen_has_four_cards_and_says_whose() -> None:

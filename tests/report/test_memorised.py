@@ -28,6 +28,8 @@ def test_every_character_is_shown_once_and_parts_follow_the_prompt():
     tokens = tokens_of(words, offsets, np.array([1.0, 2.0, 3.0]), np.array([2.0, 6.0, 3.5]), (1, 2))
     assert "".join(token.text for token in tokens) == words
     assert [token.part for token in tokens] == ["prompt", "reproduced", "reproduced", "", ""]
+    assert [token.loss for token in tokens] == [None, 1.0, 2.0, 3.0, None]
+    assert [token.base for token in tokens] == [None, 2.0, 6.0, 3.5, None]
     page = memorised_page("m", [text(tokens)], 1, 1, True)
     assert "<b>bo" not in page and "&lt;b&gt;bo" in page
     assert page.count("<mark class") == 2
@@ -65,3 +67,9 @@ def test_the_page_stays_below_its_size_and_counts_what_it_shows():
     assert page.count('<p class="passage">') == MOST_TOKENS // 1000
     assert f"{MOST_TOKENS // 1000} of them are shown" in page and "reproduces 20 training" in page
     assert len(page.encode()) < 1_500_000
+
+
+def test_a_single_text_longer_than_the_page_is_shown_alone():
+    long = text([Token("word ")] * (MOST_TOKENS + 1))
+    page = memorised_page("m", [long, long], 2, 1, False)
+    assert page.count('<p class="passage">') == 1 and "1 of them are shown" in page

@@ -20,7 +20,7 @@ from lethe.evidence.guarantee import GIVEN_SEED, Guarantee
 from lethe.evidence.plain import read
 from lethe.report import render
 from lethe.report.common import room_of, sections_of
-from lethe.report.numbers import rounded_up
+from lethe.report.numbers import rounded_down, rounded_up
 from lethe.report.of_model import Model
 from lethe.report.proofs import allowed, claim_of, label, notes, pairs, proven_beside_measured
 
@@ -45,6 +45,7 @@ def typed(plain: dict[str, Any]) -> Any:
 def test_a_proven_number_is_never_rounded_down(limit: float, digits: int) -> None:
     assert limit <= rounded_up(limit, digits) * (1 + 1e-9)
     assert rounded_up(limit, digits) <= limit * (1 + 10.0 ** (1 - digits)) * (1 + 1e-6)
+    assert limit * (1 - 10.0 ** (1 - digits)) <= rounded_down(limit, digits) <= limit
     claim = Guarantee("identification-bound", {"success": limit}, "none", "record")
     for words in (label([claim]), claim_of(claim)):
         shown = re.search(r"most (over )?([\d.e-]+) %", words)
@@ -124,6 +125,7 @@ PROOFS = (VECTOR, EPSILON, SEEDED, SURE)
         (VECTOR, 0.5, 0.4, "lies above the proven 30.0 % of one vector, as attackers may join"),
         (SURE, 0.2, 0.1, "hold with 90 % confidence"),
         (SURE, 0.5, 0.4, "contradicts the proven 30.0 %"),
+        (SURE, 0.5, 0.3, "the measured 50.0 % lies above the proven 30.0 %; its interval"),
         (EPSILON, 0.02, 0.01, "Epsilon: delta 1e-05, add/remove a record."),
         (EPSILON, 0.02, 0.01, "at a 1 % false-positive rate, by epsilon and delta alone"),
         (EPSILON, 0.5, 0.4, "contradicts the proven 2.72 %"),

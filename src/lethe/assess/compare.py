@@ -67,13 +67,13 @@ class RuleChange:
 
 @dataclass(frozen=True)
 class GuaranteeChange:
-    """Guarantees of a candidate that differ; what is neither weaker nor stronger is worded anew."""
+    """Guarantees of a candidate that differ; neither weaker nor stronger: other words only."""
 
     candidate: str
     before: Sequence[Guarantee]
     after: Sequence[Guarantee]
-    weaker: bool  # something was proven before that is proven no more
-    stronger: bool  # the same the other way round
+    weaker: bool  # run A proves something that run B does not
+    stronger: bool  # run B proves something that run A does not
 
 
 @dataclass(frozen=True)

@@ -23,14 +23,14 @@ GIB = 2.0**30
 
 @dataclass(frozen=True)
 class Machine:
-    """What was found."""
+    """The machine as this process sees it."""
 
     processor: str  # its name
     cores: int  # that this process may use
     quota: float | None  # cores that a container grants; None without a limit
     memory: int  # bytes of the machine
     memory_limit: int | None  # bytes that a container grants; None without a limit
-    narrowed: bool  # BLAS was told to leave the processor's 512-bit vectors unused
+    narrowed: bool  # whether BLAS leaves the processor's 512-bit vectors unused
     blas: tuple[str, ...]  # name, version, kernels and threads of each library
     gpu: str  # its name; empty if there is none, or no torch that could use it
     folder: str  # where runs are written

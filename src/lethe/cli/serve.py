@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 from lethe.runs.settings import PLAIN, check_type, read_toml
 
 if TYPE_CHECKING:
-    from lethe.queries.ledger.ledger import Ledger
-    from lethe.queries.service.query_service import DatasetConfig, QueryService
+    from lethe.queries.service.query_service import QueryService
 
 _TOP: dict[str, type] = {
     **dict.fromkeys(("budget", "anchor", "tokens", "log", "counts"), str),
@@ -183,36 +182,12 @@ def _service(settings: dict[str, Any], folder: Path, stack: contextlib.ExitStack
             None if anchor is None else folder / anchor,
         )
         stack.callback(ledger.close)
-        for dataset in datasets:
-            _check_settled(dataset, ledger)
     if models:
         counter = RowCounter(folder / settings.get("counts", "counts.db"))
         stack.callback(counter.close)
     service = QueryService(datasets, ledger, models, counter)
     stack.callback(service.close)
     return service
-
-
-def _check_settled(config: DatasetConfig, ledger: Ledger) -> None:
-    """Refuse a table whose budget would refuse every question."""
-    from lethe.errors import InputError
-    from lethe.queries.ledger import words
-    from lethe.queries.ledger.chain import read_json
-
-    status = ledger.status(config.dataset)
-    terms = read_json(status.schema or "{}") if status.unit == "user" else {}
-    if not status.fingerprint or (status.unit == "user" and "person" not in terms):
-        reason = words.NOBODY if status.fingerprint else words.UNBOUND
-        raise InputError(f"[tables.{config.name}] {reason}")
-    fixed = {"relation": status.relation, "person": terms.get("person"), "rows": terms.get("rows")}
-    for name, settled in fixed.items():
-        if (value := getattr(config, name)) != settled:
-            way_out = f"leave {name} out" if settled is None else f"write {name} = {settled!r}"
-            raise InputError(
-                f"[tables.{config.name}] {name}={value!r} differs from the budget of "
-                f"{config.dataset!r}, which is by {status.unit}, {status.relation}: {way_out}, or "
-                "make another budget with `lethe budget create`."
-            )
 
 
 def _beside(folder: Path, reference: str) -> str:

@@ -467,7 +467,7 @@ def table_bytes(columns: Mapping[str, Any], suffix: str) -> bytes:
 
 
 def arrow_of(columns: Columns) -> Any:
-    """Columns as a table of pyarrow, of types that DuckDB has; what is missing is null."""
+    """Convert columns to a pyarrow table of types that DuckDB reads; missing cells become null."""
     import pyarrow as pa
 
     def cells(column: NDArray[Any]) -> NDArray[Any]:

@@ -137,7 +137,7 @@ def given_rows(
 
 
 def _target(labels: Any, task: str | None) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-    """(records,) labels, and what each stands for by its name: itself, or several outputs."""
+    """(records,) labels, and the user's own label, or row of labels, by the name of each."""
     labels = labels.toarray() if hasattr(labels, "toarray") else labels
     table = as_array(labels, "y")
     if table.ndim != 2 or table.shape[1] == 1:

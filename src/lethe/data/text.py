@@ -136,7 +136,7 @@ def load_narratives(
     labels, classes, merged = _merge_rare(codes.astype(np.int64), classes, min_class_size, counted)
     taken = tuple(texts[place] for place in places)
     again = [times for times in Counter(taken).values() if times > 1]
-    if again:  # a text that stands twice may be in training and out of it at once
+    if again:  # a repeated text may be in training and held out at once
         merged.append(
             f"{sum(again)} records share their text word for word with another one ({len(again)} "
             "texts). A model that trained on the one knows the other: their risk is understated. "

@@ -18,7 +18,7 @@ DELTA_UNIT = Fraction(1, 10**18)
 
 @dataclass(frozen=True)
 class Charge:
-    """A cost, or a budget; in a document it stands beside its rule, which is not repeated."""
+    """A cost or a budget; a document states its rule once, beside it."""
 
     rule: str  # "epsilon", "rho" or "mu2"
     units: int  # whole billionths of epsilon, rho or mu squared
@@ -66,7 +66,7 @@ class Raised:
 
 @dataclass(frozen=True)
 class Accepted:
-    """An entry that goes on with a doubtful ledger: what was wrong, and why it was accepted."""
+    """An entry that accepts a doubtful ledger: the fault, and the reason for accepting it."""
 
     number: int
     found: str
@@ -85,7 +85,7 @@ class Status:
 
     keys: ClassVar = {"shares": "analysts", "fingerprint": "", "schema": ""}
     dataset: str  # name
-    bound: bool  # whether the budget goes with one content of the data
+    bound: bool  # whether the budget is tied to one content of the data
     relation: str  # which data sets count as neighbours
     unit: str  # whose contribution is protected
     rule: str  # currency of the budget
@@ -94,7 +94,7 @@ class Status:
     spent: Charge  # so far
     left: Charge  # `budget` less `spent`
     open: bool  # whether analysts without a grant may ask
-    shares: Sequence[Share]  # one an analyst: those with a grant and those who asked
+    shares: Sequence[Share]  # one for each analyst with a grant or a question
     queries: int  # answers that were paid for
     answers: int  # of these, how many are stored
     raises: Sequence[Raised]
@@ -139,7 +139,7 @@ class Asked(Point):
 
 @dataclass(frozen=True)
 class LedgerSection(Status):
-    """What was asked and paid for, and whether the ledger is whole."""
+    """The questions, their cost, and whether the ledger is intact."""
 
     kinds: Mapping[str, int]  # answers by the kind of their guarantee
     burn: Sequence[Point]
@@ -150,7 +150,7 @@ class LedgerSection(Status):
 
 @dataclass(frozen=True)
 class ClaimRow:
-    """What is claimed of a mechanism, see `lethe.queries.mechanism_audit.settings.Claim`."""
+    """The claim about a mechanism, see `lethe.queries.mechanism_audit.settings.Claim`."""
 
     measure: str
     value: float | None
@@ -205,11 +205,11 @@ class Reach:
     """What so many runs can show.
 
     Attributes:
-        largest: limit that these runs could prove at most.
+        largest: largest limit that these runs could prove.
         half: the mechanism with half the noise that is meant.
         power_at_half: share of audits that would find it; None without a claim.
-        too_small_by: times by which noise must be too small to be found in 95 of 100 audits.
-        runs_needed: runs on each input that would do; None where these do, or none is known.
+        too_small_by: factor by which noise must be too small for 95 of 100 audits to find it.
+        runs_needed: number of runs on each input that suffices; None if these do, or if unknown.
     """
 
     largest: float

@@ -163,7 +163,7 @@ def clusters_of(
 
 @dataclass(frozen=True, eq=False)
 class Pulls:
-    """How much each cluster moves each of S statistics, to first order: (clusters, S) a kind."""
+    """First-order effect of each cluster on each of S statistics: (clusters, S) for each kind."""
 
     targets: Float
     records: Float
@@ -203,7 +203,7 @@ def _centred(pulls: Float) -> Float:
 
 @dataclass(frozen=True)
 class References:
-    """What models do as references, beside what they do as targets.
+    """Effect of models as references, beside their effect as targets.
 
     The variance over models of their pulls in both roles, less what single cells add to it, is the
     part that targets must show; what it lacks is added. Where models are alike the positive half
@@ -240,10 +240,10 @@ class References:
 
 @dataclass(frozen=True)
 class Influence:
-    """What clusters do to some statistics; the difference of two is that of the differences.
+    """Effect of clusters on statistics; the difference of two is the effect on the difference.
 
     Attributes:
-        references: what models do as references; None where these are taken as they are.
+        references: effect of models as references; None where references count as fixed.
         spreads: of each statistic, where more is known of it than the pulls show.
         paired: degrees of freedom of the difference of each of these to another one: what members
             vary may cancel there, and the few false alarms that set thresholds remain.
@@ -328,7 +328,7 @@ class ClusteredTable:
         non_member: NDArray[np.floating] | None = None,
         rescored: Rescored | None = None,
     ) -> Influence:
-        """Of the AUC (first statistic) and of the TPR at each of `fprs`.
+        """Compute the influence on the AUC (first statistic) and on the TPR at each of `fprs`.
 
         Args:
             score: one score per scored cell, flat, in row-major order, higher = member.
@@ -438,7 +438,7 @@ def _sum_by_label(
     pull: Float,
     weight: NDArray[np.integer] | None = None,
 ) -> Float:
-    """(count, S) sums of the rows `bins` of `pull` (bins, S) by label, none of them written out."""
+    """(count, S) sums by label of the rows `bins` of `pull` (bins, S), without copying them."""
     from scipy.sparse import coo_array  # late: a command that measures nothing does not need it
 
     values = np.ones(len(bins)) if weight is None else weight.astype(np.float64)
@@ -447,14 +447,12 @@ def _sum_by_label(
 
 
 def _left_out(tables: NDArray[np.int64], fprs: Float) -> Float:
-    """(targets, S) what each target moves of the AUC and of the TPR at each FPR; 0 of one alone.
+    """(targets, S) effect of each target on the AUC and the TPR at each FPR; 0 for a single one.
 
     Args:
         tables: (targets, 2 bins) scores of non-members and of members, from the highest bin down.
     """
     count, whole = len(tables), tables.sum(axis=0)
-    if count == 1:
-        return np.zeros((1, 1 + len(fprs)))
     above = np.cumsum((whole - tables).reshape(count, -1, 2), axis=1)
     shares = above / np.maximum(above[:, -1:], 1)
     fpr, tpr = np.moveaxis(np.pad(shares, ((0, 0), (1, 0), (0, 0))), 2, 0)
@@ -469,7 +467,7 @@ def _accused(outside: Float, fprs: Float) -> Float:
 
 
 def _alarms_of_bins(counts: NDArray[np.int64], fprs: Float) -> Float:
-    """(2 bins, F) what a score adds to the false positive rate of the threshold at each FPR."""
+    """(2 bins, F) contribution of a score to the false positive rate at each FPR's threshold."""
     size = max(int(counts[:, 0].sum()), 1)
     pull = np.zeros((len(counts), 2, len(fprs)))
     pull[:, 0] = (_accused(counts[:, 0] / size, fprs) - fprs) / size

@@ -39,7 +39,7 @@ class RowRelease(Candidate):
     used: Utility = field(kw_only=True)
 
     def beside(self, base: RowRelease, confidence: float, change: Estimate | None) -> RowRelease:
-        """The candidate with what it loses and saves.
+        """Return the candidate with its utility loss and its change of risk.
 
         Args:
             change: of the risk against the baseline's, negative = safer; None = not compared.
@@ -50,7 +50,7 @@ class RowRelease(Candidate):
 
 
 def measured_only(*assumptions: str) -> Guarantee:
-    """The label of rows that prove nothing: neither a recoded release nor k-anonymity does."""
+    """Return the empirical label of rows: neither recoding nor k-anonymity proves anything."""
     voided = "a stronger attack, more knowledge, or another release of the same people"
     return empirical_only(*assumptions, voided_by=(voided,))
 
@@ -69,14 +69,14 @@ MOST_PEOPLE = 100
 
 
 class RowsSubject(Subject):
-    """Rows, measured: each kind holds its results, and says what it found.
+    """Measured rows: each kind holds its results and words its findings.
 
     Attributes:
         settings: of the audit.
         measured: the candidates, the baseline first.
         skipped: name and reason of what could not be measured.
-        inputs: what was seen of the files.
-        counted: what the sample size of its intervals counts, in words.
+        inputs: checks of the files.
+        counted: unit of the sample size of its intervals, in words.
     """
 
     counted: ClassVar = "rows"
@@ -112,7 +112,7 @@ class RowsSubject(Subject):
 
     def words(self, verdict: Verdict) -> Sequence[str]:
         shown = [check for check in self.inputs if check.effect != "mends"]
-        lines = [one.row(self.settings.accept).detail for one in shown]
+        lines = [check.row(self.settings.accept).detail for check in shown]
         return [outcome_words(verdict), *lines, *self._sizes(verdict), *self.plain_words()]
 
     def _sizes(self, verdict: Verdict) -> Iterator[str]:

@@ -183,7 +183,7 @@ def _read(
 ) -> tuple[NDArray[np.floating], tuple[str, ...], bool]:
     """(N, C) answers of a network, a note on how they were read, and whether they are logits.
 
-    Nobody says which they are: numbers from 0 to 1 that sum to 1 are probabilities.
+    A network does not say which: numbers from 0 to 1 that sum to 1 are probabilities.
     """
     single = outputs.shape[1] == 1 and len(classes) == 2
     shares = bool(((outputs >= 0) & (outputs <= 1)).all())

@@ -320,7 +320,7 @@ def own_rows(plain: Shadows, spec: Spec, folder: Path) -> Iterator[InputCheck]:
     labels, features = np.array(spec.labels)[spec.pool], np.array(spec.features)[spec.pool]
     # Some of the other half: training may fail where a class has no record.
     kept = np.random.default_rng(59).random(len(labels)) < 0.2
-    found = []
+    shifts = []
     for half in (_half_of(labels), _half_within(features, labels)):
 
         def favour(signals: NDArray[np.float32], half: NDArray[np.bool_] = half) -> Float:
@@ -335,12 +335,12 @@ def own_rows(plain: Shadows, spec: Spec, folder: Path) -> Iterator[InputCheck]:
         shift, chance = float((high - low).mean()), float(favour(plain.signals).std(ddof=1))
         if shift > 5 * chance:
             return
-        found.append(f"{shift:.2g}, by chance {chance:.2g}")
+        shifts.append(f"{shift:.2g}, by chance {chance:.2g}")
     yield InputCheck(
         "own-rows",
         "stops",
         "Models do not depend on the rows that the recipe was given: trained on mostly one half of "
-        f"the labels they favour it by {found[0]}; of the features, by {found[1]}.",
+        f"the labels they favour it by {shifts[0]}; of the features, by {shifts[1]}.",
         "Let train(rows, weights, seed) use those rows of the audited data, in their order.",
     )
 

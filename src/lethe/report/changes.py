@@ -15,11 +15,12 @@ from lethe.evidence.findings import Findings
 from lethe.evidence.plain import read
 from lethe.evidence.rules import FAIL, PASS, Rule, judge, parse_rule
 from lethe.report.catalogue import say
-from lethe.report.numbers import grouped, share_words
+from lethe.report.numbers import few, grouped, share_words
 from lethe.report.severity import IN_PERCENT
 from lethe.report.utility import Utility
 
 _MOST_NAMED = 3
+_MOST_OPTIONS = 6
 _MOST_TIMES = 1_000
 # Metrics that another `--rule` alone does not get measured.
 _NEEDS_MORE = {
@@ -106,9 +107,9 @@ def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate
         return [*said, say("change.fails.alone")]
     said.append(say("change.fails.all"))
     highs = [
-        (measured.high, str(one["name"]))
-        for one in rest
-        for measured in [_evidence(findings, one, rule)]
+        (measured.high, str(row["name"]))
+        for row in rest
+        for measured in [_evidence(findings, row, rule)]
         if isinstance(measured, Estimate) and measured.high is not None
     ]
     if highs:
@@ -129,15 +130,20 @@ def passing(findings: Findings, judged: str, rule: Rule) -> list[CandidateRow]:
     ]
 
 
-def meeting_all(findings: Findings, judged: str) -> list[str]:
-    """Name the other candidates on which every rule would pass; nobody if one is unreadable."""
-    try:
-        rules = [parse_rule(entry["rule"], metrics_of(findings)) for entry in findings.rules]
-    except InputError:
+def met_by(findings: Findings, judged: str) -> list[str]:
+    """Which other candidates meet every rule, in a sentence; none if a rule is unreadable."""
+    if not findings.rules or len(findings.candidates) < 2:
         return []
-    met = [{row.name for row in passing(findings, judged, rule)} for rule in rules]
     names = [row["name"] for row in findings.candidates]
-    return [name for name in names if all(name in passed for passed in met)]
+    try:
+        for entry in findings.rules:
+            rule = parse_rule(entry["rule"], metrics_of(findings))
+            met = {row.name for row in passing(findings, judged, rule)}
+            names = [name for name in names if name in met]
+    except InputError:
+        names = []
+    listed = say("limits.met_by", names=few(names, _MOST_OPTIONS))
+    return [listed if names else say("limits.met_by_none")]
 
 
 def _named(passing: Sequence[CandidateRow], findings: Findings) -> str:
@@ -179,13 +185,14 @@ def _how_much_more(rule: Rule, found: Estimate) -> list[str]:
     if value is None:
         times = high / limit if limit > 0 else math.inf
         return [say("change.open.none", **numbers), *_narrower(times, 1, "pass")]
+    power = 1 if value == low == 0 or value == high == 1 else 2  # as `sample_for_rule`
     if value < limit:
         times = (high - value) / (limit - value)
-        return [say("change.open.high", **numbers), *_narrower(times, 2, "pass")]
+        return [say("change.open.high", **numbers), *_narrower(times, power, "pass")]
     if low is None:
         return [say("change.open.no_low", **numbers), say("change.again", rule=rule)]
     times = (value - low) / (value - limit) if value > limit else math.inf
-    return [say("change.open.low", **numbers), *_narrower(times, 2, "fail")]
+    return [say("change.open.low", **numbers), *_narrower(times, power, "fail")]
 
 
 def _of_width(rule: Rule, found: Estimate, outcome: str) -> list[str]:
@@ -200,7 +207,7 @@ def _of_width(rule: Rule, found: Estimate, outcome: str) -> list[str]:
 
 
 def _narrower(narrower: float, power: int, then: str) -> list[str]:
-    """Sentences on sizes: a width falls with the root of n, a limit on zero finds with n."""
+    """Sentences on sizes, `sample_for_rule` in words: a width falls with n to the 1 / `power`."""
     times = narrower**power
     if times > _MOST_TIMES:
         return [say("change.too_near")]

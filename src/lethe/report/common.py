@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lethe.evidence.document import CandidateRow, CheckRow, Document, GuaranteeRow
-from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import Guarantee
 from lethe.evidence.risk import RELEASE, AttackResult
 from lethe.report.catalogue import legal, questions, say, term
@@ -161,9 +160,8 @@ def _rules(room: Room[Any]) -> Section | None:
     rules = room.document.rules
     if not rules:
         return None
-    change: list[Part] = [
-        Words(f"{rule}: {' '.join(said)}") for rule, said in changes(Findings.from_json(room.plain))
-    ]
+    listed = changes(room.findings)
+    change: list[Part] = [Words(f"{rule}: {' '.join(sentences)}") for rule, sentences in listed]
     rows: list[tuple[str, list[Cell | str]]] = []
     for rule in rules:
         result = outcome(rule.outcome, 1)
@@ -292,7 +290,7 @@ def _proven(room: Room[Any]) -> Section:
         if room.document.candidates:
             columns.append((say("proven.measured"), lambda row: measured(row.candidate)))
         title = say("proven.table" if room.document.candidates else "nav.proven")
-        rows, note = [(row.candidate, row) for row in proven], " ".join(room.notes()[:-1])
+        rows, note = [(row.candidate, row) for row in proven], " ".join(room.proof_notes[:-1])
         parts.append(table(title, say("proven.option"), rows, columns, note=note))
     parts += proven_beside_measured(room.document)
     if claims:

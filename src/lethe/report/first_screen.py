@@ -49,7 +49,6 @@ from lethe.report.severity import (
 from lethe.report.utility import Utility
 
 _MOST_RULES = 2  # in words on the first screen
-_MOST_OPTIONS = 6
 _MOST_UNTESTED = 2
 NOT_MET = ("fail", "not-enough-evidence", "not-tested")
 
@@ -65,8 +64,8 @@ class Card:
 
     @property
     def line(self) -> str:
-        """The first line, printed after the large words."""
-        return next((line.rstrip(".") for line in self.lines if line), "")
+        """The first line after a comma, printed behind the large words; empty without lines."""
+        return next((f", {line.rstrip('.')}" for line in self.lines if line), "")
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class First:
         name: of the subject.
         source: date, version and run; parts that are not known are left out.
         outcome: of the rules.
-        rules: what the rules came to, in words.
+        rules: outcome of the rules in words.
         level: severity of the worst number.
         headline: that number in a sentence.
         detail: sentences below it, before the outcome.
@@ -112,7 +111,7 @@ class First:
 
     @property
     def verdict(self) -> str:
-        """The sentences below the headline, and what the rules came to."""
+        """The sentences below the headline, and the outcome of the rules."""
         return " ".join([*self.detail, f"{self.outcome.words}. {self.rules}"])
 
 
@@ -120,7 +119,7 @@ class Room(abc.ABC, Generic[C]):
     """How a kind of release reports its findings; each kind is a subclass.
 
     Attributes:
-        plain: `Findings.to_json()`.
+        plain, findings: `Findings.to_json()`, and the findings themselves.
         document: `plain` read into types; `section` holds what only this kind has.
         utility: how utility is named and printed.
     """
@@ -140,7 +139,7 @@ class Room(abc.ABC, Generic[C]):
     planted: str = ""  # the quantity of `share_of` in planted leaks; "" = the share is counted
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
-        self.plain = plain
+        self.plain, self.findings = plain, Findings.from_json(plain)
         try:
             self.document: Document[C, Any, Any] = read(self.reads, plain)
             self.section = read(self.tells, next(filter(None, map(plain.get, OPTIONAL)), None))
@@ -248,29 +247,25 @@ class Room(abc.ABC, Generic[C]):
         ruled = any(rule.group in about for rule in self.rules)
         return "" if ruled else say("limits.group", name=about[0])
 
-    def notes(self) -> list[str]:
-        """What a reader of the options and their proofs must know."""
+    @cached_property
+    def proof_notes(self) -> list[str]:
+        """What a reader of the proofs must know; the last sentence says where they are listed."""
         listed = self.document.candidates
         proofs = {row.name: self.proofs(row.name) for row in listed}
-        risks = {row.name: self.risk_shown(row) for row in listed}
+        return notes(proofs, {row.name: self.risk_shown(row) for row in listed}, self.fpr)
+
+    def notes(self) -> list[str]:
+        """What a reader of the options must know: who else meets the rules, doubts, proofs."""
+        from lethe.report.changes import met_by  # NumPy comes with it
+
         base = self.base and self.base.name
         doubts = [
             say("notes.check", candidate=row.candidate, name=row.name, detail=row.detail)
             for row in self.document.checks
-            if row.status != "pass" and row.candidate in proofs and row.candidate != base
+            if row.status != "pass" and self.named(row.candidate) and row.candidate != base
         ]
-        doubted = [few(doubts, _MOST_RULES, " ")] if doubts else []
-        return [*self._meeting(), *doubted, *notes(proofs, risks, self.fpr)]
-
-    def _meeting(self) -> list[str]:
-        """Which options beside the judged one meet every rule, in a sentence; or nothing."""
-        from lethe.report.changes import meeting_all
-
-        if self.judged is None or not self.document.rules or len(self.document.candidates) < 2:
-            return []
-        names = meeting_all(Findings.from_json(self.plain), self.judged.name)
-        listed = say("limits.met_by", names=few(names, _MOST_OPTIONS))
-        return [listed if names else say("limits.met_by_none")]
+        others = [] if self.judged is None else met_by(self.findings, self.judged.name)
+        return [*others, *[few(doubts, _MOST_RULES, " ")] * bool(doubts), *self.proof_notes]
 
     @property
     def as_is(self) -> str:
@@ -459,7 +454,7 @@ def options_table(room: Room[Any]) -> Table:
 
 
 def _outcome(room: Room[Any], raised: bool) -> str:
-    """What the rules came to, in words; after a pass also whom no rule covers.
+    """Word the outcome of the rules; after a pass also name people whom no rule covers.
 
     Args:
         raised: whether a group or the most exposed records raise the severity.

@@ -88,7 +88,7 @@ def tokens_of(
 
 @dataclass(frozen=True)
 class MemorisedText:
-    """A training text and what the model makes of it.
+    """A training text and how the model reproduces it.
 
     Guarantee: tokens are called reproduced only where the model itself continues the prompt with
         all of them, greedily or within the tries of the audit.
@@ -112,7 +112,7 @@ class MemorisedText:
     copies: int
 
     def words(self) -> list[str]:
-        """Sentences on how the text comes out."""
+        """Sentences on whether and how the model reproduces the text."""
         if not self.reproduced:
             return [say("memorised.exposed")]
         chance = share_words(self.probability or 0.0)

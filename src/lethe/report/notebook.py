@@ -67,7 +67,7 @@ def summary(findings: Findings) -> str:
     """The first screen in lines of 100 columns, nothing of it cut off."""
     first = _first(findings)
     texts = [f"{first.kind.capitalize()}: {first.name}", first.lead + first.headline, first.verdict]
-    texts += [f"{one.title}: {one.large}{_behind(one.line)}" for one in first.cards[1:]]
+    texts += [f"{one.title}: {one.large}{one.line}" for one in first.cards[1:]]
     lines = [line for text in texts for line in wrapped(text, _COLUMNS, "  ")]
     return "\n".join([*lines, say("python.go_on")])
 
@@ -78,7 +78,7 @@ def card(findings: Findings) -> str:
     rows = "".join(
         f'<tr><th style="text-align:left;vertical-align:top;padding:2px 12px 2px 0">'
         f'{escape(one.title)}</th><td style="text-align:left;padding:2px 0">'
-        f"<b>{escape(one.large)}</b>{escape(_behind(one.line))}</td></tr>"
+        f"<b>{escape(one.large)}</b>{escape(one.line)}</td></tr>"
         for one in first.cards
     )
     shade = _SHADES.get(first.level, "inherit")
@@ -98,10 +98,6 @@ def _first(findings: Findings) -> First:
     from lethe.report.common import room_of
 
     return first_screen(room_of(findings.to_json()), {}, None)
-
-
-def _behind(line: str) -> str:
-    return f", {line}" if line else ""
 
 
 def figure(findings: Findings, name: str) -> Figure:

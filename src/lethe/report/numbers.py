@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import ROUND_DOWN, Context
 from functools import partial
 from typing import Any
 
@@ -201,6 +202,11 @@ def rounded_up(limit: float, digits: int) -> float:
         return 0.0
     places = digits - 1 - math.floor(math.log10(limit))
     return round(math.ceil(round(limit * 10.0**places, 6)) / 10.0**places, max(places, 0))
+
+
+def rounded_down(limit: float, digits: int) -> float:
+    """A lower limit at so many digits, never above itself; `rounded_down(1.2367, 3)` is 1.23."""
+    return float(Context(prec=digits, rounding=ROUND_DOWN).create_decimal(str(limit)))
 
 
 def points(quantity: Measured | float | None) -> Cell:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -22,6 +21,7 @@ from lethe.report.numbers import (
     grouped,
     parameter,
     percent,
+    rounded_down,
     rounded_up,
     share,
     share_words,
@@ -114,7 +114,7 @@ class Mechanism(Answers):
 
     def worst(self, candidate: CandidateRow | None) -> Worst:
         claim, limit = self.section.claim, self.section.limit
-        low = f"{math.floor(1000 * (limit.low or 0.0)) / 1000:.3g}"  # never more than was shown
+        low = f"{rounded_down(limit.low or 0.0, 3):.3g}"  # never more than was shown
         key = "mechanism.contradicted" if self.contradicted else "mechanism.quiet"
         if claim.value is None:
             key = "mechanism.open"

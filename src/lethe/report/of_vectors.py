@@ -333,7 +333,7 @@ def _controls(controls: Controls) -> list[tuple[str, str]]:
 
 
 def _knows(candidate: VectorCandidate) -> str:
-    """What the attacker holds whose attack gives the risk."""
+    """Knowledge of the attacker whose attack gives the risk."""
     chosen = candidate.risk_from
     held = [row.knows for row in chosen.results if row.attack == chosen.attack]
     return held[0] if held else "–"

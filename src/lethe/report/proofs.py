@@ -37,7 +37,7 @@ VACUOUS = 0.99
 
 
 def limit_of(proof: Guarantee, fpr: float | None) -> float | None:
-    """The largest share that a proof leaves to any attacker; None where it speaks of no share.
+    """The largest share that a proof leaves to any attacker; None where it limits no share.
 
     Args:
         fpr: the false-positive rate at which the risk of an option is read; None for other risks.
@@ -120,7 +120,7 @@ def notes(
 
 
 class Pair(NamedTuple):
-    """What is proven and what was measured of one option at one false-positive rate.
+    """A proof and a measurement of one option at one false-positive rate.
 
     Attributes:
         proof: with an epsilon.

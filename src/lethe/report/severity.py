@@ -156,8 +156,6 @@ def outcome(code: str, limits: int) -> Outcome:
 # Rules and what was not tested, in words.
 
 _MOST_NAMED = 3
-IN_PERCENT = {*SHARES, "share", "attribute-gain"} - {"auc"}
-"""Metrics that are printed in percent."""
 
 
 def judged_rates(candidate: CandidateRow) -> dict[float, Measured]:

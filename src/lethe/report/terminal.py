@@ -89,7 +89,7 @@ def _print_head(console: Console, first: First) -> None:
     console.print()
     for card in first.cards:
         title = f"{card.title + ':':<12}"
-        line = printed(f"{title}{card.large}{f', {card.line}' if card.line else ''}", len(title))
+        line = printed(f"{title}{card.large}{card.line}", len(title))
         end = len(title) + len(card.large)
         end += len(title) * line.plain[:end].count("\n")  # the indent of each new line
         line.stylize("bold", len(title), end)

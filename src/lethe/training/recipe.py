@@ -111,7 +111,7 @@ class Treatment:
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def unfit(self, recipe: Recipe, loop: bool, copies: bool) -> str | None:
-        """Why recipes of some kind cannot make the changes, those by weight apart, or None.
+        """Say why recipes of a kind cannot apply the changes, apart from weights; None if they can.
 
         Args:
             loop: whether Lethe's own training loop trains the model.

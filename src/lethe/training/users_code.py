@@ -129,7 +129,7 @@ def check_own_loop(item: Any) -> None:
 
 
 def answer_of(module: Any, inputs: Any) -> Any:
-    """The tensor that a torch module answers when it is not trained; None where it fails."""
+    """Return a torch module's output in evaluation mode; None where it fails."""
     torch = require("torch", "train")
     mode = module.training
     try:

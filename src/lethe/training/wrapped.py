@@ -80,7 +80,7 @@ def wrapped(make: Callable[[], Any], records: NDArray[Any], classes: int) -> Cal
     if answer is None:
         with users_code("the module"), torch.no_grad():
             module.eval()(flat)
-        return around  # of another kind of answer
+        return around  # its answer is of another kind
     single = answer.ndim == 1 or answer.shape[-1] == 1
     seen = [part for part in (answer, far) if part is not None]
     if classes and all(_is_probability(part, single) for part in seen):

@@ -55,7 +55,7 @@ _REPRODUCED = (
 
 @dataclass(frozen=True, eq=False)
 class RecordSubject(RowsSubject):
-    """All that was measured on sparse records, and what the findings say of it.
+    """All measurements on sparse records, and the findings about them.
 
     Attributes:
         simulated: adversaries; the first knows most facts and also answers from a threshold on.

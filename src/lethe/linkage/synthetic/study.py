@@ -308,7 +308,7 @@ _COPIES = ("identical", "closest", "density", DISCRIMINATOR)  # finding none is 
 
 @dataclass(frozen=True, eq=False)
 class SyntheticSubject(RowsSubject):
-    """All that was measured on synthetic rows, and what the findings say of it."""
+    """All measurements on synthetic rows, and the findings about them."""
 
     counted = "rows of the original or the control"
     settings: SyntheticSettings

@@ -270,7 +270,7 @@ _RISK = "share of people who are linked rightly, or whose sensitive value is lea
 
 @dataclass(frozen=True, eq=False)
 class TableSubject(RowsSubject):
-    """All that was measured on a table, and what the findings say of it.
+    """All measurements on a table, and the findings about them.
 
     Attributes:
         synthetic: rows of the candidates that are synthetic, by name: those that were measured.

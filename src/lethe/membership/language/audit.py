@@ -399,7 +399,7 @@ class _Readers:
                 yield at, _matched(at, one, theirs, self.texts)
 
     def of_tokens(self, rows: Sequence[int]) -> dict[int, Pair]:
-        """What the model as it is and its base say of the tokens of some texts, by place."""
+        """Score the tokens of some texts with the model and its base, by place."""
         if self.model is None:
             return {}
         both = (self.model,) if self.base is None else (self.model, self.base)

@@ -377,16 +377,16 @@ class LanguageSubject(LanguageNumbers, Subject):
         """The page of reproduced and exposed texts, token by token; personal data.
 
         Args:
-            of_tokens: what the model and its base say of the tokens of texts, by their places.
+            of_tokens: scores the tokens of texts with the model and its base, by their places.
         """
         study, settings = self.study, self.settings
         measured = study.releases[0].measured
         reproduced = self.reproduced()
-        # Not known of a text that is too short.
+        # Unknown for a text that is too short.
         sure = np.nan_to_num(measured.suffix, nan=-np.inf, neginf=-np.inf)
         listed, tries = np.flatnonzero(reproduced), max(settings.samples)
         by_base = self.got(measured.base_suffix, measured.base_greedy, tries)
-        # What the base does not reproduce comes first, the likeliest of it first.
+        # Texts that the base does not reproduce come first, the likeliest of them first.
         order = np.lexsort((-sure[listed], by_base[listed]))
         rows = [int(row) for row in listed[order][:MOST_EXPOSED]]
         places = {name: place for place, name in enumerate(study.texts.ids)}
@@ -434,4 +434,4 @@ class LanguageSubject(LanguageNumbers, Subject):
 
 def _settings(settings: LanguageSettings, names: Sequence[str]) -> Mapping[str, Any]:
     chosen = {name: getattr(settings, name) for name in names}
-    return {name: list(one) if isinstance(one, tuple) else one for name, one in chosen.items()}
+    return {key: list(item) if isinstance(item, tuple) else item for key, item in chosen.items()}

@@ -147,7 +147,7 @@ def fine_tune(
 def save_model(
     model: Any, tokenizer: Any, folder: Path, guarantee: Guarantee | None = None
 ) -> None:
-    """Write model or adapter, tokenizer and what was proven of these weights, for the audit."""
+    """Write the model or adapter, tokenizer and guarantee of these weights, for an audit."""
     (folder / GUARANTEE).unlink(missing_ok=True)
     with quiet():
         model.save_pretrained(str(folder))
@@ -160,7 +160,7 @@ def save_model(
 def _weights_of(folder: Path) -> str:
     """Hash of the files of weights in a folder.
 
-    Raises InputError: there are none, so that no proof could be told to be of them.
+    Raises InputError: there are none, so no proof can be tied to them.
     """
     files = [path for kind in ("safetensors", "bin") for path in folder.rglob(f"*.{kind}")]
     if not files:

@@ -500,11 +500,9 @@ def _append(
 
 def _share(name: str, own: chain.Account, now: chain.Accounts) -> Share:
     closed = own.limit is None and not now.open
-    mine, all_left = own.left or now.left, now.left
-    deltas = min(mine.delta_units, all_left.delta_units)
-    left = (
-        Charge(now.rule, 0) if closed else Charge(now.rule, min(mine.units, all_left.units), deltas)
-    )
+    mine, whole = own.left or now.left, now.left
+    units, deltas = min(mine.units, whole.units), min(mine.delta_units, whole.delta_units)
+    left = Charge(now.rule, 0) if closed else Charge(now.rule, units, deltas)
     return Share(name, own.limit, own.spent, left, own.queries, own.most)
 
 

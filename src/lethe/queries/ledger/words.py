@@ -8,6 +8,8 @@ left, names of other analysts, how many entries there are, a hash, anything comp
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from lethe.data import schema
 from lethe.errors import InputError
@@ -81,17 +83,19 @@ def other_neighbours(name: str, asked: str, fixed: str) -> Mismatch:
     )
 
 
-def served_otherwise(table: str, status: Status) -> InputError:
-    """A service would ask about other people than the budget counts, and refuse every question."""
-    person, rows = people_of(status)
-    if status.unit == "user" and person is None:
-        return Mismatch(NOBODY)
-    named = "leave out person and rows"
-    if person is not None:
-        named = f'write person = "{person}" and rows = {rows}'
+def served_otherwise(table: str, status: Status, asked: Mapping[str, Any]) -> InputError | None:
+    """Say why a budget would refuse every question with these terms; None if it would not."""
+    person, rows = people_of(status) if status.unit == "user" else (None, None)
+    if not status.fingerprint or (status.unit == "user" and person is None):
+        return Mismatch(f"[tables.{table}] {NOBODY if status.fingerprint else UNBOUND}")
+    settled = {"relation": status.relation, "person": person, "rows": rows}
+    differing = [f"{key}={asked[key]!r}" for key, value in settled.items() if asked[key] != value]
+    named = f'person = "{person}" and rows = {rows}' if person else "leave out person and rows"
+    if not differing:
+        return None
     return InputError(
-        f"[tables.{table}] asks about other people than the budget of {status.dataset!r} counts: "
-        f'write relation = "{status.relation}", and {named}; or make another budget.'
+        f"[tables.{table}] {differing[0]} differs from the budget of {status.dataset!r}: write "
+        f'relation = "{status.relation}" and {named}, or make another (`lethe budget create`).'
     )
 
 
@@ -121,7 +125,7 @@ DELTA = 1e-6
 
 
 def made_public(status: Status) -> tuple[str, ...]:
-    """What every guarantee has to say of a schema that was read off the rows; else nothing."""
+    """Assumptions of every guarantee on a schema that was read off the rows; empty for others."""
     columns = read_json(status.schema or "{}").get("columns", {})
     read_off = {name: column.get("read_off", ()) for name, column in columns.items()}
     return schema.made_public(read_off)

@@ -24,7 +24,7 @@ from lethe.errors import (
 from lethe.queries.ask import Reply, answer
 from lethe.queries.ledger.contract import QueryLimit
 from lethe.queries.ledger.ledger import Ledger, rollback_assumption
-from lethe.queries.ledger.words import people_of, served_otherwise
+from lethe.queries.ledger.words import served_otherwise
 from lethe.queries.plan import LIMITS, Limits, Plan, make_plan
 from lethe.queries.privacy import Privacy
 from lethe.queries.query import parse
@@ -172,11 +172,8 @@ class QueryService:
                 self._budgets().check()
             for config in datasets:
                 status = self._budgets().status(config.dataset)
-                asked = config.relation, config.person, config.rows
-                by_user = status.unit == "user"
-                settled = status.relation, *people_of(status)
-                if asked != settled or by_user is (config.person is None):
-                    raise served_otherwise(config.name, status)
+                if error := served_otherwise(config.name, status, vars(config)):
+                    raise error
                 self._tables[config.name] = _opened(config)
                 with self._reading(config) as opened:
                     # What is wrong is said now, and the first question need not wait for imports.
