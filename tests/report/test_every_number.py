@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from documents import KINDS, MANIFEST, document, page_of
 
+from lethe.evidence.estimate import rounded_up
 from lethe.report.catalogue import catalogue
-from lethe.report.numbers import rounded_up
 
 _NUMBER = re.compile(r"(?<![\w.])[−-]?\d[\d,]*(?:\.\d+)?(?:e[−-]?\d+)?")
 

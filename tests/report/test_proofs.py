@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sample import document as sample
 
-from lethe.evidence.estimate import Estimate, Refusal
+from lethe.evidence.estimate import Estimate, Refusal, rounded_down, rounded_up
 from lethe.evidence.findings import Findings
 from lethe.evidence.guarantee import GIVEN_SEED, Guarantee
 from lethe.evidence.plain import read
 from lethe.report import render
 from lethe.report.common import room_of, sections_of
-from lethe.report.numbers import rounded_down, rounded_up
 from lethe.report.of_model import Model
 from lethe.report.proofs import allowed, claim_of, label, notes, pairs, proven_beside_measured
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from decimal import ROUND_DOWN, Context
 from typing import Annotated, ClassVar
 
 from lethe.errors import InputError, check_between
@@ -86,3 +87,20 @@ class Refusal:
 
 
 Measured = Estimate | Refusal
+
+
+def rounded_up(limit: float, digits: int) -> float:
+    """A limit at so many digits, never below itself: what is proven is never rounded down.
+
+    >>> rounded_up(0.0544, 2), rounded_up(7.99123, 5), rounded_up(0.0, 2)
+    (0.055, 7.9913, 0.0)
+    """
+    if limit <= 0:
+        return 0.0
+    places = digits - 1 - math.floor(math.log10(limit))
+    return round(math.ceil(round(limit * 10.0**places, 6)) / 10.0**places, max(places, 0))
+
+
+def rounded_down(limit: float, digits: int) -> float:
+    """A lower limit at so many digits, never above itself; `rounded_down(1.2367, 3)` is 1.23."""
+    return float(Context(prec=digits, rounding=ROUND_DOWN).create_decimal(str(limit)))

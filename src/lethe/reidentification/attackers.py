@@ -318,8 +318,8 @@ def _first(score: Score, owner: Index, blocks: Sequence[slice], named: bool) -> 
     for block in blocks:
         chosen = (owner >= block.start) & (owner < block.stop)
         if chosen.any():
-            mine = score(chosen, block)
-            true[chosen] = mine[number[: len(mine)], owner[chosen] - block.start]
+            theirs = score(chosen, block)
+            true[chosen] = theirs[number[: len(theirs)], owner[chosen] - block.start]
     slack = _SLACK * (1 + np.abs(true))
     near, asked = np.zeros(len(owner)), every
     for block in blocks:

@@ -6,11 +6,10 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import ROUND_DOWN, Context
 from functools import partial
 from typing import Any
 
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.estimate import Estimate, Measured, Refusal, rounded_up
 from lethe.evidence.plain import read
 from lethe.report.catalogue import say
 
@@ -190,23 +189,6 @@ def share(quantity: Measured | float | None) -> Cell:
     return measured(
         quantity, lambda value: share_words(value, 3), lambda ends: range_words(ends, 3)
     )
-
-
-def rounded_up(limit: float, digits: int) -> float:
-    """A limit at so many digits, never below itself: what is proven is never rounded down.
-
-    >>> rounded_up(0.0544, 2), rounded_up(7.99123, 5), rounded_up(0.0, 2)
-    (0.055, 7.9913, 0.0)
-    """
-    if limit <= 0:
-        return 0.0
-    places = digits - 1 - math.floor(math.log10(limit))
-    return round(math.ceil(round(limit * 10.0**places, 6)) / 10.0**places, max(places, 0))
-
-
-def rounded_down(limit: float, digits: int) -> float:
-    """A lower limit at so many digits, never above itself; `rounded_down(1.2367, 3)` is 1.23."""
-    return float(Context(prec=digits, rounding=ROUND_DOWN).create_decimal(str(limit)))
 
 
 def points(quantity: Measured | float | None) -> Cell:

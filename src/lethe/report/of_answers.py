@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lethe.evidence import of_answers as typed
 from lethe.evidence.document import CandidateRow, Document
-from lethe.evidence.estimate import Refusal
+from lethe.evidence.estimate import Refusal, rounded_down, rounded_up
 from lethe.evidence.rules import MECHANISM_METRICS, QUERY_METRICS
 from lethe.report.catalogue import say
 from lethe.report.first_screen import Card, Room
@@ -21,8 +21,6 @@ from lethe.report.numbers import (
     grouped,
     parameter,
     percent,
-    rounded_down,
-    rounded_up,
     share,
     share_words,
 )

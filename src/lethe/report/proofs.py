@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 from lethe.data.schema import MADE_PUBLIC
 from lethe.evidence.document import Document
-from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.estimate import Estimate, Measured, rounded_up
 from lethe.evidence.guarantee import GIVEN_SEED, Guarantee
 from lethe.report.catalogue import say
-from lethe.report.numbers import decimals, parameter, percent, rounded_up, share, share_words
+from lethe.report.numbers import decimals, parameter, percent, share, share_words
 from lethe.report.sections import Column, Folded, Part, Words, table
 from lethe.report.severity import judged_rates
 

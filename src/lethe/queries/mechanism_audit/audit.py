@@ -18,7 +18,7 @@ from lethe.evidence.document import (
     SubjectRow,
     ThreatModel,
 )
-from lethe.evidence.estimate import Estimate, Measured
+from lethe.evidence.estimate import Estimate, Measured, rounded_down
 from lethe.evidence.findings import Findings
 from lethe.evidence.frontier import Candidate
 from lethe.evidence.guarantee import empirical_only
@@ -247,8 +247,9 @@ def verdict(study: Study, settings: MechanismSettings) -> str:
     """Whether the claim is contradicted, with the limit."""
     claim, limit = settings.claim, study.limit
     low = limit.low or 0.0
+    shown = f"{rounded_down(low, 3):.3g}"
     sure = f"{settings.confidence:.0%} confidence, {settings.relation}"
-    least = f"{claim.measure} is at least {low:.3g}"
+    least = f"{claim.measure} is at least {shown}"
     if claim.measure == "epsilon" and claim.delta:
         least += f" at delta {claim.delta:g}"
     if claim.value is None:
@@ -257,7 +258,7 @@ def verdict(study: Study, settings: MechanismSettings) -> str:
         return f"This audit contradicts the claim of {claim}: {least} ({sure})."
     return (
         f"This audit is consistent with the claim of {claim}: the highest lower limit is "
-        f"{low:.3g} ({sure}). That proves nothing: other inputs or other events may show more."
+        f"{shown} ({sure}). That proves nothing: other inputs or other events may show more."
     )
 
 
