@@ -37,6 +37,16 @@ from lethe.membership.planted import exchanged
 from lethe.training.shadows import Shadows
 
 
+def test_no_shuffled_rows_have_levels_of_records():
+    """At a level of 1 % one of a hundred shuffled audits earned a pass."""
+    rng = np.random.default_rng(0)
+    members = paired(8, 60)
+    for seed in range(1000):
+        shuffled = rng.permuted(signals(members, seed), axis=1)
+        assert checks.levels(shadows(members, shuffled)).status == FAIL
+    assert checks.levels(shadows(members, signals(members, 1, 1.0))).status == PASS
+
+
 def test_null_audit_interval_is_as_wide_as_the_null_varies():
     """Simulated spread of the null AUC against the stated one, 4 to 16 models."""
     for models in (4, 16):

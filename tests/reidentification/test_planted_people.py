@@ -1,5 +1,7 @@
 """Leaks planted into vectors: a pass needs every kind to be seen, and no blinded audit passes."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from reidentification_people import audit_embeddings, quick
@@ -8,9 +10,12 @@ from lethe.errors import InputError
 from lethe.evidence.plain import read
 from lethe.evidence.rules import FAIL, PASS
 from lethe.evidence.sight import Plant, smallest_seen
+from lethe.reidentification.audit import _useful
 from lethe.reidentification.gallery import split_rows
 from lethe.reidentification.planted import MEAN, MODES, REPEATS, VARIANCES, twins
+from lethe.reidentification.released import LinearHead
 from lethe.reidentification.sight import sight_of
+from lethe.reidentification.task import Task
 from lethe.report.first_screen import first_screen
 from lethe.report.of_vectors import Vectors
 
@@ -106,6 +111,18 @@ def test_vectors_that_do_not_serve_their_labels_pass_nothing():
     found = audit_embeddings(shuffled, owner, labels, (weight, 0.0), settings=asked)
     assert found.rules[0]["outcome"] not in (PASS, FAIL)
     assert "vectors and labels belong together" in found.rules[0]["reason"]
+
+
+def test_no_labels_of_other_rows_belong_to_the_vectors():
+    """By its 95 % interval the head beat chance with one shuffle of forty."""
+    rng, owner = np.random.default_rng(0), np.repeat(np.arange(60), 2)
+    vectors, head = rng.normal(size=(120, 4)), LinearHead(np.ones(4), 0.0)
+    right = (head.logits(vectors) > 0).astype(int)
+    task = Task(head, np.arange(120), vectors, right, owner, quick())
+    assert _useful(None, task, task.at(0.0)).status == "pass"
+    for _ in range(200):
+        other = replace(task, labels=rng.permutation(right))
+        assert _useful(None, other, other.at(0.0)).status == "fail"
 
 
 def blinded(kind, vectors, owner, rng):

@@ -28,7 +28,7 @@ BASELINE = "baseline"
 _NULL_CONFIDENCE = 0.999
 _CELLS = 1 << 23
 MINIMUM_LEVELS = 4  # fewest models to distinguish a record's level from noise
-_NO_LEVEL = 0.01
+_NO_LEVEL = 1e-6  # chance of shuffled rows to pass; true ones are far below it
 _AUDITED = 1 << 12
 """Cells of the sample on which attacks that do not decide have their null audit."""
 

@@ -66,6 +66,7 @@ from lethe.training.folder import RunFolder, write_personal
 # From measurements to the findings: candidates on a frontier, rules, checks, words.
 
 MOST_PEOPLE = 100
+_SHOWN = 0.9998  # confidence of a head's merit: labels of other rows exceed chance once in 10,000
 _MOST = "max_people", "max_probes"
 
 
@@ -304,11 +305,12 @@ def _useful(on: str | None, task: Task, level: TaskLevel) -> CheckRow:
     """Check that vectors predict their labels; if not, they may belong to other rows."""
     commonest = np.unique(task.labels, return_counts=True)[1].max() / len(task.labels)
     chance = 0.5 if task.logits.ndim == 1 else float(commonest)
-    fails = level.value.low is None or level.value.low <= chance
+    low = level.merit.estimate(task.users, _SHOWN).low
+    fails = low is None or low <= chance
     detail = f"{task.measure} of the head on these vectors: {level.value}"
     if fails:
         detail += (
-            f"; not shown above {chance:.2g}, as if vectors and labels were of different rows: "
+            f"; not surely above {chance:.2g}, as if vectors and labels were of different rows: "
             "check their order, or leave the head out"
         )
     return check("vectors and labels belong together", "fail" if fails else "pass", detail, on)
