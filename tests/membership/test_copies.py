@@ -34,9 +34,10 @@ def test_copies_are_counted_at_load_with_the_option_that_groups_them(thrice):
     assert not any("copies" in note for note in load("breast-cancer").notes)
 
 
-def test_copies_in_a_score_file_are_no_evidence_of_their_own():
+@pytest.mark.parametrize("models", [4, 16])
+def test_copies_in_a_score_file_are_no_evidence_of_their_own(models):
     """Intervals of 100 records three times over are those of 100 records."""
-    members = paired(16, 100, 1)
+    members = paired(models, 100, 1)
     phi = signals(members, 1, gaps(100, 1))
     single = shadows(members, phi)
     triple = shadows(np.tile(members, 3), np.tile(phi, 3))
@@ -45,6 +46,14 @@ def test_copies_in_a_score_file_are_no_evidence_of_their_own():
     one, three = (run_attacks(s, ("lira-online",))["lira-online"].auc for s in (single, triple))
     assert three.value == pytest.approx(one.value, abs=1e-9)
     assert three.width > 0.8 * one.width
+
+
+@pytest.mark.parametrize(("models", "digits"), [(2, 3), (4, 1), (8, 1)])
+def test_rounded_copies_are_found_in_the_scores_of_few_models(models, digits):
+    members = paired(models, 300, 2)
+    phi = signals(members, 2).round(digits)
+    assert shadows(members, phi).copies < 6
+    assert shadows(np.tile(members, 3), np.tile(phi, 3)).copies >= 590
 
 
 def test_signals_of_few_values_are_not_taken_for_copies():

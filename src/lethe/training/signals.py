@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError
 
 _COLUMNS = 4096
+_BY_CHANCE = np.log(0.1)
 _TINY = float(np.finfo(np.float64).tiny)
 _LARGEST_ERROR = 1e15
 """In units of the target's sd: float32 holds the sum of the squares of any number of these."""
@@ -184,8 +185,8 @@ def codes_of_copies(
     """(N,) for each record the first with equal signals and membership in all models, else itself.
 
     They are one record that stands in the file several times. Equal signals alone are ties: two
-    records of one leaf of a tree are not one person. Columns agree by chance where there are few
-    models or few values, so that only columns of at least eight distinct values are compared.
+    records of one leaf of a tree are not one person. Only columns are compared that are unlikely to
+    be met twice: were models independent, fewer than a tenth of a record would agree by chance.
 
     Args:
         signals: (K, N).
@@ -193,13 +194,16 @@ def codes_of_copies(
     """
     models, records = signals.shape
     codes = np.arange(records)
+    if models < 2:
+        return codes
+    alike = np.full(records, np.log(records))  # log number of records that agree by chance
+    for row in signals:
+        _, value, count = np.unique(row, return_inverse=True, return_counts=True)
+        alike += np.log(count / records)[value]
     first: dict[bytes, int] = {}
     for start in range(0, records, _COLUMNS):
         columns = np.ascontiguousarray(signals[:, start : start + _COLUMNS].T)
-        ordered = np.sort(columns, axis=1)
-        distinct = 1 + (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
-        enough = 8 if members is not None else min(8, models)
-        for at in np.flatnonzero(distinct >= enough).tolist():
+        for at in np.flatnonzero(alike[start : start + _COLUMNS] < _BY_CHANCE).tolist():
             whole = columns[at].tobytes()
             if members is not None:
                 whole += np.packbits(members[:, start + at]).tobytes()
