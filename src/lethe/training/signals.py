@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from lethe.errors import InputError
 
 _COLUMNS = 4096
-_BY_CHANCE = np.log(0.1)
+_BY_CHANCE = np.log(0.1)  # of the number of records that agree with one by chance
 _TINY = float(np.finfo(np.float64).tiny)
 _LARGEST_ERROR = 1e15
 """In units of the target's sd: float32 holds the sum of the squares of any number of these."""
@@ -185,18 +185,14 @@ def codes_of_copies(
     """(N,) for each record the first with equal signals and membership in all models, else itself.
 
     They are one record that stands in the file several times. Equal signals alone are ties: two
-    records of one leaf of a tree are not one person. Only columns are compared that are unlikely to
-    be met twice: were models independent, fewer than a tenth of a record would agree by chance.
+    records of one leaf of a tree are not one person. Only columns are compared that independent
+    models would repeat in fewer than a tenth of a record; none of one model.
 
     Args:
-        signals: (K, N).
-        members: (K, N); None to compare signals alone.
+        members: (K, N); None to compare signals (K, N) alone.
     """
-    models, records = signals.shape
-    codes = np.arange(records)
-    if models < 2:
-        return codes
-    alike = np.full(records, np.log(records))  # log number of records that agree by chance
+    codes = np.arange(records := signals.shape[1])
+    alike = np.full(records, np.log(records))
     for row in signals:
         _, value, count = np.unique(row, return_inverse=True, return_counts=True)
         alike += np.log(count / records)[value]
