@@ -51,6 +51,9 @@ from lethe.training.users_code import parameter_count
 
 # The words of a membership audit: threat model, attacks, limits, verdict.
 
+PARAMETERS = NotRun(
+    "an attacker with the parameters", "all attacks read outputs; weights may reveal more"
+)
 _BEYOND = [
     NotRun(
         "attribute inference, inversion, extraction, reconstruction",
@@ -80,7 +83,7 @@ def not_run(names: Iterable[str], available: Available) -> list[NotRun]:
         for name in ATTACKS
         if name not in done
     ]
-    return [*listed, *_BEYOND]
+    return [PARAMETERS, *listed, *_BEYOND]
 
 
 def risk_name(fpr: float | None) -> str:

@@ -100,18 +100,18 @@ def not_run(measured: Sequence[ModelAudit], settings: EmbeddingSettings) -> list
     ruled_out = {row.name: why for row in ATTACKERS if row.name not in kept}
     return [
         NotRun(name, why)
-        for reasons in (measured[0].clean.skipped, ruled_out, _NEVER)
+        for reasons in (_NEVER, measured[0].clean.skipped, ruled_out)
         for name, why in reasons.items()
     ]
 
 
 _NEVER = {
+    "order, times and number of a person's vectors": "vectors are read as a set: a release that "
+    "tells more of them may identify more people than measured here",
     "people the encoder never saw": "nothing says which rows these are; audit a file of their "
     "rows alone",
     "inversion of the encoder": "what a vector tells of its inputs is another question than whose "
     "it is",
-    "order, times and number of a person's vectors": "vectors are read as a set: leave order and "
-    "number out of the release, or do not rely on this audit",
     "grids and digits": "a person's own rounding or step of values is read by no attack",
 }
 

@@ -265,6 +265,8 @@ class Room(abc.ABC, Generic[C]):
             if row.status != "pass" and self.named(row.candidate) and row.candidate != base
         ]
         others = [] if self.judged is None else met_by(self.findings, self.judged.name)
+        if self.utility.name == say("utility.counts"):
+            others.append(say("notes.counts", what=self.document.frontier.utility))
         return [*others, *[few(doubts, _MOST_RULES, " ")] * bool(doubts), *self.proof_notes]
 
     @property

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lethe.data.schema import MADE_PUBLIC
 from lethe.evidence import of_answers as typed
 from lethe.evidence.document import CandidateRow, Document
 from lethe.evidence.estimate import Refusal, rounded_down, rounded_up
@@ -263,7 +264,9 @@ class Ledger(Answers):
         return Card(say("card.limited"), tried, [say("ledger.tried.line")])
 
     def remaining(self) -> tuple[str, list[str]]:
-        lines = [say("ledger.proven")]
+        assumed = [text for row in self.document.guarantees for text in row.guarantee.assumptions]
+        read_off = [text for text in assumed if text.startswith(MADE_PUBLIC)][:1]
+        lines = [say("ledger.proven"), *read_off]
         if most := self._recognised(self.section.budget):
             lines.insert(0, say("ledger.left.spent", most=most))
         return say("ledger.left", left=self._amount(self.section.left)), lines

@@ -206,7 +206,8 @@ class Language(Room[LanguageCandidate]):
         low, high = getattr(most.member, "low", None), getattr(most.other, "high", None)
         more = low is not None and high is not None and low > high
         key = "language.personal.more" if more else "language.personal"
-        return say(key, name=most.name, value=value_words, control=control)
+        points = significant(100 * (value(most.member) - value(most.other)), 2)
+        return say(key, name=most.name, value=value_words, control=control, more=points)
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document.data

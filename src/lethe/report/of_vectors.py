@@ -160,6 +160,7 @@ class Vectors(Room[VectorCandidate]):
         people, attacked = data.people, data.people_in_the_attack
         key = "vectors.people" if people == attacked else "vectors.people.some"
         lines = [say(key, n=grouped(people), attacked=grouped(attacked))]
+        lines.append(say("vectors.audited", probes=grouped(data.probes)))
         return say("vectors.released", n=grouped(data.records), sizes=sizes), lines
 
     def attacks(self) -> Sequence[Part]:

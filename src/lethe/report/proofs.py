@@ -112,8 +112,7 @@ def notes(
         risk = risks.get(name)
         if isinstance(risk, Estimate) and limit is not None and (risk.value or 0.0) > limit:
             key = "proof.above" if (risk.low or 0.0) <= limit else "proof.exceeded"
-            if key == "proof.exceeded" and proof.unit == "vector":
-                key = "proof.exceeded.vector"
+            key = "proof.exceeded.vector" if proof.unit == "vector" else key
             value, most = share_words(risk.value or 0.0, 3), share_words(rounded_up(limit, 3), 3)
             sentences[say(key, name=name, value=value, limit=most)] = None
     return [*sentences, say("proof.assumes", section=say("proven.heading"))] if sentences else []

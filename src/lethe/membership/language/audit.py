@@ -256,8 +256,8 @@ def audit_language_model(
 
 
 VIEWS: Mapping[str, tuple[Callable[[Pair], Pair], str]] = {
-    "rounded": (rounded, "log-probabilities rounded to 0.1 nats"),
-    "top-5": (top_only, "the five likeliest tokens alone are shown"),
+    "rounded": (rounded, "a service shows log-probabilities rounded to 0.1 nats"),
+    "top-5": (top_only, "a service shows the five likeliest tokens alone"),
 }
 """Narrower interfaces: candidates of their own, and views that every attacker can take."""
 

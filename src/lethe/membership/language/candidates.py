@@ -200,7 +200,9 @@ class LanguageNumbers:
         confidence = self.settings.confidence
         if release.interface:
             same = "the model itself is the same; n = models"
-            return Estimate(0.0, 0.0, 0.0, confidence, same, 1)
+            # What the tokens that nobody sees would be worth is not measured.
+            lost = None if release.name == "top-5" else 0.0
+            return Estimate(lost, lost, lost, confidence, same, 1)
         if self.utilities is not None:
             lost = self.utilities[BASELINE] - self.utilities[release.name]
             return Estimate(lost, None, None, confidence, "the user's function", 1)

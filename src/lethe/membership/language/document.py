@@ -27,6 +27,7 @@ from lethe.evidence.one_run import met
 from lethe.evidence.rules import Rule, lower_for_rule
 from lethe.membership.blind import midranks
 from lethe.membership.checks import power
+from lethe.membership.document import PARAMETERS
 from lethe.membership.inputs import shifted
 from lethe.membership.language.attacks import ATTACKS, COMBINED
 from lethe.membership.language.audit import LanguageStudy, TunedModel
@@ -167,6 +168,7 @@ class LanguageSubject(LanguageNumbers, Subject):
             ),
             attacks=[*self._attacks(first)],
             attacks_not_run=[
+                {"name": "parameters", "title": PARAMETERS.name, "why": PARAMETERS.why},
                 *(
                     {"name": name, "title": ATTACKS[name].title, "why": why}
                     for name, why in first.measured.not_run.items()
@@ -317,9 +319,10 @@ class LanguageSubject(LanguageNumbers, Subject):
         rows, name = times == times.max(), f"{times.max()} copies of a canary are found"
         if times.max() == 1 or met(signs.score[rows], plan.inserted[rows], plan.seed):
             return [check(name, "pass", "p below 0.001", release.name)] * bool(times.max() > 1)
-        excused = release.name in self.settings.defence or (
-            release.guarantee.proven and release.trained_as_is and self.watched
-        )
+        if release.name in self.settings.defence:
+            hidden = "they are at chance: this option, trained here with them, hides them"
+            return [check(name, "pass", hidden, release.name)]
+        excused = release.guarantee.proven and release.trained_as_is and self.watched
         words = "they are at chance, as in a model that never met them: is it of this training?"
         few = rows.sum() < _FEW_CANARIES
         return [check(name, "warn" if excused or few else "fail", words, release.name)]
