@@ -14,12 +14,7 @@ from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.roc import auc
 from lethe.reidentification import sweep
-from lethe.reidentification.audit import (
-    VectorsSubject,
-    audit_released,
-    measure,
-    people,
-)
+from lethe.reidentification.audit import VectorsSubject, audit_released, measure, people
 from lethe.reidentification.candidates import RECOMMENDED
 from lethe.reidentification.certificates import Limit, identification_bound
 from lethe.reidentification.clean import RAW, split_of
