@@ -21,7 +21,7 @@ from lethe.membership.language.models import load_model, quiet
 from lethe.membership.language.tokens import scored_together
 
 QUICK = os.environ.get("LETHE_QUICK") == "1"
-SIDE, EPOCHS = (120, 6) if QUICK else (400, 12)
+SIDE, EPOCHS, PAIRS = (120, 4, 2) if QUICK else (400, 12, 4)
 place, rng = Path(mkdtemp()), np.random.default_rng(0)
 
 # %% Reports, and a base model that has read others
@@ -66,7 +66,7 @@ print(*found.verdict["words"], sep="\n")
 
 # %% Reference models: LiRA and RMIA on eight fine-tunes of random halves
 
-members = np.array([rng.permutation(2 * SIDE) < SIDE for _ in range(4)]).repeat(2, 0)
+members = np.array([rng.permutation(2 * SIDE) < SIDE for _ in range(PAIRS)]).repeat(2, 0)
 members[1::2] = ~members[1::2]
 signals = np.empty(members.shape, np.float32)
 for at, inside in enumerate(members):

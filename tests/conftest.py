@@ -1,8 +1,10 @@
 """What all tests share: how many run side by side, one thread and process each, a small heap."""
 
+import atexit
 import contextlib
 import functools
 import gc
+import os
 from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -33,6 +35,15 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return min(default_workers(), MOST) if folders else 0
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep bytecode during a run of whole folders, whatever the environment says.
+
+    It starts a hundred processes, each of which would compile the library again.
+    """
+    if getattr(config.option, "numprocesses", None):
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """What is imported here lives to the end: looking through it for garbage again and again took
@@ -44,11 +55,8 @@ def pytest_collection() -> Iterator[None]:
         gc.collect()
         gc.freeze()
         gc.enable()
-
-
-def pytest_unconfigure() -> None:
-    """What ends with this process is taken down as ever: some libraries count what is left."""
-    gc.unfreeze()
+        gc.set_threshold(20_000, 10, 10)  # looked for every 700 objects, it was 1/20 of the time
+        atexit.register(gc.unfreeze)  # some libraries count what is left as the process ends
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

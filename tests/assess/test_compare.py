@@ -95,7 +95,7 @@ def test_nothing_changes_in_the_sample_itself() -> None:
     assert {one.verdict for one in found.changes} <= {WITHIN, UNKNOWN}
     assert not found.worse and not found.settings
     assert {one.quantity for one in found.changes} >= {
-        *("auc", "tpr@0.01", "top-t", "utility", f"utility of class {CLASSES[1]}"),
+        *("auc", "tpr@0.01", "top-t", "utility", f"utility of class {CLASSES[1]}")
     }
 
 

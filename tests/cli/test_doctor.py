@@ -9,15 +9,7 @@ import numpy as np
 import pytest
 
 from lethe.cli import run
-from lethe.cli.doctor import (
-    GIB,
-    Machine,
-    cpu_quota,
-    extras,
-    installed,
-    memory_limit,
-    traps,
-)
+from lethe.cli.doctor import GIB, Machine, cpu_quota, extras, installed, memory_limit, traps
 
 FINE = Machine(
     processor="some",

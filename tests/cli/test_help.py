@@ -1,6 +1,7 @@
 """The help teaches: headings, examples that are taken, lines that fit; one style of refusals."""
 
 import contextlib
+import functools
 import io
 import re
 import shlex
@@ -21,6 +22,7 @@ TYPED = {f"audit {kind}": AUDITS[kind].examples for kind in KINDS} | {
 }
 
 
+@functools.cache
 def help_of(command: str, width: int) -> str:
     page = io.StringIO()
     console = Console(file=page, width=width, force_terminal=False, color_system=None)

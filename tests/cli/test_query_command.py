@@ -100,11 +100,7 @@ def test_an_explanation_comes_before_the_answer(
     ],
 )
 def test_refusals_have_exit_code_2_and_cost_nothing(
-    people: Path,
-    budget: Path,
-    capsys: pytest.CaptureFixture[str],
-    words: list[str],
-    why: str,
+    people: Path, budget: Path, capsys: pytest.CaptureFixture[str], words: list[str], why: str
 ) -> None:
     assert asked(people, *words, "--budget", budget) == 2
     told = capsys.readouterr()

@@ -155,10 +155,7 @@ PARQUET: list[Row] = [
     (
         "timestamp[us]",
         raw_cells(pa.timestamp("us"), [-1, LAST_MOMENT, LAST_MOMENT + 1, 2**63 - 1, -(2**63) + 1]),
-        {
-            "date": [-1, LAST_DAY, None, None, None],
-            "time": [-1, LAST_MOMENT, None, None, None],
-        },
+        {"date": [-1, LAST_DAY, None, None, None], "time": [-1, LAST_MOMENT, None, None, None]},
     ),
     (
         "timestamp[ns]",

@@ -250,8 +250,7 @@ def test_odd_tables_are_refused(
 
 
 @pytest.mark.parametrize(
-    "name",
-    [f"a.{kind}" for kind in "npy npz safetensors feather arrow parquet pt csv".split()],
+    "name", [f"a.{kind}" for kind in "npy npz safetensors feather arrow parquet pt csv".split()]
 )
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"ARROW1 rubbish", b"\x93NUMPY\x01\x00"])
 def test_damaged_files_are_refused(name: str, content: bytes, tmp_path: Path) -> None:
@@ -367,11 +366,7 @@ WHEN = {
     "date": (pa.array(DAYS), "2024-03-01", ()),
     "time": (pa.array(MOMENTS), "2024-03-01T00:00", ()),
     "zone": (pa.array(MOMENTS, pa.timestamp("us", "Europe/Paris")), "2024-03-01", ("of UTC",)),
-    "zone on both": (
-        pa.array(MOMENTS, pa.timestamp("us", "UTC")),
-        "2024-03-01T01:00+01:00",
-        (),
-    ),
+    "zone on both": (pa.array(MOMENTS, pa.timestamp("us", "UTC")), "2024-03-01T01:00+01:00", ()),
     "text": (pa.array(DAYS.astype(str).tolist()), "2024-03-01", ()),
     "text with a zone": (
         pa.array([f"{day}T00:00:00Z" for day in DAYS.tolist()]),

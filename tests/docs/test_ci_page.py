@@ -72,7 +72,8 @@ def test_the_action_tells_the_outcome_and_writes_a_summary(
     variables = {
         **os.environ,
         **{name: str(tmp_path / file) for name, file in names.items()},
-        **{"AUDIT": "scores scores.npz", "CONFIG": "privacy.toml", "RUN": "lethe-run"},
+        "AUDIT": "scores scores.npz --attack lira-online",
+        **{"CONFIG": "privacy.toml", "RUN": "lethe-run"},
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
     }
     codes = [

@@ -238,12 +238,7 @@ def test_epsilon_falls_with_noise_and_delta_and_grows_with_the_rest(size, sampli
 
 
 @settings(max_examples=6)
-@given(
-    st.floats(0.2, 20),
-    st.floats(0.005, 1),
-    st.integers(1, 300),
-    st.sampled_from(RELATIONS),
-)
+@given(st.floats(0.2, 20), st.floats(0.005, 1), st.integers(1, 300), st.sampled_from(RELATIONS))
 def test_calibrated_noise_meets_its_target_and_wastes_little(aim, rate, steps, relation):
     how = {"sampling_rate": rate, "steps": steps, "sensitivity": 1.0, "relation": relation}
     reached = epsilon(noise_for(aim, 1e-5, **how), rate, steps, relation=relation)

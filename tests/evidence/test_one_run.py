@@ -241,11 +241,7 @@ def test_bad_input_is_refused():
         one_run_bound(score, coins, form="binomal")
     with pytest.raises(InputError, match="right=6"):
         one_run_epsilon(10, 5, 6)
-    for make in (
-        lambda: Guesses(()),
-        lambda: Guesses((0.0,)),
-        lambda: Guesses((1.1,)),
-    ):
+    for make in (lambda: Guesses(()), lambda: Guesses((0.0,)), lambda: Guesses((1.1,))):
         with pytest.raises(InputError):
             make()
 

@@ -65,10 +65,7 @@ def apart(script: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(SAYS))
 def test_the_script_runs(
-    name: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("LETHE_QUICK", "1")

@@ -45,10 +45,7 @@ def test_a_case_worked_by_hand() -> None:
         calibrate(np.zeros(98), 0.01)
 
 
-@given(
-    numbers=st.lists(st.integers(0, 5), min_size=9, max_size=60),
-    rate=st.floats(0.1, 0.9),
-)
+@given(numbers=st.lists(st.integers(0, 5), min_size=9, max_size=60), rate=st.floats(0.1, 0.9))
 @settings(max_examples=60)
 def test_few_of_those_who_set_it_pass_it(numbers: list[int], rate: float) -> None:
     column = np.array(numbers, float)

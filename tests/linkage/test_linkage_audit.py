@@ -67,10 +67,7 @@ def test_a_small_table_by_hand() -> None:
 
 def test_k_anonymous_rows_can_still_tell_the_secret() -> None:
     """Two classes of three rows; in one of them all are sick."""
-    columns = {
-        "age": np.array([30, 30, 30, 40, 40, 40]),
-        "sick": np.array([1, 1, 1, 0, 1, 0]),
-    }
+    columns = {"age": np.array([30, 30, 30, 40, 40, 40]), "sick": np.array([1, 1, 1, 0, 1, 0])}
     found = audit_table(columns, ["age"], "sick", settings=TableSettings(ks=(3,), suppress=0.0))
     made = by_name(found)["k-3"]
     assert made["k"] == 3 and made["utility"]["value"] == 1.0

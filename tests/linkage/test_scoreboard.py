@@ -9,13 +9,7 @@ from hypothesis import strategies as st
 from linkage_facts import known_of, scores
 
 from lethe.linkage.records.facts import Known, index_facts
-from lethe.linkage.records.scoreboard import (
-    NO_MATCH,
-    RH,
-    Scoreboard,
-    _standing,
-    link,
-)
+from lethe.linkage.records.scoreboard import NO_MATCH, RH, Scoreboard, _standing, link
 
 # Items: 0 is had by persons 0 and 1, item 1 by person 0 alone, item 2 by nobody.
 HAND = index_facts([0, 1, 0], [0, 0, 1], [4.0, 1.0, 5.0], [100, 40, 10], people=4, items=3)

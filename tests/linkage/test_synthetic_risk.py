@@ -306,11 +306,7 @@ def test_the_baseline_is_that_of_the_most_frequent_value() -> None:
     assert found.main.high < found.baseline.low and not found.works
 
 
-@given(
-    guess=st.floats(-1e6, 1e6),
-    secret=st.floats(-1e6, 1e6),
-    tolerance=st.floats(0, 0.5),
-)
+@given(guess=st.floats(-1e6, 1e6), secret=st.floats(-1e6, 1e6), tolerance=st.floats(0, 0.5))
 @settings(max_examples=100)
 def test_a_guess_is_judged_alike_on_both_sides_of_zero(
     guess: float, secret: float, tolerance: float

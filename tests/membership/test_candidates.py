@@ -22,13 +22,7 @@ def names(settings: AuditSettings, recipe: Any = TORCH) -> list[str]:
 
 def test_an_epsilon_puts_private_training_beside_them() -> None:
     settings = AuditSettings(epsilon=(8.0, 1.0, 8.0), delta=1e-5, local_epsilon=4.35)
-    assert names(settings) == [
-        "baseline",
-        *STANDARD,
-        "dp-sgd-eps1",
-        "dp-sgd-eps8",
-        "swag-ppm-4.35",
-    ]
+    assert names(settings) == ["baseline", *STANDARD, "dp-sgd-eps1", "dp-sgd-eps8", "swag-ppm-4.35"]
 
 
 def test_only_what_is_named() -> None:

@@ -4,16 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from simulated import (
-    audit,
-    balanced,
-    coins,
-    gaps,
-    nearly_balanced,
-    paired,
-    shadows,
-    signals,
-)
+from simulated import audit, balanced, coins, gaps, nearly_balanced, paired, shadows, signals
 from test_leave_one_out import leave_out_the_target_alone
 from test_measure import result
 

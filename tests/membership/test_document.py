@@ -77,13 +77,7 @@ def test_groups_widen_the_intervals(made, few):
 @pytest.mark.usefixtures("unplanted_here")
 @pytest.mark.parametrize(
     "members",
-    [
-        paired(5, 121),
-        nearly_balanced(5, 120),
-        coins(6, 151),
-        coins(17, 80, 1, 0.3),
-        paired(16, 20),
-    ],
+    [paired(5, 121), nearly_balanced(5, 120), coins(6, 151), coins(17, 80, 1, 0.3), paired(16, 20)],
     ids=["pairs and one", "odd", "coins", "few in", "fewest records"],
 )
 def test_odd_shapes_are_audited(members):

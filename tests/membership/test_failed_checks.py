@@ -126,8 +126,7 @@ def test_no_valid_attack_lies_above_the_risk():
             assert shown["auc"]["high"] <= candidate["measures"]["auc"]["high"]
     results = run_attacks(audit(8, 150), ("lira-online", "loss-threshold"))
     wide = dataclasses.replace(
-        results["loss-threshold"],
-        auc=Estimate(0.5, 0.1, 1.0, 0.95, "made up", 9),
+        results["loss-threshold"], auc=Estimate(0.5, 0.1, 1.0, 0.95, "made up", 9)
     )
     risk = risk_of(judged({**results, "loss-threshold": wide}, None))
     assert (risk.attack, risk.estimate.high, risk.doubt) == ("lira-online", 1.0, "loss-threshold")

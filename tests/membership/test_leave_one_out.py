@@ -10,12 +10,7 @@ from simulated import DESIGNS, balanced, coins, nearly_balanced, paired, signals
 from lethe.errors import InputError
 from lethe.evidence.roc import auc
 from lethe.membership import leave_one_out as module
-from lethe.membership.leave_one_out import (
-    leave_one_out,
-    moments,
-    scored_cells,
-    without_groups,
-)
+from lethe.membership.leave_one_out import leave_one_out, moments, scored_cells, without_groups
 from lethe.membership.scoring import score_all
 from lethe.training.design import partners
 

@@ -219,13 +219,7 @@ def test_limits_of_the_strongest_of_equal_attacks_cover(correlation):
             old = templates[at]
             half = family * error
             results[f"{at}"] = AttackRates(
-                f"{at}",
-                estimate(value, value - half, value + half),
-                {},
-                {},
-                {},
-                old.influence,
-                (),
+                f"{at}", estimate(value, value - half, value + half), {}, {}, {}, old.influence, ()
             )
         best = strongest_metric(results, None)
         missed["bonferroni"] += best.low > 0.7

@@ -7,10 +7,7 @@ from simulated import coins
 from lethe.errors import InputError
 from lethe.evidence.roc import auc
 from lethe.membership.attacks import quantile as module
-from lethe.membership.attacks.quantile import (
-    quantile_scores,
-    with_labels,
-)
+from lethe.membership.attacks.quantile import quantile_scores, with_labels
 
 GAP = 1.0
 

@@ -130,8 +130,7 @@ def interval(member, score, models, seed):
 
 
 @pytest.mark.parametrize(
-    ("asked", "audits"),
-    [(0.1, 50), pytest.param(0.085, 400, marks=pytest.mark.slow)],
+    ("asked", "audits"), [(0.1, 50), pytest.param(0.085, 400, marks=pytest.mark.slow)]
 )
 def test_the_interval_one_stops_at_still_covers(asked, audits):
     """Audits that stop between 16 and 96 models: misses within 4 sd of 5 %."""

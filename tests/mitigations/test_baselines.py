@@ -9,12 +9,7 @@ from torch import nn
 
 from lethe.mitigations.mitigation import cheap_baselines, default_decay, output_limits
 from lethe.training.answers import LabelOnly, Rounding, Temperature
-from lethe.training.recipe import (
-    CallableRecipe,
-    SklearnRecipe,
-    TorchRecipe,
-    Treatment,
-)
+from lethe.training.recipe import CallableRecipe, SklearnRecipe, TorchRecipe, Treatment
 
 NONE = np.ones(1, np.float32)
 NAMES = ["l2", "label-smoothing", "mixup", "model-averaging"]
@@ -67,10 +62,7 @@ def test_every_limit_says_what_it_is() -> None:
     for limit, answer in zip(limits, answers, strict=True):
         treatment = limit.treatment(NONE)
         assert treatment.answer == answer and not limit.needs_weights
-        assert treatment.describe() == {
-            **Treatment().describe(),
-            "answer": answer.describe(),
-        }
+        assert treatment.describe() == {**Treatment().describe(), "answer": answer.describe()}
         assert set(limit.settings) < {*answer.describe(), "copies_of"}
         claim = limit.guarantee()
         assert claim.kind == "empirical-only" and not claim.proven

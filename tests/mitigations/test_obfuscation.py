@@ -27,12 +27,7 @@ def test_weights_against_the_formula_one_by_one(t: np.ndarray, alpha: float, bet
 
 
 @pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ((-1, 2), "alpha=-1"),
-        ((2, -1), "beta=-1"),
-        ((math.nan, 2), "alpha"),
-    ],
+    ("settings", "why"), [((-1, 2), "alpha=-1"), ((2, -1), "beta=-1"), ((math.nan, 2), "alpha")]
 )
 def test_weights_out_of_range_are_refused(settings: tuple[float, ...], why: str) -> None:
     with pytest.raises(InputError, match=why):

@@ -124,8 +124,7 @@ def test_the_noise_tells_nothing_of_the_records() -> None:
 
 
 @pytest.mark.parametrize(
-    ("how", "kind"),
-    [("public", "individual-dp"), ("private", "empirical-only")],
+    ("how", "kind"), [("public", "individual-dp"), ("private", "empirical-only")]
 )
 def test_weights_keep_the_claim_only_if_they_are_public(how: str, kind: str) -> None:
     weights = np.linspace(0.2, 1, 40)

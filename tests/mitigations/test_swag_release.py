@@ -12,11 +12,7 @@ from swag_parts import drawn
 from torch import Tensor, nn
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.mitigations.pseudo_posterior import (
-    scalar_weights,
-    scale_response,
-    target_weights,
-)
+from lethe.mitigations.pseudo_posterior import scalar_weights, scale_response, target_weights
 from lethe.mitigations.swag import (
     Records,
     ReleaseSettings,

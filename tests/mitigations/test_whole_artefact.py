@@ -290,9 +290,7 @@ def test_a_model_that_mixes_on_real_batches_alone_is_trained_anew_by_single_reco
     monkeypatch.setattr(plans, "rarely", lambda *_: True)
     how = asked(clip=0.2)
     both = neighbours(
-        lambda: net(lambda: blocks.Block(blocks.by_global_count)),
-        examples(False, "plain"),
-        how,
+        lambda: net(lambda: blocks.Block(blocks.by_global_count)), examples(False, "plain"), how
     )
     compare(*both, how)
 

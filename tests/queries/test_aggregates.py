@@ -21,9 +21,7 @@ from lethe.queries.release import noisy_keys
 
 @settings(max_examples=60)
 @given(
-    st.floats(-1e4, 1e4),
-    st.floats(1, 1e6),
-    st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20),
+    st.floats(-1e4, 1e4), st.floats(1, 1e6), st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=20)
 )
 def test_the_lattice_is_close_and_within_its_width(low, span, values):
     lattice = Lattice(low, low + span, 2**12)
@@ -43,12 +41,7 @@ CLIPPED = np.clip(VALUES, *BOUNDS)
 
 @pytest.mark.parametrize("cost", [{"epsilon": 0.3}, {"rho": 0.02}, {"mu": 0.2}])
 @pytest.mark.parametrize(
-    ("ask", "exact"),
-    [
-        (mean, CLIPPED.mean()),
-        (total, CLIPPED.sum()),
-        (variance, CLIPPED.var()),
-    ],
+    ("ask", "exact"), [(mean, CLIPPED.mean()), (total, CLIPPED.sum()), (variance, CLIPPED.var())]
 )
 def test_intervals_cover_and_are_not_idle(ask, exact, cost):
     """100 answers: at least 82 covered (fails with probability < 1e-6 at 95 %)."""

@@ -20,12 +20,7 @@ from lethe.errors import InputError, RunFailed
 from lethe.evidence.of_answers import Charge
 from lethe.queries import ask as asking
 from lethe.queries.ask import ask
-from lethe.queries.ledger.contract import (
-    Mismatch,
-    NoLedger,
-    PaidUnanswered,
-    UnknownAnalyst,
-)
+from lethe.queries.ledger.contract import Mismatch, NoLedger, PaidUnanswered, UnknownAnalyst
 from lethe.queries.ledger.ledger import Ledger, open_ledger
 from lethe.queries.registration import find
 from lethe.queries.table import OpenTable

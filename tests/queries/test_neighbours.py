@@ -14,15 +14,7 @@ import hypothesis
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from neighbour_worlds import (
-    WRITERS,
-    World,
-    loss,
-    outcome,
-    pairs,
-    questions,
-    write,
-)
+from neighbour_worlds import WRITERS, World, loss, outcome, pairs, questions, write
 
 from lethe.errors import InputError
 from lethe.queries import table as evaluate

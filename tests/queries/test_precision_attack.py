@@ -35,14 +35,8 @@ MECHANISMS = {
     "discrete gaussian": (lambda v: noisy_count(int(v), Spend(rho=0.125), RECORD), (2.0, 0.01)),
     "count mu": (lambda v: noisy_count(int(v), Spend(mu=0.5), RECORD), (2.0, 0.01)),
     "count delta": (lambda v: noisy_count(int(v), Spend(**GAUSSIAN), RECORD), (2.0, 1e-4)),
-    "sum": (
-        lambda v: noisy(Sum, 1, _units(v, UNIT)[:1], [UNIT], Spend(epsilon=1.0)),
-        (1.0, 0.0),
-    ),
-    "mean": (
-        lambda v: noisy(Mean, 1, _units(v, UNIT)[:1], [UNIT], Spend(epsilon=1.0)),
-        (2.0, 0.0),
-    ),
+    "sum": (lambda v: noisy(Sum, 1, _units(v, UNIT)[:1], [UNIT], Spend(epsilon=1.0)), (1.0, 0.0)),
+    "mean": (lambda v: noisy(Mean, 1, _units(v, UNIT)[:1], [UNIT], Spend(epsilon=1.0)), (2.0, 0.0)),
     "variance": (
         lambda v: noisy(Variance, 1, _units(v, COARSE), [COARSE], Spend(epsilon=1.0)),
         (2.0, 0.0),

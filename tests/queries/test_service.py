@@ -105,9 +105,7 @@ class World:
         app = build(self.service, Tokens(self.tokens), limiter, log)
         self.clients = {
             name: TestClient(
-                app,
-                headers={"authorization": f"Bearer {token}"},
-                raise_server_exceptions=False,
+                app, headers={"authorization": f"Bearer {token}"}, raise_server_exceptions=False
             )
             for name, token in issued.items()
         }

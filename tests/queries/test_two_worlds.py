@@ -85,10 +85,7 @@ def without_noise(content):
 
 
 OTHER = (424_242.25, "Rutland", 99)
-ODD = [
-    (-np.inf, "x" * 100_000, 2**62),
-    (np.nan, "\0\n\u2028", None),
-]
+ODD = [(-np.inf, "x" * 100_000, 2**62), (np.nan, "\0\n\u2028", None)]
 """Incomes, counties and ages that one record alone has."""
 
 

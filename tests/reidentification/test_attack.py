@@ -7,11 +7,7 @@ import numpy as np
 import pytest
 
 from lethe.errors import InputError, NotMeasurable
-from lethe.reidentification.attack import (
-    Chance,
-    measure,
-    over_ties,
-)
+from lethe.reidentification.attack import Chance, measure, over_ties
 from lethe.reidentification.ranks import Ranks
 
 

@@ -53,6 +53,8 @@ def found() -> Findings:
     )
     asked = quick(
         sigmas=(2.0,),
+        averaged=(1,),
+        surface=(),
         draws=2,
         plays=100,
         refine=0,

@@ -151,10 +151,7 @@ def test_the_size_of_the_noise_gives_people_away():
 
 @settings(max_examples=60)
 @given(
-    st.integers(0, 10_000),
-    st.floats(-8, 9),
-    st.floats(0, 20),
-    st.sampled_from(["even", "by user"]),
+    st.integers(0, 10_000), st.floats(-8, 9), st.floats(0, 20), st.sampled_from(["even", "by user"])
 )
 def test_no_scale_of_the_vectors_hides_people_from_the_best_decoder(seed, scale, apart, sizes):
     """Tight groups 1 to 1e20 sigma apart, twins among them: the plain nearest row is no better."""

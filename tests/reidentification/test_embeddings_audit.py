@@ -14,12 +14,7 @@ from lethe.errors import InputError
 from lethe.evidence.findings import Findings, schema
 from lethe.evidence.roc import auc
 from lethe.reidentification import sweep
-from lethe.reidentification.audit import (
-    VectorsSubject,
-    audit_released,
-    measure,
-    people,
-)
+from lethe.reidentification.audit import VectorsSubject, audit_released, measure, people
 from lethe.reidentification.candidates import RECOMMENDED
 from lethe.reidentification.certificates import Limit, identification_bound
 from lethe.reidentification.clean import RAW, split_of
@@ -274,7 +269,7 @@ def test_an_operating_point_is_found_where_there_is_room():
     """People differ by little and the task by much: noise hides the one and spares the other."""
     close = population(users=150, spread=0.1, task=20.0)
     close["representations"][:, 1:] *= 0.2
-    found = audit_embeddings(**close, settings=quick(metric="l2", lift=12.0, draws=30))
+    found = audit_embeddings(**close, settings=quick(metric="l2", lift=12.0, draws=10))
     point = found.representations["models"][0]["point"]
     assert point["privacy"] < point["utility"]
     assert point["recommended"] == pytest.approx((point["privacy"] + point["utility"]) / 2)

@@ -15,10 +15,7 @@ from lethe.reidentification.certificates import (
     known,
     optimal_attacker,
 )
-from lethe.reidentification.gallery import (
-    Split,
-    split_rows,
-)
+from lethe.reidentification.gallery import Split, split_rows
 from lethe.reidentification.smoothing import smooth
 
 COPIES = 30  # releases of each probe

@@ -293,7 +293,7 @@ def test_an_attacker_who_finds_people_under_other_names_decides_nothing(monkeypa
         ),
     )
     # More dimensions than pairs: whatever pairs there are, the metric brings them together.
-    people = population(users=30, dimensions=150, spread=0.3)
+    people = population(users=20, dimensions=100, spread=0.3)
     found = audit_embeddings(**people, settings=quick(**FAST, sigmas=(1.0,), draws=2))
     failed = [row for row in found.checks if row["status"] == "fail"]
     assert failed and all(row["name"] == "permuted identities" for row in failed)

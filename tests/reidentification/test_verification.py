@@ -17,13 +17,7 @@ from lethe.reidentification.gallery import split_rows
 from lethe.reidentification.scored import Scorer, adjusted_rand, grouped, pairs_of, singling_out
 from lethe.reidentification.sight import folds, sight_of
 from lethe.reidentification.smoothing import smooth
-from lethe.reidentification.verification import (
-    FULL,
-    ScoredPairs,
-    others,
-    profile,
-    verify,
-)
+from lethe.reidentification.verification import FULL, ScoredPairs, others, profile, verify
 
 SCORES = st.lists(st.integers(-6, 6), min_size=1, max_size=25)
 

@@ -40,11 +40,7 @@ def first(kind: str, changed: dict[str, Any] | None = None) -> Any:
         ),
         ("scores", "high", "An attacker recognises"),
         ("vectors", "high", "An attacker identifies 72 % of people; a random guess identifies"),
-        (
-            "table",
-            "high",
-            "knows age and town links 82 % of the rows to the right person;",
-        ),
+        ("table", "high", "knows age and town links 82 % of the rows to the right person;"),
         ("records", "high", "identifies 100 % of people; a random guess finds 3.3 %."),
         ("synthetic", "high", "35 of the 60 original rows are among the synthetic rows, identical"),
         ("mechanism", "", "The claim of epsilon 1 is wrong: epsilon is at least 1.66."),

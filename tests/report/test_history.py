@@ -63,11 +63,7 @@ OPEN = {"auc <= 0.6": "not-enough-evidence"}
 @pytest.mark.parametrize(
     ("rules", "data", "said"),
     [
-        (
-            [FAILS, PASSES],
-            ["x", "x"],
-            "in run 1 on the same data and passed in run 2",
-        ),
+        ([FAILS, PASSES], ["x", "x"], "in run 1 on the same data and passed in run 2"),
         (
             [FAILS, {"auc <= 0.6": "not-enough-evidence"}, PASSES, FAILS],
             ["x"] * 4,

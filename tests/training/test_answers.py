@@ -282,21 +282,6 @@ def test_recipes_say_which_answers_they_cannot_give() -> None:
         assert SKLEARN.refuses(Treatment(answer=answer)) is None
 
 
-@pytest.mark.parametrize(
-    ("settings", "why"),
-    [
-        ({"weight_decay": -0.1}, "weight_decay=-0.1"),
-        ({"label_smoothing": 1.0}, "label_smoothing=1.0"),
-        ({"mixup": 0.0}, "mixup=0.0"),
-        ({"average": 0.0}, "average=0.0"),
-        ({"average": 1.1}, "average=1.1"),
-    ],
-)
-def test_treatments_refuse_cheap_changes_out_of_range(settings: Any, why: str) -> None:
-    with pytest.raises(InputError, match=why):
-        Treatment(**settings)
-
-
 def test_a_treatment_that_uses_nothing_new_keeps_its_name() -> None:
     assert Treatment().describe() == {
         "weights": None,
@@ -315,12 +300,7 @@ def test_a_treatment_that_uses_nothing_new_keeps_its_name() -> None:
         {"answer": Rounding(2)},
         *(
             {"answer": LabelOnly(**change)}
-            for change in (
-                {"copies": 5},
-                {"scale": 1.0},
-                {"flip": 0.1},
-                {"seed": 1},
-            )
+            for change in ({"copies": 5}, {"scale": 1.0}, {"flip": 0.1}, {"seed": 1})
         ),
     ]
     assert len({spec(**change).hash() for change in changes}) == len(changes)

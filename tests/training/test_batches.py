@@ -5,14 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lethe.training.batches import (
-    Mixer,
-    Shuffler,
-    dropout_seed,
-    generator,
-    noise_seed,
-    plan,
-)
+from lethe.training.batches import Mixer, Shuffler, dropout_seed, generator, noise_seed, plan
 from lethe.training.recipe import Treatment
 
 

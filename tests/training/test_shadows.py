@@ -35,10 +35,7 @@ def unstackable() -> nn.Module:
 
 
 TORCH = TorchRecipe(net, epochs=2, batch_size=8, optimizer="sgd", learning_rate=0.1)
-RECIPES = {
-    "stacked": TORCH,
-    "one by one": replace(TORCH, make_module=unstackable),
-}
+RECIPES = {"stacked": TORCH, "one by one": replace(TORCH, make_module=unstackable)}
 
 
 def spec(**changes: Any) -> Spec:

@@ -127,14 +127,7 @@ def test_a_flipped_byte_is_never_taken_for_a_result(
 
 @pytest.mark.parametrize(
     "asked",
-    [
-        {"spec": "abd"},
-        {"spec": ""},
-        {"first": 0},
-        {"models": 1},
-        {"models": 3},
-        {"records": 4},
-    ],
+    [{"spec": "abd"}, {"spec": ""}, {"first": 0}, {"models": 1}, {"models": 3}, {"records": 4}],
 )
 def test_a_shard_of_something_else_is_absent(tmp_path: Path, asked: dict[str, Any]) -> None:
     assert read(written(tmp_path), **asked) is None

@@ -66,8 +66,7 @@ def test_padding_that_all_rows_share_changes_nothing(folder: Path) -> None:
     batch = {name: torch.from_numpy(array[short]) for name, array in tokens.items()}
     seen = []
     model.bert.register_forward_pre_hook(
-        lambda module, args, inputs: seen.append((args, inputs)),
-        with_kwargs=True,
+        lambda module, args, inputs: seen.append((args, inputs)), with_kwargs=True
     )
     with torch.no_grad():
         trimmed = model(**batch).logits

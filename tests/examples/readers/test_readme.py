@@ -50,11 +50,7 @@ def test_the_table_of_the_stand_in_is_what_is_made(tmp_path: Path) -> None:
         "scroll, P10": [f"{one:.0f}" for one in np.nanpercentile(scroll, [10, 25, 50, 75])],
         "correlation": [f"{np.corrcoef(read[there], scroll[there])[0, 1]:.3f}"],
         "scrolled": [f"{100 * one.mean():.1f}" for one in (far, long, far & long)],
-        "impressions a": [
-            f"{np.median(counts):.0f}",
-            f"{counts.mean():.1f}",
-            f"{counts.max():,}",
-        ],
+        "impressions a": [f"{np.median(counts):.0f}", f"{counts.mean():.1f}", f"{counts.max():,}"],
         "history: least": [
             f"{one:,.0f}"
             for one in (lengths.min(), np.median(lengths), lengths.mean(), lengths.max())
