@@ -19,6 +19,7 @@ from lethe.training.shadows import Shadows
 pytestmark = pytest.mark.usefixtures("no_page")
 
 QUIET = {"save": False, "quiet": True}
+LOOSE = AuditSettings(attack=("loss-threshold",), rule=("auc<=0.9",))
 
 
 def each_row(members, rng):
@@ -46,6 +47,36 @@ def test_membership_in_another_order_stops(order):
             leaky, members=ORDERS[order](members, np.random.default_rng(seed))
         )
         assert misplaced(moved, seed) and not misplaced(leaky, seed)
+
+
+@pytest.mark.parametrize("kind", ["all", "one", "last digits", "another membership", "a target"])
+def test_a_model_that_is_handed_in_twice_stops(kind):
+    """Eight copies of one pair counted as eight pairs: intervals were a third as wide."""
+    members = paired(8, 300)
+    phi = signals(members, 0, 0.3).astype(np.float32)
+    rows = np.arange(8) % 2 if kind == "all" else np.r_[0:6, 0, 1]
+    told = members if kind == "another membership" else members[rows]
+    phi = phi[rows]
+    if kind == "last digits":
+        phi[6:] = np.nextafter(phi[6:], np.float32(9))
+    whole, targets = shadows(told, phi), None
+    if kind == "a target":
+        whole, targets = whole.select(slice(0, 6)), whole.select(slice(6, 7))
+    found = audit_scores("x", whole, LOOSE, targets=targets)
+    assert found.rules[0]["outcome"] == "not-enough-evidence"
+    (check,) = [one for one in found.checks if one["name"] == "input: repeated-models"]
+    assert check["status"] == "fail" and "--accept" not in check["detail"]
+
+
+@pytest.mark.parametrize("votes", [False, True])
+def test_models_that_differ_or_have_few_answers_are_not_taken_for_one(votes):
+    """Labels alone, all right but for one record, may agree."""
+    members = paired(8, 300)
+    phi = signals(members, 0, 0.3, 30.0, sd_in=0.01, sd_out=0.01)
+    made = shadows(members, np.where(np.arange(300) > 0, 1.0, -1.0) + 0 * phi if votes else phi)
+    found = audit_scores("x", made, LOOSE)
+    assert not [one for one in found.checks if one["name"] == "input: repeated-models"]
+    assert votes or found.rules[0]["outcome"] == "pass"
 
 
 def test_a_waiver_lets_membership_in_another_order_pass():

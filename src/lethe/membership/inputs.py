@@ -34,6 +34,7 @@ Float = NDArray[np.float64]
 _CHANCE = 1e-4
 """Of calling membership misplaced that is where it belongs."""
 _PERMUTATIONS = 19
+_SAME, _VALUES = 1e-5, 10  # of a model's spread: digits that are lost; fewest values that tell
 _FAR = 5.0  # standard deviations of permuted totals
 _MODELS, _RECORDS, _MATCHED = 64, 8192, 256
 _COLUMNS, _WAVES, _ROWS, _TARGETS = 40, 200, 5000, 4
@@ -59,9 +60,29 @@ def handed_in(
         text = f"Membership fits the scores far better {order}."
         way_out = "Give both tables one order of models and records, and one sign of all scores."
         yield InputCheck("membership-order", "stops", text, way_out)
+    if copies := repeated(everybody.signals):
+        text = f"Models {copies[0]} and {copies[1]} (counted from 0) gave equal signals for all"
+        text = f"{text} records: they are one model, or do not depend on their training."
+        yield InputCheck("repeated-models", "stops", text, "Hand over each model once.")
     if (check := drawn_alike(targets or shadows, features, seed)) is not None:
         yield check
     yield from split_copies(measured, targets, features, settings)
+
+
+def repeated(signals: NDArray[np.floating]) -> tuple[int, int] | None:
+    """Two models that answer alike, but for the last digits; None where all differ.
+
+    Models with fewer than `_VALUES` different answers may agree by chance.
+    """
+    # Models of equal answers are neighbours in the order of their means.
+    order = np.argsort(signals.mean(axis=1, dtype=np.float64), kind="stable").tolist()
+    for pair in zip(order, order[1:], strict=False):
+        apart = np.abs(np.subtract(*signals[list(pair)], dtype=np.float64)).max()
+        if apart <= _SAME * signals[pair[0]].std(dtype=np.float64) and (
+            len(np.unique(signals[pair[0]])) >= _VALUES
+        ):
+            return min(pair), max(pair)
+    return None
 
 
 def ordered(signals: NDArray[np.floating]) -> str:
@@ -267,7 +288,11 @@ def split_copies(
     shadows = measured.shadows
     if shadows.groups is not None:
         return
-    codes = near_pairs(features) if features is not None else _copies(shadows)
+    codes = shadows.copied
+    if features is not None:
+        codes = near_pairs(features)
+    elif codes is None:
+        codes = codes_of_copies(shadows.signals, None)
     whole = _as_one(shadows, codes)
     split = np.flatnonzero((whole.members != shadows.members).any(axis=0))
     if not len(split):
@@ -397,11 +422,3 @@ def _as_one(shadows: Shadows, codes: NDArray[np.intp]) -> Shadows:
     person = np.unique(codes, return_inverse=True)[1]
     members = np.logical_or.reduceat(shadows.members[:, order], starts, axis=1)[:, person]
     return replace(shadows, members=members, groups=person, copied=None)
-
-
-def _copies(shadows: Shadows) -> NDArray[np.intp]:
-    """(N,) number that copies share: scores equal to a thousandth of their usual spread."""
-    if shadows.copied is not None:
-        return shadows.copied
-    step = 1e-3 * float(np.median(shadows.signals.std(axis=0))) or 1.0
-    return codes_of_copies(np.round(shadows.signals / step) + 0.0, None)

@@ -215,9 +215,7 @@ def _new_tokens(tokenizer: Any, texts: Sequence[str], wanted: int) -> list[str]:
 
 
 def canary_scores(
-    plan: TextCanaries,
-    model: Sequence[TokenScores],
-    base: Sequence[TokenScores] | None,
+    plan: TextCanaries, model: Sequence[TokenScores], base: Sequence[TokenScores] | None
 ) -> Float:
     """(m,) one score a canary, higher = more likely planted: gain over the base, ranked by kind.
 
