@@ -8,6 +8,7 @@ from simulated import DESIGNS, coins, paired, shadows, signals
 from sklearn.linear_model import LogisticRegression
 
 import lethe
+from lethe.membership import inputs
 from lethe.membership.audit import audit_scores
 from lethe.membership.inputs import drawn_alike, misplaced, own_rows
 from lethe.membership.records import near_pairs
@@ -257,6 +258,20 @@ def test_a_function_that_trains_on_other_rows_stops(model, read, tmp_path):
     pool, classes = rng.random(300) < 0.8, 0 if number else 2
     spec = Spec(features, labels, classes, pool, recipe, Treatment(), 0)
     assert effects(spec, tmp_path) == ([] if read == "its own" else ["stops"])
+
+
+def test_functions_that_read_other_rows_hardly_ever_go_through(monkeypatch, tmp_path):
+    """Of four models each 70th did: five deviations, estimated from four, are not rare."""
+    rng, labels = np.random.default_rng(0), np.arange(60) % 2
+    recipe = CallableRecipe(lambda rows, weights, seed: None, "logits")
+    spec = Spec(np.eye(60), labels, 2, np.ones(60, bool), recipe, Treatment(), 0)
+    monkeypatch.setattr(inputs, "_trained_on", lambda *_: rng.normal(size=(2, 60)))
+    plain = [shadows(paired(4, 60), rng.normal(size=(4, 60))) for _ in range(2000)]
+    assert sum(not list(own_rows(one, spec, tmp_path)) for one in plain) <= 4
+    moved = lambda part, *_: 3 * part + rng.normal(size=(2, 60))  # noqa: E731
+    monkeypatch.setattr(inputs, "_trained_on", moved)
+    through = sum(not list(own_rows(one, spec, tmp_path)) for one in plain[:100])
+    assert through >= 95, through
 
 
 def test_a_function_that_fails_without_a_class_is_asked_about(tmp_path):

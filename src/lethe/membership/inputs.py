@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from lethe.assess.verdict import HARMLESS, InputCheck
 from lethe.errors import InputError, LetheError, NotMeasurable, RunFailed
@@ -329,7 +329,8 @@ def own_rows(plain: Shadows, spec: Spec, folder: Path) -> Iterator[InputCheck]:
 
     One that reads other rows, or draws rows of its own, gives models that no attack can tell by
     membership. So further models train on mostly one half of the labels, and on mostly the other:
-    they must favour what they saw by more than five times what shadow models differ by chance.
+    they must favour what they saw by more than five times what models differ by chance, of few
+    models by more, so that a function that reads other rows goes through once in 2,000.
     Where they do not, as of a model that weighs classes alike, halves of the features within each
     class are tried.
 
@@ -357,8 +358,11 @@ def own_rows(plain: Shadows, spec: Spec, folder: Path) -> Iterator[InputCheck]:
             text = f"Whether the recipe trains on the rows it is given was not seen: {error}"
             yield InputCheck("own-rows", "asks", text)
             return
-        shift, chance = float((high - low).mean()), float(favour(plain.signals).std(ddof=1))
-        if shift > 5 * chance:
+        shift, sides = float((high - low).mean()), (favour(plain.signals), high, low)
+        squares, degrees = sum(float(((side - side.mean()) ** 2).sum()) for side in sides), 1
+        degrees += plain.models  # of few models the chance itself is hardly known (Student t)
+        chance = (squares / degrees) ** 0.5
+        if shift > max(5.0, float(stdtrit(degrees, 1 - 2.5e-4))) * chance:
             return
         shifts.append(f"{shift:.2g}, by chance {chance:.2g}")
     yield InputCheck(
