@@ -244,26 +244,23 @@ def levels(shadows: Shadows, targets: Shadows | None = None) -> CheckRow | None:
     p = float(fdtrc(records - 1, records * (models - 1), ratio))
     # What sets whole models apart stays here: in shuffled rows it is the levels that they lack.
     rest = _without_sides(ranked(signals), inside, shadows.labels)
-    total = rest[:models].sum(axis=0)
-    others = np.concatenate([total - rest[:models], np.tile(total, (len(rest) - models, 1))])
-    rest, others = (side - side.mean(axis=1, keepdims=True) for side in (rest, others))
-    size = np.linalg.norm(rest, axis=1) * np.linalg.norm(others, axis=1)
-    related = (rest * others).sum(axis=1) / np.maximum(size, 1e-9) * np.sqrt(records - 1)
+    total, related = rest[:models].sum(axis=0), np.zeros(len(rest))
+    for at, row in enumerate(rest):
+        ours, both, theirs = np.cov(row, total - row * (at < models))[np.triu_indices(2)]
+        related[at] = both / max(np.sqrt(ours * theirs), 1e-9) * np.sqrt(records - 1)
     # Of a reference only where the others show what to expect; targets decide the verdict.
     odd = related < _RELATED
     odd[:models] &= np.median(related[:models]) > 2 * _RELATED
-    where = f"over {models} models (p = {p:.2g})"
-    text = f"records differ in their scores {where}"
-    if p >= _NO_LEVEL:
-        text = f"no record scores higher than another {where}, as if the rows of signals were "
-        text += "shuffled"
-    elif odd.any():
-        text += (
-            f"; {int(odd.sum())} of {len(odd)} models do not know the same records as easy (z = "
+    text = f"records differ in their scores over {models} models (p = {p:.2g})"
+    if shuffled := p >= _NO_LEVEL:
+        text = text.replace(
+            "records differ in their scores", "no record scores higher than another"
         )
-        text += f"{related[odd].min():.1f}), as if their rows were shuffled or constant"
-    if failed := p >= _NO_LEVEL or bool(odd.any()):
-        text += ": check that columns of signals and members are the same records in every model"
+    elif odd.any():
+        text += f"; {int(odd.sum())} of {len(odd)} models do not know the same records as easy"
+    if failed := shuffled or bool(odd.any()):
+        text += ", as if rows of signals were shuffled or constant: check that columns of signals "
+        text += "and members are the same records in every model"
     return check("records and scores belong together", FAIL if failed else PASS, text)
 
 
@@ -275,7 +272,8 @@ def _without_sides(
     for side in (inside, ~inside):
         rest[side] -= rest[side].mean()
     if labels is not None and labels.dtype.kind != "f":
-        for label in np.unique(labels):
+        names, count = np.unique(labels, return_counts=True)
+        for label in names[count > 3]:
             rest[:, labels == label] -= rest[:, labels == label].mean()
     return rest
 

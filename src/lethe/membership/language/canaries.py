@@ -117,10 +117,7 @@ class TextCanaries:
 
     @staticmethod
     def load(path: str | Path) -> TextCanaries:
-        """Read a plan back.
-
-        Raises InputError: it cannot be read, or is none.
-        """
+        """Read a plan back. Raises InputError: it cannot be read, or is none."""
         try:
             document = json.loads(Path(path).read_bytes())
             if document["format"] != FORMAT:
