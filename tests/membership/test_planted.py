@@ -238,9 +238,10 @@ def test_equal_scores_of_one_model_are_ties_and_not_copies():
 
 
 @pytest.mark.slow
-def test_two_thousand_blinded_audits_earn_no_pass():
+@pytest.mark.parametrize("first", range(0, 400, 50))
+def test_two_thousand_blinded_audits_earn_no_pass(first):
     earned = 0
-    for seed in range(400):
+    for seed in range(first, first + 50):
         rng = np.random.default_rng(seed)
         models, records = int(rng.choice([8, 16, 32])), int(rng.choice([200, 400, 1000]))
         leaky = audit(models, records, seed, scale=float(rng.uniform(0.8, 2)))

@@ -11,7 +11,7 @@ from lethe.evidence.intervals import clopper_pearson
 from lethe.evidence.plain import plain as plain_value
 from lethe.evidence.rules import METRICS, parse_rule, sample_for_rule
 from lethe.report import render
-from lethe.report.changes import changes
+from lethe.report.changes import changes, met_by
 from lethe.report.markdown import markdown
 
 
@@ -52,6 +52,23 @@ def test_a_fail_names_who_would_pass_with_the_price():
     assert "“weighted-noise”, loses 0.41 points of accuracy (0.05 to 0.77)." in said
     assert said.index("“weighted”") < said.index("“weighted-noise”"), "the cheaper one first"
     assert "removal" not in said and "early-stopping" not in said
+
+
+def test_an_option_that_numbers_alone_would_pass_says_what_is_missing():
+    plain = document()
+    plain["rules"] = [{"rule": "tpr@0.01 <= 0.1", "candidate": "baseline", "outcome": "fail"}]
+    listed = [row["name"] for row in plain["candidates"][1:]]
+    (said,) = met_by(Findings.from_json(plain), "baseline")
+    assert said == f"Other options whose whole interval meets every rule: {', '.join(listed)}."
+    plain["candidates"][1]["plants"] = []  # the attacks on it could have seen nothing
+    first, second = met_by(Findings.from_json(plain), "baseline")
+    assert listed[0] not in first and listed[1] in first
+    assert second.startswith(f"The numbers of {listed[0]} meet every rule, but are not enough")
+    assert "no leak was planted" in second
+    plain["rules"][0]["rule"] = "tpr@0.01 <= 1e-9"
+    assert met_by(Findings.from_json(plain), "baseline") == [
+        "No other option is shown to meet every rule."
+    ]
 
 
 def test_those_on_the_frontier_stand_first_and_few_are_named():

@@ -55,7 +55,7 @@ def test_the_worst_number_speaks_first(kind: str, level: str, headline: str) -> 
     found = first(kind)
     assert found.level == level
     assert headline in found.headline
-    third = "Limited by" if kind == "ledger" else "Tried"
+    third = "Paid from" if kind == "ledger" else "Tried"
     assert [card.title for card in found.cards] == ["Released", "Worst risk", third, "Remaining"]
     assert all(card.large for card in found.cards)
     assert found.source == ["2026-11-22", "Lethe 0.1.0", "run 551b593f"]

@@ -455,13 +455,16 @@ class Battery:
         attacks = tuple(
             AttackResult(
                 tally.attacker.name,
-                _jointly(tally.lift(sure), self.settings.confidence, method),
+                replace(
+                    lift, confidence=self.settings.confidence, method=f"{method}, {lift.method}"
+                ),
                 view=tally.view,
                 knows=tally.attacker.knows,
                 valid=not why[tally.attacker.name],
                 why=why[tally.attacker.name],
             )
             for tally in found
+            for lift in [tally.lift(sure)]
         )
         risk = risk_of(attacks, chance=1.0)
         if isinstance(risk, Refusal):
@@ -493,8 +496,3 @@ class Battery:
             a for a in ATTACKERS if (a.metric, a.vectors) == (attacker.metric, attacker.vectors)
         ]
         return next((self.invalid[a.name] for a in twins if a.name in self.invalid), "")
-
-
-def _jointly(estimate: Estimate, confidence: float, method: str) -> Estimate:
-    """Label an interval with the confidence that its whole family has."""
-    return replace(estimate, confidence=confidence, method=f"{method}, {estimate.method}")

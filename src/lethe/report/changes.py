@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from lethe.assess.judged import evidence_of, metrics_of
-from lethe.assess.verdict import decide
+from lethe.assess.verdict import Decision, decide
 from lethe.errors import InputError
 from lethe.evidence.document import CandidateRow, CheckRow
 from lethe.evidence.estimate import Estimate, Measured, Refusal
@@ -120,30 +120,39 @@ def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate
 
 def passing(findings: Findings, judged: str, rule: Rule) -> list[CandidateRow]:
     """The other candidates on which the rule would pass."""
+    return [row for row, made in _decided(findings, judged, rule) if made.outcome == PASS]
+
+
+def _decided(
+    findings: Findings, judged: str, rule: Rule
+) -> Iterator[tuple[CandidateRow, Decision]]:
+    """The other candidates with the outcome of the rule on each."""
     checks = read(Sequence[CheckRow], findings.checks)
-    return [
-        candidate
-        for row in findings.candidates
-        if row["name"] != judged
-        for candidate in [read(CandidateRow, row)]
-        if decide(rule, _evidence(findings, row, rule), candidate, checks).outcome == PASS
-    ]
+    for row in findings.candidates:
+        if row["name"] != judged:
+            candidate = read(CandidateRow, row)
+            yield candidate, decide(rule, _evidence(findings, row, rule), candidate, checks)
 
 
 def met_by(findings: Findings, judged: str) -> list[str]:
-    """Which other candidates meet every rule, in a sentence; none if a rule is unreadable."""
-    if not findings.rules or len(findings.candidates) < 2:
-        return []
-    names = [row["name"] for row in findings.candidates]
+    """Which other candidates meet every rule, and why numbers that do may earn no pass."""
+    met, unearned = [], {}
     try:
-        for entry in findings.rules:
-            rule = parse_rule(entry["rule"], metrics_of(findings))
-            met = {row.name for row in passing(findings, judged, rule)}
-            names = [name for name in names if name in met]
+        rules = [parse_rule(entry["rule"], metrics_of(findings)) for entry in findings.rules]
     except InputError:
-        names = []
-    listed = say("limits.met_by", names=few(names, _MOST_OPTIONS))
-    return [listed if names else say("limits.met_by_none")]
+        return [say("limits.met_by_none")]
+    for decided in zip(*(_decided(findings, judged, rule) for rule in rules), strict=True):
+        missing = [decision.reason for _, decision in decided if decision.outcome != PASS]
+        if not missing:
+            met.append(decided[0][0].name)
+        elif all(missing):
+            unearned[decided[0][0].name] = missing[0]
+    names = few(met, _MOST_OPTIONS)
+    said = [say("limits.met_by", names=names) if met else say("limits.met_by_none")]
+    for name in list(unearned)[:1]:
+        names = few(list(unearned), _MOST_OPTIONS)
+        said.append(say("limits.unearned", names=names, name=name, reason=unearned[name]))
+    return said if findings.rules and len(findings.candidates) > 1 else []
 
 
 def _named(passing: Sequence[CandidateRow], findings: Findings) -> str:

@@ -37,13 +37,10 @@ def decay(model: VectorModel, slots: Slots) -> Figure | None:
         band(axes, places, top, colour, dashes, f"Top-{k}", logarithmic=True)
     strongest = [level.risk.mapped(lambda lift: lift * chance) for level in levels]
     band(axes, places, strongest, "muted", "solid", say("chart.sweep.strongest"), logarithmic=True)
-    bounded = [
-        (x, level) for x, level in zip(places, levels, strict=True) if level.bound is not None
-    ]
-    if bounded:
-        bounds, label = [level.bound or 0.0 for _, level in bounded], say("chart.sweep.bound")
-        noise = [x for x, _ in bounded]
-        axes.plot(noise, bounds, color=COLOURS["ink"], lw=1.4, dashes=DASHES["dashed"], label=label)
+    bounds = [math.nan if level.bound is None else level.bound for level in levels]
+    if not all(map(math.isnan, bounds)):
+        broken, label = DASHES["dashed"], say("chart.sweep.bound")
+        axes.plot(places, bounds, color=COLOURS["ink"], lw=1.4, dashes=broken, label=label)
     dotted, label = DASHES["dotted"], say("chart.sweep.chance")
     axes.axhline(chance, color=COLOURS["muted"], lw=1, dashes=dotted, label=label)
     _log_shares(axes)

@@ -501,10 +501,9 @@ def _tried(room: Room[Any]) -> Card:
         was, now = (utility.words(row.utility.value) for row in (base, other))
         words = {"merit": utility.name, "was": was, "now": now}
         words |= {"before": _value(room, base), "after": _ranged(room, other)}
-        least = percent(floor(room.chance))
-        key = room.none_fits
-        if key == "tried.none" and room.document.rules:
-            key = "tried.none.rules"
+        least = share_words(floor(room.chance))
+        ruled = room.none_fits == "tried.none" and room.document.rules
+        key = "tried.none.rules" if ruled else room.none_fits
         lines = [
             say(key, margin=room.margin, floor=least),
             say("tried.cheapest", name=other.name, what=other.mitigation, **words),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,23 +25,18 @@ _COLUMNS = 100
 _SHADES = {"high": "#9c1c1c", "moderate": "#7a5200", "low": "#1d6433"}
 
 
+@dataclass(frozen=True, repr=False)
 class Shown:
-    """A report that a notebook displays in a frame of its own, and a terminal as a line.
+    """A report that a notebook displays in a frame of its own, and a terminal as a line."""
 
-    Attributes:
-        page: the HTML page.
-        words: one line.
-    """
-
-    def __init__(self, page: str, words: str, height: int) -> None:
-        self.page = page
-        self.words = words
-        self._height = height
+    page: str  # HTML
+    words: str  # one line
+    height: int  # of the frame, in pixels
 
     def _repr_html_(self) -> str:
         # In a frame without the notebook's origin, page and notebook cannot reach each other.
         return (
-            f'<iframe sandbox="allow-scripts" style="width:100%;height:{self._height}px;border:0" '
+            f'<iframe sandbox="allow-scripts" style="width:100%;height:{self.height}px;border:0" '
             f'title="{say("page.frame")}" srcdoc="{escape(self.page)}"></iframe>'
         )
 

@@ -40,12 +40,7 @@ from lethe.report.sections import (
     table,
 )
 from lethe.report.severity import Worst
-from lethe.report.static_svg import (
-    COLOURS,
-    Slots,
-    chart,
-    figure_of_rows,
-)
+from lethe.report.static_svg import COLOURS, Slots, chart, figure_of_rows
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -224,7 +219,7 @@ class Ledger(Answers):
         spent, budget = self._amount(section.spent), self._amount(section.budget)
         unit = say(f"ledger.unit.{section.unit}")
         whom = say(f"ledger.whom.{section.unit}")
-        if any(is_within_schema(row.guarantee) for row in self.document.guarantees):
+        if self._within_schema:
             whom = say("claim.within", claim=whom)
         key = "ledger.headline" if section.queries else "ledger.unasked"
         key = "ledger.headline.one" if section.queries == 1 else key
@@ -241,6 +236,11 @@ class Ledger(Answers):
             "",
         )
 
+    @property
+    def _within_schema(self) -> bool:
+        """Whether proofs need the schema, which was read off the rows, to be public."""
+        return any(is_within_schema(row.guarantee) for row in self.document.guarantees)
+
     def _recognised(self, charge: typed.Charge) -> str:
         """The most that any attacker recognises at a cost; empty under another rule."""
         if self.section.rule != "epsilon":
@@ -255,7 +255,8 @@ class Ledger(Answers):
 
     @property
     def signed(self) -> str:
-        return say("sign.for", name=say("sign.answers"))
+        key = "sign.answers.schema" if self._within_schema else "sign.answers"
+        return say("sign.for", name=say(key))
 
     def tried(self) -> Card:
         tried = say("ledger.tried", budget=self._amount(self.section.budget))

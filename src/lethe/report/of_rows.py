@@ -553,18 +553,14 @@ class Synthetic(Rows[SyntheticCandidate]):
         for near in self.section.people:
             key = "synthetic.near" if near.share else "synthetic.copied"
             counts = {"people": grouped(near.people), "of": grouped(near.of)}
-            counts |= {"expected": f"{near.expected:.3g}", "p": _chance(near.p)}
+            p = f"= {near.p:.1g}" if near.p > 1e-99 else "< 1e-99"
+            counts |= {"expected": f"{near.expected:.3g}", "p": p}
             label = say(key, share=share_words(near.share))
             lines.append((label, say("synthetic.counted", **counts)))
         if self.section.distances is not None:
             for key, distance in vars(self.section.distances).items():
                 lines.append((say(f"synthetic.near.{key}"), str(amount(distance))))
         return self._exposed(say("synthetic.exposed"), [Facts(lines)])
-
-
-def _chance(p: float) -> str:
-    """A p-value with one digit."""
-    return f"= {p:.1g}" if p > 1e-99 else "< 1e-99"
 
 
 def _of_key(shares: Mapping[int, Measured], key: int) -> Cell:

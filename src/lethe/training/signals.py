@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from lethe.errors import InputError
 
 _COLUMNS, _BLOCK = 4096, 256
-_BY_CHANCE = np.log(0.1)
-_NEAR = 1e-3
+_BY_CHANCE = np.log(0.1)  # of the number of records that agree with one by chance
+_NEAR = 1e-3  # of the usual spread over models: signals that differ by less are equal
 _TINY = float(np.finfo(np.float64).tiny)
 _LARGEST_ERROR = 1e15
 """In units of the target's sd: float32 holds the sum of the squares of any number of these."""

@@ -251,7 +251,7 @@ def changes(settings: RecordSettings) -> dict[str, tuple[str, Change]]:
             lambda s, rng: some_facts(s, settings.share, rng),
         ),
         "some-people": (
-            f"a share of {half} of the people is released unchanged; the others count as not found",
+            f"a share of {half} of the people is released, as exposed as before; others not at all",
             lambda s, rng: some_people(s, settings.share, rng),
         ),
         "together": (
