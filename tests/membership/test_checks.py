@@ -38,6 +38,38 @@ def test_no_shuffled_rows_have_levels_of_records():
     assert checks.levels(shadows(members, signals(members, 1, 1.0))).status == PASS
 
 
+BLIND_TARGETS = {
+    "shuffled": lambda rows, rng: rng.permuted(rows, axis=1),
+    "constant": lambda rows, rng: np.full_like(rows, 0.5),
+    "other records": lambda rows, rng: rng.normal(size=rows.shape).astype(np.float32),
+}
+
+
+@pytest.mark.parametrize("kind", BLIND_TARGETS)
+def test_targets_whose_rows_are_not_those_of_the_references_have_no_level(kind):
+    """Only the references were looked at, so that each shuffled or constant target passed."""
+    members, rng = np.concatenate([paired(16, 200), paired(4, 200, 1)]), np.random.default_rng(0)
+    for seed in range(100):
+        whole = shadows(members, signals(members, seed, 1.5))
+        references, targets = whole.select(slice(0, 16)), whole.select(slice(16, 20))
+        assert checks.levels(references, targets).status == PASS
+        blind = replace(targets, signals=BLIND_TARGETS[kind](targets.signals, rng))
+        assert checks.levels(references, blind).status == FAIL
+        some = whole.signals.copy()
+        some[:3] = rng.permuted(some[:3], axis=1)
+        assert "3 of 20" in checks.levels(replace(whole, signals=some)).detail
+
+
+def test_rows_shuffled_within_their_labels_have_no_levels():
+    """What labels differ by stays where it was."""
+    members, labels = paired(16, 200), np.arange(200) % 2
+    phi, rng = signals(members) + 2 * labels, np.random.default_rng(0)
+    assert checks.levels(shadows(members, phi, labels=labels)).status == PASS
+    for label in (0, 1):
+        phi[:, labels == label] = rng.permuted(phi[:, labels == label], axis=1)
+    assert checks.levels(shadows(members, phi, labels=labels)).status == FAIL
+
+
 def test_null_audit_interval_is_as_wide_as_the_null_varies():
     """Simulated spread of the null AUC against the stated one, 4 to 16 models."""
     for models in (4, 16):

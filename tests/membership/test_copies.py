@@ -56,6 +56,25 @@ def test_rounded_copies_are_found_in_the_scores_of_few_models(models, digits):
     assert shadows(np.tile(members, 3), np.tile(phi, 3)).copies >= 590
 
 
+@pytest.mark.parametrize("models", [2, 8, 64])
+def test_copies_that_differ_in_their_last_digits_are_found(models):
+    """Another order of a batch changes them: none was found, and intervals were too narrow."""
+    members = paired(models, 200, 3)
+    phi = np.tile(signals(members, 3), 3)
+    phi *= 1 + 2e-7 * np.random.default_rng(0).normal(size=phi.shape)
+    assert 390 <= shadows(np.tile(members, 3), phi).copies <= 400
+
+
+@pytest.mark.parametrize("models", [4, 8, 16])
+def test_records_of_one_leaf_are_not_taken_for_copies(models):
+    """Of 2,000 records of eight leaves 128 were left, and intervals were four times as wide."""
+    rng, members = np.random.default_rng(0), paired(models, 2000)
+    leaf = rng.integers(8, size=2000)
+    assert shadows(members, rng.normal(size=(models, 8))[:, leaf]).copies == 0
+    saturated = np.minimum(signals(members, 0, 0.1, 3.0, sd_in=0.1, sd_out=0.1), 2.0)
+    assert shadows(members, saturated).copies < 20
+
+
 def test_signals_of_few_values_are_not_taken_for_copies():
     votes = np.random.default_rng(0).integers(0, 2, (8, 400)).astype(float)
     assert shadows(paired(8, 400), votes).copies == 0

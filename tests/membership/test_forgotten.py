@@ -269,6 +269,30 @@ def test_a_sheet_is_escaped_and_speaks_of_one_person_only() -> None:
     assert f"right in more than {found.persons[1].auc.high:.0%} of comparisons" in lower
 
 
+ORDERS = {
+    "records by one": lambda members, rng: np.roll(members, 1, axis=1),
+    "records backwards": lambda members, rng: members[:, ::-1],
+    "models shuffled": lambda members, rng: members[rng.permutation(len(members))],
+    "records shuffled": lambda members, rng: members[:, rng.permutation(members.shape[1])],
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_nobody_is_forgotten_by_membership_in_another_order(order) -> None:
+    for seed in range(3):
+        made, rng = run(0.97, 500, 30, seed=seed), np.random.default_rng(seed)
+        lost = replace(made, members=ORDERS[order](made.members, rng))
+        assert NOT not in {one.verdict for one in judge_people(lost, phi, alone(*range(5))).persons}
+
+
+def test_a_model_that_is_handed_in_sixty_times_is_no_evidence_of_its_own() -> None:
+    """Of people without a trace two of three were called distinguishable."""
+    few = run(0.5, 8, 30)
+    many = replace(few, **{n: np.tile(getattr(few, n), (60, 1)) for n in ("signals", "members")})
+    with pytest.raises(InputError, match="models 0 and 8 gave equal signals"):
+        judge_people(many, phi, alone(0, 1))
+
+
 def blinded(made, kind: str):
     """The same models with their signal destroyed."""
     rng = np.random.default_rng(5)

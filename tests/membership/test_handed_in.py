@@ -8,6 +8,7 @@ from simulated import DESIGNS, coins, paired, shadows, signals
 from sklearn.linear_model import LogisticRegression
 
 import lethe
+from lethe.membership import inputs
 from lethe.membership.audit import audit_scores
 from lethe.membership.inputs import drawn_alike, misplaced, own_rows
 from lethe.membership.records import near_pairs
@@ -19,6 +20,7 @@ from lethe.training.shadows import Shadows
 pytestmark = pytest.mark.usefixtures("no_page")
 
 QUIET = {"save": False, "quiet": True}
+LOOSE = AuditSettings(attack=("loss-threshold",), rule=("auc<=0.9",))
 
 
 def each_row(members, rng):
@@ -46,6 +48,36 @@ def test_membership_in_another_order_stops(order):
             leaky, members=ORDERS[order](members, np.random.default_rng(seed))
         )
         assert misplaced(moved, seed) and not misplaced(leaky, seed)
+
+
+@pytest.mark.parametrize("kind", ["all", "one", "last digits", "another membership", "a target"])
+def test_a_model_that_is_handed_in_twice_stops(kind):
+    """Eight copies of one pair counted as eight pairs: intervals were a third as wide."""
+    members = paired(8, 300)
+    phi = signals(members, 0, 0.3).astype(np.float32)
+    rows = np.arange(8) % 2 if kind == "all" else np.r_[0:6, 0, 1]
+    told = members if kind == "another membership" else members[rows]
+    phi = phi[rows]
+    if kind == "last digits":
+        phi[6:] = np.nextafter(phi[6:], np.float32(9))
+    whole, targets = shadows(told, phi), None
+    if kind == "a target":
+        whole, targets = whole.select(slice(0, 6)), whole.select(slice(6, 7))
+    found = audit_scores("x", whole, LOOSE, targets=targets)
+    assert found.rules[0]["outcome"] == "not-enough-evidence"
+    (check,) = [one for one in found.checks if one["name"] == "input: repeated-models"]
+    assert check["status"] == "fail" and "--accept" not in check["detail"]
+
+
+@pytest.mark.parametrize("votes", [False, True])
+def test_models_that_differ_or_have_few_answers_are_not_taken_for_one(votes):
+    """Labels alone, all right but for one record, may agree."""
+    members = paired(8, 300)
+    phi = signals(members, 0, 0.3, 30.0, sd_in=0.01, sd_out=0.01)
+    made = shadows(members, np.where(np.arange(300) > 0, 1.0, -1.0) + 0 * phi if votes else phi)
+    found = audit_scores("x", made, LOOSE)
+    assert not [one for one in found.checks if one["name"] == "input: repeated-models"]
+    assert votes or found.rules[0]["outcome"] == "pass"
 
 
 def test_a_waiver_lets_membership_in_another_order_pass():
@@ -226,6 +258,20 @@ def test_a_function_that_trains_on_other_rows_stops(model, read, tmp_path):
     pool, classes = rng.random(300) < 0.8, 0 if number else 2
     spec = Spec(features, labels, classes, pool, recipe, Treatment(), 0)
     assert effects(spec, tmp_path) == ([] if read == "its own" else ["stops"])
+
+
+def test_functions_that_read_other_rows_hardly_ever_go_through(monkeypatch, tmp_path):
+    """Of four models each 70th did: five deviations, estimated from four, are not rare."""
+    rng, labels = np.random.default_rng(0), np.arange(60) % 2
+    recipe = CallableRecipe(lambda rows, weights, seed: None, "logits")
+    spec = Spec(np.eye(60), labels, 2, np.ones(60, bool), recipe, Treatment(), 0)
+    monkeypatch.setattr(inputs, "_trained_on", lambda *_: rng.normal(size=(2, 60)))
+    plain = [shadows(paired(4, 60), rng.normal(size=(4, 60))) for _ in range(2000)]
+    assert sum(not list(own_rows(one, spec, tmp_path)) for one in plain) <= 4
+    moved = lambda part, *_: 3 * part + rng.normal(size=(2, 60))  # noqa: E731
+    monkeypatch.setattr(inputs, "_trained_on", moved)
+    through = sum(not list(own_rows(one, spec, tmp_path)) for one in plain[:100])
+    assert through >= 95, through
 
 
 def test_a_function_that_fails_without_a_class_is_asked_about(tmp_path):

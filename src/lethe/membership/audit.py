@@ -582,10 +582,7 @@ def _settled_exposure(folder: RunFolder, spec: Spec, plain: Shadows) -> tuple[Fl
     t = read_exposure(path, name, models, plain.records)
     if t is None:
         t = expose(plain.first(models)).all_models.t
-        folder.write(
-            path.name,
-            save({"t": t}, metadata={"spec": name, "models": str(models)}),
-        )
+        folder.write(path.name, save({"t": t}, metadata={"spec": name, "models": str(models)}))
     return t, models
 
 

@@ -167,12 +167,7 @@ def folds_of(member: NDArray[np.bool_], people: NDArray[np.intp], seed: int) -> 
     return fold[np.searchsorted(names, people)]
 
 
-def crossfit(
-    features: Float,
-    labels: Float,
-    fold: NDArray[np.intp],
-    shrink: float = 0.05,
-) -> Float:
+def crossfit(features: Float, labels: Float, fold: NDArray[np.intp], shrink: float = 0.05) -> Float:
     """(N, P) scores of each text by weights that its own fold had no part in.
 
     Least squares on labels of mean 0 in each training part (Fisher's discriminant, with a ridge of

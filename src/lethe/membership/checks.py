@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,7 @@ from lethe.evidence.roc import Roc, auc_of, roc
 from lethe.evidence.rules import Rule
 from lethe.evidence.sight import Plant, smallest_seen
 from lethe.evidence.twoway import Spread, symmetric_estimate
-from lethe.membership.attacks.lira import calibrated
+from lethe.membership.attacks.lira import calibrated, ranked
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.measure import AttackRates, strongest
 from lethe.membership.planted import exchanged, part_of, plants
@@ -29,6 +30,7 @@ _NULL_CONFIDENCE = 0.999
 _CELLS = 1 << 23
 MINIMUM_LEVELS = 4  # fewest models to distinguish a record's level from noise
 _NO_LEVEL = 1e-6  # chance of shuffled rows to pass; true ones are far below it
+_RELATED = 3.7  # standard errors of a correlation with the other models: shuffled, 1 in 10,000
 _AUDITED = 1 << 12
 """Cells of the sample on which attacks that do not decide have their null audit."""
 
@@ -74,10 +76,7 @@ def null_audit(shadows: Shadows, attack: str, seed: int) -> CheckRow:
 
 
 def _auc_spread(
-    curve: Roc,
-    member: NDArray[np.bool_],
-    score: NDArray[np.float64],
-    scored: NDArray[np.bool_],
+    curve: Roc, member: NDArray[np.bool_], score: NDArray[np.float64], scored: NDArray[np.bool_]
 ) -> Spread:
     """Variance of an AUC from the placement of each score among those of the other side."""
     records = member.shape[1]
@@ -224,34 +223,59 @@ def beats_baseline(results: Mapping[str, AttackRates], best: str) -> CheckRow:
     )
 
 
-def levels(shadows: Shadows) -> CheckRow | None:
+def levels(shadows: Shadows, targets: Shadows | None = None) -> CheckRow | None:
     """Records must have levels of their own: easy ones score high in every model.
 
     A one-way analysis of variance over the records, of signals without what sets whole models apart
-    and with what membership adds on average taken off. Where no level shows, rows of signals and
-    membership do not belong to the same records, and no attack can find anything.
+    and with what membership and the label add on average taken off; and how the signals of each
+    model go with the mean of the other references. Where no level shows, or a target has another,
+    rows of signals and membership do not belong to the same records, and no attack finds anything.
     """
-    if shadows.models < MINIMUM_LEVELS or shadows.records < 2:
+    if shadows.models < MINIMUM_LEVELS or shadows.records < 2 or np.ptp(shadows.signals) == 0:
         return None
-    if np.ptp(shadows.signals) == 0:
-        return None
-    rest, inside = calibrated(shadows.signals).astype(np.float64), shadows.members
-    for side in (inside, ~inside):
-        rest[side] -= rest[side].mean()
-    models, records = rest.shape
-    between = models * float(((rest.mean(axis=0) - rest.mean()) ** 2).sum())
-    within = float(((rest - rest.mean(axis=0)) ** 2).sum())
+    tables = [shadows] if targets is None else [shadows, targets]
+    signals = np.concatenate([table.signals for table in tables])
+    inside = np.concatenate([table.members for table in tables])
+    known = _without_sides(calibrated(shadows.signals), shadows.members, shadows.labels)
+    models, records = known.shape
+    between = models * float(((known.mean(axis=0) - known.mean()) ** 2).sum())
+    within = float(((known - known.mean(axis=0)) ** 2).sum())
     ratio = (between / (records - 1)) / max(within / (records * (models - 1)), 1e-300)
     p = float(fdtrc(records - 1, records * (models - 1), ratio))
-    return check(
-        "records and scores belong together",
-        PASS if p < _NO_LEVEL else FAIL,
-        f"records differ in their scores over {models} models (p = {p:.2g})"
-        if p < _NO_LEVEL
-        else f"no record scores higher than another over {models} models (p = {p:.2g}), as if the "
-        "rows of signals were shuffled: check that columns of signals and members are the same "
-        "records in every model",
-    )
+    # What sets whole models apart stays here: in shuffled rows it is the levels that they lack.
+    rest = _without_sides(ranked(signals), inside, shadows.labels)
+    total, related = rest[:models].sum(axis=0), np.zeros(len(rest))
+    for at, row in enumerate(rest):
+        ours, both, theirs = np.cov(row, total - row * (at < models))[np.triu_indices(2)]
+        related[at] = both / max(np.sqrt(ours * theirs), 1e-9) * np.sqrt(records - 1)
+    # Of a reference only where the others show what to expect; targets decide the verdict.
+    odd = related < _RELATED
+    odd[:models] &= np.median(related[:models]) > 2 * _RELATED
+    text = f"records differ in their scores over {models} models (p = {p:.2g})"
+    if shuffled := p >= _NO_LEVEL:
+        text = text.replace(
+            "records differ in their scores", "no record scores higher than another"
+        )
+    elif odd.any():
+        text += f"; {int(odd.sum())} of {len(odd)} models do not know the same records as easy"
+    if failed := shuffled or bool(odd.any()):
+        text += ", as if rows of signals were shuffled or constant: check that columns of signals "
+        text += "and members are the same records in every model"
+    return check("records and scores belong together", FAIL if failed else PASS, text)
+
+
+def _without_sides(
+    table: NDArray[np.float32], inside: NDArray[np.bool_], labels: NDArray[Any] | None
+) -> NDArray[np.float64]:
+    """(K, N) less what membership and the label add on average."""
+    rest = table.astype(np.float64)
+    for side in (inside, ~inside):
+        rest[side] -= rest[side].mean()
+    if labels is not None and labels.dtype.kind != "f":
+        names, count = np.unique(labels, return_counts=True)
+        for label in names[count > 3]:
+            rest[:, labels == label] -= rest[:, labels == label].mean()
+    return rest
 
 
 def power(
@@ -339,7 +363,7 @@ def self_checked(
         *(audits[name] for name in checked if name in audits),
         *turned,
         coverage(shadows),
-        levels(shadows),
+        levels(shadows, targets),
         ties(shadows),
         duplicates(shadows),
         stable,

@@ -416,10 +416,7 @@ class ModelSubject(Subject):
 
 
 def _candidate(
-    measured: Measurement,
-    settings: AuditSettings,
-    data: Dataset | None,
-    spec: Spec | None,
+    measured: Measurement, settings: AuditSettings, data: Dataset | None, spec: Spec | None
 ) -> Candidate:
     classes = None if data is None else data.classes
     unknown = Estimate(None, None, None, settings.confidence, "not provided", 0)

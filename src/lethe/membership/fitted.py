@@ -112,9 +112,7 @@ def asked(
     return Answers(signal_from_probabilities(outputs, labels), shares, (*notes, *rounded))
 
 
-def normalised(
-    probabilities: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], tuple[str, ...]]:
+def normalised(probabilities: NDArray[np.float64]) -> tuple[NDArray[np.float64], tuple[str, ...]]:
     """Rows of rounded probabilities that sum to 1 again, and a note where any was changed.
 
     Numbers rounded to d decimals may miss 1 by half a unit of the last decimal for each class,

@@ -29,6 +29,7 @@ from lethe.evidence.estimate import Estimate, Measured, Refusal
 from lethe.evidence.sight import Plant, blindness, forbidden
 from lethe.membership.attacks.registry import ATTACKS
 from lethe.membership.checks import FAIL, levels
+from lethe.membership.inputs import other_rows, repeated
 from lethe.membership.pair_auc import (
     PairAuc,
     base_variance,
@@ -211,6 +212,10 @@ def judge_people(
     check_between("power", chance, 0, 1, open_low=True, open_high=True)
     if not people or min(map(len, people)) == 0:
         raise InputError("people must hold the records of at least one person, and none be empty.")
+    if pair := repeated(shadows.signals):
+        raise InputError(
+            f"models {pair[0]} and {pair[1]} gave equal signals for all records: hand in only one."
+        )
     level = (1 - confidence) / 2
     tables = _tables(shadows, scorer, people)
     count = len(people)
@@ -259,8 +264,11 @@ def _doubts(
     comparisons; then the same attacks run. Empty where they find that the margin is exceeded.
     """
     belongs = levels(shadows)
+    wrong = [check.text for check in other_rows(shadows, seed)]
     if belongs is not None and belongs.status == FAIL:
-        return [f"{belongs.name}: {belongs.detail}"] * (len(people) + 1)
+        wrong.append(f"{belongs.name}: {belongs.detail}")
+    if wrong:
+        return wrong[:1] * (len(people) + 1)
     wanted, odds = float(ndtri(forbidden(margin))), np.ones(shadows.records)
     for rows in people:
         # The evidence of several records adds up: each needs a smaller trace.

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 
 from lethe.assess.verdict import HARMLESS, InputCheck
 from lethe.errors import InputError, LetheError, NotMeasurable, RunFailed
@@ -31,9 +31,9 @@ from lethe.training.signals import codes_of_copies
 
 Float = NDArray[np.float64]
 
-_CHANCE = 1e-4
-"""Of calling membership misplaced that is where it belongs."""
+_CHANCE = 1e-4  # of calling membership misplaced that is where it belongs
 _PERMUTATIONS = 19
+_SAME, _VALUES = 1e-5, 10  # of a model's spread: digits that are lost; fewest values that tell
 _FAR = 5.0  # standard deviations of permuted totals
 _MODELS, _RECORDS, _MATCHED = 64, 8192, 256
 _COLUMNS, _WAVES, _ROWS, _TARGETS = 40, 200, 5000, 4
@@ -52,6 +52,17 @@ def handed_in(
         signals = np.concatenate([shadows.signals, targets.signals])
         members = np.concatenate([shadows.members, targets.members])
         everybody = replace(shadows, signals=signals, members=members)
+    yield from other_rows(everybody, seed)
+    if (check := drawn_alike(targets or shadows, features, seed)) is not None:
+        yield check
+    yield from split_copies(measured, targets, features, settings)
+
+
+def other_rows(everybody: Shadows, seed: int) -> Iterator[InputCheck]:
+    """What shows that scores are of other models or records than membership is said to be of."""
+    if pair := repeated(everybody.signals):
+        text = f"Models {pair[0]} and {pair[1]} (counted from 0) answer alike for all records."
+        yield InputCheck("repeated-models", "stops", text, "Hand over each model once.")
     if not everybody.alone and (sorted_by := ordered(everybody.signals)):
         text = f"The scores rise {sorted_by}: sorting them lost which model or record they are of."
         yield InputCheck("membership-order", "stops", text, "Hand them over as they were computed.")
@@ -59,9 +70,21 @@ def handed_in(
         text = f"Membership fits the scores far better {order}."
         way_out = "Give both tables one order of models and records, and one sign of all scores."
         yield InputCheck("membership-order", "stops", text, way_out)
-    if (check := drawn_alike(targets or shadows, features, seed)) is not None:
-        yield check
-    yield from split_copies(measured, targets, features, settings)
+
+
+def repeated(signals: NDArray[np.floating]) -> tuple[int, int] | None:
+    """Two models that answer alike, but for the last digits; None where all differ.
+
+    Models with fewer than `_VALUES` different answers may agree by chance.
+    """
+    # Models of equal answers are neighbours in the order of their means.
+    order = np.argsort(signals.mean(axis=1, dtype=np.float64), kind="stable").tolist()
+    for pair in zip(order, order[1:], strict=False):
+        first, second = (signals[at].astype(np.float64) for at in pair)
+        alike = np.abs(first - second).max() <= _SAME * first.std()
+        if alike and len(np.unique(first)) >= _VALUES:
+            return min(pair), max(pair)
+    return None
 
 
 def ordered(signals: NDArray[np.floating]) -> str:
@@ -86,10 +109,11 @@ def misplaced(shadows: Shadows, seed: int = 0) -> str:
         were shuffled without an order, each by itself, leave no trace that could be seen.
 
     Args:
-        shadows: of the first 64 models and 8,192 records.
+        shadows: of the first 64 models (of few records more) and 8,192 records.
     """
-    members = shadows.members[:_MODELS, :_RECORDS]
-    residual = _centred(ranked(shadows.signals[:_MODELS, :_RECORDS]))
+    most = int(_MODELS * max(1.0, (_RECORDS / shadows.records) ** 0.5))
+    members = shadows.members[:most, :_RECORDS]
+    residual = _centred(ranked(shadows.signals[:most, :_RECORDS]))
     inside = _centred(members)
     if not (residual.any() and inside.any()):
         return ""
@@ -119,8 +143,11 @@ def shifted(residual: Float, inside: Float) -> str:
             [(left * np.roll(right, shift, axis=0)).sum(axis=0) for shift in range(models)], records
         )
         alone = np.fft.irfft(left * right, records)
+        # The fits of one model are too few to say what is usual, so all models say it too.
+        usual = [float(np.median(np.abs(fit - np.median(fit)))) for fit in (fits, alone)]
         for fit, own in zip((fits, *(row[None] for row in alone)), places, strict=True):
-            unit = max(1.4826 * float(np.median(np.abs(fit - np.median(fit)))), 1e-12)
+            unit = 1.4826 * float(np.median(np.abs(fit - np.median(fit))))
+            unit = max(unit, 1.4826 * usual[fit is not fits], 1e-12)
             place = np.unravel_index(int(np.abs(fit).argmax()), fit.shape)
             best, own = abs(fit[place]) / unit, own / unit
             # Shifted by one, complementary pairs keep half of what they have in place.
@@ -169,7 +196,8 @@ def _matched(residual: Float, inside: Float, what: str, seed: int) -> str:
 
     null, chance = np.array([gained(moved()) for _ in range(_PERMUTATIONS)]).T
     seen, best = gained(columns)
-    far = seen > null.max() and seen - null.mean() > _FAR * max(float(null.std(ddof=1)), 1e-9)
+    spread = max(float(null.std(ddof=1)), 1e-9) if len(columns) > _PERMUTATIONS else np.inf
+    far = seen > null.max() and seen - null.mean() > _FAR * spread
     if not (far or best > max(-ndtri(_CHANCE / len(rows) / len(residual)), 1.5 * chance.max())):
         return ""
     return f"with its {what} in another order (gain {seen:.0f}, by chance {null.mean():.0f})"
@@ -267,7 +295,9 @@ def split_copies(
     shadows = measured.shadows
     if shadows.groups is not None:
         return
-    codes = near_pairs(features) if features is not None else _copies(shadows)
+    codes = shadows.copied if features is None else near_pairs(features)
+    if codes is None:
+        codes = codes_of_copies(shadows.signals, None)
     whole = _as_one(shadows, codes)
     split = np.flatnonzero((whole.members != shadows.members).any(axis=0))
     if not len(split):
@@ -304,7 +334,7 @@ def own_rows(plain: Shadows, spec: Spec, folder: Path) -> Iterator[InputCheck]:
 
     One that reads other rows, or draws rows of its own, gives models that no attack can tell by
     membership. So further models train on mostly one half of the labels, and on mostly the other:
-    they must favour what they saw by more than five times what shadow models differ by chance.
+    they must favour what they saw by five times what models differ by chance, or more of few.
     Where they do not, as of a model that weighs classes alike, halves of the features within each
     class are tried.
 
@@ -332,8 +362,11 @@ def own_rows(plain: Shadows, spec: Spec, folder: Path) -> Iterator[InputCheck]:
             text = f"Whether the recipe trains on the rows it is given was not seen: {error}"
             yield InputCheck("own-rows", "asks", text)
             return
-        shift, chance = float((high - low).mean()), float(favour(plain.signals).std(ddof=1))
-        if shift > 5 * chance:
+        shift, sides = float((high - low).mean()), (favour(plain.signals), high, low)
+        squares, degrees = sum(float(((side - side.mean()) ** 2).sum()) for side in sides), 1
+        degrees += plain.models  # of few models the chance itself is hardly known (Student t)
+        chance = (squares / degrees) ** 0.5
+        if shift > max(5.0, float(stdtrit(degrees, 1 - 2.5e-4))) * chance:
             return
         shifts.append(f"{shift:.2g}, by chance {chance:.2g}")
     yield InputCheck(
@@ -397,11 +430,3 @@ def _as_one(shadows: Shadows, codes: NDArray[np.intp]) -> Shadows:
     person = np.unique(codes, return_inverse=True)[1]
     members = np.logical_or.reduceat(shadows.members[:, order], starts, axis=1)[:, person]
     return replace(shadows, members=members, groups=person, copied=None)
-
-
-def _copies(shadows: Shadows) -> NDArray[np.intp]:
-    """(N,) number that copies share: scores equal to a thousandth of their usual spread."""
-    if shadows.copied is not None:
-        return shadows.copied
-    step = 1e-3 * float(np.median(shadows.signals.std(axis=0))) or 1.0
-    return codes_of_copies(np.round(shadows.signals / step) + 0.0, None)

@@ -390,8 +390,7 @@ def plan_canaries(
         seed: draws everything; keep it from the training's own seed and code.
         given: (features, labels) of the canaries for ``given``.
 
-    Raises:
-        InputError: shapes differ, too few records or classes for the kind, NaN features.
+    Raises InputError: shapes differ, too few records or classes for the kind, NaN features.
 
     >>> plan = plan_canaries(np.arange(60.0).reshape(30, 2), np.arange(30) % 2, 20, seed=1)
     >>> plan.features.shape, bool(plan.inserted.any())
@@ -421,8 +420,7 @@ def plan_canaries(
 def load_canaries(path: str | Path) -> Canaries:
     """Read a plan back.
 
-    Raises:
-        InputError: the file is damaged, no plan, or its content is not what its digest says.
+    Raises InputError: the file is damaged, no plan, or its content is not what its digest says.
     """
     arrays, metadata = _read(Path(path), "canaries", ("features", "labels", "inserted"))
     try:

@@ -303,8 +303,7 @@ def plan(
         pilot: models to train, at least 8; rounded up to whole chunks.
         precision: widths to find the number of models for, see `parse_precision`.
 
-    Raises:
-        InputError: a setting, or a precision of a metric that cannot be foreseen.
+    Raises InputError: a setting, or a precision of a metric that cannot be foreseen.
 
     >>> from tempfile import TemporaryDirectory
     >>> from sklearn.naive_bayes import GaussianNB

@@ -86,9 +86,8 @@ class Values:
 
     A record keeps its own level and spread (of one model alone: those of its class); each model
     keeps its level, its scale and whatever moves many records together, so that an attack which
-    these blind is blind here too. The shape of the residuals is that of all records, and every
-    draw is moved to the nearest value that the
-    models emit.
+    these blind is blind here too. The shape of the residuals is that of all records, and every draw
+    is moved to the nearest value that the models emit.
 
     Args:
         shadows: reference models, or one model alone.

@@ -136,9 +136,7 @@ class Surroundings:
 
 
 def surroundings(
-    features: NDArray[np.floating],
-    labels: NDArray[Any] | None,
-    seed: int = 0,
+    features: NDArray[np.floating], labels: NDArray[Any] | None, seed: int = 0
 ) -> Surroundings:
     """Distances to the nearest records, and identical rows.
 
@@ -326,9 +324,7 @@ def joint_half_width(scores: Vulnerability, models: int, confidence: float = 0.9
 
 
 def flags(
-    scores: Mapping[str, Float],
-    members: NDArray[np.bool_],
-    pairs: NDArray[np.integer],
+    scores: Mapping[str, Float], members: NDArray[np.bool_], pairs: NDArray[np.integer]
 ) -> Columns:
     """Attacks that recognise the membership of each record better than chance.
 

@@ -48,10 +48,7 @@ def drift(shadows: Shadows, confidence: float) -> Drift | None:
     # The mean of this table is the difference of the two means, and its spread the difference's.
     means = float(near.mean(dtype=np.float64)), float(far.mean(dtype=np.float64))
     table = np.concatenate(
-        [
-            (near - means[0]) * (width / near.shape[1]),
-            (means[1] - far) * (width / far.shape[1]),
-        ],
+        [(near - means[0]) * (width / near.shape[1]), (means[1] - far) * (width / far.shape[1])],
         axis=1,
     )
     table += means[0] - means[1]

@@ -18,12 +18,7 @@ from lethe.errors import InputError, check_at_least, check_between
 from lethe.evidence.estimate import Estimate
 from lethe.evidence.gdp import gdp_epsilon
 from lethe.evidence.guarantee import Guarantee, from_seeded_noise
-from lethe.reidentification.vectors import (
-    Float,
-    check_sigma,
-    check_vectors,
-    geometric_median,
-)
+from lethe.reidentification.vectors import Float, check_sigma, check_vectors, geometric_median
 
 # An upper limit on the success of every attacker, by running the best decoder and counting.
 #
@@ -62,9 +57,7 @@ class Known:
 
 
 def known(
-    rows: ArrayLike,
-    users: ArrayLike | None = None,
-    weights: ArrayLike | None = None,
+    rows: ArrayLike, users: ArrayLike | None = None, weights: ArrayLike | None = None
 ) -> Known:
     """The game: a row is picked by its weight and released with noise; the attacker names its user.
 
@@ -284,12 +277,7 @@ _CELLS, _CACHED = 1 << 23, 1 << 18  # scores whose plays are drawn at once, and 
 
 
 def optimal_attacker(
-    game: Known,
-    sigma: ArrayLike,
-    *,
-    trials: int = 10_000,
-    confidence: float = 0.95,
-    seed: int = 0,
+    game: Known, sigma: ArrayLike, *, trials: int = 10_000, confidence: float = 0.95, seed: int = 0
 ) -> Limit:
     """Run the maximum a posteriori decoder and compute a one-sided limit on its success.
 

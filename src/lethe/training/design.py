@@ -105,10 +105,7 @@ def partners(members: NDArray[np.bool_]) -> NDArray[np.intp]:
 
 
 def holdout(
-    labels: NDArray[np.integer],
-    share: float,
-    seed: int,
-    groups: NDArray[np.integer] | None = None,
+    labels: NDArray[np.integer], share: float, seed: int, groups: NDArray[np.integer] | None = None
 ) -> NDArray[np.bool_]:
     """A stratified set of records that no shadow model ever trains on.
 

@@ -366,11 +366,7 @@ def _from_margin(estimator: Any, inputs: Any) -> NDArray[np.floating]:
 
 
 def train_callable(
-    recipe: CallableRecipe,
-    records: int,
-    rows: NDArray[np.int64],
-    treatment: Treatment,
-    seed: int,
+    recipe: CallableRecipe, records: int, rows: NDArray[np.int64], treatment: Treatment, seed: int
 ) -> NDArray[np.floating]:
     """Call the user's training code and return its outputs for all `records`.
 

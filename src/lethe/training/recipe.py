@@ -336,8 +336,7 @@ class SklearnRecipe:
             a model with several outputs; None = the codes.
         sample_weight: (N,) weight above 0 of each record in `fit`, or None.
 
-    Raises:
-        InputError: it is neither, or takes no weights; a part of it is fitted and stays so.
+    Raises InputError: it is neither, or takes no weights; a part of it is fitted and stays so.
 
     >>> from sklearn.linear_model import Ridge
     >>> SklearnRecipe(Ridge()).task

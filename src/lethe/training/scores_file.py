@@ -240,9 +240,7 @@ def _pivot(
     return names, ids, wide
 
 
-def _distinct(
-    column: NDArray[Any],
-) -> tuple[NDArray[Any], NDArray[np.intp], NDArray[np.intp]]:
+def _distinct(column: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.intp], NDArray[np.intp]]:
     """Sorted distinct values, where each stands first, and the value of each row."""
     names = as_text(column) if is_text(column) else column  # NumPy text sorts faster
     return np.unique(names, return_index=True, return_inverse=True)

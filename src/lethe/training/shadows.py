@@ -184,8 +184,7 @@ class Shadows:
     def halves(self) -> tuple[Shadows, Shadows]:
         """Two halves of whole pairs: one to select records on, one to report them on.
 
-        Raises:
-            InputError: fewer than two pairs.
+        Raises InputError: fewer than two pairs.
         """
         order = np.unique(self.pairs)
         if len(order) < 2:
@@ -204,8 +203,7 @@ class Shadows:
             ids: (N,) names of all records, held-out ones included.
             stop: epoch on the way, of those that the jobs ask for; None for the full training.
 
-        Raises:
-            RunFailed: a chunk is not finished.
+        Raises RunFailed: a chunk is not finished.
         """
         spec = jobs[0].spec
         models = sum(job.models for job in jobs)

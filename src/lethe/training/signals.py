@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ from numpy.typing import NDArray
 
 from lethe.errors import InputError
 
-_COLUMNS = 4096
+_COLUMNS, _BLOCK = 4096, 256
 _BY_CHANCE = np.log(0.1)  # of the number of records that agree with one by chance
+_NEAR = 1e-3  # of the usual spread over models: signals that differ by less are equal
 _TINY = float(np.finfo(np.float64).tiny)
 _LARGEST_ERROR = 1e15
 """In units of the target's sd: float32 holds the sum of the squares of any number of these."""
@@ -184,31 +186,52 @@ def codes_of_copies(
 ) -> NDArray[np.intp]:
     """(N,) for each record the first with equal signals and membership in all models, else itself.
 
-    They are one record that stands in the file several times. Equal signals alone are ties: two
-    records of one leaf of a tree are not one person. Only columns are compared that independent
-    models would repeat in fewer than a tenth of a record; none of one model.
+    They are one record that stands in the file several times; equal up to a thousandth of the usual
+    spread over models. Only columns are compared that are unlikely to be met twice: were models
+    independent, fewer than a tenth of a record would agree by chance. Where membership differs as
+    often as that of any two records, they are ties: records of one leaf of a tree, not one person.
 
     Args:
-        members: (K, N); None to compare signals (K, N) alone.
+        signals: (K, N).
+        members: (K, N); None to compare signals alone.
     """
-    codes = np.arange(records := signals.shape[1])
-    alike = np.full(records, np.log(records))
+    models, records = signals.shape
+    itself = np.arange(records)
+    if models < 2:
+        return itself
+    parts = [slice(start, start + _COLUMNS) for start in range(0, records, _COLUMNS)]
+    spread = np.concatenate([signals[:, part].std(axis=0, dtype=np.float64) for part in parts])
+    unit = _NEAR * float(np.median(spread))
+
+    def rounded(table: NDArray[np.floating]) -> NDArray[np.floating]:
+        return np.round(table / np.float64(unit)) + 0.0 if unit > _TINY else table + 0.0
+
+    alike = np.full(records, np.log(records))  # log number of records that agree by chance
     for row in signals:
-        _, value, count = np.unique(row, return_inverse=True, return_counts=True)
+        _, value, count = np.unique(rounded(row), return_inverse=True, return_counts=True)
         alike += np.log(count / records)[value]
+    same = _first_equal(rounded(signals[:, part]) for part in parts)
+    same = np.where(alike < _BY_CHANCE, same, itself)
+    if members is None or np.array_equal(same, itself):
+        return same
+    inside = _first_equal(members[:, part] for part in parts)
+    both = _first_equal([np.stack([same, inside])])
+    sizes = (np.bincount(code, minlength=records) for code in (same, both, inside))
+    pairs, equal, chance = (size * (size - 1.0) for size in sizes)
+    # Copies share their membership always, ties by chance: the limit is half way of the orders.
+    usual = np.sqrt(chance.sum() / (records * (records - 1)))
+    return np.where((np.bincount(same, equal, records) > usual * pairs)[same], both, itself)
+
+
+def _first_equal(parts: Iterable[NDArray[Any]]) -> NDArray[np.intp]:
+    """(N,) for each column of a table, which comes in parts, the first that equals it."""
     first: dict[bytes, int] = {}
-    for start in range(0, records, _COLUMNS):
-        columns = np.ascontiguousarray(signals[:, start : start + _COLUMNS].T)
-        for at in np.flatnonzero(alike[start : start + _COLUMNS] < _BY_CHANCE).tolist():
-            whole = columns[at].tobytes()
-            if members is not None:
-                whole += np.packbits(members[:, start + at]).tobytes()
-            name = hashlib.blake2b(whole, digest_size=16).digest()
-            codes[start + at] = first.setdefault(name, start + at)
-    return codes
-
-
-_BLOCK = 256
+    codes: list[int] = []
+    for part in parts:
+        for column in np.ascontiguousarray(part.T):
+            name = hashlib.blake2b(column.tobytes(), digest_size=16).digest()
+            codes.append(first.setdefault(name, len(codes)))
+    return np.array(codes, np.intp)
 
 
 def check_table(name: str, table: NDArray[Any], axes: tuple[str, ...]) -> None:

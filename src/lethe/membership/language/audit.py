@@ -24,12 +24,7 @@ from lethe.evidence.plain import plain
 from lethe.files import write_for_owner
 from lethe.membership.blind import BlindCheck
 from lethe.membership.language.attacks import blind_check
-from lethe.membership.language.canaries import (
-    CanarySigns,
-    TextCanaries,
-    canary_signs,
-    score_plan,
-)
+from lethe.membership.language.canaries import CanarySigns, TextCanaries, canary_signs, score_plan
 from lethe.membership.language.extraction import (
     continued,
     edits,

@@ -117,10 +117,7 @@ class TextCanaries:
 
     @staticmethod
     def load(path: str | Path) -> TextCanaries:
-        """Read a plan back.
-
-        Raises InputError: it cannot be read, or is none.
-        """
+        """Read a plan back. Raises InputError: it cannot be read, or is none."""
         try:
             document = json.loads(Path(path).read_bytes())
             if document["format"] != FORMAT:
@@ -215,9 +212,7 @@ def _new_tokens(tokenizer: Any, texts: Sequence[str], wanted: int) -> list[str]:
 
 
 def canary_scores(
-    plan: TextCanaries,
-    model: Sequence[TokenScores],
-    base: Sequence[TokenScores] | None,
+    plan: TextCanaries, model: Sequence[TokenScores], base: Sequence[TokenScores] | None
 ) -> Float:
     """(m,) one score a canary, higher = more likely planted: gain over the base, ranked by kind.
 

@@ -30,11 +30,7 @@ from lethe.evidence.sight import Plant, blindness
 from lethe.evidence.twoway import symmetric_estimate
 from lethe.membership.language.attacks import ATTACKS, COMBINED
 from lethe.membership.language.audit import BASELINE, LanguageStudy, TunedModel
-from lethe.membership.language.canaries import (
-    RepetitionResult,
-    canary_results,
-    training_checks,
-)
+from lethe.membership.language.canaries import RepetitionResult, canary_results, training_checks
 from lethe.membership.language.extraction import PATTERNS, clustered, discoverable, share_of
 from lethe.membership.language.planted import canary_plants, extraction_plants, score_plants
 from lethe.membership.language.settings import DRAWN_ALIKE, LanguageSettings

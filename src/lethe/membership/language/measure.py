@@ -232,14 +232,7 @@ def measured_texts(
     nan, no = np.full(len(texts), np.nan), np.zeros(len(texts), bool)
     found = [
         Measured(
-            {},
-            {},
-            nan.copy(),
-            nan.copy(),
-            no.copy(),
-            no.astype(np.intp),
-            nan.copy(),
-            no.copy(),
+            {}, {}, nan.copy(), nan.copy(), no.copy(), no.astype(np.intp), nan.copy(), no.copy()
         )
         for _ in range(1 + len(views))
     ]

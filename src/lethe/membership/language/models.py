@@ -111,10 +111,7 @@ def load_model(
 
 
 def read_tokenizer(folder: str | Path) -> Any:
-    """The tokenizer of a model's folder.
-
-    Raises InputError: there is none.
-    """
+    """The tokenizer of a model's folder. Raises InputError: there is none."""
     with quiet():
         return _tokenizer(require("transformers", EXTRA), [Path(folder)])
 

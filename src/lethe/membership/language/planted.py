@@ -34,11 +34,7 @@ _MODEL_ALONE = ("loss", "min-k++")
 
 
 def score_plants(
-    measured: Measured,
-    units: Units,
-    fprs: Sequence[float],
-    confidence: float,
-    seed: int,
+    measured: Measured, units: Units, fprs: Sequence[float], confidence: float, seed: int
 ) -> list[Plant]:
     """Leaks planted into the scores of the texts, read by every attack that learns nothing.
 
@@ -134,12 +130,7 @@ def canary_plants(
     kinds = np.array([one.kind for one in plan.canaries])[here]
     alone = signs.score if signs.alone is None else signs.alone
     once_in = score_plant(
-        alone[here],
-        plan.inserted[here],
-        delta,
-        confidence=confidence,
-        kinds=kinds,
-        seed=plan.seed,
+        alone[here], plan.inserted[here], delta, confidence=confidence, kinds=kinds, seed=plan.seed
     )
     found = [once_in]
     copies = [one for one in rows if one.repetitions > 1 and one.bounds]

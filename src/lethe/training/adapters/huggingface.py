@@ -52,8 +52,7 @@ def huggingface_recipe(
             own, and mitigations by weight are refused.
         version: see `CallableRecipe`.
 
-    Raises:
-        InputError: arrays of other shapes, or an argument that the adapter sets itself.
+    Raises InputError: arrays of other shapes, or an argument that the adapter sets itself.
     """
     for name in arguments or {}:
         if name in OURS:

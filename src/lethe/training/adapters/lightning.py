@@ -65,8 +65,7 @@ def lightning_recipe(
         trainer_options: further arguments of the `Trainer`, such as ``gradient_clip_val``.
         version: see `CallableRecipe`.
 
-    Raises:
-        InputError: data of another shape, or an option that the adapter sets itself.
+    Raises InputError: data of another shape, or an option that the adapter sets itself.
     """
     options = dict(trainer_options or {})
     check_at_least("epochs", epochs, 1)

@@ -33,11 +33,7 @@ from lethe.training.environment import default_workers
 from lethe.training.folder import RunFolder
 from lethe.training.recipe import Layout, TorchRecipe
 
-ENGINES: dict[str, tuple[str, ...]] = {
-    "processes": (),
-    "ray": ("address", "store"),
-    "by-hand": (),
-}
+ENGINES: dict[str, tuple[str, ...]] = {"processes": (), "ray": ("address", "store"), "by-hand": ()}
 """Names of the engines and the options that each takes."""
 
 

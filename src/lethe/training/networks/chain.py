@@ -251,10 +251,7 @@ class Chain:
         self._first = first  # nothing before it has a gradient to learn from
 
     def _translate(
-        self,
-        same: Sequence[Any],
-        blocks: dict[int, Block],
-        dropout: Sequence[torch.Generator],
+        self, same: Sequence[Any], blocks: dict[int, Block], dropout: Sequence[torch.Generator]
     ) -> Layer | None:
         """One layer of all models, given that layer of each."""
         leaf = same[0]

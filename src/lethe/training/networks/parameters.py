@@ -48,10 +48,7 @@ class Parameters:
     """
 
     def __init__(
-        self,
-        modules: Sequence[nn.Module],
-        device: torch.device | str = "cpu",
-        turned: bool = False,
+        self, modules: Sequence[nn.Module], device: torch.device | str = "cpu", turned: bool = False
     ) -> None:
         first = [p for p in modules[0].parameters() if p.requires_grad]
         self.models = len(modules)
