@@ -48,7 +48,7 @@ def test_what_is_lost_is_the_baseline_less_the_candidate(audit: tuple[str, Any])
         for key, sign, change in (("utility", 1, "utility_loss"), ("risk", -1, "risk_change")):
             before, now = by_name[base][key].get("value"), candidate[key].get("value")
             moved = candidate[change]
-            if name == base or moved is None or before is None or now is None:
+            if name == base or moved is None or None in (before, now, moved["value"]):
                 continue
             if key == "risk" and by_name[base]["risk"] != candidate["risk"]:
                 continue  # the strongest attack of each may be another

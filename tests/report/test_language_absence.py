@@ -23,8 +23,8 @@ NO_CLAIM = {
 }
 CLAIMS = {
     "language.none": "No attack was shown",
-    "language.extracted.control": "no difference shown",
-    "language.extracted.base": "and not from the base model",
+    "language.extracted.control": "no memory shown by extraction",
+    "language.extracted.base": "that the base model does not give",
     "language.refused": "Membership is not judged",
     "language.blind.fail": "A blind classifier tells members from others",
 }

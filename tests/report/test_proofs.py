@@ -120,8 +120,8 @@ PROOFS = (VECTOR, EPSILON, SEEDED, SURE)
     ("proof", "value", "low", "sentence"),
     [
         (VECTOR, 0.2, 0.1, "sees one released vector"),
-        (VECTOR, 0.4, 0.2, "the measured 40.0 % lies above the proven 30.0 %; its interval"),
-        (VECTOR, 0.5, 0.4, "lies above the proven 30.0 % of one vector, as attackers may join"),
+        (VECTOR, 0.4, 0.2, "the measured 40.0 % is of attackers who may join the vectors"),
+        (VECTOR, 0.5, 0.4, "the proven 30.0 % is of one vector"),
         (SURE, 0.2, 0.1, "hold with 90 % confidence"),
         (SURE, 0.5, 0.4, "contradicts the proven 30.0 %"),
         (SURE, 0.5, 0.3, "the measured 50.0 % lies above the proven 30.0 %; its interval"),

@@ -51,9 +51,7 @@ from lethe.training.users_code import parameter_count
 
 # The words of a membership audit: threat model, attacks, limits, verdict.
 
-PARAMETERS = NotRun(
-    "an attacker with the parameters", "all attacks read outputs; weights may reveal more"
-)
+PARAMETERS = NotRun("an attacker with the parameters", "attacks read outputs; weights tell more")
 _BEYOND = [
     NotRun(
         "attribute inference, inversion, extraction, reconstruction",
@@ -84,11 +82,6 @@ def not_run(names: Iterable[str], available: Available) -> list[NotRun]:
         if name not in done
     ]
     return [PARAMETERS, *listed, *_BEYOND]
-
-
-def risk_name(fpr: float | None) -> str:
-    """Name of the frontier's risk."""
-    return "auc of the strongest attack" if fpr is None else f"tpr@{fpr:g} of the strongest attack"
 
 
 def operating_rule(margin: float) -> str:
@@ -360,6 +353,7 @@ class ModelSubject(Subject):
 
     def facts(self) -> AuditFacts:
         settings, plain, spec = self.settings, self.measured[0], self.spec
+        risk = "auc" if plain.risk_fpr is None else f"tpr@{plain.risk_fpr:g}"
         classes = None if self.data is None else self.data.classes
         available = Available.of(plain.shadows)
         if spec is not None:  # the records lie in the run, though no attack had asked for them
@@ -380,7 +374,7 @@ class ModelSubject(Subject):
             attacks=[attack_entry(attack, settings.variance) for attack in plain.results],
             attacks_not_run=not_run(plain.results, available),
             utility=f"held-out {utility_name(spec.task)}" if spec else "not provided",
-            risk=risk_name(plain.risk_fpr),
+            risk=f"{risk} of the strongest attack",
             operating_rule=operating_rule(settings.margin),
             margin=settings.margin,
             skipped=self.skipped,

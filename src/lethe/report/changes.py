@@ -164,12 +164,8 @@ def _named(passing: Sequence[CandidateRow], findings: Findings) -> str:
         say("change.option", name=row.name, cost=_cost(row.utility_loss, utility)) for row in ranked
     ]
     rest = len(ranked) - _MOST_NAMED
-    return say(
-        "change.named.more" if rest > 0 else "change.named",
-        names="; ".join(named[:_MOST_NAMED]),
-        n=rest,
-        utility=findings.frontier["utility"],
-    )
+    key, names = "change.named.more" if rest > 0 else "change.named", "; ".join(named[:_MOST_NAMED])
+    return say(key, names=names, n=rest, utility=findings.frontier["utility"])
 
 
 def _price(loss: Measured | None) -> float:

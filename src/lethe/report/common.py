@@ -420,7 +420,7 @@ def _appendix(
         Section(
             "reproduction",
             say("reproduction.title"),
-            say("reproduction.lead"),
+            say("reproduction.ledger" if room.kind == "kind.ledger" else "reproduction.lead"),
             [
                 Folded(say("reproduction.run"), [_given(run_facts(manifest))]),
                 Folded(say("reproduction.settings"), settings),

@@ -283,8 +283,8 @@ class Room(abc.ABC, Generic[C]):
     @property
     def signed(self) -> str:
         """What a signature stands for: a blank for the option taken, where there are some."""
-        name = say("limits.as_is")
-        return say("sign.option" if len(self.document.candidates) > 1 else "sign.for", name=name)
+        key = "sign.option" if len(self.document.candidates) > 1 else "sign.for"
+        return say(key, name=say("limits.as_is"))
 
     def criterion(self, attack: str) -> str:
         """The WP216 criterion that an attack tests: singling, linking, inference, or all."""

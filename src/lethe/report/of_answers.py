@@ -117,15 +117,12 @@ class Mechanism(Answers):
         if not self.contradicted and any(rule.outcome == "fail" for rule in rules):
             shared = getattr(self.section.reuse, "value", None) or 0.0
             head = say("mechanism.reused", value=f"{shared:.2f}")
+        sure = percent(self.document.reproduction["confidence"])
         return Worst(
             head,
             say("mechanism.short", measure=claim.measure, low=low),
             say("mechanism.by", pair=self.section.worst, runs=grouped(self.section.runs)),
-            say(
-                "mechanism.detail",
-                confidence=percent(self.document.reproduction["confidence"]),
-                relation=self.section.relation,
-            ),
+            say("mechanism.detail", confidence=sure, relation=self.section.relation),
             "",
         )
 
@@ -246,7 +243,7 @@ class Ledger(Answers):
         """The most that any attacker recognises at a cost; empty under another rule."""
         if self.section.rule != "epsilon":
             return ""
-        return share_words(rounded_up(allowed(charge.amount, charge.delta, _FPRS[1]), 2))
+        return share_words(rounded_up(allowed(charge.amount, charge.delta, _FPRS[1]), 3), 3)
 
     def released(self) -> tuple[str, list[str]]:
         n = grouped(self.section.answers)

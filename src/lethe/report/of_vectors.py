@@ -159,8 +159,8 @@ class Vectors(Room[VectorCandidate]):
         sizes = " / ".join(map(str, data.dimensions.values()))
         people, attacked = data.people, data.people_in_the_attack
         key = "vectors.people" if people == attacked else "vectors.people.some"
-        lines = [say(key, n=grouped(people), attacked=grouped(attacked))]
-        lines.append(say("vectors.audited", probes=grouped(data.probes)))
+        audited = say("vectors.audited", probes=grouped(data.probes))
+        lines = [say(key, n=grouped(people), attacked=grouped(attacked)), audited]
         return say("vectors.released", n=grouped(data.records), sizes=sizes), lines
 
     def attacks(self) -> Sequence[Part]:

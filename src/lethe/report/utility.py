@@ -16,7 +16,8 @@ class Utility:
         self.shares = not any(word in described for word in ("AUC", "R²", "not ", " says ", "log-"))
         known = re.sub(r"^what (.+) says .*", r"\1", described)
         known = re.sub(r"^held-out score of a model that predicts (.+) \(.*", r"score on \1", known)
-        known = re.sub("^(.+) of one released draw$", r"task \1", known).replace("held-out ", "")
+        if (known := known.replace("held-out ", "")).endswith(" of one released draw"):
+            known = say("utility.task", name=known.split(" ", 1)[0])
         short = known != described or described in ("AUC", "accuracy")
         self.name = known if short else say("utility.counts" if "count" in known else "utility")
 

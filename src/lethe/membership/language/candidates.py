@@ -195,10 +195,10 @@ class LanguageNumbers:
     def _loss(self, release: TunedModel) -> Estimate:
         confidence = self.settings.confidence
         if release.interface:
-            same = "the model itself is the same; n = models"
-            # What the tokens that nobody sees would be worth is not measured.
-            lost = None if release.name == "top-5" else 0.0
-            return Estimate(lost, lost, lost, confidence, same, 1)
+            lost = None if release.name == "top-5" else 0.0  # of tokens that nobody sees
+            return Estimate(
+                lost, lost, lost, confidence, "the model itself is the same; n = models", 1
+            )
         if self.utilities is not None:
             lost = self.utilities[BASELINE] - self.utilities[release.name]
             return Estimate(lost, None, None, confidence, "the user's function", 1)

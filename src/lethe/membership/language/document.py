@@ -308,10 +308,7 @@ class LanguageSubject(LanguageNumbers, Subject):
         return [*found, seen]
 
     def _copies_found(self, release: TunedModel) -> list[CheckRow]:
-        """Whether a model shows the canaries that stand several times: if not, was it trained so?
-
-        A control of the whole audit, which nobody passes with the model of another training.
-        """
+        """A control: canaries that stand several times are found, unless in another training."""
         plan, signs = self.study.plan, self._writer(release).canaries
         if plan is None or signs is None:
             return []
@@ -324,8 +321,8 @@ class LanguageSubject(LanguageNumbers, Subject):
             return [check(name, "pass", hidden, release.name)]
         excused = release.guarantee.proven and release.trained_as_is and self.watched
         words = "they are at chance, as in a model that never met them: is it of this training?"
-        few = rows.sum() < _FEW_CANARIES
-        return [check(name, "warn" if excused or few else "fail", words, release.name)]
+        status = "warn" if excused or rows.sum() < _FEW_CANARIES else "fail"
+        return [check(name, status, words, release.name)]
 
     def _against_proof(self, release: TunedModel) -> list[CheckRow]:
         """What is proven must not be refuted by the canaries that stand once."""
