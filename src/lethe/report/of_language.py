@@ -40,17 +40,7 @@ from lethe.report.numbers import (
     share_words,
     significant,
 )
-from lethe.report.sections import (
-    Chart,
-    Column,
-    Folded,
-    Part,
-    Section,
-    Table,
-    Words,
-    named,
-    table,
-)
+from lethe.report.sections import Chart, Column, Folded, Part, Section, Table, Words, named, table
 from lethe.report.severity import Worst, advantage, judged_rates, severity
 from lethe.report.static_svg import Slots, chart, figure_of_rows, interval
 
@@ -150,13 +140,15 @@ class Language(Room[LanguageCandidate]):
             else:
                 headline = say("language.none", value=value, chance=chance, unit=unit)
                 lines += [say("language.power", size=share_words(size))] if size else []
-        attack = self.attack_title(candidate.risk_from.attack or "")
+        name = candidate.risk_from.attack or ""
+        attack = self.attack_title(name)
+        threat = next((row.threat for row in self.document.attacks if row.name == name), "")
         words = ". ".join(text for text in (*lines, detail) if text)
         sentences = f"{words}." if words else "", self._personal(candidate)
         return Worst(
             headline,
             say("language.short", value=value),
-            say("language.by", attack=attack, fpr=percent(self.chance)),
+            say("language.by", attack=attack, threat=threat, fpr=percent(self.chance)),
             " ".join(filter(None, sentences)),
             level,
         )
@@ -177,7 +169,9 @@ class Language(Room[LanguageCandidate]):
         )
 
     def beyond(self, candidate: LanguageCandidate) -> str:
-        return "; ".join(filter(None, (self._extracted(candidate), self._personal(candidate))))
+        like = ABSENCE["language.extracted.control"](self.section, candidate)
+        extracted = "" if like else self._extracted(candidate)
+        return "; ".join(filter(None, (extracted, self._personal(candidate))))
 
     def _extracted(self, candidate: LanguageCandidate | None) -> str:
         extracted = None if candidate is None else candidate.estimate("extraction")
