@@ -261,8 +261,8 @@ def test_defences_are_trained_attacked_and_labelled(tmp_path):
     assert proven["dp-lora-8"]["parameters"]["epsilon"] == pytest.approx(8, abs=0.1)
     assert proven["dp-lora-8"]["unit"] == "record"
     assert "here a person has up to 2 records" in proven["dp-lora-8"]["assumptions"][0]
-    risk = {one["name"]: one["risk"]["value"] for one in found.candidates}
-    assert risk["epochs-1"] < risk["baseline"]
+    area = {one["name"]: one["measures"]["auc"]["value"] for one in found.candidates}
+    assert area["epochs-1"] < area["baseline"]
     assert found.frontier["pareto"]
 
 

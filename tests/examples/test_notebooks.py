@@ -49,7 +49,7 @@ SAYS = {
         r"^baseline +lift +(1[0-4]|5\d)\d\.",
         r"^noise-16 .*, task 0\.5\d, identification-bound$",
         r"^recommended: ",
-        r"^k-same-5 +EER +\d+ %, Top-1 +20 %",
+        r"^k-same-5 +EER +\d+ %, Top-1 +2\d %",
     ],
 }
 LEAVES = {"pipeline": ["course-of-diabetes.html"]}

@@ -96,8 +96,8 @@ def test_curve_carries_the_band_that_holds_it_at_once():
 def test_group_ids_are_the_clusters():
     """Ten copies of each record: counted as records the interval is much too narrow."""
     members, phi = paired(16, 60), signals(paired(16, 60), 1, 3 * gaps(60))
-    # Not to the last digit: records with equal signals count as one by themselves.
-    apart = 1e-5 * np.random.default_rng(0).normal(size=(16, 600))
+    # Not nearly equal: such records count as one by themselves.
+    apart = 1e-2 * np.random.default_rng(0).normal(size=(16, 600))
     wide = np.repeat(members, 10, axis=1), np.repeat(phi, 10, axis=1) + apart
     people = np.repeat(np.arange(60), 10)
     alone, grouped = shadows(*wide), shadows(*wide, groups=people)

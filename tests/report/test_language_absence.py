@@ -23,7 +23,7 @@ NO_CLAIM = {
 }
 CLAIMS = {
     "language.none": "No attack was shown",
-    "language.extracted.control": "no memory shown by extraction",
+    "language.extracted.control": "no memory of whole texts shown",
     "language.extracted.base": "that the base model does not give",
     "language.refused": "Membership is not judged",
     "language.blind.fail": "A blind classifier tells members from others",

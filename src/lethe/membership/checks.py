@@ -29,7 +29,7 @@ BASELINE = "baseline"
 _NULL_CONFIDENCE = 0.999
 _CELLS = 1 << 23
 MINIMUM_LEVELS = 4  # fewest models to distinguish a record's level from noise
-_NO_LEVEL = 1e-6  # chance of shuffled rows to pass; true ones are far below it
+_NO_LEVEL = 1e-5  # chance of shuffled rows to pass; true ones are far below it
 _RELATED = 3.7  # standard errors of a correlation with the other models: shuffled, 1 in 10,000
 _AUDITED = 1 << 12
 """Cells of the sample on which attacks that do not decide have their null audit."""
