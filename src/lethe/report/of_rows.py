@@ -401,7 +401,11 @@ class Records(Rows[RecordCandidate]):
         section = self.section
         large = say("records.released", n=grouped(section.facts))
         people, items = grouped(section.people), grouped(section.items)
-        return large, [say("records.people", people=people, items=items)]
+        lines = [say("records.people", people=people, items=items)]
+        risk = self.share_of(self.judged) if self.judged else None
+        if isinstance(risk, Estimate):
+            lines.append(say("records.audited", n=grouped(risk.n)))
+        return large, lines
 
     def attacks(self) -> Sequence[Part]:
         section, phi = self.section, f"{self.section.phi:g}"

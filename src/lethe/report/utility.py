@@ -27,6 +27,8 @@ class Utility:
 
     def loss_cell(self, found: Measured | None) -> Cell:
         """A utility lost for a table, in points where utility is a share."""
+        if isinstance(found, Estimate) and found.value is None:
+            return Cell("estimate", say("unmeasured"))
         if self.shares and isinstance(found, Estimate):
             return points(found)
         return decimals(found)
