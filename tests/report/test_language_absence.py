@@ -23,8 +23,8 @@ NO_CLAIM = {
 }
 CLAIMS = {
     "language.none": "No attack was shown",
-    "language.extracted.control": "no memory of whole texts shown",
-    "language.extracted.base": "that the base model does not give",
+    "language.extracted.control": "extraction shows no difference",
+    "language.extracted.base": "not from the base model",
     "language.refused": "Membership is not judged",
     "language.blind.fail": "A blind classifier tells members from others",
 }

@@ -115,10 +115,9 @@ def groups(document: Mapping[str, Any], manifest: Mapping[str, Any]) -> list[Gro
     return [*blocks, Group("further", rest)] if rest else blocks
 
 
-def given_risk(context: Mapping[str, Any]) -> str:
-    """The residual risk in the words of people; empty if they gave none."""
-    named = {name: plain(item) for name, item in _flat(context)}
-    return named.get("residual_risk", "")
+def given(context: Mapping[str, Any], field: str) -> str:
+    """A field, such as the residual risk, in the words of people; empty if they gave none."""
+    return {name: plain(item) for name, item in _flat(context)}.get(field, "")
 
 
 def run_facts(manifest: Mapping[str, Any]) -> list[tuple[str, str, bool]]:

@@ -23,7 +23,7 @@ from lethe.evidence.plain import read
 from lethe.evidence.rules import METRICS, Rule
 from lethe.evidence.sight import smallest_seen
 from lethe.report.catalogue import say
-from lethe.report.context_fields import given_risk, source
+from lethe.report.context_fields import given, source
 from lethe.report.numbers import (
     Cell,
     few,
@@ -369,6 +369,9 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
     inside, rows = [row.detail for row in checks], any(row.status == "fail" for row in checks)
     beside = [place.short for place in worst.places]
     large, lines = room.released()
+    if candidate is not None:
+        told = [given(document.context, name) or say("not_told") for name in ("release", "access")]
+        lines = [*lines, say("released.form", form=told[0], access=told[1])]
     share_now = worst.share or (None if candidate is None else room.share_of(candidate))
     ends = [getattr(share_now, end, None) for end in ("value", "high")]
     return First(
@@ -569,7 +572,7 @@ def _remaining(room: Room[Any]) -> Card:
             shown = say("remaining.other", name=other.name, value=value, range=ends)
             lines.append("; ".join([shown, *places]))
             lines += [f"{claim_of(proof)}." for proof in room.proofs(other.name)[:1]]
-    if words := given_risk(room.document.context):
+    if words := given(room.document.context, "residual_risk"):
         lines = [words, *lines]
     untested = room.document.attacks_not_run
     untested = sorted(untested, key=lambda row: row.why.startswith("not asked for"))

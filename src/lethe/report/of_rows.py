@@ -401,11 +401,9 @@ class Records(Rows[RecordCandidate]):
         section = self.section
         large = say("records.released", n=grouped(section.facts))
         people, items = grouped(section.people), grouped(section.items)
-        lines = [say("records.people", people=people, items=items)]
-        risk = self.share_of(self.judged) if self.judged else None
-        if isinstance(risk, Estimate):
-            lines.append(say("records.audited", n=grouped(risk.n)))
-        return large, lines
+        tried = getattr(self.judged and self.share_of(self.judged), "n", None)
+        audited = [say("records.audited", n=grouped(tried))] if tried else []
+        return large, [say("records.people", people=people, items=items), *audited]
 
     def attacks(self) -> Sequence[Part]:
         section, phi = self.section, f"{self.section.phi:g}"
