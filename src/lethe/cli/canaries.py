@@ -240,10 +240,10 @@ def _read_scores(plan: Canaries, path: Path, out: Path | None) -> NDArray[np.flo
         )
     if there == ["scores"] and path.suffix.lower() == ".safetensors":
         return plan.load_scores(path)  # which knows the canaries that they are of
-    found = columns[there[0]]
-    if found.dtype.kind not in "iuf":
-        raise InputError(f"{path}: {there[0]} are {found.dtype}, not numbers. Save numbers.")
-    return found if there == ["scores"] else plan.signals(found, there[0])
+    numbers = columns[there[0]]
+    if numbers.dtype.kind not in "iuf":
+        raise InputError(f"{path}: {there[0]} are {numbers.dtype}, not numbers. Save numbers.")
+    return numbers if there == ["scores"] else plan.signals(numbers, there[0])
 
 
 def _document(plan: Canaries, result: CanaryAudit, epsilon: float | None) -> Mapping[str, Any]:

@@ -251,12 +251,10 @@ def levels(shadows: Shadows, targets: Shadows | None = None) -> CheckRow | None:
     # Of a reference only where the others show what to expect; targets decide the verdict.
     odd = related < _RELATED
     odd[:models] &= np.median(related[:models]) > 2 * _RELATED
-    text = f"records differ in their scores over {models} models (p = {p:.2g})"
-    if shuffled := p >= _NO_LEVEL:
-        text = text.replace(
-            "records differ in their scores", "no record scores higher than another"
-        )
-    elif odd.any():
+    shuffled = p >= _NO_LEVEL
+    text = "no record scores higher than another" if shuffled else "records differ in their scores"
+    text += f" over {models} models (p = {p:.2g})"
+    if odd.any() and not shuffled:
         text += f"; {int(odd.sum())} of {len(odd)} models do not know the same records as easy"
     if failed := shuffled or bool(odd.any()):
         text += ", as if rows of signals were shuffled or constant: check that columns of signals "

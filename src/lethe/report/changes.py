@@ -120,7 +120,7 @@ def _who_would_pass(findings: Findings, judged: str, rule: Rule, found: Estimate
 
 def passing(findings: Findings, judged: str, rule: Rule) -> list[CandidateRow]:
     """The other candidates on which the rule would pass."""
-    return [row for row, made in _decided(findings, judged, rule) if made.outcome == PASS]
+    return [row for row, decision in _decided(findings, judged, rule) if decision.outcome == PASS]
 
 
 def _decided(

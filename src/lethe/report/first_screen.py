@@ -370,8 +370,9 @@ def first_screen(room: Room[Any], manifest: Mapping[str, Any], chart: Chart | No
     beside = [place.short for place in worst.places]
     large, lines = room.released()
     if candidate is not None:
-        told = [given(document.context, name) or say("not_told") for name in ("release", "access")]
-        lines = [*lines, say("released.form", form=told[0], access=told[1])]
+        names = "release", "access"
+        form, access = (given(document.context, name) or say("not_told") for name in names)
+        lines = [*lines, say("released.form", form=form, access=access)]
     share_now = worst.share or (None if candidate is None else room.share_of(candidate))
     ends = [getattr(share_now, end, None) for end in ("value", "high")]
     return First(

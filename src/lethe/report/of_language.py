@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lethe.evidence.document import CandidateRow, Document
-from lethe.evidence.estimate import Estimate, Measured, Refusal
+from lethe.evidence.estimate import Estimate, Measured, Refusal, rounded_down
 from lethe.evidence.of_language import (
     BlindRates,
     CanaryRow,
@@ -193,15 +193,14 @@ class Language(Room[LanguageCandidate]):
         if not listed:
             return ""
         most = max(listed, key=lambda row: value(row.member) - value(row.other))
-        control = _or_unmeasured(most.other)
-        value_words = share_words(value(most.member))
+        extracted, control = share_words(value(most.member)), _or_unmeasured(most.other)
         # Two 95 % intervals of other texts are apart by chance in 0.6 %: of five patterns, whose
         # largest difference this is, in less than 3 %.
         low, high = getattr(most.member, "low", None), getattr(most.other, "high", None)
-        more = low is not None and high is not None and low > high
-        key = "language.personal.more" if more else "language.personal"
-        points = significant(100 * (value(most.member) - value(most.other)), 2)
-        return say(key, name=most.name, value=value_words, control=control, more=points)
+        ahead = 0.0 if low is None or high is None else low - high
+        key = "language.personal.more" if ahead > 0 else "language.personal"
+        more = f"{rounded_down(100 * max(ahead, 0.0), 2):g}"
+        return say(key, name=most.name, value=extracted, control=control, more=more)
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document.data
