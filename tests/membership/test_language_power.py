@@ -242,6 +242,17 @@ def test_safe_audits_of_adequate_size_pass():
     assert found.count("pass") >= 0.9 * len(found)
 
 
+def test_an_extraction_that_the_base_model_hides_passes_no_rule():
+    """Texts that the base model writes too are never counted: nothing could have been seen."""
+    table, plan, model, base = made_up(np.random.default_rng(5), 0.0, 480, 200)
+    for side in (model, base):
+        ours = np.char.isdigit(side["text"].astype(str))
+        side["rank"] = np.where(ours, 0.0, side["rank"])
+    found = audited(table, plan, model, base, watched(plan), ("extraction<=0.2",))
+    assert found.rules[0]["outcome"] == UNDECIDED
+    assert "it was not seen" in found.rules[0]["reason"]
+
+
 @pytest.mark.slow
 def test_nine_in_ten_safe_audits_pass():
     found = [set(safe(seed).values()) for seed in range(2, 32)]

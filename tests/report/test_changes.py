@@ -59,7 +59,7 @@ def test_an_option_that_numbers_alone_would_pass_says_what_is_missing():
     plain["rules"] = [{"rule": "tpr@0.01 <= 0.1", "candidate": "baseline", "outcome": "fail"}]
     listed = [row["name"] for row in plain["candidates"][1:]]
     (said,) = met_by(Findings.from_json(plain), "baseline")
-    assert said == f"Options whose whole interval meets every rule: {', '.join(listed)}."
+    assert said == f"Other options whose whole interval meets every rule: {', '.join(listed)}."
     plain["candidates"][1]["plants"] = []  # the attacks on it could have seen nothing
     first, second = met_by(Findings.from_json(plain), "baseline")
     assert listed[0] not in first and listed[1] in first
@@ -67,7 +67,7 @@ def test_an_option_that_numbers_alone_would_pass_says_what_is_missing():
     assert "no leak was planted" in second
     plain["rules"][0]["rule"] = "tpr@0.01 <= 1e-9"
     assert met_by(Findings.from_json(plain), "baseline") == [
-        "No other option is shown to meet every rule."
+        "No option beside the release as it is was shown to meet every rule."
     ]
 
 

@@ -24,6 +24,7 @@ NO_CLAIM = {
 CLAIMS = {
     "language.none": "No attack was shown",
     "language.extracted.control": "extraction shows no difference",
+    "language.extracted.saturated": "extraction shows nothing",
     "language.extracted.base": "not from the base model",
     "language.refused": "Membership is not judged",
     "language.blind.fail": "A blind classifier tells members from others",
@@ -65,6 +66,8 @@ def test_every_sentence_that_denies_names_its_evidence() -> None:
 
 REFUSED = {"refused": "no attack passed its self-checks"}
 LIKE_CONTROL = {"candidates__0__extraction__control__value": 0.2}
+SHARE = "candidates__0__extraction__sides__1__rows__0__share__"
+FULL = {f"{SHARE}{key}": at for key, at in {"low": 0.95, "value": 0.97, "high": 0.99}.items()}
 TELLS = {"language__blind__tells": True}
 
 
@@ -75,6 +78,8 @@ TELLS = {"language__blind__tells": True}
         ("language.none", {}, {"candidates__0__measures__auc": REFUSED}),
         ("language.extracted.base", {}, {"language__base": False}),
         ("language.extracted.control", LIKE_CONTROL, {}),
+        ("language.extracted.saturated", LIKE_CONTROL | FULL, FULL),
+        ("language.extracted.saturated", LIKE_CONTROL | FULL, LIKE_CONTROL),
         (
             "language.refused",
             {"candidates__0__risk": REFUSED, "language__refused": "words tell"},

@@ -134,20 +134,26 @@ def _decided(
             yield candidate, decide(rule, _evidence(findings, row, rule), candidate, checks)
 
 
-def met_by(findings: Findings, judged: str) -> list[str]:
-    """Which other candidates meet every rule, and why numbers that do may earn no pass."""
-    met, unearned = [], {}
+def meeting(findings: Findings, judged: str) -> tuple[list[CandidateRow], dict[str, str]]:
+    """The other candidates that meet every rule; and by name, why numbers that do earn no pass."""
+    met, unearned = list[CandidateRow](), dict[str, str]()
     try:
         rules = [parse_rule(entry["rule"], metrics_of(findings)) for entry in findings.rules]
     except InputError:
-        return [say("limits.met_by_none")]
+        return met, unearned
     for decided in zip(*(_decided(findings, judged, rule) for rule in rules), strict=True):
         missing = [decision.reason for _, decision in decided if decision.outcome != PASS]
         if not missing:
-            met.append(decided[0][0].name)
+            met.append(decided[0][0])
         elif all(missing):
             unearned[decided[0][0].name] = missing[0]
-    names = few(met, _MOST_OPTIONS)
+    return met, unearned
+
+
+def met_by(findings: Findings, judged: str) -> list[str]:
+    """Sentences about `meeting`."""
+    met, unearned = meeting(findings, judged)
+    names = few([row.name for row in met], _MOST_OPTIONS)
     said = [say("limits.met_by", names=names) if met else say("limits.met_by_none")]
     for name in list(unearned)[:1]:
         names = few(list(unearned), _MOST_OPTIONS)

@@ -34,7 +34,8 @@ def decay(model: VectorModel, slots: Slots) -> Figure | None:
     places = _places(axes, [level.sigma for level in levels])
     for k, colour, dashes in ((1, "before", "solid"), (5, "after", "dashed"), (10, "ink", "chain")):
         top = [level.top[k] for level in levels]
-        band(axes, places, top, colour, dashes, f"Top-{k}", logarithmic=True)
+        label = say("chart.sweep.one", k=k, metric=model.attacks[0].name)
+        band(axes, places, top, colour, dashes, label, logarithmic=True)
     strongest = [level.risk.mapped(lambda lift: lift * chance) for level in levels]
     band(axes, places, strongest, "muted", "solid", say("chart.sweep.strongest"), logarithmic=True)
     bounds = [math.nan if level.bound is None else level.bound for level in levels]

@@ -270,6 +270,14 @@ class Room(abc.ABC, Generic[C]):
         return [*others, *[few(doubts, _MOST_RULES, " ")] * bool(doubts), *self.proof_notes]
 
     @property
+    def meeting(self) -> list[Any]:
+        """The other options that meet every rule and whose loss of utility is known."""
+        from lethe.report.changes import meeting  # NumPy comes with it
+
+        met = [] if self.judged is None else meeting(self.findings, self.judged.name)[0]
+        return [row for row in met if getattr(row.utility_loss, "value", None) is not None]
+
+    @property
     def as_is(self) -> str:
         """What the rules judged, where it is the baseline."""
         return say("limits.as_is")
@@ -283,8 +291,12 @@ class Room(abc.ABC, Generic[C]):
     @property
     def signed(self) -> str:
         """What a signature stands for: a blank for the option taken, where there are some."""
-        key = "sign.option" if len(self.document.candidates) > 1 else "sign.for"
-        return say(key, name=say("limits.as_is"))
+        base = self.base and self.base.name
+        failed = [rule for rule in self.document.rules if rule.outcome == "fail"]
+        name = say("limits.as_is")
+        if any(rule.candidate == base for rule in failed):
+            name = say("sign.fails", name=name)
+        return say("sign.option" if len(self.document.candidates) > 1 else "sign.for", name=name)
 
     def criterion(self, attack: str) -> str:
         """The WP216 criterion that an attack tests: singling, linking, inference, or all."""
@@ -503,16 +515,19 @@ def _tried(room: Room[Any]) -> Card:
         key = "tried.costs" if lost.value >= 0 else "tried.gains"
         lines = [say(key, loss=utility.loss(lost)), best.mitigation, count]
         return Card(say("card.tried"), f"{best.name}: {_value(room, best)}", lines)
+    ruled = room.none_fits == "tried.none" and room.document.rules
+    meets = room.meeting if ruled else []
+    other = min(meets, key=lambda row: row.utility_loss.value, default=other)
     if other is not None and base is not None:
         was, now = (utility.words(row.utility.value) for row in (base, other))
         words = {"merit": utility.name, "was": was, "now": now}
         words |= {"before": _value(room, base), "after": _ranged(room, other)}
         least = share_words(floor(room.chance))
-        ruled = room.none_fits == "tried.none" and room.document.rules
         key = "tried.none.rules" if ruled else room.none_fits
+        shown = "tried.meets" if meets else "tried.cheapest"
         lines = [
             say(key, margin=room.margin, floor=least),
-            say("tried.cheapest", name=other.name, what=other.mitigation, **words),
+            say(shown, name=other.name, what=other.mitigation, **words),
             count,
         ]
         return Card(say("card.tried"), say("tried.not_one"), lines)
@@ -560,8 +575,8 @@ def _remaining(room: Room[Any]) -> Card:
         key = "remaining.proven" if proofs else "remaining.measured"
         if proofs and proofs[0].unit == "vector":
             key = "remaining.proven.vector"
-        as_is = signed is room.base_of(signed)
-        large = say(key, value=value, name=say("remaining.as_is") if as_is else signed.name)
+        name = room.as_is if signed is room.base_of(signed) else signed.name
+        large = say(key, value=value, name=name[:1].upper() + name[1:])
         ends = range_words(risk) if isinstance(risk, Estimate) else ""
         lines = [say("remaining.range", range=ends) if ends else ""]
         lines += [room.beyond(signed), *(f"{claim_of(proof)}." for proof in proofs[:1])]

@@ -269,7 +269,7 @@ def _figure(
         interval = f"interval-{point.at}"
         axes.plot([left, right], [lost, lost], color=COLOURS[colour], lw=1, gid=interval)
         axes.plot([risk, risk], [top, bottom], color=COLOURS[colour], lw=1, gid=interval)
-        label = "recommended" if point.recommended else "proven" if point.proven else "measured"
+        label = "chart.proven" if point.proven else "label.measured"
         axes.plot(
             [risk],
             [lost],
@@ -279,7 +279,7 @@ def _figure(
             color=COLOURS[colour],
             mfc=COLOURS[colour] if point.recommended else COLOURS["paper"],
             ls="none",
-            label=say(f"label.{label}"),
+            label=say("label.recommended" if point.recommended else label),
             zorder=4,
             clip_on=False,
             gid=f"mark-{point.at}",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from lethe.data.schema import MADE_PUBLIC
@@ -132,7 +133,8 @@ class Mechanism(Answers):
 
     @property
     def signed(self) -> str:
-        return say("sign.for", name=say("sign.mechanism"))
+        name = say("sign.mechanism")
+        return say("sign.for", name=say("sign.fails", name=name) if self.contradicted else name)
 
     def tried(self) -> Card:
         largest = f"{self.section.reach.largest:.3g}"
@@ -195,7 +197,8 @@ class Mechanism(Answers):
         for control in self.section.controls:
             least = "–" if control.least is None else f"{control.least:.3g}"
             what = say("reach.planted", measure=measure, limit=f"{control.limit:.3g}")
-            rows.append((what, say("reach.seen" if control.seen else "reach.unseen", least=least)))
+            words = {"measure": measure, "least": least}
+            rows.append((what, say("reach.seen" if control.seen else "reach.unseen", **words)))
         reuse = self.section.reuse
         shown = reuse.reason if isinstance(reuse, Refusal) else str(amount(reuse))
         rows.append((say("reach.reuse"), shown))
@@ -222,7 +225,11 @@ class Ledger(Answers):
         key = "ledger.headline" if section.queries else "ledger.unasked"
         key = "ledger.headline.one" if section.queries == 1 else key
         detail = "ledger.detail.record" if section.unit == "record" else "ledger.detail"
+        detail = say(detail, unit=unit, relation=section.relation)
+        if section.unit == "record" and section.rule == "epsilon":
+            detail = f"{detail} {say('ledger.detail.group')}"
         short, by = say("ledger.short", spent=spent), [say("ledger.by")]
+        by += [say("ledger.by.within")] * self._within_schema
         if (most := self._recognised(section.spent)) and section.queries:
             by = [say("ledger.recognised.by", unit=unit, fpr=percent(_FPRS[1])), *by, short]
             short = say("ledger.recognised", most=most)
@@ -230,7 +237,7 @@ class Ledger(Answers):
             say(key, spent=spent, budget=budget, whom=whom, n=grouped(section.queries)),
             short,
             "; ".join(by),
-            say(detail, unit=unit, relation=section.relation),
+            detail,
             "",
         )
 
@@ -262,8 +269,10 @@ class Ledger(Answers):
 
     def remaining(self) -> tuple[str, list[str]]:
         assumed = [text for row in self.document.guarantees for text in row.guarantee.assumptions]
-        read_off = [text for text in assumed if text.startswith(MADE_PUBLIC)][:1]
-        lines = [say("ledger.proven"), *read_off]
+        rest = say("ledger.public.rest")
+        read_off = [shorten(t, 300, placeholder=rest) for t in assumed if t.startswith(MADE_PUBLIC)]
+        proven = "ledger.proven.within" if self._within_schema else "ledger.proven"
+        lines = [say(proven), *read_off[:1]]
         if most := self._recognised(self.section.budget):
             lines.insert(0, say("ledger.left.spent", most=most))
         return say("ledger.left", left=self._amount(self.section.left)), lines
@@ -292,7 +301,10 @@ class Ledger(Answers):
         keys = [f"ledger.head.{key}" for key in ("question", "answer", "cost", "left", "analyst")]
         heads = [say(key) for key in (*keys, "check", "check.remark")]
         more = len(self._questions) - len(rows)
-        note = say("ledger.questions.note") + (say("ledger.questions.more", n=more) if more else "")
+        sure = percent(self.document.reproduction["confidence"])
+        note = say("ledger.questions.note", sure=sure) + (
+            say("ledger.questions.more", n=more) if more else ""
+        )
         return [Table(say("ledger.questions"), heads, rows, note)]
 
     def _checked(self, point: typed.Point) -> str:

@@ -72,9 +72,17 @@ def _as_the_control(section: LanguageSection, candidate: LanguageCandidate | Non
     return extracted.low is not None and extracted.low <= control.value
 
 
+def _saturated(section: LanguageSection, candidate: LanguageCandidate | None) -> bool:
+    """Whether nearly every text comes out, so that no difference could show."""
+    sides = () if candidate is None else candidate.extraction.sides[1:]
+    shares = [row.share for side in sides for row in side.rows]
+    return any(isinstance(found, Estimate) and (found.low or 0.0) > 0.9 for found in shares)
+
+
 ABSENCE: Mapping[str, Callable[[LanguageSection, LanguageCandidate | None], bool]] = {
     "language.none": _nothing_shown,
     "language.extracted.control": _as_the_control,
+    "language.extracted.saturated": _saturated,
     "language.extracted.base": lambda section, _: section.base,
     "language.refused": lambda section, _: bool(section.refused),
     "language.blind.fail": lambda section, _: section.blind.tells,
@@ -171,7 +179,7 @@ class Language(Room[LanguageCandidate]):
     def beyond(self, candidate: LanguageCandidate) -> str:
         like = ABSENCE["language.extracted.control"](self.section, candidate)
         extracted = "" if like else self._extracted(candidate)
-        return "; ".join(filter(None, (extracted, self._personal(candidate))))
+        return "; ".join(filter(None, (extracted, self._personal(candidate, left=True))))
 
     def _extracted(self, candidate: LanguageCandidate | None) -> str:
         extracted = None if candidate is None else candidate.estimate("extraction")
@@ -179,11 +187,14 @@ class Language(Room[LanguageCandidate]):
             return ""
         like, but = "language.extracted.control", "language.extracted.base"
         key = like if ABSENCE[like](self.section, candidate) else "language.extracted"
+        full = "language.extracted.saturated"
+        if key == like and ABSENCE[full](self.section, candidate):
+            return say(full)
         but = say(but) if ABSENCE[but](self.section, candidate) else ""
         control = _or_unmeasured(candidate.extraction.control)
         return say(key, value=share_words(extracted.value), but=but, control=control)
 
-    def _personal(self, candidate: LanguageCandidate) -> str:
+    def _personal(self, candidate: LanguageCandidate, left: bool = False) -> str:
         """The personal pattern extracted most often beyond the control; empty without any."""
 
         def value(found: Measured) -> float:
@@ -199,8 +210,12 @@ class Language(Room[LanguageCandidate]):
         low, high = getattr(most.member, "low", None), getattr(most.other, "high", None)
         ahead = 0.0 if low is None or high is None else low - high
         key = "language.personal.more" if ahead > 0 else "language.personal"
+        if left:
+            return say("language.personal.left", name=most.name) if ahead > 0 else ""
         more = f"{rounded_down(100 * max(ahead, 0.0), 2):g}"
-        return say(key, name=most.name, value=extracted, control=control, more=more)
+        apart = f"{100 * (value(most.member) - value(most.other)):.2g}"
+        numbers = {"value": extracted, "control": control, "more": more, "most": apart}
+        return say(key, name=most.name, **numbers)
 
     def released(self) -> tuple[str, list[str]]:
         data = self.document.data
@@ -208,6 +223,8 @@ class Language(Room[LanguageCandidate]):
         if data.people is not None:
             lines.append(say("language.people", n=grouped(data.people)))
         lines.append(say("language.others", n=grouped(data.others)))
+        if self.section.canaries is not None:
+            lines.append(say("language.planted", n=grouped(self.section.canaries.inserted)))
         return say("language.released"), lines
 
     def attacks(self) -> Sequence[Part]:

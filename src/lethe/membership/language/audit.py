@@ -538,7 +538,7 @@ class _Readers:
 
 def _training_words(chosen: FineTune) -> str:
     kind = "LoRA" if chosen.lora else "all weights"
-    words = [f"{chosen.epochs:g} epochs, {kind}"]
+    words = [f"{chosen.epochs:g} epoch{'s' * (chosen.epochs != 1)}, {kind}"]
     words += ["each text once"] * chosen.deduplicated
     words += ["private (DP-Adam)"] * (chosen.epsilon is not None)
     return ", ".join(words)

@@ -244,13 +244,12 @@ class LanguageNumbers:
         known, n = writer.known, max(settings.samples)
         if known is None:
             # Of another engine: that anything comes out shows that it can be found.
-            came = self.got(writer.measured.suffix, writer.measured.greedy, n).any()
-            known = np.ones(int(came or (signs is not None and signs.extracted.any())), bool)
+            any_came = self.got(writer.measured.suffix, writer.measured.greedy, n).any()
+            known = np.ones(int(any_came or (signs is not None and signs.extracted.any())), bool)
         if rows.any():
             people, sure = study.texts.people[rows], settings.confidence
-            found += extraction_plants(
-                self._came(release)[rows], people, known, sure, settings.seed
-            )
+            came, hidden = self._came(release)
+            found += extraction_plants(came[rows], hidden[rows], people, known, sure, settings.seed)
         return found + self._canary_plants(release)
 
     def _canary_plants(self, release: TunedModel) -> list[Plant]:
@@ -321,7 +320,7 @@ class LanguageNumbers:
 
     def _extracted(self, release: TunedModel, side: str = "member") -> Measured:
         """Share of training texts that the most tries give, and the base model's do not."""
-        measured, got = self._writer(release).measured, self._came(release)
+        measured, got = self._writer(release).measured, self._came(release)[0]
         rows = self.sides[side] & ~np.isnan(measured.suffix)
         if not rows.any():
             length = self.settings.prefix + self.settings.suffix
@@ -333,11 +332,12 @@ class LanguageNumbers:
         """Whose texts come out: behind a narrower interface the model writes what it wrote."""
         return self.study.releases[0] if release.interface else release
 
-    def _came(self, release: TunedModel) -> Bool:
-        """(N,) texts that the most tries give, and the base model's do not."""
+    def _came(self, release: TunedModel) -> tuple[Bool, Bool]:
+        """(N,) texts that the most tries give and the base model's do not, and the base model's."""
         measured, n = self._writer(release).measured, max(self.settings.samples)
         got = self.got(measured.suffix, measured.greedy, n)
-        return got & ~self.got(measured.base_suffix, measured.base_greedy, n)
+        base = self.got(measured.base_suffix, measured.base_greedy, n)
+        return got & ~base, base
 
     def _extraction(self, release: TunedModel) -> Extraction:
         control, release = self._extracted(release, "other"), self._writer(release)
@@ -373,7 +373,7 @@ class LanguageNumbers:
         rows = self.sides["member"] & ~np.isnan(measured.suffix)
         if not rows.any():
             return []
-        got = self._came(release)
+        got = self._came(release)[0]
         copies, length = texts.copies, measured.tokens
         cuts = np.quantile(length[rows], [1 / 3, 2 / 3]).astype(int)
         named = [

@@ -83,12 +83,18 @@ def _mean_over_equal(rank: NDArray[np.intp], table: NDArray[np.float64]) -> NDAr
 
 
 def extraction_plants(
-    got: Bool, people: NDArray[np.intp], known: Bool | None, confidence: float, seed: int
+    got: Bool,
+    hidden: Bool,
+    people: NDArray[np.intp],
+    known: Bool | None,
+    confidence: float,
+    seed: int,
 ) -> list[Plant]:
     """Texts among the training texts that are known to come out, as the extraction finds them.
 
     Args:
-        got: (n,) training texts that come out.
+        got: (n,) training texts that come out, and not of the base model.
+        hidden: (n,) those that come out of the base model, which the extraction does not count.
         people: (n,) their persons.
         known: whether each sequence that the model is known to write came out; None without any.
     """
@@ -97,7 +103,8 @@ def extraction_plants(
     order, found = np.random.default_rng([seed, 43]).permutation(len(got)), []
     for count in sorted({max(1, round(share * len(got))) for share in EXTRACTED}):
         twin = got.copy()
-        twin[order[:count]] = np.resize(known, count)
+        planted = order[:count]
+        twin[planted] = np.resize(known, count) & ~hidden[planted]
         leak, kind = {"extraction": count / len(got)}, "sequences that the model writes"
         read = share_of(twin, people, confidence)
         found.append(Plant(kind, leak, {"extraction": read} if isinstance(read, Estimate) else {}))

@@ -8,7 +8,7 @@ left, names of other analysts, how many entries there are, a hash, anything comp
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lethe.data import schema
@@ -125,10 +125,17 @@ DELTA = 1e-6
 
 
 def made_public(status: Status) -> tuple[str, ...]:
-    """Assumptions of every guarantee on a schema that was read off the rows; empty for others."""
+    """Assumptions of a guarantee on a schema read off the rows, with what that made public."""
     columns = read_json(status.schema or "{}").get("columns", {})
-    read_off = {name: column.get("read_off", ()) for name, column in columns.items()}
-    return schema.made_public(read_off)
+    return schema.made_public(
+        {n: [_part(p, c.get(p, "none")) for p in c.get("read_off", ())] for n, c in columns.items()}
+    )
+
+
+def _part(part: str, said: str | Sequence[object]) -> str:
+    shown = [said] if isinstance(said, str) else [str(value) for value in said[:20]]
+    more = f" and {len(said) - 20} more" if len(said) > 20 else ""
+    return f"{part} ({(' to ' if part == 'bounds' else ', ').join(shown)}{more})"
 
 
 def people_of(status: Status) -> tuple[str | None, int | None]:
