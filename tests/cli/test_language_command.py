@@ -235,7 +235,7 @@ def test_canaries_from_the_plan_to_the_bound(tmp_path):
 def test_defences_are_trained_attacked_and_labelled(tmp_path):
     texts = narratives(200, seed=12)
     model, tokenizer = load_base()
-    trained, _ = fine_tune(model, tokenizer, texts[:100], FineTune(20, 4e-3, 32))
+    trained, _ = fine_tune(model, tokenizer, texts[:100], FineTune(10, 4e-3, 32))
     save_model(trained, tokenizer, tmp_path / "tuned")
     rows = table_of(texts, 100, who=np.arange(200) // 2)
 

@@ -76,6 +76,7 @@ def test_by_hand_in_any_order_gives_the_same_run(run, whole, recipe, capsys) -> 
     assert (run / "findings.json").read_bytes() == (whole / "findings.json").read_bytes()
 
 
+@pytest.mark.slow
 def test_two_at_once_on_one_chunk_both_end_well(run, whole) -> None:
     arguments = [sys.executable, "-m", "lethe", "shadow", str(run), "--index", "1"]
     both = [subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True) for _ in range(2)]

@@ -120,7 +120,14 @@ def assert_says(name: str, text: str) -> None:
         assert re.search(pattern, text, re.MULTILINE), (pattern, text)
 
 
-@pytest.mark.parametrize("name", sorted(SAYS))
+LONG = ("answers", "language_model", "vectors")
+"""What they show, a script of `examples` shows in less time."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in sorted(SAYS)],
+)
 def test_the_notebook_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place, rest = tmp_path / "here", tmp_path / "rest"
     place.mkdir(), rest.mkdir()

@@ -154,6 +154,7 @@ def killed_once(job: Any, work: Callable[[Any], Any], mark: Path) -> Any:
     return work(job)
 
 
+@pytest.mark.slow
 def test_noise_levels_on_ray_are_those_of_this_machine(ray_here, tmp_path) -> None:
     rng = np.random.default_rng(0)
     people = np.arange(40).repeat(8)

@@ -1,4 +1,4 @@
-"""What all tests share: how many run side by side, one thread and process each, a small heap."""
+"""What all tests and doctests share: how many run side by side, one thread each, a small heap."""
 
 import atexit
 import contextlib
@@ -94,6 +94,7 @@ def one_process(request: pytest.FixtureRequest) -> Iterator[None]:
         if not request.node.get_closest_marker("processes"):
             patch.setattr(processes, "_run_once", done_here)
             patch.setattr(processes, "preloading", lambda *_: contextlib.nullcontext())
+            patch.setattr("lethe.reidentification.settings.default_workers", lambda: 1)
         yield
 
 
