@@ -41,6 +41,21 @@ def pages(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def shown(tmp_path_factory):
+    """Every other page that the documentation shows."""
+    from report.documents import GALLERY, MANIFEST
+
+    from lethe.evidence.findings import Findings
+
+    folder = tmp_path_factory.mktemp("shown")
+    for path in GALLERY:
+        if path.parent.name not in ("digits", "vectors"):
+            found = Findings.from_json(json.loads(path.read_bytes()))
+            (folder / path.parent.name).with_suffix(".html").write_text(render(found, MANIFEST))
+    return folder
+
+
+@pytest.fixture(scope="module")
 def history(tmp_path_factory):
     """A page over two runs of two kinds."""
     from report.documents import MANIFEST, findings
@@ -188,11 +203,11 @@ LOWEST = """(parts) => Math.max(...[...document.querySelectorAll(parts)]
   .map(one => one.getBoundingClientRect().bottom + scrollY))"""
 
 
-def test_the_first_screen_holds_headline_and_cards(browser, pages):
+def test_the_first_screen_holds_headline_and_cards(browser, pages, shown):
     wide = ".first .sign, .first .two figure svg, .first tr[data-at]"
     for width, height in ((1280, 900), (390, 844)):
         tab = page_in(browser, viewport={"width": width, "height": height})
-        for page in sorted(pages.iterdir()):
+        for page in sorted([*pages.iterdir(), *shown.iterdir()]):
             tab.goto(page.as_uri())
             places = [".card"]
             if width == 1280:  # and the lines to sign, the chart and every option

@@ -270,7 +270,7 @@ class Ledger(Answers):
     def remaining(self) -> tuple[str, list[str]]:
         assumed = [text for row in self.document.guarantees for text in row.guarantee.assumptions]
         rest = say("ledger.public.rest")
-        read_off = [shorten(t, 300, placeholder=rest) for t in assumed if t.startswith(MADE_PUBLIC)]
+        read_off = [shorten(t, 160, placeholder=rest) for t in assumed if t.startswith(MADE_PUBLIC)]
         proven = "ledger.proven.within" if self._within_schema else "ledger.proven"
         lines = [say(proven), *read_off[:1]]
         if most := self._recognised(self.section.budget):

@@ -359,7 +359,7 @@ def figure_of_rows(names: Sequence[str]) -> tuple[Figure, Axes]:
     Args:
         names: above each row, so that a phone has room for both; words from data as slots.
     """
-    figure, axes = new_axes(WIDTH, 40.0 * len(names) + 56.0, (18.0, 22.0, 10.0, 46.0))
+    figure, axes = new_axes(WIDTH, 38.0 * len(names) + 56.0, (18.0, 22.0, 10.0, 46.0))
     axes.set_yticks([])
     for at, name in enumerate(names):
         across = axes.get_yaxis_transform()
