@@ -581,5 +581,5 @@ def test_what_was_audited_is_said_and_what_was_not(recipe: dict[str, str] | None
     plain = document("model")
     plain["subject"]["recipe"] = recipe
     said = "; ".join(first("model", plain).cards[0].lines)
-    assert ("not audited: the released model itself" in said) == (recipe is not None)
+    assert ("not audited: the release itself" in said) == (recipe is not None)
     assert ("each on half the records" in said) == (recipe is not None) and "16 models" in said

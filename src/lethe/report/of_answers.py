@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 from lethe.data.schema import MADE_PUBLIC
@@ -256,23 +255,26 @@ class Ledger(Answers):
         n = grouped(self.section.answers)
         who = say("ledger.open" if self.section.open else "ledger.closed")
         key = "ledger.released" if n != "1" else "ledger.released.one"
-        return say(key, n=n), [say("ledger.from", name=self.section.dataset), who]
+        from_what = say("ledger.from", name=self.section.dataset)
+        return say(key, n=n), [from_what, who, say("ledger.audited")]
 
     @property
     def signed(self) -> str:
         key = "sign.answers.schema" if self._within_schema else "sign.answers"
         return say("sign.for", name=say(key))
 
+    def notes(self) -> list[str]:
+        assumed = [text for row in self.document.guarantees for text in row.guarantee.assumptions]
+        public = [text for text in assumed if text.startswith(MADE_PUBLIC)]
+        return [say("ledger.public", listed=text[:1].upper() + text[1:]) for text in public[:1]]
+
     def tried(self) -> Card:
         tried = say("ledger.tried", budget=self._amount(self.section.budget))
         return Card(say("card.limited"), tried, [say("ledger.tried.line")])
 
     def remaining(self) -> tuple[str, list[str]]:
-        assumed = [text for row in self.document.guarantees for text in row.guarantee.assumptions]
-        rest = say("ledger.public.rest")
-        read_off = [shorten(t, 160, placeholder=rest) for t in assumed if t.startswith(MADE_PUBLIC)]
         proven = "ledger.proven.within" if self._within_schema else "ledger.proven"
-        lines = [say(proven), *read_off[:1]]
+        lines = [say(proven)]
         if most := self._recognised(self.section.budget):
             lines.insert(0, say("ledger.left.spent", most=most))
         return say("ledger.left", left=self._amount(self.section.left)), lines
