@@ -291,12 +291,15 @@ class Room(abc.ABC, Generic[C]):
     @property
     def signed(self) -> str:
         """What a signature stands for: a blank for the option taken, where there are some."""
+        key = "sign.option" if len(self.document.candidates) > 1 else "sign.for"
+        return say(key, name=self.as_judged(say("limits.as_is")))
+
+    def as_judged(self, name: str) -> str:
+        """What is signed for where no option is taken, and that it breaks a rule if it does."""
         base = self.base and self.base.name
-        failed = [rule for rule in self.document.rules if rule.outcome == "fail"]
-        name = say("limits.as_is")
-        if any(rule.candidate == base for rule in failed):
-            name = say("sign.fails", name=name)
-        return say("sign.option" if len(self.document.candidates) > 1 else "sign.for", name=name)
+        failed = [rule.candidate for rule in self.document.rules if rule.outcome == "fail"]
+        broken = failed if base is None else base in failed
+        return say("sign.fails", name=name) if broken else name
 
     def criterion(self, attack: str) -> str:
         """The WP216 criterion that an attack tests: singling, linking, inference, or all."""

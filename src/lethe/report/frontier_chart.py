@@ -91,8 +91,8 @@ def place(
                 for anchor, right, down in _SPOTS:
                     across, middle = x + right * radius, y + down * radius
                     left = across - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
-                    box = Box(left - 1, middle - height / 2, left + width + 1, middle + height / 2)
-                    inside = box.overlap(frame) > 0.999 * (width + 2) * height
+                    box = Box(left - 4, middle - height / 2, left + width + 4, middle + height / 2)
+                    inside = box.overlap(frame) > 0.999 * (width + 8) * height
                     if not inside or any(box.overlap(other) for other in taken):
                         continue
                     if clear and any(box.gap(*other) < box.gap(x, y) + 6 for other in others):

@@ -132,8 +132,7 @@ class Mechanism(Answers):
 
     @property
     def signed(self) -> str:
-        name = say("sign.mechanism")
-        return say("sign.for", name=say("sign.fails", name=name) if self.contradicted else name)
+        return say("sign.for", name=self.as_judged(say("sign.mechanism")))
 
     def tried(self) -> Card:
         largest = f"{self.section.reach.largest:.3g}"
@@ -261,7 +260,7 @@ class Ledger(Answers):
     @property
     def signed(self) -> str:
         key = "sign.answers.schema" if self._within_schema else "sign.answers"
-        return say("sign.for", name=say(key))
+        return say("sign.for", name=self.as_judged(say(key)))
 
     def notes(self) -> list[str]:
         assumed = [text for row in self.document.guarantees for text in row.guarantee.assumptions]
