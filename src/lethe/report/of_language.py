@@ -189,7 +189,7 @@ class Language(Room[LanguageCandidate]):
         key = like if ABSENCE[like](self.section, candidate) else "language.extracted"
         full = "language.extracted.saturated"
         if key == like and ABSENCE[full](self.section, candidate):
-            return say(full)
+            return say(full, suffix=self.section.extraction.suffix)
         but = say(but) if ABSENCE[but](self.section, candidate) else ""
         control = _or_unmeasured(candidate.extraction.control)
         return say(key, value=share_words(extracted.value), but=but, control=control)
